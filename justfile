@@ -1,0 +1,36 @@
+# Headway: every command of the project. `./justw <recipe>` works with nothing but Python.
+
+set positional-arguments
+
+uv := "uv run --quiet"
+
+# List the recipes
+default:
+    @just --list --unsorted
+
+# Show the product working: an example app on embedded servers (passes its arguments on)
+demo *arguments:
+    @{{uv}} headway up examples/demo_app.py "$@"
+
+# Everything to run before a commit: format, lint, types, import contracts, generated files, unit tests
+check:
+    uv lock --check
+    {{uv}} ruff format --check .
+    {{uv}} ruff check .
+    {{uv}} mypy
+    {{uv}} lint-imports
+    {{uv}} python -m headway_contract.generate --check
+    {{uv}} pytest -q tests/unit tests/architecture
+
+# All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
+test *arguments:
+    {{uv}} pytest "$@"
+
+# Write the generated files: JSON Schemas and the diagrams in the README
+generate:
+    {{uv}} python -m headway_contract.generate
+
+# Format and mend what lint can mend
+format:
+    {{uv}} ruff check --fix .
+    {{uv}} ruff format .

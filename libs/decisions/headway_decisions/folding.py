@@ -1,0 +1,107 @@
+"""The fold: a run's record as a function of its accepted events.
+
+Every field is filled by exactly one kind of event, and the state is the furthest one
+that any event reached. So the order in which events arrive does not matter, nor how
+often; which of two rival outcomes counts was decided before, when it was accepted.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Literal, assert_never
+from uuid import UUID
+
+from headway_contract.lifecycle import (
+    Failure,
+    LeaseClaimed,
+    LeaseRenewed,
+    LeaseRevoked,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+)
+from headway_contract.subjects import DISPATCHER
+from msgspec import Struct, structs
+
+from headway_decisions.transitions import TERMINAL, RunState, next_run_state
+
+Lifecycle = (
+    LeaseClaimed
+    | LeaseRenewed
+    | LeaseRevoked
+    | RunStarted
+    | RunCompleted
+    | RunFailed
+    | RunCancelled
+)
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """One event as history keeps it: what, when by its publisher's clock, and if it counts."""
+
+    at: datetime
+    worker: str
+    data: Lifecycle
+    accepted: bool = True
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run's record."""
+
+    id: UUID
+    state: RunState = "pending"
+    worker: str | None = None
+    host: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    failure: Failure | None = None
+    output: Any = None
+    cancel_reason: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its outcome is decided."""
+        return self.state in TERMINAL
+
+
+def fold(run: Run, facts: Iterable[Fact]) -> Run:
+    """Apply events in the order given; any order gives the same record."""
+    for fact in facts:
+        if fact.accepted:
+            run = _apply(run, fact)
+    return run
+
+
+def _apply(run: Run, fact: Fact) -> Run:
+    if fact.worker != DISPATCHER:
+        run = structs.replace(run, worker=fact.worker)
+    match fact.data:
+        case LeaseClaimed(host=host):
+            return structs.replace(run, host=host)
+        case LeaseRenewed() | LeaseRevoked():
+            return run
+        case RunStarted():
+            return structs.replace(run, state=_reach(run, "started"), started_at=fact.at)
+        case RunCompleted(output=output):
+            return _finish(run, "completed", fact, output=output)
+        case RunFailed(failure=failure):
+            return _finish(run, "failed", fact, failure=failure)
+        case RunCancelled(reason=reason):
+            return _finish(run, "cancelled", fact, cancel_reason=reason)
+        case _:
+            assert_never(fact.data)
+
+
+def _reach(run: Run, move: Literal["started"]) -> RunState:
+    """A start never takes a run back from where it already is."""
+    return next_run_state(run.state, move) if run.state == "pending" else run.state
+
+
+def _finish(
+    run: Run, move: Literal["completed", "failed", "cancelled"], fact: Fact, **outcome: Any
+) -> Run:
+    if run.state == move and run.finished_at == fact.at:
+        return run
+    return structs.replace(
+        run, state=next_run_state(run.state, move), finished_at=fact.at, **outcome
+    )

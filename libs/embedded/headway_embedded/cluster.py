@@ -1,0 +1,151 @@
+"""PostgreSQL's data: made once, whole or not at all, and checked at every start."""
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from headway_embedded.accounts import Account
+from headway_embedded.binaries import postgres_major
+from headway_embedded.errors import EmbeddedError
+from headway_embedded.logs import fresh_log, last_lines
+from headway_embedded.warded import Warded
+
+ROLE = "headway"
+DATABASE = "headway"
+
+# The time zone spares initdb a search through all of them; nothing else is taken from outside.
+ENVIRONMENT = {"PATH": os.defpath, "TZ": "UTC", "LC_ALL": "C"}
+
+# The builtin locale sorts by code point and knows Unicode, the same on every system.
+LOCALE = (
+    *("--encoding=UTF8", "--locale-provider=builtin"),
+    *("--builtin-locale=C.UTF-8", "--locale=C"),
+)
+
+
+class Cluster:
+    """The files of one PostgreSQL: its data and the password of its only role."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "postgres"
+        self.password_file = folder / "postgres.password"
+        self._unfinished = folder / "postgres.new"
+        self._log = folder / "logs" / "initdb.log"
+
+    def exists(self) -> bool:
+        """Whether there are data; a folder with something else in it is an error."""
+        if (self.data / "PG_VERSION").exists():
+            return True
+        if self.data.exists() and any(self.data.iterdir()):
+            raise EmbeddedError(
+                f"folder {self.data} holds no PostgreSQL data but is not empty; "
+                "move it away or choose another folder with --data"
+            )
+        return False
+
+    def check(self) -> None:
+        """Refuse data that this PostgreSQL cannot read, or that nobody could log in to."""
+        found = (self.data / "PG_VERSION").read_text().strip()
+        if found != postgres_major():
+            raise EmbeddedError(
+                f"folder {self.data} was written by PostgreSQL {found}, and this is PostgreSQL "
+                f"{postgres_major()}; move the data with pg_dump and psql, or choose another "
+                "folder with --data"
+            )
+        if not self.password_file.exists():
+            raise EmbeddedError(
+                f"file {self.password_file} is missing; restore it, or move {self.data} away "
+                "to begin with an empty database"
+            )
+
+    def password(self) -> str:
+        """The password of the role."""
+        return self.password_file.read_text().strip()
+
+    def drop_stale_pid_file(self) -> None:
+        """Remove a postmaster.pid whose number stands for no PostgreSQL any more."""
+        # PostgreSQL itself asks only whether the number is in use. It is while a dead process is
+        # not reaped, and in a container, whose numbers start again, some other program has it.
+        pid_file = self.data / "postmaster.pid"
+        if not pid_file.exists():
+            return
+        process = Path("/proc", pid_file.read_text().partition("\n")[0].strip())
+        try:
+            name, _, fields = (process / "stat").read_text().rpartition(") ")
+        except OSError:
+            return
+        if not name.endswith("(postgres") or fields.startswith("Z"):
+            pid_file.unlink()
+
+    async def create(
+        self, programs: Path, account: Account | None, *, durable: bool, lock: int
+    ) -> None:
+        """Make the data aside and move them into place when they are whole."""
+        shutil.rmtree(self._unfinished, ignore_errors=True)
+        self._unfinished.mkdir(mode=0o700)
+        self._write_password()
+        if account is not None:
+            os.chown(self._unfinished, *account)
+            os.chown(self.password_file, *account)
+        initdb: list[str | Path] = [
+            programs / "initdb",
+            "-D",
+            self._unfinished,
+            "-U",
+            ROLE,
+            *LOCALE,
+        ]
+        initdb += ["--auth=scram-sha-256", f"--pwfile={self.password_file}", "--no-instructions"]
+        if not durable:
+            initdb.append("--no-sync")
+        await self._run(initdb, account, lock=lock)
+        # A server of one session needs no port, and no password on a command line.
+        single: list[str | Path] = [programs / "postgres", "--single", "-D", self._unfinished]
+        single += ["-c", f"fsync={'on' if durable else 'off'}", "-c", "exit_on_error=on"]
+        statement = f"CREATE DATABASE {DATABASE}\n"
+        await self._run([*single, "postgres"], account, lock=lock, statement=statement)
+        self._unfinished.replace(self.data)
+
+    def _write_password(self) -> None:
+        """Make a password that only we can read."""
+        self.password_file.unlink(missing_ok=True)
+        descriptor = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{secrets.token_urlsafe(24)}\n")
+
+    async def _run(
+        self,
+        command: list[str | Path],
+        account: Account | None,
+        *,
+        lock: int,
+        statement: str = "",
+    ) -> None:
+        """Run one program to its end, with the statement as its input."""
+        heard, told = os.pipe()
+        os.write(told, statement.encode())
+        os.close(told)
+        try:
+            with fresh_log(self._log) as log:
+                warded = await Warded.start(
+                    command,
+                    env=ENVIRONMENT,
+                    user=account,
+                    stdin=heard,
+                    stdout=log,
+                    stderr=log,
+                    held=(lock,),
+                )
+        finally:
+            os.close(heard)
+        try:
+            code = await warded.wait()
+        except BaseException:
+            warded.kill()
+            raise
+        if code != 0:
+            raise EmbeddedError(
+                f"a new database could not be made in {self.data} (exit code {code}); "
+                f"see {self._log}, which ends:\n{last_lines(self._log)}"
+            )

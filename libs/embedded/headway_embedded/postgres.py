@@ -1,0 +1,97 @@
+"""PostgreSQL as an embedded server."""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from headway_embedded.accounts import Account, open_installation, open_way, server_account
+from headway_embedded.binaries import postgres_programs
+from headway_embedded.cluster import DATABASE, ENVIRONMENT, ROLE, Cluster
+from headway_embedded.ports import LOOPBACK
+from headway_embedded.server import Server
+
+SETTINGS = {
+    "listen_addresses": LOOPBACK,
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "huge_pages": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+}
+DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+NOT_DURABLE = dict.fromkeys(DURABLE, "off")
+
+# Where postmaster.pid says how far the server is.
+STATUS_LINE = 7
+
+
+class PostgresServer(Server):
+    """One PostgreSQL with the role and the database `headway`."""
+
+    title = "PostgreSQL"
+    name = "postgres"
+    # A fast shutdown: sessions are ended, data are written.
+    stop_signal = signal.SIGINT
+
+    def __init__(self, folder: Path, *, port: int | None = None, durable: bool = True) -> None:
+        super().__init__(folder, port=port)
+        self._durable = durable
+        self._cluster = Cluster(self.folder)
+        self._programs = Path()
+        self._runs_as: Account | None = None
+
+    @property
+    def url(self) -> str:
+        """The database's URL, password included."""
+        return f"postgresql://{ROLE}:{self._cluster.password()}@{LOOPBACK}:{self.port}/{DATABASE}"
+
+    async def _prepare(self) -> None:
+        """Find the program, whom to run it as, and its data."""
+        self._programs = postgres_programs()
+        exists = self._cluster.exists()
+        if exists:
+            self._cluster.check()
+        self._runs_as = server_account(self._cluster.data if exists else None)
+        if self._runs_as is not None:
+            self._let_in(self._runs_as)
+        if not exists:
+            lock = self._lock.descriptor
+            await self._cluster.create(
+                self._programs, self._runs_as, durable=self._durable, lock=lock
+            )
+        self._cluster.drop_stale_pid_file()
+
+    def _let_in(self, account: Account) -> None:
+        """Let the account reach the program and its data, and note what was changed for it."""
+        open_installation(self._programs)
+        for target in (self._cluster.data, self._programs):
+            self.notes += [
+                f"folder {folder} lets everybody pass through now (o+x), because PostgreSQL "
+                "cannot run as root and has to reach its files"
+                for folder in open_way(target, account)
+            ]
+
+    def _command(self, port: int) -> list[str | Path]:
+        """The server with all settings on the command line, so that upgrades change them."""
+        settings = SETTINGS | (DURABLE if self._durable else NOT_DURABLE) | {"port": str(port)}
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return [self._programs / "postgres", "-D", self._cluster.data, *options]
+
+    def _is_ready(self, process_id: int) -> bool:
+        """Whether postmaster.pid, which PostgreSQL keeps for this purpose, says so."""
+        try:
+            lines = (self._cluster.data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        written = len(lines) > STATUS_LINE and lines[0] == str(process_id)
+        return written and lines[STATUS_LINE].strip() == "ready"
+
+    def _environment(self) -> Mapping[str, str]:
+        """Nothing of ours: variables such as PGPORT or PGOPTIONS would change the server."""
+        return ENVIRONMENT
+
+    def _account(self) -> Account | None:
+        """The service account when we are root."""
+        return self._runs_as

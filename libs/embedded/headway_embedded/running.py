@@ -1,0 +1,88 @@
+"""Both servers together, for as long as a block of code runs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway_embedded.errors import EmbeddedError, naming_folder
+from headway_embedded.locks import Lock
+from headway_embedded.nats import NatsServer
+from headway_embedded.postgres import PostgresServer
+from headway_embedded.server import Server
+
+RECOVERED = "the last run ended without a clean stop; its data was recovered"
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The running servers; the URL of one that was not wanted is empty."""
+
+    database_url: str = field(repr=False)
+    nats_url: str
+    recovered: bool
+    notes: list[str]
+    postgres: PostgresServer | None
+    nats: NatsServer | None
+
+
+@asynccontextmanager
+async def run_servers(
+    folder: Path,
+    *,
+    postgres: bool = True,
+    nats: bool = True,
+    postgres_port: int | None = None,
+    nats_port: int | None = None,
+    durable: bool = True,
+) -> AsyncIterator[Servers]:
+    """Run the servers on data in `folder`, which serves one process at a time."""
+    database = PostgresServer(folder, port=postgres_port, durable=durable) if postgres else None
+    broker = NatsServer(folder, port=nats_port) if nats else None
+    wanted: list[Server] = [server for server in (database, broker) if server is not None]
+    lock = _claim(folder)
+    try:
+        await _start(wanted)
+        yield _describe(database, broker, wanted)
+    finally:
+        await asyncio.gather(*(server.stop() for server in wanted))
+        lock.release(clean=True)
+
+
+def _claim(folder: Path) -> Lock:
+    """Claim the folder for this process, or say whose it is."""
+    folder = folder.absolute()
+    lock = Lock(folder / "lock")
+    with naming_folder(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not lock.try_take():
+            raise EmbeddedError(
+                f"data folder {folder} is in use by process {lock.holder()}; "
+                "stop it or choose another folder with --data"
+            )
+    return lock
+
+
+async def _start(servers: list[Server]) -> None:
+    """Start all at once, and raise the first failure when every start has come to an end."""
+    outcomes = await asyncio.gather(*(server.start() for server in servers), return_exceptions=True)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+def _describe(
+    database: PostgresServer | None, broker: NatsServer | None, running: list[Server]
+) -> Servers:
+    """What the caller needs to know about the servers."""
+    recovered = any(server.recovered for server in running)
+    notes = [note for server in running for note in server.notes]
+    return Servers(
+        database_url=database.url if database else "",
+        nats_url=broker.url if broker else "",
+        recovered=recovered,
+        notes=[RECOVERED, *notes] if recovered else notes,
+        postgres=database,
+        nats=broker,
+    )

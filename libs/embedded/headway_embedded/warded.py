@@ -1,0 +1,141 @@
+"""The parent's side of a warden: start a program that cannot outlive this process."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import Self
+
+from headway_embedded.accounts import Account
+from headway_embedded.errors import EmbeddedError
+
+WARDEN = Path(__file__).with_name("warden.py")
+
+STOP_SECONDS = 10.0
+GRACE_SECONDS = 4.0
+LINE_BYTES = 1 << 20
+
+
+class Warded:
+    """A program under a warden; it ends with this process, whatever ends this process."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        process_id: int,
+    ) -> None:
+        self.process_id = process_id
+        self.warden_id = process.pid
+        self.stdout = process.stdout
+        self.stderr = process.stderr
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._exit = asyncio.create_task(self._await_exit())
+
+    @classmethod
+    async def start(
+        cls,
+        argv: Sequence[str | Path],
+        *,
+        stop_signal: int = signal.SIGTERM,
+        grace: float = GRACE_SECONDS,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        user: Account | None = None,
+        stdin: int = DEVNULL,
+        stdout: int | None = DEVNULL,
+        stderr: int | None = DEVNULL,
+        held: Sequence[int] = (),
+    ) -> Self:
+        """Start the program; streams as for subprocess, `held` are descriptors it keeps open.
+
+        `grace` is the time it has for an orderly end once this process is gone.
+        """
+        account = f"{user.uid}:{user.gid}" if user else "-"
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-S", WARDEN),
+                    *(str(theirs.fileno()), str(os.getpid()), str(int(stop_signal)), str(grace)),
+                    *(account, *argv),
+                    env=None if env is None else dict(env),
+                    cwd=cwd,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    limit=LINE_BYTES,
+                    start_new_session=True,
+                    pass_fds=(theirs.fileno(), *held),
+                )
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        return await cls._greet(process, reader, writer, program=argv[0])
+
+    @classmethod
+    async def _greet(
+        cls,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        program: str | Path,
+    ) -> Self:
+        """Wait for the warden's word on whether the program runs."""
+        try:
+            word, _, rest = (await reader.readline()).decode().strip().partition(" ")
+            if word == "started":
+                return cls(process, reader, writer, int(rest))
+            await process.wait()
+        except BaseException:
+            writer.close()
+            raise
+        writer.close()
+        raise EmbeddedError(
+            f"program {program} could not be started ({rest or 'its warden ended at once'}); "
+            "check that it is there and may be executed"
+        )
+
+    @property
+    def returncode(self) -> int | None:
+        """The program's exit code, negative for a signal, None while it runs."""
+        return self._exit.result() if self._exit.done() else None
+
+    async def wait(self) -> int:
+        """Wait for the program's end and return its exit code, negative for a signal."""
+        return await asyncio.shield(self._exit)
+
+    async def stop(self, within: float = STOP_SECONDS) -> int:
+        """Send the orderly signal, kill after `within` seconds, and return the exit code."""
+        self._order(f"stop {within}")
+        return await self.wait()
+
+    def kill(self) -> None:
+        """Send SIGKILL; wait() tells when it has taken effect."""
+        self._order("kill")
+
+    def _order(self, order: str) -> None:
+        """Write one line to the warden, which may already be gone."""
+        if not self._exit.done():
+            self._writer.write(f"{order}\n".encode())
+
+    async def _await_exit(self) -> int:
+        """Follow the warden to its end."""
+        # What is true when the warden says nothing more: it was killed, and the program with it.
+        code = -int(signal.SIGKILL)
+        try:
+            while line := await self._reader.readline():
+                code = int(line.decode().removeprefix("exited "))
+        except ConnectionError:
+            pass
+        await self._process.wait()
+        self._writer.close()
+        return code

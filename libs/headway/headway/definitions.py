@@ -1,0 +1,64 @@
+"""What an app declares, as plain data: this is what the scheduler stores.
+
+Definitions know no function and no module, so they can be compared, hashed and sent.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+from headway_contract.work import RetryPolicy
+from headway_decisions.cadence import Cadence
+from msgspec import Struct
+
+
+class InvalidDefinitions(Exception):
+    """One or more definitions cannot be used; every problem is listed."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class GroupDefinition(Struct, frozen=True, kw_only=True):
+    """Limits of a group. None leaves the limit to the operator."""
+
+    name: str
+    max_active: int | None = None
+    priority: int | None = None
+
+
+class JobDefinition(Struct, frozen=True, kw_only=True):
+    """A job: a name that workers serve, and what its input looks like."""
+
+    name: str
+    description: str = ""
+    input_schema: dict[str, Any] | None = None
+
+
+class ManifestDefinition(Struct, frozen=True, kw_only=True):
+    """What runs and when."""
+
+    external_id: str
+    job: str
+    group: str
+    cadence: Cadence
+    tz: str = "UTC"
+    input: Any = None
+    priority: int = 0
+    retry: RetryPolicy = RetryPolicy()
+    timeout_seconds: float = 1200.0
+    on_lost_contact: str = "stop"
+
+    def fingerprint(self) -> str:
+        """Equal for equal definitions: an unchanged one writes nothing."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+
+
+class Definitions(Struct, frozen=True, kw_only=True):
+    """All that one app declares."""
+
+    owner: str
+    groups: tuple[GroupDefinition, ...] = ()
+    jobs: tuple[JobDefinition, ...] = ()
+    manifests: tuple[ManifestDefinition, ...] = ()

@@ -1,0 +1,58 @@
+"""What decorators leave on a function until the app reads it.
+
+Decorators only take notes, so they may stand in any order above a function.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headway_contract.work import RetryPolicy
+
+if TYPE_CHECKING:
+    from headway.cadences import When
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__headway_marks__"
+
+
+@dataclass
+class Marks:
+    """The notes on one function."""
+
+    cadences: "list[When]" = field(default_factory=list)
+    retry: RetryPolicy | None = None
+
+
+def of(function: Callable[..., Any]) -> Marks:
+    """The notes on a function, made if there are none yet."""
+    marks: Marks | None = function.__dict__.get(_ATTRIBUTE)
+    if marks is None:
+        marks = Marks()
+        setattr(function, _ATTRIBUTE, marks)
+    return marks
+
+
+def retry(
+    *,
+    attempts: int = 3,
+    interval: float = 60.0,
+    backoff: float = 2.0,
+    max_interval: float = 3600.0,
+    jitter: float = 0.1,
+) -> Callable[[Function], Function]:
+    """How often a job is tried in total, and how long it rests between, in seconds."""
+    policy = RetryPolicy(
+        attempts=attempts,
+        interval_seconds=interval,
+        backoff=backoff,
+        max_interval_seconds=max_interval,
+        jitter=jitter,
+    )
+
+    def decorate(function: Function) -> Function:
+        of(function).retry = policy
+        return function
+
+    return decorate

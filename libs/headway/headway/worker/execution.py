@@ -1,0 +1,157 @@
+"""One run of a job's body, and what came of it."""
+
+import asyncio
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import msgspec
+from headway_contract.lifecycle import (
+    TIMED_OUT,
+    WORKER_STOPPED,
+    Failure,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+)
+from headway_contract.orders import OrderedRun
+from headway_tracing import span
+
+from headway.context import Context
+from headway.errors import Fatal
+from headway.jobs import Job
+
+OUTPUT_LIMIT = 256 * 1024
+STACK_LIMIT = 16 * 1024
+MESSAGE_LIMIT = 4 * 1024
+
+StopReason = Literal["cancelled", "timed_out", "worker_stopped", "lost_contact", "released"]
+Outcome = RunCompleted | RunFailed | RunCancelled
+
+
+class Execution:
+    """Runs one body, can be asked to stop, and tells the outcome as an event's data."""
+
+    def __init__(
+        self,
+        job: Job,
+        ordered: OrderedRun,
+        credentials: dict[str, Any],
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self.ordered = ordered
+        self.context = Context(ordered, job.name)
+        self._job = job
+        self._credentials = credentials
+        self._threads = threads
+        self._body: asyncio.Future[Any] | None = None
+        self._stopping: StopReason | None = None
+        self._why = ""
+
+    def stop(self, reason: StopReason, why: str = "") -> None:
+        """Ask the body to end early; the first reason given is the one that counts."""
+        if self._stopping is not None:
+            return
+        self._stopping, self._why = reason, why
+        self.context.ask_to_stop()
+        if self._body is not None and self._job.is_async:
+            self._body.cancel()
+
+    async def run(self) -> Outcome | None:
+        """Run to the end; none if the lease was taken away and there is nothing to tell."""
+        with span(
+            "run",
+            parent=self.ordered.traceparent,
+            job=self._job.name,
+            run=str(self.ordered.run),
+            attempt=self.ordered.attempt,
+        ) as current:
+            outcome = await self._attempt()
+            if isinstance(outcome, RunFailed):
+                current.set_attribute("headway.failure", outcome.failure.kind)
+            return outcome
+
+    async def _attempt(self) -> Outcome | None:
+        try:
+            given = self._job.read_input(self.ordered.input)
+        except msgspec.ValidationError as error:
+            return self._failed(
+                Failure(kind="invalid_input", message=str(error), retryable=False)
+            )
+        try:
+            output = await self._call(given)
+        except asyncio.CancelledError:
+            if self._stopping is None:
+                raise
+            return self._stopped()
+        except Exception as error:  # noqa: BLE001 - whatever a body raises is its outcome
+            return self._stopped() if self._stopping == "released" else self._raised(error)
+        if self._stopping is not None and self._stopping != "worker_stopped":
+            return self._stopped()
+        return self._returned(output)
+
+    async def _call(self, given: Any) -> Any:
+        arguments = (self.context, given) if self._job.takes_input else (self.context,)
+        if self._job.is_async:
+            self._body = asyncio.ensure_future(self._job.function(*arguments))
+        else:
+            loop = asyncio.get_running_loop()
+            self._body = loop.run_in_executor(self._threads, self._job.function, *arguments)
+        if self._stopping is not None:
+            self._body.cancel()
+        clock = asyncio.get_running_loop().call_later(
+            self.ordered.timeout_seconds, self.stop, "timed_out"
+        )
+        try:
+            return await self._body
+        finally:
+            clock.cancel()
+
+    def _returned(self, output: Any) -> Outcome:
+        try:
+            encoded = msgspec.json.encode(output)
+        except (TypeError, ValueError, RecursionError) as error:
+            return self._failed(
+                Failure(kind="output_not_json", message=str(error), retryable=False)
+            )
+        if len(encoded) > OUTPUT_LIMIT:
+            message = f"the output has {len(encoded)} bytes, more than {OUTPUT_LIMIT}"
+            return self._failed(
+                Failure(kind="output_too_large", message=message, retryable=False)
+            )
+        return RunCompleted(
+            **self._credentials, run=self.ordered.run, output=msgspec.Raw(encoded)
+        )
+
+    def _raised(self, error: Exception) -> Outcome:
+        return self._failed(
+            Failure(
+                kind=type(error).__name__,
+                message=str(error)[:MESSAGE_LIMIT],
+                stack="".join(traceback.format_exception(error))[-STACK_LIMIT:],
+                retryable=not isinstance(error, Fatal),
+            )
+        )
+
+    def _stopped(self) -> Outcome | None:
+        match self._stopping:
+            case "released" | None:
+                return None
+            case "cancelled":
+                return RunCancelled(
+                    **self._credentials, run=self.ordered.run, reason=self._why
+                )
+            case "timed_out":
+                message = f"the run took longer than {self.ordered.timeout_seconds:g} s"
+                return self._failed(Failure(kind=TIMED_OUT, message=message))
+            case "worker_stopped":
+                return self._failed(
+                    Failure(kind=WORKER_STOPPED, message="the worker stopped before the run ended")
+                )
+            case "lost_contact":
+                return self._failed(
+                    Failure(kind="lost_contact", message="the worker lost contact and stopped")
+                )
+
+    def _failed(self, failure: Failure) -> RunFailed:
+        return RunFailed(**self._credentials, run=self.ordered.run, failure=failure)

@@ -1,0 +1,152 @@
+"""A lease: claiming it, and speaking for it under the fence.
+
+Every publish has three ends, and each of them is handled: stored, refused, unknown. After
+a refusal or an unknown end the dispatcher is asked whose the lease is; a worker never
+guesses, and never acknowledges an order that may still need it.
+"""
+
+import asyncio
+import logging
+from typing import Any, Literal
+
+import msgspec
+from headway_clock import jitter, monotonic, new_id, utc_now
+from headway_contract import Event, EventData, encode, event, subjects
+from headway_contract.control import LeaseAnswer, LeaseQuestion
+from headway_contract.lifecycle import LeaseClaimed, RunStarted
+from headway_contract.orders import RunDispatched
+from headway_jetstream_kit import Broker, NoAnswer, Refused, Stored
+from headway_jetstream_kit.publishing import Answer, publish
+from nats.errors import Error as NatsError
+
+logger = logging.getLogger(__name__)
+
+Claim = Literal["mine", "gone", "undecided"]
+Said = Literal["stored", "lost"]
+
+# Below the ack wait of an order, so that an undecided claim is handed back in time.
+CLAIM_PATIENCE = 20.0
+
+
+class Lease:
+    """One lease, from the order to its last word."""
+
+    def __init__(
+        self, broker: Broker, order: RunDispatched, *, worker: str, nonce: str, host: str
+    ) -> None:
+        self.order = order
+        self._broker = broker
+        self._worker = worker
+        self._nonce = nonce
+        self._host = host
+        self._sequence = 0
+        self._told: list[Event] = []
+        self.lost = False
+
+    async def claim(self) -> Claim:
+        """Take the lease; for a lease of one run, its start is told in the same breath."""
+        claimed = LeaseClaimed(**self.credentials, host=self._host)
+        events = [self.event(claimed)]
+        if len(self.order.runs) == 1:
+            events.append(self.started(0))
+        deadline = monotonic() + CLAIM_PATIENCE
+        while monotonic() < deadline:
+            answer = await self._publish(events, expected=0)
+            if isinstance(answer, Stored):
+                return self._hold(events, answer.sequence)
+            if isinstance(answer, Refused) and answer.err_code != subjects.WRONG_SEQUENCE:
+                return "undecided"
+            whose = await self._ask()
+            match whose.answer:
+                case "mine":
+                    return self._hold(events, whose.sequence)
+                case "another" | "ended":
+                    return "gone"
+                case "nothing_stored" | "undecided":
+                    await asyncio.sleep(0.2 + jitter(0.2))
+        return "undecided"
+
+    async def say(self, *events: Event) -> Said:
+        """Publish events of this lease; returns once they are stored or the lease is lost."""
+        pause = 0.2
+        while not self.lost:
+            answer = await self._publish(list(events), expected=self._sequence)
+            if isinstance(answer, Stored):
+                self._hold(list(events), answer.sequence)
+                return "stored"
+            logger.info("lease %s: publish not stored: %s", self.order.lease, answer)
+            if await self._settle(list(events)):
+                return "stored"
+            await asyncio.sleep(pause * (1 + jitter(0.2)))
+            pause = min(pause * 2, 5.0)
+        return "lost"
+
+    def started(self, index: int) -> Event:
+        """The event that tells that a run's body begins."""
+        run = self.order.runs[index]
+        return self.event(
+            RunStarted(**self.credentials, run=run.run), traceparent=run.traceparent
+        )
+
+    def event(self, data: EventData, *, traceparent: str | None = None) -> Event:
+        """Put data of this lease into an envelope."""
+        run = getattr(data, "run", None)
+        return event(
+            data,
+            id=new_id(),
+            source=f"worker/{self._worker}",
+            subject=run or self.order.lease,
+            time=utc_now(),
+            traceparent=traceparent,
+        )
+
+    @property
+    def credentials(self) -> dict[str, Any]:
+        """The fields that every event of the lease carries."""
+        return {"lease": self.order.lease, "token": self.order.token, "nonce": self._nonce}
+
+    async def _settle(self, events: list[Event]) -> bool:
+        """Find out what a refusal or a silence meant; true if the events are stored after all."""
+        whose = await self._ask()
+        match whose.answer:
+            case "mine":
+                self._sequence = whose.sequence
+                return any(one.id in whose.stored for one in events)
+            case "another" | "ended":
+                self.lost = True
+            case "nothing_stored":
+                # The stream forgot this lease: tell all of it again, with the same ids.
+                answer = await self._publish([*self._told, *events], expected=0)
+                if isinstance(answer, Stored):
+                    self._hold(events, answer.sequence)
+                    return True
+            case "undecided":
+                pass
+        return False
+
+    def _hold(self, events: list[Event], sequence: int) -> Literal["mine"]:
+        self._told += events
+        self._sequence = sequence
+        return "mine"
+
+    async def _ask(self) -> LeaseAnswer:
+        question = LeaseQuestion(
+            lease=self.order.lease, worker=self._worker, nonce=self._nonce
+        )
+        try:
+            reply = await self._broker.client.request(
+                subjects.LEASE_QUESTION, msgspec.json.encode(question), timeout=3
+            )
+            return msgspec.json.decode(reply.data, type=LeaseAnswer)
+        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
+            return LeaseAnswer(answer="undecided", reason=str(error))
+
+    async def _publish(self, events: list[Event], *, expected: int) -> Answer:
+        subject = subjects.event(self.order.lease, self._worker)
+        headers = subjects.fence(self.order.lease, expected)
+        if events[-1].traceparent:
+            headers[subjects.TRACEPARENT_HEADER] = events[-1].traceparent
+        answer = await publish(self._broker, subject, encode(events), headers=headers)
+        if isinstance(answer, NoAnswer):
+            logger.warning("lease %s: %s", self.order.lease, answer.why)
+        return answer

@@ -1,0 +1,232 @@
+"""A worker process: fetch, claim, run, tell; and an orderly end."""
+
+import asyncio
+import importlib.metadata
+import logging
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+from headway_clock import jitter, new_nonce, utc_now
+from headway_contract import Event, Malformed, decode, subjects
+from headway_contract.control import Heartbeat
+from headway_contract.orders import RunDispatched
+from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
+from headway_jetstream_kit.pulling import ack, nak
+from msgspec import Struct
+
+from headway.app import App
+from headway.worker.execution import Execution
+from headway.worker.heartbeat import Heart, Instructions
+from headway.worker.leases import Lease
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerSettings(Struct, frozen=True, kw_only=True):
+    """How one worker process behaves."""
+
+    worker_name: str | None = None
+    worker_slots: int = 10
+    heartbeat_seconds: float = 3.0
+    orphan_timeout_seconds: float = 60.0
+    drain_seconds: float = 30.0
+
+
+class Worker:
+    """Serves the jobs of an app."""
+
+    def __init__(self, app: App, broker: Broker, settings: WorkerSettings) -> None:
+        self._jobs = app.jobs
+        self._broker = broker
+        self._settings = settings
+        self.nonce = new_nonce()
+        self.host = socket.gethostname()
+        self.name = settings.worker_name or f"{app.name[:47]}-{self.nonce}"
+        self._free = settings.worker_slots
+        self._slot_freed = asyncio.Event()
+        self._threads = ThreadPoolExecutor(settings.worker_slots, thread_name_prefix="job")
+        self._leases: dict[UUID, Lease] = {}
+        self._executions: dict[UUID, Execution] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._draining = asyncio.Event()
+        self._stopped = False
+        self.heart = Heart(
+            broker,
+            describe=self._describe,
+            obey=self._obey,
+            on_silence=self._on_silence,
+            interval=settings.heartbeat_seconds,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop, then drain."""
+        logger.info("worker %s serves %s", self.name, ", ".join(self._jobs) or "no job")
+        await self.heart.listen(self.name)
+        beating = asyncio.create_task(self.heart.beat_for_ever())
+        fetching = [asyncio.create_task(self._serve(job)) for job in self._jobs]
+        asked = [asyncio.create_task(stop.wait()), asyncio.create_task(self._draining.wait())]
+        try:
+            await asyncio.wait(
+                [*asked, beating, *fetching], return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in (beating, *fetching):
+                if task.done():
+                    task.result()
+        finally:
+            self._draining.set()
+            for task in (*fetching, *asked):
+                task.cancel()
+            await asyncio.gather(*fetching, return_exceptions=True)
+            await self._drain()
+            beating.cancel()
+            self._stopped = True
+            await self.heart.beat()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _drain(self) -> None:
+        """Let runs finish; hand back those that do not by the deadline."""
+        if self._tasks:
+            logger.info("draining %d run(s)", len(self._tasks))
+            await asyncio.wait(self._tasks, timeout=self._settings.drain_seconds)
+        for execution in self._executions.values():
+            execution.stop("worker_stopped")
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _serve(self, job: str) -> None:
+        """Fetch orders of one job while there are free slots."""
+        puller = Puller(self._broker, subjects.RUNS_STREAM, subjects.worker_consumer(job))
+        try:
+            while True:
+                await self._until_a_slot_is_free()
+                # Slots are shared by all jobs, so with several of them a pull asks for one.
+                batch = self._free if len(self._jobs) == 1 else 1
+                try:
+                    messages = await puller.fetch(batch)
+                except (ConsumerMissing, BrokerUnavailable) as error:
+                    # The dispatcher makes the consumer when it first hears of the job.
+                    logger.debug("job %s: %s", job, error)
+                    await asyncio.sleep(0.3 + jitter(0.2))
+                    continue
+                for message in messages:
+                    await self._accept(message)
+        finally:
+            await puller.close()
+
+    async def _until_a_slot_is_free(self) -> None:
+        while self._free <= 0:
+            self._slot_freed.clear()
+            await self._slot_freed.wait()
+
+    async def _accept(self, message: Message) -> None:
+        if self._free <= 0 or self._draining.is_set():
+            await nak(self._broker, message, delay=0.2 + jitter(0.2))
+            return
+        order = _read_order(message)
+        if order is None or order.job not in self._jobs:
+            await nak(self._broker, message, delay=30)
+            return
+        self._free -= 1
+        task = asyncio.create_task(self._work(message, order))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, message: Message, order: RunDispatched) -> None:
+        """One lease from its claim to its last run's outcome."""
+        lease = Lease(
+            self._broker, order, worker=self.name, nonce=self.nonce, host=self.host
+        )
+        try:
+            match await lease.claim():
+                case "undecided":
+                    await nak(self._broker, message, delay=1 + jitter())
+                    return
+                case "gone":
+                    await ack(self._broker, [message])
+                    return
+                case "mine":
+                    pass
+            self._leases[order.lease] = lease
+            await ack(self._broker, [message])
+            for index in range(len(order.runs)):
+                if not lease.lost:
+                    await self._run(lease, index)
+        except BrokerUnavailable as error:
+            logger.warning("lease %s: %s", order.lease, error)
+        except Exception:
+            logger.exception("lease %s", order.lease)
+        finally:
+            self._leases.pop(order.lease, None)
+            self._free += 1
+            self._slot_freed.set()
+
+    async def _run(self, lease: Lease, index: int) -> None:
+        ordered = lease.order.runs[index]
+        job = self._jobs[lease.order.job]
+        execution = Execution(job, ordered, lease.credentials, self._threads)
+        self._executions[ordered.run] = execution
+        try:
+            if len(lease.order.runs) > 1:
+                await lease.say(lease.started(index))
+            outcome = await execution.run()
+            if outcome is not None:
+                await lease.say(lease.event(outcome, traceparent=ordered.traceparent))
+        finally:
+            self._executions.pop(ordered.run, None)
+
+    def _describe(self) -> Heartbeat:
+        return Heartbeat(
+            worker=self.name,
+            nonce=self.nonce,
+            host=self.host,
+            sdk="headway-python",
+            sdk_version=importlib.metadata.version("headway"),
+            jobs=list(self._jobs),
+            slots=self._settings.worker_slots,
+            leases=list(self._leases),
+            runs=list(self._executions),
+            draining=self._draining.is_set(),
+            stopped=self._stopped,
+            sent_at=utc_now(),
+        )
+
+    def _obey(self, instructions: Instructions) -> None:
+        for cancel in instructions.cancel:
+            if cancel.run in self._executions:
+                self._executions[cancel.run].stop("cancelled", cancel.reason)
+        for release in instructions.release:
+            lease = self._leases.get(release.lease)
+            if lease is not None:
+                logger.warning("lease %s is no longer ours: %s", release.lease, release.reason)
+                lease.lost = True
+                for ordered in lease.order.runs:
+                    if ordered.run in self._executions:
+                        self._executions[ordered.run].stop("released")
+        if getattr(instructions, "drain", False):
+            self._draining.set()
+
+    def _on_silence(self, seconds: float) -> None:
+        """No dispatcher has answered for so long; after the orphan timeout contact is lost."""
+        if seconds < self._settings.orphan_timeout_seconds:
+            return
+        for lease in self._leases.values():
+            if lease.order.on_lost_contact == "stop":
+                for ordered in lease.order.runs:
+                    if ordered.run in self._executions:
+                        self._executions[ordered.run].stop("lost_contact")
+
+
+def _read_order(message: Message) -> RunDispatched | None:
+    """The order in a message, or none if this worker cannot read it (a newer one may)."""
+    try:
+        events = decode(message.body)
+    except Malformed as error:
+        logger.warning("an order on %s that cannot be read: %s", message.subject, error)
+        return None
+    first = events[0] if events else None
+    if isinstance(first, Event) and isinstance(first.data, RunDispatched):
+        return first.data
+    return None

@@ -1,0 +1,26 @@
+"""Mechanism over nats-py; knows no word of the domain.
+
+- `connection`: a connection that comes back, and knows when it has been silent.
+- `publishing`: a publish whose answer is a value: stored, refused with a code, or unknown.
+- `pulling`: a pull that tells an idle consumer from a missing one.
+- `consuming`: an intake that finds the one message at fault in a batch.
+- `provisioning`: streams and durable consumers, made or compared.
+"""
+
+from headway_jetstream_kit.connection import Broker, BrokerUnavailable
+from headway_jetstream_kit.provisioning import Consumer, Stream
+from headway_jetstream_kit.publishing import NoAnswer, Refused, Stored
+from headway_jetstream_kit.pulling import ConsumerMissing, Message, Puller
+
+__all__ = [
+    "Broker",
+    "BrokerUnavailable",
+    "Consumer",
+    "ConsumerMissing",
+    "Message",
+    "NoAnswer",
+    "Puller",
+    "Refused",
+    "Stored",
+    "Stream",
+]

@@ -1,0 +1,110 @@
+"""A connection that comes back by itself, and the broker's API over it."""
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+import nats
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerUnavailable(Exception):
+    """NATS cannot be reached, or JetStream does not answer."""
+
+
+class ApiError(Exception):
+    """JetStream refused an API request."""
+
+    def __init__(self, code: int, err_code: int, description: str) -> None:
+        super().__init__(f"{description} (code {code}, {err_code})")
+        self.code = code
+        self.err_code = err_code
+
+
+class Broker:
+    """One connection to NATS. Made by `connect`."""
+
+    def __init__(self, client: Client, where: str) -> None:
+        self.client = client
+        self.where = where
+
+    @classmethod
+    async def connect(
+        cls, url: str, *, name: str, credentials: str | None = None, timeout: float = 5
+    ) -> "Broker":
+        """Connect, or say which server could not be reached and why.
+
+        Once connected, the client reconnects for ever: giving up would leave a process
+        that looks alive and does nothing.
+        """
+        options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
+
+        async def log_disconnected() -> None:
+            if not client.is_closed:
+                logger.warning("disconnected from NATS at %s, reconnecting", url)
+
+        try:
+            client = await asyncio.wait_for(
+                nats.connect(
+                    url,
+                    name=name,
+                    allow_reconnect=True,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.5,
+                    connect_timeout=2,
+                    ping_interval=10,
+                    max_outstanding_pings=2,
+                    error_cb=_log_error,
+                    disconnected_cb=log_disconnected,
+                    reconnected_cb=_log_reconnected,
+                    **options,
+                ),
+                timeout,
+            )
+        except (OSError, TimeoutError, NatsError) as error:
+            raise BrokerUnavailable(f"{url}: {error or type(error).__name__}") from error
+        return cls(client, url)
+
+    async def ping(self) -> None:
+        """Ask the server for a sign of life, past all buffers."""
+        try:
+            await self.client.flush(timeout=2)
+        except (OSError, TimeoutError, NatsError) as error:
+            raise BrokerUnavailable(f"{self.where}: {error or type(error).__name__}") from error
+
+    async def api(self, verb: str, request: Any = None, *, timeout: float = 5) -> dict[str, Any]:
+        """One request of JetStream's API; raises `ApiError` with the server's own code."""
+        body = b"" if request is None else msgspec.json.encode(request)
+        try:
+            reply = await self.client.request(f"$JS.API.{verb}", body, timeout=timeout)
+        except NoRespondersError as error:
+            raise BrokerUnavailable(f"{self.where}: JetStream is not enabled") from error
+        except (OSError, TimeoutError, NatsError) as error:
+            raise BrokerUnavailable(f"{self.where}: {error or type(error).__name__}") from error
+        answer: dict[str, Any] = msgspec.json.decode(reply.data)
+        fault = answer.get("error")
+        if fault:
+            raise ApiError(
+                fault.get("code", 0), fault.get("err_code", 0), fault.get("description", "")
+            )
+        return answer
+
+    async def close(self) -> None:
+        """Close within a few seconds, whatever state the connection is in."""
+        try:
+            await asyncio.wait_for(self.client.close(), timeout=3)
+        except (OSError, TimeoutError, NatsError) as error:
+            logger.warning("closing the connection to NATS: %s", error)
+
+
+async def _log_error(error: Exception) -> None:
+    logger.warning("NATS: %s", error or type(error).__name__)
+
+
+async def _log_reconnected() -> None:
+    logger.info("reconnected to NATS")

@@ -1,0 +1,88 @@
+"""Taking messages in: fetch, handle in one go, acknowledge.
+
+A batch that cannot be handled is cut in halves until the message at fault is alone; that
+one is tried again later and, when it has failed often enough on a healthy system, put
+aside with its bytes. An outage of what the handler stands on is nobody's fault: the whole
+batch comes again and nothing is counted.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from headway_clock import jitter
+from headway_jetstream_kit.connection import Broker
+from headway_jetstream_kit.pulling import Message, Puller, ack, nak
+
+logger = logging.getLogger(__name__)
+
+Handle = Callable[[list[Message]], Awaitable[None]]
+Reject = Callable[[Message, str], Awaitable[None]]
+
+
+class Unreadable(Exception):
+    """A message that no number of tries will make readable."""
+
+
+class Intake:
+    """Takes the messages of one durable consumer in."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        puller: Puller,
+        *,
+        handle: Handle,
+        reject: Reject,
+        outages: tuple[type[Exception], ...],
+        batch: int = 500,
+        tries: int = 5,
+    ) -> None:
+        self._broker = broker
+        self._puller = puller
+        self._handle = handle
+        self._reject = reject
+        self._outages = outages
+        self._batch = batch
+        self._tries = tries
+
+    async def run_once(self) -> float | None:
+        """Take one batch in; waits for messages itself, so it needs no rest."""
+        messages = await self._puller.fetch(self._batch)
+        if messages:
+            try:
+                await self._take(messages)
+            except self._outages:
+                for message in messages:
+                    await nak(self._broker, message, delay=0.5 + jitter())
+                raise
+        return 0.0
+
+    async def _take(self, messages: list[Message]) -> None:
+        try:
+            await self._handle(messages)
+        except self._outages:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, find the message at fault
+            if len(messages) > 1:
+                middle = len(messages) // 2
+                await self._take(messages[:middle])
+                await self._take(messages[middle:])
+            else:
+                await self._set_aside(messages[0], error)
+        else:
+            await ack(self._broker, messages)
+
+    async def _set_aside(self, message: Message, error: Exception) -> None:
+        if not isinstance(error, Unreadable) and message.deliveries < self._tries:
+            logger.warning(
+                "%s: try %d of %d failed: %r",
+                message.subject,
+                message.deliveries,
+                self._tries,
+                error,
+            )
+            await nak(self._broker, message, delay=0.5 * 2**message.deliveries)
+            return
+        logger.error("%s: rejected: %s", message.subject, error)
+        await self._reject(message, f"{type(error).__name__}: {error}")
+        await ack(self._broker, [message])

@@ -1,0 +1,92 @@
+"""Streams and durable consumers: made where missing, left alone where they are right."""
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+
+from headway_jetstream_kit.connection import ApiError, Broker, BrokerUnavailable
+
+STREAM_NOT_FOUND = 10059
+STREAM_NAME_IN_USE = 10058
+CONSUMER_NOT_FOUND = 10014
+
+
+class Stream(Struct, frozen=True, kw_only=True):
+    """A stream, in the words of the server's own configuration."""
+
+    name: str
+    config: dict[str, Any]
+
+
+class Consumer(Struct, frozen=True, kw_only=True):
+    """A durable pull consumer."""
+
+    stream: str
+    name: str
+    config: dict[str, Any]
+
+
+async def ensure_stream(broker: Broker, stream: Stream) -> bool:
+    """Create the stream, or bring its settings up to date; true if anything changed."""
+    config = {"name": stream.name, **stream.config}
+    found = await stream_info(broker, stream.name)
+    if found is None:
+        try:
+            await broker.api(f"STREAM.CREATE.{stream.name}", config)
+        except ApiError as error:
+            if error.err_code != STREAM_NAME_IN_USE:
+                raise
+        return True
+    if _differs(found["config"], config):
+        await broker.api(f"STREAM.UPDATE.{stream.name}", {**found["config"], **config})
+        return True
+    return False
+
+
+async def ensure_consumer(broker: Broker, consumer: Consumer) -> bool:
+    """Create the durable, or bring its settings up to date; true if anything changed."""
+    config = {"durable_name": consumer.name, "name": consumer.name, **consumer.config}
+    found = await consumer_info(broker, consumer.stream, consumer.name)
+    if found is not None and not _differs(found["config"], config):
+        return False
+    request = {"stream_name": consumer.stream, "config": config}
+    await broker.api(f"CONSUMER.DURABLE.CREATE.{consumer.stream}.{consumer.name}", request)
+    return True
+
+
+async def stream_info(broker: Broker, name: str) -> dict[str, Any] | None:
+    """What the server knows of a stream, or none if there is no such."""
+    try:
+        return await broker.api(f"STREAM.INFO.{name}")
+    except ApiError as error:
+        if error.err_code == STREAM_NOT_FOUND:
+            return None
+        raise
+
+
+async def consumer_info(broker: Broker, stream: str, name: str) -> dict[str, Any] | None:
+    """What the server knows of a consumer, or none if there is no such (or no stream)."""
+    try:
+        return await broker.api(f"CONSUMER.INFO.{stream}.{name}")
+    except ApiError as error:
+        if error.err_code in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
+            return None
+        raise
+
+
+async def wait_until_ready(broker: Broker, *, attempts: int = 20) -> None:
+    """Wait for JetStream to answer; right after its start it may not."""
+    for attempt in range(attempts):
+        try:
+            await broker.api("INFO", timeout=1)
+        except (BrokerUnavailable, ApiError):
+            if attempt + 1 == attempts:
+                raise
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+def _differs(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return any(found.get(key) != value for key, value in wanted.items())

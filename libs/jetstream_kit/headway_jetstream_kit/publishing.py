@@ -1,0 +1,72 @@
+"""A publish to a stream, with the answer as a value.
+
+Three things can happen, and the caller has to think of all three: the broker stored the
+message, the broker refused it with a code, or nobody knows.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from nats.errors import Error as NatsError
+
+from headway_jetstream_kit.connection import Broker
+
+
+class Stored(Struct, frozen=True):
+    """The broker has it, now or already before (`duplicate`)."""
+
+    sequence: int
+    duplicate: bool = False
+
+
+class Refused(Struct, frozen=True):
+    """The broker does not take it."""
+
+    code: int
+    err_code: int
+    description: str
+
+
+class NoAnswer(Struct, frozen=True):
+    """Unknown: it may be stored or not."""
+
+    why: str
+
+
+Answer = Stored | Refused | NoAnswer
+
+
+class _Reply(Struct):
+    seq: int = 0
+    duplicate: bool = False
+    error: dict[str, Any] | None = None
+
+
+_replies = msgspec.json.Decoder(_Reply)
+
+
+async def publish(
+    broker: Broker,
+    subject: str,
+    body: bytes,
+    *,
+    headers: dict[str, str] | None = None,
+    timeout: float = 5,
+) -> Answer:
+    """Publish one message and tell what became of it."""
+    try:
+        reply = await broker.client.request(subject, body, timeout=timeout, headers=headers)
+    except (OSError, TimeoutError, NatsError) as error:
+        return NoAnswer(f"{type(error).__name__}: {error}")
+    try:
+        answer = _replies.decode(reply.data)
+    except msgspec.DecodeError as error:
+        return NoAnswer(f"no answer of a stream: {error}")
+    if answer.error is not None:
+        return Refused(
+            answer.error.get("code", 0),
+            answer.error.get("err_code", 0),
+            answer.error.get("description", ""),
+        )
+    return Stored(answer.seq, answer.duplicate)

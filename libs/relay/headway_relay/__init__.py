@@ -1,0 +1,13 @@
+"""The outbox and its relay: the only way out for what a transaction decided.
+
+A service writes its state, its history and an outbox row in one transaction. The relay
+publishes the rows and deletes those that the broker acknowledged. If it dies between the
+two, the row is published again: the message id lets the broker drop the copy within its
+window, and the receivers' unique keys make it harmless after that. Several relays may
+run; each takes the rows that no other holds, so order between messages is not promised.
+"""
+
+from headway_relay.outbox import Outbox, OutboxMessage
+from headway_relay.relay import Relay
+
+__all__ = ["Outbox", "OutboxMessage", "Relay"]

@@ -1,0 +1,39 @@
+"""Writing to the outbox, inside the transaction that decided."""
+
+from collections.abc import Sequence
+
+from headway_postgres_kit import Connection, Queries
+from msgspec import Struct
+
+
+class OutboxMessage(Struct, frozen=True, kw_only=True):
+    """A message to be published once the transaction has committed."""
+
+    message_id: str
+    subject: str
+    body: bytes
+    traceparent: str | None = None
+
+
+class Outbox:
+    """The outbox of one schema."""
+
+    def __init__(self, schema: str) -> None:
+        self.queries = Queries("headway_relay", "outbox.sql", schema=schema)
+
+    async def add(self, connection: Connection, messages: Sequence[OutboxMessage]) -> None:
+        """Append messages to be published after the commit."""
+        if not messages:
+            return
+        await connection.execute(
+            self.queries["add"],
+            [message.message_id for message in messages],
+            [message.subject for message in messages],
+            [message.body for message in messages],
+            [message.traceparent for message in messages],
+        )
+
+    async def backlog(self, connection: Connection) -> int:
+        """How many messages wait."""
+        count: int = await connection.fetchval(self.queries["backlog"])
+        return count

@@ -1,0 +1,63 @@
+"""Publishing what the outbox holds."""
+
+import asyncio
+import logging
+
+import asyncpg
+from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, Stored
+from headway_jetstream_kit.publishing import Answer, publish
+from headway_postgres_kit import Database
+from headway_tracing import span
+
+from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
+from headway_relay.outbox import Outbox
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+
+
+class Relay:
+    """Publishes the outbox of one schema."""
+
+    def __init__(self, database: Database, broker: Broker, outbox: Outbox) -> None:
+        self._database = database
+        self._broker = broker
+        self._outbox = outbox
+
+    async def run_once(self) -> float | None:
+        """Publish one batch; the rows stay locked until the broker has answered."""
+        async with self._database.transaction() as connection:
+            rows = await connection.fetch(self._outbox.queries["take"], BATCH)
+            if not rows:
+                return None
+            with span("relay", messages=len(rows)):
+                answers = await asyncio.gather(*(self._publish(row) for row in rows))
+            stored = [
+                row["id"] for row, answer in zip(rows, answers, strict=True) if _is_there(answer)
+            ]
+            await connection.execute(self._outbox.queries["remove"], stored)
+        if len(stored) < len(rows):
+            trouble = next(answer for answer in answers if not _is_there(answer))
+            raise BrokerUnavailable(
+                f"{len(rows) - len(stored)} of {len(rows)} messages were not taken: {trouble}"
+            )
+        return 0.0 if len(rows) == BATCH else None
+
+    async def _publish(self, row: asyncpg.Record) -> Answer:
+        with span("publish", parent=row["traceparent"], subject=row["subject"]):
+            headers = {MESSAGE_ID_HEADER: row["message_id"]}
+            if row["traceparent"]:
+                headers[TRACEPARENT_HEADER] = row["traceparent"]
+            return await publish(self._broker, row["subject"], row["body"], headers=headers)
+
+
+def _is_there(answer: Answer) -> bool:
+    """Whether the broker has the message. A second order for one lease finds the first."""
+    match answer:
+        case Stored():
+            return True
+        case Refused(err_code=err_code):
+            return err_code == ORDER_ALREADY_STORED
+        case NoAnswer():
+            return False

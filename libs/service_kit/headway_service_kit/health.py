@@ -1,0 +1,76 @@
+"""`/livez` and `/readyz` over plain HTTP.
+
+Live means that the event loop turns and the passes report; ready means that what the
+service stands on answers too. Either way the body says why, one reason a line.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+Check = Callable[[], Awaitable[str | None]]
+
+_TIMEOUT = 5.0
+
+
+class AddressInUse(Exception):
+    """Somebody else listens there."""
+
+
+class Health:
+    """Answers for one service."""
+
+    def __init__(self, service: str, *, live: Sequence[Check], ready: Sequence[Check]) -> None:
+        self.service = service
+        self._live = tuple(live)
+        self._ready = tuple(ready)
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, address: str) -> None:
+        """Listen on `host:port`; port 0 takes any free one."""
+        host, _, port = address.rpartition(":")
+        try:
+            self._server = await asyncio.start_server(self._serve, host or "127.0.0.1", int(port))
+        except OSError as error:
+            raise AddressInUse(
+                f"cannot listen for health checks on {address}: {error.strerror}; "
+                "choose another with HEADWAY_HEALTH_ADDRESS"
+            ) from error
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def report(self, path: str) -> tuple[int, str]:
+        """The answer to a path: status and body."""
+        if path == "/livez":
+            return await self._judge("live", self._live)
+        if path == "/readyz":
+            return await self._judge("ready", self._live + self._ready)
+        return 404, "there are /livez and /readyz"
+
+    async def _judge(self, what: str, checks: Sequence[Check]) -> tuple[int, str]:
+        complaints = [one for one in await asyncio.gather(*(check() for check in checks)) if one]
+        if complaints:
+            return 503, f"{self.service} is not {what}\n" + "\n".join(complaints)
+        return 200, f"{self.service} is {what}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = await asyncio.wait_for(reader.readline(), _TIMEOUT)
+            tokens = line.decode("latin-1").split()
+            path = tokens[1].partition("?")[0] if len(tokens) > 1 else ""
+            status, body = await asyncio.wait_for(self.report(path), _TIMEOUT)
+            reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
+            data = (body + "\n").encode()
+            writer.write(
+                f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode() + data
+            )
+            await writer.drain()
+        except (OSError, TimeoutError, ValueError):
+            return  # a client that hangs up or talks nonsense is its own trouble
+        finally:
+            writer.close()

@@ -1,0 +1,94 @@
+"""The loop around a pass.
+
+A pass does its work once and returns how long it may rest, if it knows. The loop waits
+for that long, for a wake-up, or for the safety poll, whichever comes first; it keeps a
+pass that fails from spinning, and writes down for health when it last went well.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from headway_clock import jitter, monotonic
+
+logger = logging.getLogger(__name__)
+
+SAFETY_POLL = 5.0
+_FIRST_BACKOFF = 0.2
+_LONGEST_BACKOFF = 10.0
+
+
+class Wakeup:
+    """A wake-up call inside a process: many calls before a rest is over make one."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def call(self) -> None:
+        """Wake the pass; returns at once."""
+        self._event.set()
+
+    async def rest(self, seconds: float) -> None:
+        """Wait for a call, but not longer than this."""
+        try:
+            await asyncio.wait_for(self._event.wait(), max(0.0, seconds))
+        except TimeoutError:
+            return
+        finally:
+            self._event.clear()
+
+
+class Vitals:
+    """What health knows of a pass: when it last gave word, and what its trouble is."""
+
+    def __init__(self, name: str, patience: float) -> None:
+        self.name = name
+        self._patience = patience
+        self._last_word = monotonic()
+        self._trouble: str | None = None
+
+    def good(self) -> None:
+        """The pass went well just now."""
+        self._last_word, self._trouble = monotonic(), None
+
+    def bad(self, error: BaseException) -> None:
+        """The pass failed just now."""
+        self._last_word, self._trouble = monotonic(), f"{type(error).__name__}: {error}"
+
+    async def silence(self) -> str | None:
+        """A complaint if the pass hangs: it neither goes well nor fails."""
+        silent = monotonic() - self._last_word
+        return f"{self.name}: no word for {silent:.0f} s" if silent > self._patience else None
+
+    async def trouble(self) -> str | None:
+        """A complaint if the pass failed when it last ran."""
+        return f"{self.name}: {self._trouble}" if self._trouble else None
+
+
+async def keep_running(
+    run_once: Callable[[], Awaitable[float | None]],
+    *,
+    vitals: Vitals,
+    wakeup: Wakeup,
+    expected_faults: tuple[type[Exception], ...] = (),
+    poll: float = SAFETY_POLL,
+) -> None:
+    """Run a pass for ever. `run_once` returns the seconds that it may rest, or none."""
+    backoff = _FIRST_BACKOFF
+    while True:
+        try:
+            rest = await run_once()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the loop outlives any fault of its pass
+            vitals.bad(error)
+            if isinstance(error, expected_faults):
+                logger.warning("%s: %s; trying again in %.1f s", vitals.name, error, backoff)
+            else:
+                logger.exception("%s failed; trying again in %.1f s", vitals.name, backoff)
+            await asyncio.sleep(backoff * (1 + jitter(0.2)))
+            backoff = min(backoff * 2, _LONGEST_BACKOFF)
+        else:
+            vitals.good()
+            backoff = _FIRST_BACKOFF
+            await wakeup.rest(poll if rest is None else min(rest, poll))

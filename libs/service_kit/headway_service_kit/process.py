@@ -1,0 +1,89 @@
+"""Signals, logging and the outermost frame of a program."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import uvloop
+
+from headway_clock import jitter
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+def log_to_stderr(*, debug: bool = False) -> None:
+    """One line an entry, on standard error, so that standard output stays clean."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if debug else logging.INFO,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        force=True,
+    )
+    for noisy in ("asyncio", "nats", "opentelemetry", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Run a program's coroutine on the fast loop."""
+    return uvloop.run(main)
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that SIGTERM or SIGINT sets; a second one ends the process at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    return stop
+
+
+async def until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[Any]"]) -> None:
+    """Wait for the stop, or for a task that ends although it never should; then end all."""
+    waiter = asyncio.ensure_future(stop.wait())
+    try:
+        done, _ = await asyncio.wait({waiter, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiter}:
+            task.result()
+    finally:
+        waiter.cancel()
+        await end(tasks)
+
+
+async def end(tasks: list["asyncio.Task[Any]"]) -> None:
+    """Cancel tasks and wait until they are gone."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def keep_trying(
+    attempt: Callable[[], Awaitable[Result]],
+    *,
+    what: str,
+    faults: tuple[type[Exception], ...],
+    give_up_after: int | None = None,
+) -> Result:
+    """Try until it works, with growing pauses; a service never gives up by itself."""
+    pause, tries = 0.5, 0
+    while True:
+        tries += 1
+        try:
+            return await attempt()
+        except faults as error:
+            if give_up_after is not None and tries >= give_up_after:
+                raise
+            logger.warning("%s: %s; trying again in %.1f s", what, error, pause)
+        await asyncio.sleep(pause * (1 + jitter(0.2)))
+        pause = min(pause * 2, 15.0)

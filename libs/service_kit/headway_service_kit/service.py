@@ -1,0 +1,109 @@
+"""A service: passes over one database and one broker, with health."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
+from headway_postgres_kit import Database, DatabaseUnavailable
+
+from headway_service_kit.health import Health
+from headway_service_kit.passes import SAFETY_POLL, Vitals, Wakeup, keep_running
+from headway_service_kit.process import end, keep_trying
+
+# What a pass may meet without it being a bug: it says so in a line and tries again.
+EXPECTED_FAULTS = (DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)
+
+RunOnce = Callable[[], Awaitable[float | None]]
+
+
+class Service:
+    """Starts and stops passes together, and answers for their health."""
+
+    def __init__(self, name: str, database: Database, broker: Broker) -> None:
+        self.name = name
+        self.database = database
+        self.broker = broker
+        self.health: Health | None = None
+        self._vitals: list[Vitals] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def keep(
+        self, name: str, run_once: RunOnce, wakeup: Wakeup | None = None, poll: float = SAFETY_POLL
+    ) -> None:
+        """Run a pass until the service stops."""
+        vitals = Vitals(name, patience=poll + 25)
+        self._vitals.append(vitals)
+        self._tasks[name] = asyncio.create_task(
+            keep_running(
+                run_once,
+                vitals=vitals,
+                wakeup=wakeup or Wakeup(),
+                expected_faults=EXPECTED_FAULTS,
+                poll=poll,
+            ),
+            name=f"{self.name}-{name}",
+        )
+
+    async def answer_for_health(self, address: str) -> int:
+        """Listen for health checks; returns the port."""
+        self.health = Health(
+            self.name,
+            live=[vitals.silence for vitals in self._vitals],
+            ready=[
+                self._database_answers,
+                self._broker_answers,
+                *(vitals.trouble for vitals in self._vitals),
+            ],
+        )
+        await self.health.start(address)
+        return self.health.port
+
+    async def end_pass(self, name: str) -> None:
+        """Stop one pass; the others go on."""
+        await end([self._tasks.pop(name)])
+
+    async def stop(self) -> None:
+        """Stop everything; whatever a pass was at is taken up at the next start."""
+        await end(list(self._tasks.values()))
+        if self.health is not None:
+            await self.health.stop()
+        await self.broker.close()
+        await self.database.close()
+
+    async def _database_answers(self) -> str | None:
+        try:
+            await self.database.ping()
+        except DatabaseUnavailable as error:
+            return f"PostgreSQL: {error}"
+        return None
+
+    async def _broker_answers(self) -> str | None:
+        try:
+            await self.broker.ping()
+        except BrokerUnavailable as error:
+            return f"NATS: {error}"
+        return None
+
+
+async def open_service(
+    name: str,
+    *,
+    database_url: str,
+    nats_url: str,
+    nats_creds: str | None,
+    give_up_after: int | None = None,
+) -> Service:
+    """Connect to what a service stands on; patiently, unless told when to give up."""
+    database = await keep_trying(
+        lambda: Database.connect(database_url, name=f"headway-{name}"),
+        what="PostgreSQL at HEADWAY_DATABASE_URL is not reachable",
+        faults=(DatabaseUnavailable,),
+        give_up_after=give_up_after,
+    )
+    broker = await keep_trying(
+        lambda: Broker.connect(nats_url, name=f"headway-{name}", credentials=nats_creds),
+        what="NATS at HEADWAY_NATS_URL is not reachable",
+        faults=(BrokerUnavailable,),
+        give_up_after=give_up_after,
+    )
+    return Service(name, database, broker)

@@ -1,0 +1,45 @@
+"""Spans, and trace context as a string that can be stored.
+
+Trace context is captured when a decision is written down, stored beside it as a W3C
+`traceparent`, and taken up again by whoever acts on it. This package needs only
+OpenTelemetry's API: where no exporter is set up, nothing is recorded.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+_tracer = trace.get_tracer("headway")
+_propagator = TraceContextTextMapPropagator()
+
+Attribute = str | int | float | bool
+
+
+@contextmanager
+def span(
+    name: str, *, parent: str | None = None, **attributes: Attribute | None
+) -> Iterator[trace.Span]:
+    """A span under the stored context `parent`, or under the current one.
+
+    Attributes are named `headway.<key>`.
+    """
+    context: Context | None = _propagator.extract({"traceparent": parent}) if parent else None
+    known = {f"headway.{key}": value for key, value in attributes.items() if value is not None}
+    with _tracer.start_as_current_span(name, context=context, attributes=known) as current:
+        yield current
+
+
+def traceparent() -> str | None:
+    """The current context as a string that can be stored, if there is one."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    return carrier.get("traceparent")
+
+
+def trace_id(parent: str | None) -> str | None:
+    """The trace id inside a stored context."""
+    parts = parent.split("-") if parent else []
+    return parts[1] if len(parts) == 4 else None

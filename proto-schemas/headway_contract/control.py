@@ -1,0 +1,88 @@
+"""Requests and replies of the worker protocol. They travel on core NATS, unwrapped."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from headway_contract.work import Name, Seconds
+
+PROTOCOL = 1
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    """A worker process says that it lives and what it holds."""
+
+    protocol: int = PROTOCOL
+    worker: str
+    nonce: str
+    host: str = ""
+    sdk: str = ""
+    sdk_version: str = ""
+    jobs: list[Name] = []
+    slots: Annotated[int, Meta(ge=0)] = 0
+    leases: list[UUID] = []
+    runs: list[UUID] = []
+    draining: bool = False
+    stopped: bool = False
+    sent_at: datetime | None = None
+
+
+class CancelRun(Struct, frozen=True, kw_only=True):
+    """Stop this run and finish it as cancelled."""
+
+    run: UUID
+    lease: UUID
+    reason: str = ""
+
+
+class ReleaseLease(Struct, frozen=True, kw_only=True):
+    """This lease is no longer the worker's: stop its runs and publish nothing more."""
+
+    lease: UUID
+    reason: Literal["ended", "another"]
+
+
+class HeartbeatReply(Struct, frozen=True, kw_only=True):
+    """What the dispatcher wants of the worker; empty when it has nothing to say."""
+
+    protocol: int = PROTOCOL
+    dispatcher: str = ""
+    cancel: list[CancelRun] = []
+    release: list[ReleaseLease] = []
+    drain: bool = False
+    heartbeat_seconds: Seconds | None = None
+
+
+class CancelPush(Struct, frozen=True, kw_only=True):
+    """The same as in a heartbeat's reply, sooner. May be lost."""
+
+    cancel: list[CancelRun] = []
+    release: list[ReleaseLease] = []
+
+
+LeaseState = Literal["mine", "another", "ended", "undecided", "nothing_stored"]
+
+
+class LeaseQuestion(Struct, frozen=True, kw_only=True):
+    """A worker asks whose a lease is, after an answer that it cannot trust."""
+
+    lease: UUID
+    worker: str
+    nonce: str
+
+
+class LeaseAnswer(Struct, frozen=True, kw_only=True):
+    """Whose the lease is, by its last stored message.
+
+    `sequence` is what to expect next; `stored` are the ids of the events in the last
+    message, so that a publisher whose reply was lost finds its own; `ended_runs` are
+    runs of the lease that have an accepted outcome already.
+    """
+
+    answer: LeaseState
+    sequence: int = 0
+    stored: list[str] = []
+    ended_runs: list[UUID] = []
+    reason: str = ""

@@ -1,0 +1,46 @@
+"""What the dispatcher tells workers: an order grants a lease on one or more runs."""
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from headway_contract.envelope import EventData, register
+from headway_contract.work import Name, Seconds
+
+
+class OrderedRun(Struct, frozen=True, kw_only=True):
+    """One run that the lease allows."""
+
+    run: UUID
+    work: UUID
+    round: int = 1
+    attempt: Annotated[int, Meta(ge=1)]
+    attempts: Annotated[int, Meta(ge=1)]
+    manifest: str | None = None
+    group: Name
+    cause: str
+    due_at: datetime | None = None
+    input: Any = None
+    input_schema: str | None = None
+    timeout_seconds: Seconds = 1200.0
+    cancel_grace_seconds: Seconds = 30.0
+    traceparent: str | None = None
+
+
+class RunDispatched(EventData, frozen=True, kw_only=True):
+    """The right to run, for whoever claims the lease first. The token is secret."""
+
+    type: ClassVar[str] = "headway.run.dispatched.v1"
+
+    lease: UUID
+    token: str
+    job: Name
+    runs: Annotated[list[OrderedRun], Meta(min_length=1)]
+    heartbeat_seconds: Seconds = 3.0
+    orphan_timeout_seconds: Seconds = 60.0
+    on_lost_contact: Literal["stop", "continue"] = "stop"
+
+
+register(RunDispatched)

@@ -1,0 +1,104 @@
+"""Streams, subjects, consumers and headers. Nothing else spells a subject."""
+
+from uuid import UUID
+
+from headway_contract.names import check_name
+
+# Scheduler to dispatcher. Work queue retention: an acknowledged message is freed.
+WORK_STREAM = "HEADWAY_WORK"
+WORK_SUBJECTS = "headway.work.*"
+WORK_CONSUMER = "dispatcher"
+
+# Orders to workers. One message a subject, so that an order is never stored twice.
+RUNS_STREAM = "HEADWAY_RUNS"
+RUNS_SUBJECTS = "headway.run.*.*"
+
+# Lifecycle, from workers and from the dispatcher itself.
+EVENTS_STREAM = "HEADWAY_EVENTS"
+EVENTS_SUBJECTS = "headway.event.*.*"
+EVENTS_CONSUMER = "projector"
+
+# Outcomes, to the scheduler and anybody who cares.
+SETTLED_STREAM = "HEADWAY_SETTLED"
+SETTLED_SUBJECTS = "headway.settled.*"
+SETTLED_CONSUMER = "scheduler"
+
+# Core NATS, request and reply.
+HEARTBEAT = "headway.heartbeat"
+HEARTBEAT_QUEUE = "dispatchers"
+LEASE_QUESTION = "headway.control.dispatcher.lease"
+
+# The worker token under which the dispatcher publishes its own fenced events. Names of
+# workers cannot start with an underscore, so no worker can be called this.
+DISPATCHER = "_dispatcher"
+
+MESSAGE_ID_HEADER = "Nats-Msg-Id"
+EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
+TRACEPARENT_HEADER = "traceparent"
+
+# Answers of the broker that the protocol names.
+WRONG_SEQUENCE = 10071
+UNDECIDED_SEQUENCE = 10164
+ORDER_ALREADY_STORED = 10077
+
+
+def work(group: str) -> str:
+    """Where the scheduler publishes work of a group."""
+    return f"headway.work.{check_name('group', group)}"
+
+
+def order(job: str, lease: UUID) -> str:
+    """Where the order for one lease is stored."""
+    return f"headway.run.{check_name('job', job)}.{lease}"
+
+
+def orders_of(job: str) -> str:
+    """The filter of a job's consumer."""
+    return f"headway.run.{check_name('job', job)}.*"
+
+
+def worker_consumer(job: str) -> str:
+    """The durable consumer that all workers of a job share."""
+    return f"worker-{check_name('job', job)}"
+
+
+def event(lease: UUID, worker: str) -> str:
+    """Where one worker publishes the events of one lease."""
+    return f"headway.event.{lease}.{worker if worker == DISPATCHER else check_name('worker', worker)}"
+
+
+def events_of(lease: UUID) -> str:
+    """Every event of a lease, whoever published it: the scope of the fence."""
+    return f"headway.event.{lease}.*"
+
+
+def settled(group: str) -> str:
+    """Where the dispatcher publishes outcomes of a group's work."""
+    return f"headway.settled.{check_name('group', group)}"
+
+
+def cancel(worker: str) -> str:
+    """Where a worker listens for cancels that should not wait for its next heartbeat."""
+    return f"headway.cancel.{check_name('worker', worker)}"
+
+
+def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
+    """The two headers that every fenced message carries.
+
+    Both are needed: the first alone looks only at the publisher's own subject, and two
+    workers could then each store an outcome.
+    """
+    return {
+        EXPECTED_SEQUENCE_HEADER: str(expected_sequence),
+        EXPECTED_SUBJECT_HEADER: events_of(lease),
+    }
+
+
+def lease_and_worker(subject: str) -> tuple[UUID, str]:
+    """Read who published which lease's event off the subject, never off the body."""
+    prefix, _, rest = subject.partition("headway.event.")
+    lease, _, worker = rest.partition(".")
+    if prefix or not worker:
+        raise ValueError(f"{subject!r} is not a subject of {EVENTS_STREAM}")
+    return UUID(lease), worker

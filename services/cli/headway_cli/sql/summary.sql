@@ -1,0 +1,66 @@
+-- name: progress
+-- What has happened since a moment, and what goes on. $1 since.
+SELECT
+    (SELECT count(*) FROM scheduler.manifest WHERE undeclared_at IS NULL) AS manifests,
+    (SELECT count(*) FROM scheduler.manifest
+     WHERE undeclared_at IS NULL AND blocked_by IS NOT NULL) AS blocked,
+    (SELECT count(*) FROM scheduler.occurrence
+     WHERE decided_at >= $1 AND decision = 'queued') AS occurrences,
+    (SELECT count(*) FROM scheduler.occurrence
+     WHERE decided_at >= $1 AND decision = 'skipped') AS skipped,
+    (SELECT count(*) FROM dispatcher.work_queue WHERE state IN ('queued', 'waiting')) AS waiting,
+    (SELECT count(*) FROM dispatcher.metadata WHERE state IN ('pending', 'in_progress')) AS running,
+    (SELECT count(*) FROM dispatcher.metadata
+     WHERE state = 'completed' AND finished_at >= $1) AS completed,
+    (SELECT count(*) FROM dispatcher.metadata
+     WHERE state = 'failed' AND finished_at >= $1) AS failed,
+    (SELECT count(*) FROM dispatcher.dead_letter WHERE created_at >= $1) AS dead_letters
+
+-- name: lateness
+-- From the due time to the start of the body, over first attempts since a moment, in
+-- milliseconds. $1 since.
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY late) AS p50,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY late) AS p99
+FROM (
+    SELECT extract(epoch FROM started_at - due_at) * 1000 AS late
+    FROM dispatcher.metadata
+    WHERE attempt = 1 AND started_at IS NOT NULL AND due_at >= $1
+) AS starts
+
+-- name: next_due
+-- What is due next. $1 how many.
+SELECT external_id, next_due_at
+FROM scheduler.manifest
+WHERE enabled AND undeclared_at IS NULL AND next_due_at IS NOT NULL AND blocked_by IS NULL
+ORDER BY next_due_at
+LIMIT $1
+
+-- name: latest
+-- The runs that were touched last. $1 since, $2 how many.
+SELECT work_queue.manifest, metadata.state, metadata.attempt, metadata.started_at,
+       metadata.finished_at, metadata.failure ->> 'message' AS message
+FROM dispatcher.metadata
+JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+WHERE metadata.created_at >= $1
+ORDER BY metadata.created_at DESC
+LIMIT $2
+
+-- name: unsettled
+-- Work that is under way, or could be: everything but what waits for a later time or for a
+-- worker. $1 now.
+SELECT (SELECT count(*) FROM dispatcher.work_queue
+        WHERE state = 'dispatched'
+           OR (state IN ('queued', 'waiting') AND not_before <= $1 AND wait_reason <> 'no_worker'))
+     + (SELECT count(*) FROM scheduler.outbox)
+     + (SELECT count(*) FROM scheduler.work
+        WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work.id))
+     + (SELECT count(*) FROM dispatcher.outbox) AS unsettled
+
+-- name: now
+-- The database's time.
+SELECT clock_timestamp()
+
+-- name: live_workers
+-- Workers that were heard of lately.
+SELECT count(*) FROM dispatcher.worker
+WHERE last_heard_at > clock_timestamp() - interval '10 seconds'

@@ -1,0 +1,155 @@
+"""The gate: admit as much work as capacity allows, exactly.
+
+First the lock, then the count, in statements of their own: every gate of every dispatcher
+sees what the one before it admitted. Nothing else raises the number of active runs, so no
+commit ever takes it above a cap.
+"""
+
+import logging
+from datetime import datetime, timedelta
+
+from headway_clock import new_id, new_token
+from headway_contract import encode, event, subjects
+from headway_contract.orders import OrderedRun, RunDispatched
+from headway_decisions import capacity
+from headway_decisions.capacity import Admitted, Held
+from headway_postgres_kit import Database
+from headway_relay import OutboxMessage
+from headway_service_kit.passes import Wakeup
+from headway_tracing import span, traceparent
+from msgspec import Struct
+
+from headway_dispatcher import store
+from headway_dispatcher.gate_store import GateTransaction, Ordered, Situation, WaitingWork
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.store import OUTBOX, SOURCE
+
+logger = logging.getLogger(__name__)
+
+BATCH = 200
+
+
+class GateResult(Struct, frozen=True, kw_only=True):
+    """What a pass of the gate did, and how long it may rest."""
+
+    admitted: int
+    held: int
+    rest: float | None
+
+
+class Gate:
+    """The gate of one dispatcher process."""
+
+    def __init__(self, database: Database, settings: DispatcherSettings, *, relay: Wakeup) -> None:
+        self._database = database
+        self._settings = settings
+        self._relay = relay
+
+    async def run_once(self) -> GateResult:
+        """Admit what fits, once."""
+        async with self._database.transaction() as connection:
+            tx = GateTransaction(connection)
+            await tx.lock()
+            now = await store.read_now(connection)
+            situation = await tx.situation(
+                now, worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds)
+            )
+            rooms, closed = self._rooms(situation)
+            waiting = await tx.candidates(situation, rooms, limit=BATCH)
+            verdicts = capacity.admit(
+                [one.candidate for one in waiting],
+                load=situation.load,
+                max_active=self._settings.max_active,
+                limits=situation.limits,
+                fleet=situation.fleet,
+            )
+            admitted = {verdict.work for verdict in verdicts if isinstance(verdict, Admitted)}
+            held = [verdict for verdict in verdicts if isinstance(verdict, Held)]
+            ordered = [self._order(one) for one in waiting if one.id in admitted]
+            if ordered:
+                with span("gate", admitted=len(ordered), held=len(held)):
+                    await tx.dispatch(ordered, now=now)
+                    await OUTBOX.add(connection, [_message(one, now) for one in ordered])
+            await tx.hold(held)
+            await tx.hold_rest(situation, closed)
+            rest = _rest(await tx.next_not_before(now), now)
+        if ordered:
+            self._relay.call()
+        full_batch = len(waiting) == BATCH and bool(ordered)
+        return GateResult(
+            admitted=len(ordered), held=len(held), rest=0.0 if full_batch else rest
+        )
+
+    def _rooms(self, situation: Situation) -> tuple[dict[str, int], dict[str, str]]:
+        """How much each group may still get, and why the closed ones get nothing."""
+        rooms: dict[str, int] = {}
+        closed: dict[str, str] = {}
+        everything = self._settings.max_active - sum(situation.load.by_group.values())
+        for name, limit in situation.limits.items():
+            room = BATCH
+            if limit.max_active is not None:
+                room = min(room, limit.max_active - situation.load.by_group.get(name, 0))
+            if not limit.enabled:
+                closed[name] = "group_disabled"
+            elif everything <= 0:
+                closed[name] = "global_cap"
+            elif room <= 0:
+                closed[name] = "group_cap"
+            else:
+                rooms[name] = room
+        return rooms, closed
+
+    def _order(self, work: WaitingWork) -> Ordered:
+        run = new_id()
+        with span("admit", parent=work.traceparent, work=str(work.id), run=str(run)):
+            context = traceparent() or work.traceparent
+        order = RunDispatched(
+            lease=new_id(),
+            token=new_token(),
+            job=work.job,
+            heartbeat_seconds=self._settings.heartbeat_seconds,
+            orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
+            on_lost_contact="continue" if work.on_lost_contact == "continue" else "stop",
+            runs=[
+                OrderedRun(
+                    run=run,
+                    work=work.id,
+                    round=work.round,
+                    attempt=work.attempts + 1,
+                    attempts=work.retry.attempts,
+                    manifest=work.manifest,
+                    group=work.group,
+                    cause=work.cause,
+                    due_at=work.due_at,
+                    input=work.input,
+                    input_schema=work.input_schema,
+                    timeout_seconds=work.timeout_seconds,
+                    cancel_grace_seconds=work.cancel_grace_seconds,
+                    traceparent=context,
+                )
+            ],
+        )
+        return Ordered(work=work, order=order)
+
+
+def _message(ordered: Ordered, now: datetime) -> OutboxMessage:
+    lease = ordered.order.lease
+    return OutboxMessage(
+        message_id=str(lease),
+        subject=subjects.order(ordered.order.job, lease),
+        body=encode(
+            event(
+                ordered.order,
+                id=lease,
+                source=SOURCE,
+                subject=lease,
+                time=now,
+                traceparent=ordered.run.traceparent,
+            )
+        ),
+        traceparent=ordered.run.traceparent,
+    )
+
+
+def _rest(next_not_before: datetime | None, now: datetime) -> float | None:
+    return None if next_not_before is None else max(0.0, (next_not_before - now).total_seconds())

@@ -1,0 +1,207 @@
+"""Heartbeats: who lives, what they hold, and what to tell them.
+
+Heartbeats are collected for a moment and written together. A dispatcher without its
+database still answers, with nothing to say: workers must not take its trouble for theirs.
+"""
+
+import logging
+from datetime import datetime, timedelta
+
+import msgspec
+from headway_contract import InvalidName, check_name, subjects
+from headway_contract.control import Heartbeat, HeartbeatReply, ReleaseLease
+from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit.provisioning import ensure_consumer
+from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
+from headway_service_kit.passes import Wakeup
+from msgspec import Struct
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from headway_dispatcher import store
+from headway_dispatcher.provisioning import job_consumer
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.store import workers
+
+logger = logging.getLogger(__name__)
+
+
+class _Beat(Struct, frozen=True):
+    message: Msg
+    heartbeat: Heartbeat
+
+
+class Heartbeats:
+    """Listens to the heartbeats that reach this dispatcher."""
+
+    def __init__(
+        self,
+        database: Database,
+        broker: Broker,
+        settings: DispatcherSettings,
+        *,
+        name: str,
+        gate: Wakeup,
+    ) -> None:
+        self._database = database
+        self._broker = broker
+        self._settings = settings
+        self._name = name
+        self._gate = gate
+        self._waiting: list[_Beat] = []
+        self.arrived = Wakeup()
+        self._jobs_with_consumer: set[str] = set()
+
+    async def listen(self) -> None:
+        """Share the heartbeats with all other dispatchers."""
+
+        async def on_heartbeat(message: Msg) -> None:
+            try:
+                heartbeat = msgspec.json.decode(message.data, type=Heartbeat)
+                if heartbeat.worker != subjects.DISPATCHER:
+                    check_name("worker", heartbeat.worker)
+            except (msgspec.DecodeError, InvalidName) as error:
+                logger.warning("a heartbeat that cannot be read: %s", error)
+                return
+            self._waiting.append(_Beat(message, heartbeat))
+            self.arrived.call()
+
+        await self._broker.client.subscribe(
+            subjects.HEARTBEAT, queue=subjects.HEARTBEAT_QUEUE, cb=on_heartbeat
+        )
+
+    async def run_once(self) -> float | None:
+        """Write down and answer all heartbeats that have arrived."""
+        beats, self._waiting = self._waiting, []
+        if not beats:
+            return None
+        try:
+            news, releases = await self._record([beat.heartbeat for beat in beats])
+        except DatabaseUnavailable:
+            await self._answer(beats, {})
+            raise
+        await self._answer(beats, releases)
+        await self._make_consumers(beats)
+        if news:
+            self._gate.call()
+        return None
+
+    async def _record(
+        self, heartbeats: list[Heartbeat]
+    ) -> tuple[bool, dict[tuple[str, str], list[ReleaseLease]]]:
+        """Note who was heard; tells if the gate should look, and which leases were lost."""
+        async with self._database.transaction() as connection:
+            now = await store.read_now(connection)
+            await self._hear_witnesses(connection, heartbeats, now)
+            beats = {one.worker: one for one in heartbeats if one.worker != subjects.DISPATCHER}
+            alive = [one for one in beats.values() if not one.stopped]
+            news = await _hear_workers(connection, alive, now)
+            await _forget(connection, [one for one in beats.values() if one.stopped])
+            releases = await _hear_leases(connection, list(beats.values()), now)
+        return news, releases
+
+    async def _hear_witnesses(
+        self, connection: Connection, heartbeats: list[Heartbeat], now: datetime
+    ) -> None:
+        names = [one.nonce for one in heartbeats if one.worker == subjects.DISPATCHER]
+        if names:
+            gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
+            await connection.execute(workers["hear_witnesses"], names, now, gap)
+
+    async def _answer(
+        self, beats: list[_Beat], releases: dict[tuple[str, str], list[ReleaseLease]]
+    ) -> None:
+        for beat in beats:
+            one = beat.heartbeat
+            reply = HeartbeatReply(
+                dispatcher=self._name,
+                release=releases.get((one.worker, one.nonce), []),
+                heartbeat_seconds=self._settings.heartbeat_seconds,
+            )
+            try:
+                await beat.message.respond(msgspec.json.encode(reply))
+            except NatsError as error:
+                logger.warning("answering %s: %s", one.worker, error)
+
+    async def _make_consumers(self, beats: list[_Beat]) -> None:
+        """Give each job that is heard of for the first time its consumer."""
+        jobs = {job for beat in beats for job in beat.heartbeat.jobs} - self._jobs_with_consumer
+        for job in sorted(jobs):
+            await ensure_consumer(self._broker, job_consumer(job))
+            self._jobs_with_consumer.add(job)
+
+    def forget_consumers(self) -> None:
+        """After a loss of the broker's store every consumer has to be made again."""
+        self._jobs_with_consumer.clear()
+
+
+async def _hear_workers(
+    connection: Connection, alive: list[Heartbeat], now: datetime
+) -> bool:
+    """Write workers down; true if any of them changes what the gate may do."""
+    if not alive:
+        return False
+    rows = await connection.fetch(
+        workers["hear_workers"],
+        [one.worker for one in alive],
+        [one.nonce for one in alive],
+        [one.host for one in alive],
+        [one.sdk for one in alive],
+        [one.sdk_version for one in alive],
+        json_array(one.jobs for one in alive),
+        [one.slots for one in alive],
+        [one.draining for one in alive],
+        now,
+    )
+    return any(row["first_heard_at"] == now for row in rows)
+
+
+async def _forget(connection: Connection, stopped: list[Heartbeat]) -> None:
+    if stopped:
+        await connection.execute(
+            workers["forget_workers"],
+            [one.worker for one in stopped],
+            [one.nonce for one in stopped],
+        )
+
+
+async def _hear_leases(
+    connection: Connection, heartbeats: list[Heartbeat], now: datetime
+) -> dict[tuple[str, str], list[ReleaseLease]]:
+    named = [(lease, one.worker, one.nonce) for one in heartbeats for lease in one.leases]
+    if not named:
+        return {}
+    rows = await connection.fetch(
+        workers["hear_leases"],
+        [lease for lease, _, _ in named],
+        [worker for _, worker, _ in named],
+        [nonce for _, _, nonce in named],
+        now,
+    )
+    releases: dict[tuple[str, str], list[ReleaseLease]] = {}
+    for row in rows:
+        key = (row["worker"], row["nonce"])
+        releases.setdefault(key, []).append(ReleaseLease(lease=row["id"], reason=row["reason"]))
+    return releases
+
+
+class Witness:
+    """The dispatcher's own heartbeat, sent like a worker's and read back from PostgreSQL."""
+
+    def __init__(self, broker: Broker, settings: DispatcherSettings, *, name: str) -> None:
+        self._broker = broker
+        self._settings = settings
+        self._name = name
+
+    async def run_once(self) -> float | None:
+        """Beat once."""
+        heartbeat = Heartbeat(worker=subjects.DISPATCHER, nonce=self._name)
+        try:
+            await self._broker.client.request(
+                subjects.HEARTBEAT,
+                msgspec.json.encode(heartbeat),
+                timeout=self._settings.heartbeat_seconds,
+            )
+        except (OSError, TimeoutError, NatsError) as error:
+            raise BrokerUnavailable(f"own heartbeat: {error}") from error
+        return self._settings.heartbeat_seconds

@@ -1,0 +1,115 @@
+"""Whose is a lease? The answer for workers, by the last message that is stored of it."""
+
+import base64
+import logging
+from uuid import UUID
+
+import msgspec
+from headway_contract import Event, Malformed, decode, subjects
+from headway_contract.control import LeaseAnswer, LeaseQuestion
+from headway_contract.lifecycle import LeaseEvent, LeaseRevoked
+from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit.connection import ApiError
+from headway_postgres_kit import Database, DatabaseUnavailable
+from msgspec import Struct
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from headway_dispatcher.store import leases
+
+logger = logging.getLogger(__name__)
+
+_NO_MESSAGE = 10037
+
+
+class LastStored(Struct, frozen=True, kw_only=True):
+    """The last message that the broker has of a lease."""
+
+    sequence: int
+    worker: str
+    events: list[Event]
+
+    def is_from(self, worker: str, nonce: str) -> bool:
+        """Whether a certain process published it."""
+        return self.worker == worker and any(
+            isinstance(one.data, LeaseEvent) and one.data.nonce == nonce for one in self.events
+        )
+
+    @property
+    def revokes(self) -> bool:
+        """Whether the dispatcher took the lease away with it."""
+        return any(isinstance(one.data, LeaseRevoked) for one in self.events)
+
+
+async def last_stored(broker: Broker, lease: UUID) -> LastStored | None:
+    """Read the last message of a lease, over all workers; none if nothing is stored."""
+    request = {"last_by_subj": subjects.events_of(lease)}
+    try:
+        answer = await broker.api(f"STREAM.MSG.GET.{subjects.EVENTS_STREAM}", request)
+    except ApiError as error:
+        if error.err_code == _NO_MESSAGE:
+            return None
+        raise BrokerUnavailable(str(error)) from error
+    message = answer["message"]
+    _, worker = subjects.lease_and_worker(message["subject"])
+    try:
+        events = decode(base64.b64decode(message.get("data", "")))
+    except Malformed:
+        events = []
+    return LastStored(
+        sequence=message["seq"],
+        worker=worker,
+        events=[one for one in events if isinstance(one, Event)],
+    )
+
+
+class LeaseDesk:
+    """Answers lease questions."""
+
+    def __init__(self, database: Database, broker: Broker) -> None:
+        self._database = database
+        self._broker = broker
+
+    async def listen(self) -> None:
+        """Share the questions with all other dispatchers."""
+
+        async def on_question(message: Msg) -> None:
+            try:
+                question = msgspec.json.decode(message.data, type=LeaseQuestion)
+                answer = await self.answer(question)
+            except msgspec.DecodeError as error:
+                answer = LeaseAnswer(answer="undecided", reason=f"unreadable question: {error}")
+            try:
+                await message.respond(msgspec.json.encode(answer))
+            except NatsError as error:
+                logger.warning("answering a lease question: %s", error)
+
+        await self._broker.client.subscribe(
+            subjects.LEASE_QUESTION, queue=subjects.HEARTBEAT_QUEUE, cb=on_question
+        )
+
+    async def answer(self, question: LeaseQuestion) -> LeaseAnswer:
+        """Whose the lease is; undecided whenever that cannot be known for sure."""
+        try:
+            stored = await last_stored(self._broker, question.lease)
+            async with self._database.acquire() as connection:
+                known = await connection.fetchrow(leases["state_of"], question.lease)
+        except (BrokerUnavailable, DatabaseUnavailable) as error:
+            return LeaseAnswer(answer="undecided", reason=str(error))
+        ended_runs = list(known["ended_runs"]) if known else []
+        ended = known is not None and known["ended"]
+        if stored is None:
+            gone = ended or known is None
+            return LeaseAnswer(
+                answer="ended" if gone else "nothing_stored", ended_runs=ended_runs
+            )
+        if stored.is_from(question.worker, question.nonce):
+            return LeaseAnswer(
+                answer="mine",
+                sequence=stored.sequence,
+                stored=[one.id for one in stored.events],
+                ended_runs=ended_runs,
+            )
+        if stored.revokes or ended:
+            return LeaseAnswer(answer="ended", ended_runs=ended_runs)
+        return LeaseAnswer(answer="another", ended_runs=ended_runs)

@@ -1,0 +1,241 @@
+"""The projector: accept what workers tell, and project it into the tables.
+
+Under the lock on its lease each event is accepted or refused (`acceptance`), accepted
+ones are folded into their run (`folding`), and a run that thereby ends decides about its
+work (`settling`). All of that, and the history of it, is one transaction.
+"""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_contract import Event, Malformed, decode, subjects
+from headway_contract.lifecycle import Failure, LeaseEvent, RunEvent
+from headway_decisions import acceptance
+from headway_decisions.acceptance import Arrived, Judged, Lease
+from headway_decisions.folding import Fact, Run
+from headway_history import Record
+from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
+from headway_jetstream_kit.consuming import Intake, Unreadable
+from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
+from headway_service_kit.passes import Wakeup
+from headway_tracing import span
+from msgspec import Struct, structs
+
+from headway_dispatcher import settling, store
+from headway_dispatcher.store import HISTORY, leases
+
+logger = logging.getLogger(__name__)
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """One message of a lease, read."""
+
+    message: Message
+    lease: UUID
+    worker: str
+    predecessor: int
+    events: list[Event]
+
+
+class _Books(Struct):
+    """The leases and runs of a batch, as they stand while it is judged."""
+
+    leases: dict[UUID, Lease]
+    made_at: dict[UUID, datetime]
+    runs: dict[UUID, dict[UUID, Run]]
+    work_of: dict[UUID, UUID]
+
+
+def event_intake(database: Database, broker: Broker, *, gate: Wakeup, relay: Wakeup) -> Intake:
+    """The intake of lifecycle events."""
+
+    async def handle(messages: list[Message]) -> None:
+        told = [_read(message) for message in messages]
+        with span("project", messages=len(told)):
+            async with database.transaction() as connection:
+                await _project(connection, told)
+        gate.call()
+        relay.call()
+
+    async def reject(message: Message, reason: str) -> None:
+        await store.reject(database, message, reason)
+
+    return Intake(
+        broker,
+        Puller(broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER),
+        handle=handle,
+        reject=reject,
+        outages=(DatabaseUnavailable, BrokerUnavailable),
+    )
+
+
+async def _project(connection: Connection, told: list[Told]) -> None:
+    books = await _open_books(connection, {one.lease for one in told})
+    now = await store.read_now(connection)
+    fresh = await _remember(connection, told, now)
+    before = {run.id: run for runs in books.runs.values() for run in runs.values()}
+    records = []
+    for one in sorted(told, key=lambda told: told.message.sequence):
+        records += _judge(books, one, fresh, now)
+    after = [run for runs in books.runs.values() for run in runs.values()]
+    changed = [run for run in after if run != before[run.id]]
+    await _write_runs(connection, changed)
+    await _write_leases(connection, list(books.leases.values()), now)
+    ended = {
+        books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
+    }
+    await settling.settle(connection, ended, now=now)
+    await HISTORY.append(connection, records, now=now)
+
+
+def _judge(books: _Books, one: Told, fresh: set[str], now: datetime) -> list[Record]:
+    """Judge one message; returns what history keeps of it."""
+    lease = books.leases.get(one.lease)
+    events = [event for event in one.events if event.id in fresh]
+    fresh.difference_update(event.id for event in events)
+    if lease is None:
+        return [_record(event, "unknown_lease", now) for event in events]
+    facts = tuple(_fact(event, one, books.made_at[lease.id], now) for event in events)
+    judged = acceptance.judge(
+        lease,
+        books.runs.get(lease.id, {}),
+        Arrived(
+            worker=one.worker,
+            sequence=one.message.sequence,
+            predecessor=one.predecessor,
+            facts=facts,
+        ),
+    )
+    books.leases[lease.id], books.runs[lease.id] = judged.lease, judged.runs
+    _report(one, judged)
+    return [
+        _record(event, refusal, fact.at)
+        for event, refusal, fact in zip(events, judged.refusals, facts, strict=True)
+    ]
+
+
+def _report(one: Told, judged: Judged) -> None:
+    for refusal in judged.refusals:
+        if refusal is not None:
+            logger.warning("lease %s: an event of %s refused: %s", one.lease, one.worker, refusal)
+
+
+def _fact(event: Event, one: Told, made_at: datetime, now: datetime) -> Fact:
+    """An event as a fact; its publisher's clock is believed between the order and now."""
+    return Fact(at=min(max(event.time, made_at), now), worker=one.worker, data=event.data)
+
+
+def _record(event: Event, refusal: str | None, at: datetime) -> Record:
+    """An event as history keeps it: without its token, which is secret."""
+    data = msgspec.to_builtins(structs.replace(event.data, token=""))
+    del data["token"]
+    return Record(
+        event_id=event.id,
+        type=event.type,
+        subject=event.subject,
+        source=event.source,
+        occurred_at=at,
+        data=data,
+        accepted=refusal is None,
+        refusal=refusal,
+        run=event.data.run if isinstance(event.data, RunEvent) else None,
+        lease=event.data.lease,
+    )
+
+
+def _read(message: Message) -> Told:
+    try:
+        lease, worker = subjects.lease_and_worker(message.subject)
+        events = decode(message.body)
+        predecessor = int(message.headers.get(subjects.EXPECTED_SEQUENCE_HEADER, "-1"))
+    except (Malformed, ValueError) as error:
+        raise Unreadable(str(error)) from error
+    known = [
+        one for one in events if isinstance(one, Event) and isinstance(one.data, LeaseEvent)
+    ]
+    if len(known) < len(events):
+        logger.warning("%s: passed over an event of another kind", message.subject)
+    return Told(
+        message=message, lease=lease, worker=worker, predecessor=predecessor, events=known
+    )
+
+
+async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
+    """Lock the leases in a fixed order and read them and their runs."""
+    rows = await connection.fetch(leases["lock"], sorted(ids))
+    runs = await connection.fetch(leases["runs_of"], [row["id"] for row in rows])
+    by_lease: dict[UUID, dict[UUID, Run]] = {}
+    for row in runs:
+        by_lease.setdefault(row["lease_id"], {})[row["run_id"]] = _run(row)
+    return _Books(
+        leases={row["id"]: _lease(row) for row in rows},
+        made_at={row["id"]: row["created_at"] for row in rows},
+        runs=by_lease,
+        work_of={row["run_id"]: row["work_id"] for row in runs},
+    )
+
+
+async def _remember(connection: Connection, told: list[Told], now: datetime) -> set[str]:
+    """The ids of events that were never applied before."""
+    ids = [event.id for one in told for event in one.events]
+    rows = await connection.fetch(leases["remember"], ids, now)
+    return {row["event_id"] for row in rows}
+
+
+async def _write_runs(connection: Connection, runs: Sequence[Run]) -> None:
+    if runs:
+        await connection.execute(
+            leases["write_runs"],
+            [run.id for run in runs],
+            [run.state for run in runs],
+            [run.worker for run in runs],
+            [run.host for run in runs],
+            [run.started_at for run in runs],
+            [run.finished_at for run in runs],
+            json_array(run.failure for run in runs),
+            json_array(run.output for run in runs),
+            [run.cancel_reason for run in runs],
+        )
+
+
+async def _write_leases(connection: Connection, known: Sequence[Lease], now: datetime) -> None:
+    await connection.execute(
+        leases["write_leases"],
+        [lease.id for lease in known],
+        [lease.claimed_by for lease in known],
+        [lease.nonce for lease in known],
+        [lease.sequence for lease in known],
+        json_array(lease.loose_links for lease in known),
+        [lease.ended for lease in known],
+        now,
+    )
+
+
+def _lease(row: Any) -> Lease:
+    return Lease(
+        id=row["id"],
+        token=row["token"],
+        claimed_by=row["claimed_by"],
+        nonce=row["nonce"],
+        ended=row["ended_at"] is not None,
+        sequence=row["sequence"],
+        loose_links=msgspec.convert(row["loose_links"], dict[int, int], strict=False),
+    )
+
+
+def _run(row: Any) -> Run:
+    return Run(
+        id=row["run_id"],
+        state=row["state"],
+        worker=row["worker"],
+        host=row["host"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        failure=None if row["failure"] is None else msgspec.convert(row["failure"], Failure),
+        output=row["output"],
+        cancel_reason=row["cancel_reason"],
+    )

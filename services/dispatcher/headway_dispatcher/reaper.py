@@ -1,0 +1,138 @@
+"""The reaper: take leases away from workers that fell silent.
+
+It acts only on good evidence. Nobody must have heard of the lease for the orphan timeout,
+and the reaper's own heartbeat, which travels the same way as a worker's, must have been
+heard all that time: a dispatcher that was itself cut off reaps nobody. It fences with the
+sequence that was last projected, so if the worker has spoken since, the broker refuses.
+"""
+
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+
+from headway_clock import new_id
+from headway_contract import Event, encode, event, subjects
+from headway_contract.lifecycle import (
+    ORPHANED,
+    UNDELIVERED,
+    Failure,
+    LeaseRevoked,
+    RunFailed,
+)
+from headway_jetstream_kit import Broker, Refused, Stored
+from headway_jetstream_kit.publishing import Answer, publish
+from headway_postgres_kit import Database
+from headway_tracing import span
+from msgspec import Struct
+
+from headway_dispatcher import store
+from headway_dispatcher.leases import last_stored
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.store import SOURCE, leases, workers
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+
+
+class ReaperResult(Struct, frozen=True, kw_only=True):
+    """What a pass of the reaper did."""
+
+    trusted: bool
+    silent: int = 0
+    revoked: int = 0
+
+
+class Reaper:
+    """The reaper of one dispatcher process."""
+
+    def __init__(
+        self, database: Database, broker: Broker, settings: DispatcherSettings, *, name: str
+    ) -> None:
+        self._database = database
+        self._broker = broker
+        self._settings = settings
+        self._name = name
+
+    async def run_once(self) -> ReaperResult:
+        """Revoke the leases of silent workers, and orders that nobody wanted."""
+        async with self._database.acquire() as connection:
+            now = await store.read_now(connection)
+            witness = await connection.fetchrow(workers["witness"], self._name)
+            if not self._may_trust(witness, now):
+                return ReaperResult(trusted=False)
+            silent = await connection.fetch(
+                leases["silent"],
+                now - timedelta(seconds=self._settings.orphan_timeout_seconds),
+                now - timedelta(seconds=self._settings.stale_pending_seconds),
+                BATCH,
+            )
+            await connection.execute(workers["forget_witnesses"], now - timedelta(days=1))
+        revoked = 0
+        for row in silent:
+            revoked += await self._revoke(row, now)
+        return ReaperResult(trusted=True, silent=len(silent), revoked=revoked)
+
+    def _may_trust(self, witness: Any, now: datetime) -> bool:
+        """Whether we would have heard a worker that spoke."""
+        if witness is None:
+            return False
+        gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
+        needed = timedelta(seconds=self._settings.orphan_timeout_seconds)
+        heard_lately: bool = now - witness["last_heard_at"] <= gap
+        heard_throughout: bool = now - witness["heard_since"] >= needed
+        return heard_lately and heard_throughout
+
+    async def _revoke(self, row: Any, now: datetime) -> bool:
+        kind = UNDELIVERED if row["claimed_by"] is None else ORPHANED
+        with span("revoke", lease=str(row["id"]), reason=kind):
+            events = self._words(row, kind, now)
+            answer = await self._publish(row, events, expected=row["sequence"])
+            if isinstance(answer, Refused) and row["sequence"] > 0:
+                # Either the worker has spoken since, or the stream has forgotten the lease.
+                if await last_stored(self._broker, row["id"]) is None:
+                    answer = await self._publish(row, events, expected=0)
+            if not isinstance(answer, Stored):
+                logger.info("lease %s not revoked: %s", row["id"], answer)
+                return False
+            await self._withdraw_order(row)
+        logger.warning("lease %s of %s revoked: %s", row["id"], row["claimed_by"], kind)
+        return True
+
+    def _words(self, row: Any, kind: str, now: datetime) -> list[Event]:
+        """The revocation, and the end of each run that was still live."""
+        credentials = {"lease": row["id"], "token": row["token"], "nonce": self._name}
+        message = {
+            ORPHANED: f"worker {row['claimed_by']} was not heard of for "
+            f"{self._settings.orphan_timeout_seconds:g} s",
+            UNDELIVERED: "no worker claimed the order for "
+            f"{self._settings.stale_pending_seconds:g} s",
+        }[kind]
+        failure = Failure(kind=kind, message=message)
+        words = [LeaseRevoked(**credentials, reason=kind)]
+        words += [RunFailed(**credentials, run=run, failure=failure) for run in row["live_runs"]]
+        return [
+            event(
+                word,
+                id=new_id(),
+                source=SOURCE,
+                subject=getattr(word, "run", row["id"]),
+                time=now,
+            )
+            for word in words
+        ]
+
+    async def _publish(self, row: Any, events: list[Event], *, expected: int) -> Answer:
+        return await publish(
+            self._broker,
+            subjects.event(row["id"], subjects.DISPATCHER),
+            encode(events),
+            headers=subjects.fence(row["id"], expected),
+        )
+
+    async def _withdraw_order(self, row: Any) -> None:
+        """Remove the order, delivered or not, so that nobody claims it after this."""
+        await self._broker.api(
+            f"STREAM.PURGE.{subjects.RUNS_STREAM}",
+            {"filter": subjects.order(row["job"], row["id"])},
+        )

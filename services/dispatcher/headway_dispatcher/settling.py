@@ -1,0 +1,161 @@
+"""What follows the end of a run: settle its work, try again, or ask for a person."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_clock import jitter, new_id
+from headway_contract import encode, event, subjects
+from headway_contract.lifecycle import Failure
+from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
+from headway_contract.work import RetryPolicy
+from headway_decisions import retries
+from headway_decisions.folding import Run
+from headway_decisions.retries import DeadLetter, Retry
+from headway_decisions.transitions import WorkMove, next_work_state
+from headway_postgres_kit import Connection, json_array
+from headway_relay import OutboxMessage
+from msgspec import Struct
+
+from headway_dispatcher.intake import settled_message
+from headway_dispatcher.store import OUTBOX, SOURCE, works
+
+
+class _Settled(Struct, frozen=True, kw_only=True):
+    row: Any
+    outcome: Outcome
+    attempts: int
+    letter: UUID | None = None
+    reason: str = ""
+    failure: Failure | None = None
+
+
+async def settle(
+    connection: Connection, ended: dict[UUID, Run], *, now: datetime
+) -> None:
+    """Decide about the work of runs that have just ended; `ended` is by work id."""
+    if not ended:
+        return
+    rows = await connection.fetch(works["lock"], sorted(ended))
+    settled: list[_Settled] = []
+    again: list[tuple[UUID, Retry]] = []
+    for row in rows:
+        verdict = _decide(row, ended[row["id"]], now)
+        if isinstance(verdict, Retry):
+            again.append((row["id"], verdict))
+        else:
+            settled.append(verdict)
+    await _write_retries(connection, again)
+    await _write_settled(connection, settled, now)
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+
+
+def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
+    """One verdict for one piece of work; the table of transitions has the last word."""
+    attempts: int = row["attempts"]
+    if run.failure is None:
+        outcome: Outcome = "completed" if run.state == "completed" else "cancelled"
+        next_work_state(row["state"], outcome)
+        return _Settled(row=row, outcome=outcome, attempts=attempts + 1)
+    verdict = retries.after_failure(
+        msgspec.convert(row["retry"], RetryPolicy),
+        run.failure,
+        attempts=attempts,
+        now=now,
+        chance=jitter(),
+    )
+    move: WorkMove = "retry" if isinstance(verdict, Retry) else "dead_lettered"
+    next_work_state(row["state"], move)
+    if isinstance(verdict, DeadLetter):
+        return _Settled(
+            row=row,
+            outcome="dead_lettered",
+            attempts=verdict.attempts,
+            letter=new_id(),
+            reason=verdict.reason,
+            failure=run.failure,
+        )
+    return verdict
+
+
+async def _write_retries(connection: Connection, again: Sequence[tuple[UUID, Retry]]) -> None:
+    if again:
+        await connection.execute(
+            works["retry"],
+            [work for work, _ in again],
+            [verdict.at for _, verdict in again],
+            [verdict.reason for _, verdict in again],
+            [verdict.attempts for _, verdict in again],
+        )
+
+
+async def _write_settled(
+    connection: Connection, settled: Sequence[_Settled], now: datetime
+) -> None:
+    if settled:
+        await connection.execute(
+            works["settle"],
+            [one.row["id"] for one in settled],
+            [one.outcome for one in settled],
+            [one.attempts for one in settled],
+            now,
+        )
+    letters = [one for one in settled if one.letter is not None]
+    if letters:
+        await connection.execute(
+            works["add_dead_letters"],
+            [one.letter for one in letters],
+            [one.row["id"] for one in letters],
+            [one.row["round"] for one in letters],
+            [one.row["manifest_id"] for one in letters],
+            [one.row["group_name"] for one in letters],
+            [one.row["job"] for one in letters],
+            json_array(one.row["input"] for one in letters),
+            [one.reason for one in letters],
+            json_array(one.failure for one in letters),
+            [one.attempts for one in letters],
+            now,
+        )
+
+
+def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
+    row = one.row
+    settled = WorkSettled(
+        work=row["id"],
+        round=row["round"],
+        manifest_id=row["manifest_id"],
+        manifest=row["manifest"],
+        group=row["group_name"],
+        outcome=one.outcome,
+        reason=one.reason,
+        run=row["run_id"],
+        runs=row["runs"],
+        attempts=one.attempts,
+        dead_letter=one.letter,
+        settled_at=now,
+    )
+    messages = [settled_message(settled, row["traceparent"])]
+    if one.letter is not None:
+        messages.append(_letter_message(one, one.letter, now))
+    return messages
+
+
+def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage:
+    row = one.row
+    created = DeadLetterCreated(
+        dead_letter=letter,
+        work=row["id"],
+        round=row["round"],
+        manifest_id=row["manifest_id"],
+        manifest=row["manifest"],
+        group=row["group_name"],
+        job=row["job"],
+        reason=one.reason,
+        attempts=one.attempts,
+    )
+    body = encode(event(created, id=letter, source=SOURCE, subject=letter, time=now))
+    return OutboxMessage(
+        message_id=str(letter), subject=subjects.settled(row["group_name"]), body=body
+    )

@@ -1,0 +1,72 @@
+-- name: lock
+-- Leases of arrived events, locked in a fixed order. $1 ids.
+SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at, created_at
+FROM dispatcher.lease
+WHERE id = ANY($1::uuid[])
+ORDER BY id
+FOR UPDATE
+
+-- name: runs_of
+-- The runs of leases, as the fold left them. $1 leases.
+SELECT run_id, work_id, lease_id, state, worker, host, started_at, finished_at, failure, output,
+       cancel_reason
+FROM dispatcher.metadata
+WHERE lease_id = ANY($1::uuid[])
+
+-- name: remember
+-- Note event ids; returns those never seen before. $1 event ids, $2 now.
+INSERT INTO dispatcher.inbox (event_id, received_at)
+SELECT DISTINCT event_id, $2::timestamptz FROM unnest($1::text[]) AS event_id
+ON CONFLICT DO NOTHING
+RETURNING event_id
+
+-- name: write_runs
+-- What the fold made of runs.
+-- $1 runs, $2 states, $3 workers, $4 hosts, $5 start times, $6 finish times,
+-- $7 failures, $8 outputs, $9 cancel reasons.
+UPDATE dispatcher.metadata
+SET state = told.state, worker = told.worker, host = told.host, started_at = told.started_at,
+    finished_at = told.finished_at, failure = told.failure, output = told.output,
+    cancel_reason = told.cancel_reason
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[],
+            $7::jsonb[], $8::jsonb[], $9::text[])
+    AS told (run_id, state, worker, host, started_at, finished_at, failure, output, cancel_reason)
+WHERE metadata.run_id = told.run_id
+
+-- name: write_leases
+-- What became of leases. $1 ids, $2 claimants, $3 nonces, $4 sequences, $5 loose links,
+-- $6 ended, $7 now.
+UPDATE dispatcher.lease
+SET claimed_by = told.claimed_by,
+    nonce = told.nonce,
+    last_heard_at = CASE WHEN told.claimed_by IS NULL THEN NULL
+                         ELSE greatest(last_heard_at, $7) END,
+    sequence = told.sequence,
+    loose_links = told.loose_links,
+    ended_at = CASE WHEN told.ended THEN coalesce(ended_at, $7) END
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::jsonb[], $6::boolean[])
+    AS told (id, claimed_by, nonce, sequence, loose_links, ended)
+WHERE lease.id = told.id
+
+-- name: state_of
+-- What is known of one lease, for whoever asks. $1 lease.
+SELECT lease.ended_at IS NOT NULL AS ended,
+       coalesce(array_agg(metadata.run_id) FILTER (WHERE metadata.finished_at IS NOT NULL), '{}')
+           AS ended_runs
+FROM dispatcher.lease
+LEFT JOIN dispatcher.metadata ON metadata.lease_id = lease.id
+WHERE lease.id = $1
+GROUP BY lease.id
+
+-- name: silent
+-- Claimed leases that nobody heard of for too long, and unclaimed ones that nobody wanted.
+-- $1 heard before, $2 made before, $3 how many.
+SELECT lease.id, lease.token, lease.job, lease.sequence, lease.claimed_by,
+       array_agg(metadata.run_id) FILTER (WHERE metadata.finished_at IS NULL) AS live_runs
+FROM dispatcher.lease
+JOIN dispatcher.metadata ON metadata.lease_id = lease.id
+WHERE lease.ended_at IS NULL
+  AND (lease.last_heard_at < $1 OR (lease.claimed_by IS NULL AND lease.created_at < $2))
+GROUP BY lease.id
+ORDER BY lease.created_at
+LIMIT $3

