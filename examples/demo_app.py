@@ -5,7 +5,6 @@ import hashlib
 import random
 
 import msgspec
-
 from headway import App, cron, every, retry
 
 app = App("demo")

@@ -38,7 +38,7 @@ class CancelRun(Struct, frozen=True, kw_only=True):
 
 
 class ReleaseLease(Struct, frozen=True, kw_only=True):
-    """This lease is no longer the worker's: stop its runs and publish nothing more."""
+    """The lease is no longer the worker's: stop its runs and publish nothing more."""
 
     lease: UUID
     reason: Literal["ended", "another"]

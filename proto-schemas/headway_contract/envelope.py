@@ -100,10 +100,8 @@ def encode(events: Event | Sequence[Event]) -> bytes:
 def decode(body: bytes) -> list[Event | Unknown]:
     """Read a message body; unknown types come back as `Unknown`."""
     try:
-        if body.lstrip()[:1] == b"[":
-            envelopes = _batches.decode(body)
-        else:
-            envelopes = [_singles.decode(body)]
+        is_array = body.lstrip()[:1] == b"["
+        envelopes = _batches.decode(body) if is_array else [_singles.decode(body)]
         return [_open(envelope) for envelope in envelopes]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"not a Headway event: {error}") from error

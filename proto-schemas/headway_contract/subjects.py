@@ -65,7 +65,9 @@ def worker_consumer(job: str) -> str:
 
 def event(lease: UUID, worker: str) -> str:
     """Where one worker publishes the events of one lease."""
-    return f"headway.event.{lease}.{worker if worker == DISPATCHER else check_name('worker', worker)}"
+    return (
+        f"headway.event.{lease}.{worker if worker == DISPATCHER else check_name('worker', worker)}"
+    )
 
 
 def events_of(lease: UUID) -> str:

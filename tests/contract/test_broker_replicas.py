@@ -203,6 +203,8 @@ async def test_a_waiting_pull_ends_with_409_when_the_durable_changes_its_leader(
     members: list[Client], rivals: list[JetStreamContext], runs: str
 ) -> None:
     await rivals[0].add_consumer(runs, durable_name="worker")
+    # Until its leader has answered here once, a pull may still be answered with 503.
+    await rivals[0].consumer_info(runs, "worker")
     inbox = members[0].new_inbox()
     answers = await members[0].subscribe(inbox)
     await members[0].publish(

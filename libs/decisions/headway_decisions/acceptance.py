@@ -54,7 +54,7 @@ class Arrived(Struct, frozen=True, kw_only=True):
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """What became of a message: the lease and its runs after it, and a refusal or none for each event."""
+    """The lease and its runs after a message, and for each event its refusal or none."""
 
     lease: Lease
     runs: dict[UUID, Run]
@@ -88,9 +88,7 @@ def advance(lease: Lease, predecessor: int, sequence: int) -> Lease:
     return structs.replace(lease, sequence=mark, loose_links=links)
 
 
-def _refusal(
-    lease: Lease, runs: dict[UUID, Run], worker: str, data: LeaseEvent
-) -> Refusal | None:
+def _refusal(lease: Lease, runs: dict[UUID, Run], worker: str, data: LeaseEvent) -> Refusal | None:
     if data.lease != lease.id:
         return "wrong_lease"
     if data.token != lease.token:
@@ -135,4 +133,3 @@ def _runs_of(runs: dict[UUID, Run], data: Lifecycle) -> list[UUID]:
     if isinstance(data, RunEvent):
         return [data.run]
     return list(runs) if isinstance(data, LeaseClaimed) else []
-

@@ -78,7 +78,12 @@ class App:
         self._groups[name] = GroupDefinition(name=name, max_active=max_active, priority=priority)
 
     def schedule(
-        self, external_id: str, *, job: Callable[..., Any] | str, when: When, input: Any = None  # noqa: A002
+        self,
+        external_id: str,
+        *,
+        job: Callable[..., Any] | str,
+        when: When,
+        input: Any = None,  # noqa: A002
     ) -> None:
         """Schedule a declared job under an id of its own, with an input."""
         self._scheduled.append((external_id, job, when, input))

@@ -19,7 +19,7 @@ class Context:
 
     @property
     def run(self) -> UUID:
-        """This attempt. Hand it to other systems as an idempotency key of the attempt."""
+        """The id of this attempt. Hand it to other systems as an idempotency key of the attempt."""
         return self._ordered.run
 
     @property

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from headway_clock import jitter
+
 from headway_jetstream_kit.connection import Broker
 from headway_jetstream_kit.pulling import Message, Puller, ack, nak
 

@@ -6,12 +6,12 @@ Here a message is what has an ack subject, and everything else is a status.
 """
 
 import msgspec
+from headway_clock import monotonic
 from msgspec import Struct
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from headway_clock import monotonic
 from headway_jetstream_kit.connection import Broker, BrokerUnavailable
 
 _ACK_PREFIX = "$JS.ACK."
@@ -54,9 +54,7 @@ class Puller:
         inbox = f"{self._inbox}.{self._request}"
         request = {"batch": batch, "expires": int(wait * _NANOSECONDS)}
         try:
-            await self._broker.client.publish(
-                self._next, msgspec.json.encode(request), reply=inbox
-            )
+            await self._broker.client.publish(self._next, msgspec.json.encode(request), reply=inbox)
             return await self._collect(subscription, inbox, batch, wait)
         except NatsError as error:
             raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
@@ -136,4 +134,3 @@ async def _answer(broker: Broker, message: Message, body: bytes) -> None:
         await broker.client.publish(message.reply, body)
     except NatsError as error:
         raise BrokerUnavailable(f"acknowledging {message.subject}: {error}") from error
-

@@ -137,5 +137,3 @@ def describe_url(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.hostname or 'local socket'}{port}{parts.path}"
-
-

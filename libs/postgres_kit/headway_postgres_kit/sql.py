@@ -40,6 +40,4 @@ def parse(text: str, *, schema: str | None = None) -> dict[str, str]:
         text = text.replace("{schema}", schema)
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
-    return {
-        head[1]: text[head.end() : end].strip() for head, end in zip(heads, ends, strict=True)
-    }
+    return {head[1]: text[head.end() : end].strip() for head, end in zip(heads, ends, strict=True)}

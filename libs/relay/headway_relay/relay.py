@@ -4,12 +4,12 @@ import asyncio
 import logging
 
 import asyncpg
+from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
 from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, Stored
 from headway_jetstream_kit.publishing import Answer, publish
 from headway_postgres_kit import Database
 from headway_tracing import span
 
-from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
 from headway_relay.outbox import Outbox
 
 logger = logging.getLogger(__name__)

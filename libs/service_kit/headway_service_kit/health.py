@@ -67,7 +67,8 @@ class Health:
             data = (body + "\n").encode()
             writer.write(
                 f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-                f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode() + data
+                f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode()
+                + data
             )
             await writer.drain()
         except (OSError, TimeoutError, ValueError):

@@ -80,7 +80,7 @@ async def keep_running(
             rest = await run_once()
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - the loop outlives any fault of its pass
+        except Exception as error:
             vitals.bad(error)
             if isinstance(error, expected_faults):
                 logger.warning("%s: %s; trying again in %.1f s", vitals.name, error, backoff)

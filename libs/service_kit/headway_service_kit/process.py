@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import uvloop
-
 from headway_clock import jitter
 
 logger = logging.getLogger(__name__)

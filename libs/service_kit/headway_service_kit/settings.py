@@ -18,9 +18,7 @@ class InvalidSettings(Exception):
     """One or more settings are missing or cannot be read."""
 
 
-def read(
-    struct: type[Settings], environment: Mapping[str, str], **overrides: Any
-) -> Settings:
+def read(struct: type[Settings], environment: Mapping[str, str], **overrides: Any) -> Settings:
     """Fill the struct from overrides (flags) first, then the environment, then defaults."""
     values: dict[str, Any] = {}
     problems: list[str] = []

@@ -37,7 +37,7 @@ _REMEDIES: dict[type[Exception], str] = {
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Log more, and show tracebacks.")
 @click.version_option(package_name="headway-cli", prog_name="headway")
-def headway(debug: bool) -> None:  # noqa: FBT001 - click passes it so
+def headway(debug: bool) -> None:
     """Headway: a distributed job scheduler."""
     log_to_stderr(debug=debug)
 

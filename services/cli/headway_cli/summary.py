@@ -11,7 +11,12 @@ from rich.text import Text
 
 queries = Queries("headway_cli", "sql/summary.sql")
 
-_STATE_STYLES = {"completed": "green", "failed": "red", "in_progress": "cyan", "cancelled": "yellow"}
+_STATE_STYLES = {
+    "completed": "green",
+    "failed": "red",
+    "in_progress": "cyan",
+    "cancelled": "yellow",
+}
 
 
 class Summary(Struct, frozen=True, kw_only=True):

@@ -162,9 +162,7 @@ def _dispatcher_flags() -> dict[str, Any]:
     return flags
 
 
-async def _start_worker(
-    wishes: Wishes, environment: dict[str, str], console: Console
-) -> Warded:
+async def _start_worker(wishes: Wishes, environment: dict[str, str], console: Console) -> Warded:
     flags = ["--slots", str(wishes.slots)] if wishes.slots else []
     worker = await Warded.start(
         [sys.executable, "-m", "headway_cli", "worker", "--app", wishes.app, *flags],

@@ -76,9 +76,7 @@ class Gate:
         if ordered:
             self._relay.call()
         full_batch = len(waiting) == BATCH and bool(ordered)
-        return GateResult(
-            admitted=len(ordered), held=len(held), rest=0.0 if full_batch else rest
-        )
+        return GateResult(admitted=len(ordered), held=len(held), rest=0.0 if full_batch else rest)
 
     def _rooms(self, situation: Situation) -> tuple[dict[str, int], dict[str, str]]:
         """How much each group may still get, and why the closed ones get nothing."""

@@ -135,9 +135,7 @@ class Heartbeats:
         self._jobs_with_consumer.clear()
 
 
-async def _hear_workers(
-    connection: Connection, alive: list[Heartbeat], now: datetime
-) -> bool:
+async def _hear_workers(connection: Connection, alive: list[Heartbeat], now: datetime) -> bool:
     """Write workers down; true if any of them changes what the gate may do."""
     if not alive:
         return False

@@ -90,9 +90,7 @@ async def _take_in(connection: Connection, events: list[Event], now: datetime) -
     if not queued:
         return
     await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
-    rows = await connection.fetch(
-        works["take_in"], [_row(one) for one in queued.values()], now
-    )
+    rows = await connection.fetch(works["take_in"], [_row(one) for one in queued.values()], now)
     left = set(queued) - {row["id"] for row in rows}
     if left:
         left -= {row["id"] for row in await connection.fetch(works["known"], list(left))}

@@ -100,9 +100,7 @@ class LeaseDesk:
         ended = known is not None and known["ended"]
         if stored is None:
             gone = ended or known is None
-            return LeaseAnswer(
-                answer="ended" if gone else "nothing_stored", ended_runs=ended_runs
-            )
+            return LeaseAnswer(answer="ended" if gone else "nothing_stored", ended_runs=ended_runs)
         if stored.is_from(question.worker, question.nonce):
             return LeaseAnswer(
                 answer="mine",

@@ -154,14 +154,10 @@ def _read(message: Message) -> Told:
         predecessor = int(message.headers.get(subjects.EXPECTED_SEQUENCE_HEADER, "-1"))
     except (Malformed, ValueError) as error:
         raise Unreadable(str(error)) from error
-    known = [
-        one for one in events if isinstance(one, Event) and isinstance(one.data, LeaseEvent)
-    ]
+    known = [one for one in events if isinstance(one, Event) and isinstance(one.data, LeaseEvent)]
     if len(known) < len(events):
         logger.warning("%s: passed over an event of another kind", message.subject)
-    return Told(
-        message=message, lease=lease, worker=worker, predecessor=predecessor, events=known
-    )
+    return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=known)
 
 
 async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:

@@ -82,9 +82,7 @@ def consumers() -> list[Consumer]:
 
 def job_consumer(job: str) -> Consumer:
     """The durable that all workers of a job share."""
-    return _consumer(
-        subjects.RUNS_STREAM, subjects.worker_consumer(job), subjects.orders_of(job)
-    )
+    return _consumer(subjects.RUNS_STREAM, subjects.worker_consumer(job), subjects.orders_of(job))
 
 
 async def provision(broker: Broker, *, replicas: int, max_bytes: int) -> list[str]:

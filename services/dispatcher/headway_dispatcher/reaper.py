@@ -16,6 +16,7 @@ from headway_contract.lifecycle import (
     ORPHANED,
     UNDELIVERED,
     Failure,
+    LeaseEvent,
     LeaseRevoked,
     RunFailed,
 )
@@ -88,16 +89,18 @@ class Reaper:
         with span("revoke", lease=str(row["id"]), reason=kind):
             events = self._words(row, kind, now)
             answer = await self._publish(row, events, expected=row["sequence"])
-            if isinstance(answer, Refused) and row["sequence"] > 0:
-                # Either the worker has spoken since, or the stream has forgotten the lease.
-                if await last_stored(self._broker, row["id"]) is None:
-                    answer = await self._publish(row, events, expected=0)
+            if isinstance(answer, Refused) and await self._is_forgotten(row):
+                answer = await self._publish(row, events, expected=0)
             if not isinstance(answer, Stored):
                 logger.info("lease %s not revoked: %s", row["id"], answer)
                 return False
             await self._withdraw_order(row)
         logger.warning("lease %s of %s revoked: %s", row["id"], row["claimed_by"], kind)
         return True
+
+    async def _is_forgotten(self, row: Any) -> bool:
+        """Whether a refusal means that the stream lost the lease, not that the worker spoke."""
+        return row["sequence"] > 0 and await last_stored(self._broker, row["id"]) is None
 
     def _words(self, row: Any, kind: str, now: datetime) -> list[Event]:
         """The revocation, and the end of each run that was still live."""
@@ -109,7 +112,7 @@ class Reaper:
             f"{self._settings.stale_pending_seconds:g} s",
         }[kind]
         failure = Failure(kind=kind, message=message)
-        words = [LeaseRevoked(**credentials, reason=kind)]
+        words: list[LeaseEvent] = [LeaseRevoked(**credentials, reason=kind)]
         words += [RunFailed(**credentials, run=run, failure=failure) for run in row["live_runs"]]
         return [
             event(

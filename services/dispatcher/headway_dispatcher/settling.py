@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -32,9 +32,7 @@ class _Settled(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
-async def settle(
-    connection: Connection, ended: dict[UUID, Run], *, now: datetime
-) -> None:
+async def settle(connection: Connection, ended: dict[UUID, Run], *, now: datetime) -> None:
     """Decide about the work of runs that have just ended; `ended` is by work id."""
     if not ended:
         return
@@ -56,9 +54,11 @@ def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
     """One verdict for one piece of work; the table of transitions has the last word."""
     attempts: int = row["attempts"]
     if run.failure is None:
-        outcome: Outcome = "completed" if run.state == "completed" else "cancelled"
-        next_work_state(row["state"], outcome)
-        return _Settled(row=row, outcome=outcome, attempts=attempts + 1)
+        ending: Literal["completed", "cancelled"] = (
+            "completed" if run.state == "completed" else "cancelled"
+        )
+        next_work_state(row["state"], ending)
+        return _Settled(row=row, outcome=ending, attempts=attempts + 1)
     verdict = retries.after_failure(
         msgspec.convert(row["retry"], RetryPolicy),
         run.failure,

@@ -187,8 +187,7 @@ async def _write_history(
     now: datetime,
 ) -> None:
     entries = [
-        ("headway.manifest.declared.v1", one.external_id, msgspec.to_builtins(one))
-        for one in stale
+        ("headway.manifest.declared.v1", one.external_id, msgspec.to_builtins(one)) for one in stale
     ] + [
         ("headway.manifest.undeclared.v1", external_id, {"id": str(known[external_id].id)})
         for external_id in gone
@@ -213,8 +212,6 @@ def _announce(change: GroupChanged, now: datetime) -> OutboxMessage:
         message_id=message_id,
         subject=subjects.work(change.group),
         body=encode(
-            event(
-                change, id=message_id, source="headway/scheduler", subject=change.group, time=now
-            )
+            event(change, id=message_id, source="headway/scheduler", subject=change.group, time=now)
         ),
     )

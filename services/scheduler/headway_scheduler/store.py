@@ -109,9 +109,7 @@ class TickTransaction:
 
     async def move_on(self, next_due: dict[UUID, datetime | None]) -> None:
         """Write when each manifest is due next."""
-        await self.connection.execute(
-            manifests["move_on"], list(next_due), list(next_due.values())
-        )
+        await self.connection.execute(manifests["move_on"], list(next_due), list(next_due.values()))
 
 
 @asynccontextmanager

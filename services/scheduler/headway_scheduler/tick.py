@@ -36,9 +36,7 @@ class TickResult(Struct, frozen=True, kw_only=True):
 class Tick:
     """Ticks for one scheduler process."""
 
-    def __init__(
-        self, database: Database, *, holder: str, max_entries: int, relay: Wakeup
-    ) -> None:
+    def __init__(self, database: Database, *, holder: str, max_entries: int, relay: Wakeup) -> None:
         self._database = database
         self._holder = holder
         self._max_entries = max_entries

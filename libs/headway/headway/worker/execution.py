@@ -75,9 +75,7 @@ class Execution:
         try:
             given = self._job.read_input(self.ordered.input)
         except msgspec.ValidationError as error:
-            return self._failed(
-                Failure(kind="invalid_input", message=str(error), retryable=False)
-            )
+            return self._failed(Failure(kind="invalid_input", message=str(error), retryable=False))
         try:
             output = await self._call(given)
         except asyncio.CancelledError:
@@ -116,12 +114,8 @@ class Execution:
             )
         if len(encoded) > OUTPUT_LIMIT:
             message = f"the output has {len(encoded)} bytes, more than {OUTPUT_LIMIT}"
-            return self._failed(
-                Failure(kind="output_too_large", message=message, retryable=False)
-            )
-        return RunCompleted(
-            **self._credentials, run=self.ordered.run, output=msgspec.Raw(encoded)
-        )
+            return self._failed(Failure(kind="output_too_large", message=message, retryable=False))
+        return RunCompleted(**self._credentials, run=self.ordered.run, output=msgspec.Raw(encoded))
 
     def _raised(self, error: Exception) -> Outcome:
         return self._failed(
@@ -138,9 +132,7 @@ class Execution:
             case "released" | None:
                 return None
             case "cancelled":
-                return RunCancelled(
-                    **self._credentials, run=self.ordered.run, reason=self._why
-                )
+                return RunCancelled(**self._credentials, run=self.ordered.run, reason=self._why)
             case "timed_out":
                 message = f"the run took longer than {self.ordered.timeout_seconds:g} s"
                 return self._failed(Failure(kind=TIMED_OUT, message=message))

@@ -84,9 +84,7 @@ class Lease:
     def started(self, index: int) -> Event:
         """The event that tells that a run's body begins."""
         run = self.order.runs[index]
-        return self.event(
-            RunStarted(**self.credentials, run=run.run), traceparent=run.traceparent
-        )
+        return self.event(RunStarted(**self.credentials, run=run.run), traceparent=run.traceparent)
 
     def event(self, data: EventData, *, traceparent: str | None = None) -> Event:
         """Put data of this lease into an envelope."""
@@ -130,9 +128,7 @@ class Lease:
         return "mine"
 
     async def _ask(self) -> LeaseAnswer:
-        question = LeaseQuestion(
-            lease=self.order.lease, worker=self._worker, nonce=self._nonce
-        )
+        question = LeaseQuestion(lease=self.order.lease, worker=self._worker, nonce=self._nonce)
         try:
             reply = await self._broker.client.request(
                 subjects.LEASE_QUESTION, msgspec.json.encode(question), timeout=3

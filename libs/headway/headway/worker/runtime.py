@@ -67,16 +67,14 @@ class Worker:
         fetching = [asyncio.create_task(self._serve(job)) for job in self._jobs]
         asked = [asyncio.create_task(stop.wait()), asyncio.create_task(self._draining.wait())]
         try:
-            await asyncio.wait(
-                [*asked, beating, *fetching], return_when=asyncio.FIRST_COMPLETED
-            )
-            for task in (beating, *fetching):
-                if task.done():
-                    task.result()
+            await asyncio.wait([*asked, beating, *fetching], return_when=asyncio.FIRST_COMPLETED)
+            for endless in (beating, *fetching):
+                if endless.done():
+                    endless.result()
         finally:
             self._draining.set()
-            for task in (*fetching, *asked):
-                task.cancel()
+            for finished in (*fetching, *asked):
+                finished.cancel()
             await asyncio.gather(*fetching, return_exceptions=True)
             await self._drain()
             beating.cancel()
@@ -136,9 +134,7 @@ class Worker:
 
     async def _work(self, message: Message, order: RunDispatched) -> None:
         """One lease from its claim to its last run's outcome."""
-        lease = Lease(
-            self._broker, order, worker=self.name, nonce=self.nonce, host=self.host
-        )
+        lease = Lease(self._broker, order, worker=self.name, nonce=self.nonce, host=self.host)
         try:
             match await lease.claim():
                 case "undecided":

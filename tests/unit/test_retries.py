@@ -1,0 +1,44 @@
+"""What follows a failure."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from headway_contract.lifecycle import ORPHANED, UNDELIVERED, WORKER_STOPPED, Failure
+from headway_contract.work import RetryPolicy
+from headway_decisions.retries import DeadLetter, Retry, after_failure
+
+NOW = datetime(2027, 5, 1, tzinfo=UTC)
+POLICY = RetryPolicy(attempts=3, interval_seconds=10, backoff=2, max_interval_seconds=15, jitter=0.1)
+BROKEN = Failure(kind="ValueError")
+
+
+def after(failure: Failure, *, attempts: int, chance: float = 0.0):
+    return after_failure(POLICY, failure, attempts=attempts, now=NOW, chance=chance)
+
+
+def test_attempts_count_all_runs_the_first_one_included():
+    assert after(BROKEN, attempts=0) == Retry(
+        at=NOW + timedelta(seconds=10), attempts=1, reason="retry"
+    )
+    assert after(BROKEN, attempts=2) == DeadLetter(attempts=3, reason="attempts_exhausted")
+
+
+def test_the_wait_grows_up_to_its_limit_and_has_jitter():
+    verdict = after(BROKEN, attempts=1, chance=0.5)
+    assert isinstance(verdict, Retry)
+    assert verdict.at == NOW + timedelta(seconds=15 * 1.05)
+
+
+def test_what_cannot_succeed_is_not_tried_again():
+    verdict = after(Failure(kind="Fatal", retryable=False), attempts=0)
+    assert verdict == DeadLetter(attempts=1, reason="not_retryable")
+
+
+@pytest.mark.parametrize("kind", [WORKER_STOPPED, UNDELIVERED])
+def test_what_was_not_the_job_s_doing_is_not_counted(kind):
+    assert after(Failure(kind=kind), attempts=2) == Retry(at=NOW, attempts=2, reason=kind)
+
+
+def test_an_orphan_is_tried_at_once_and_counted():
+    assert after(Failure(kind=ORPHANED), attempts=0) == Retry(at=NOW, attempts=1, reason="retry")
+    assert isinstance(after(Failure(kind=ORPHANED), attempts=2), DeadLetter)

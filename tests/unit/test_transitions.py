@@ -1,0 +1,55 @@
+"""The tables of transitions."""
+
+import itertools
+from typing import get_args
+
+import pytest
+from headway_decisions.transitions import (
+    RUN_STATES,
+    RUN_TRANSITIONS,
+    TERMINAL,
+    WORK_TRANSITIONS,
+    IllegalMove,
+    RunMove,
+    WorkMove,
+    WorkState,
+    next_run_state,
+    next_work_state,
+    run_diagram,
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "move"), list(itertools.product(RUN_STATES, get_args(RunMove))), ids=str
+)
+def test_a_run_moves_by_the_table_or_not_at_all(state, move):
+    if (state, move) in RUN_TRANSITIONS:
+        assert next_run_state(state, move) == RUN_TRANSITIONS[state, move]
+    else:
+        with pytest.raises(IllegalMove, match=state):
+            next_run_state(state, move)
+
+
+@pytest.mark.parametrize(
+    ("state", "move"), list(itertools.product(get_args(WorkState), get_args(WorkMove))), ids=str
+)
+def test_work_moves_by_the_table_or_not_at_all(state, move):
+    if (state, move) in WORK_TRANSITIONS:
+        assert next_work_state(state, move) == WORK_TRANSITIONS[state, move]
+    else:
+        with pytest.raises(IllegalMove):
+            next_work_state(state, move)
+
+
+def test_terminal_states_do_not_change():
+    assert not [state for state, _ in RUN_TRANSITIONS if state in TERMINAL]
+    assert not [state for state, _ in WORK_TRANSITIONS if state == "settled"]
+
+
+def test_every_state_can_be_reached():
+    assert {"pending", *RUN_TRANSITIONS.values()} == set(RUN_STATES)
+    assert {"queued", *WORK_TRANSITIONS.values()} == set(get_args(WorkState))
+
+
+def test_the_diagram_tells_every_move():
+    assert run_diagram().count("-->") == len(RUN_TRANSITIONS) + 1 + len(TERMINAL)
