@@ -197,9 +197,17 @@ def cluster_block(route: str, routes: list[str]) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports for routes, which every member has to know before any of them starts."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Ports for routes, which every member has to know before any of them starts.
+
+    They lie below those that systems give to outgoing connections, so that none is taken between
+    this look and the start.
+    """
+    ports: list[int] = []
+    first = 20_000 + os.getpid() * count % 10_000
+    for port in range(first, 32_000):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"found no {count} free ports from {first} on: stop what uses them")

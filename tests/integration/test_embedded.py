@@ -19,9 +19,17 @@ from subprocess import DEVNULL, PIPE
 
 import asyncpg
 import headway_embedded.binaries
+import headway_embedded.server
 import nats
 import pytest
-from headway_embedded import EmbeddedError, NatsServer, PostgresServer, Warded, run_servers
+from headway_embedded import (
+    EmbeddedError,
+    NatsServer,
+    PostgresServer,
+    Warded,
+    free_port,
+    run_servers,
+)
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 on_linux = pytest.mark.skipif(
@@ -99,7 +107,7 @@ def user_of(process_id: int) -> str:
 async def until(condition: Callable[[], bool], within: float = 5.0) -> None:
     """Poll a condition that has no signal of its own."""
     async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.01)
 
 
@@ -376,6 +384,16 @@ async def test_a_port_in_use_is_named(tmp_path, make):
         port = taken.getsockname()[1]
         with pytest.raises(EmbeddedError, match=f"port {port} for .* is in use"):
             await make(tmp_path, port=port).start()
+
+
+async def test_a_port_lost_to_somebody_quicker_is_replaced(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([taken.getsockname()[1], free_port()])
+        monkeypatch.setattr(headway_embedded.server, "free_port", lambda: next(ports))
+        server = NatsServer(tmp_path)
+        await server.start()
+        assert server.port != taken.getsockname()[1]
+        await server.stop()
 
 
 async def test_a_server_that_ends_at_its_start_tells_its_last_words(tmp_path):

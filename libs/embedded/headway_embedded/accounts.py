@@ -51,13 +51,20 @@ def open_installation(programs: Path) -> None:
     """Let everybody read PostgreSQL's own files, which a strict umask may have closed."""
     if (programs / "postgres").stat().st_mode & stat.S_IXOTH:
         return
-    for folder, _, files in os.walk(programs.parent):
-        for path in (Path(folder), *(Path(folder, file) for file in files)):
-            if path.is_symlink():
-                continue
-            mode = stat.S_IMODE(path.stat().st_mode)
-            passing = stat.S_IXOTH if mode & stat.S_IXUSR else 0
-            path.chmod(mode | stat.S_IROTH | passing)
+    # The wheel keeps the libraries of its programs in a folder beside the package.
+    libraries = programs.parents[2] / f"{programs.parents[1].name}.libs"
+    for place in (programs.parent, libraries):
+        for folder, _, files in os.walk(place):
+            for path in (Path(folder), *(Path(folder, file) for file in files)):
+                if not path.is_symlink():
+                    _open_file(path)
+
+
+def _open_file(path: Path) -> None:
+    """Let everybody read the file, and run or enter it if its owner can."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    entering = stat.S_IXOTH if mode & stat.S_IXUSR else 0
+    path.chmod(mode | stat.S_IROTH | entering)
 
 
 def _may_pass(status: os.stat_result, account: Account) -> bool:

@@ -50,7 +50,7 @@ class Lock:
         try:
             async with asyncio.timeout(within):
                 # The kernel tells nobody that a lock is free except those blocked in a thread.
-                while not self.try_take():  # noqa: ASYNC110
+                while not self.try_take():
                     await asyncio.sleep(RETRY_SECONDS)
         except TimeoutError:
             return False

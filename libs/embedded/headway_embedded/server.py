@@ -139,23 +139,20 @@ class Server(ABC):
         """Start the program on the port, or on one that is free if none is fixed yet."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             port = self._port or free_port()
-            warded = await self._run(port)
             try:
-                await self._until_ready(warded)
-            except BaseException:
-                await warded.stop()
+                self._warded = await self._run(port)
+            except EmbeddedError:
                 # Somebody may have been quicker to listen on the port that we saw free.
-                if self._port is None and attempt < PORT_ATTEMPTS and not port_is_free(port):
-                    continue
-                raise
-            self._port = port
-            self._warded = warded
-            return
+                if self._port is not None or attempt == PORT_ATTEMPTS or port_is_free(port):
+                    raise
+            else:
+                self._port = port
+                return
 
     async def _run(self, port: int) -> Warded:
-        """Start the program with its log."""
+        """Start the program with its log, and wait until it is ready."""
         with fresh_log(self.log) as log:
-            return await Warded.start(
+            warded = await Warded.start(
                 self._command(port),
                 stop_signal=self.stop_signal,
                 env=self._environment(),
@@ -164,6 +161,12 @@ class Server(ABC):
                 stderr=log,
                 held=(self._lock.descriptor,),
             )
+        try:
+            await self._until_ready(warded)
+        except BaseException:
+            await warded.stop()
+            raise
+        return warded
 
     async def _until_ready(self, warded: Warded) -> None:
         """Wait until the server is ready; its end and the deadline are errors."""

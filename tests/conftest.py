@@ -1,0 +1,59 @@
+"""Fixtures that every kind of test may ask for."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+from headway_jetstream_kit import Broker
+from headway_postgres_kit import Database
+from support.servers import TestPostgres, run_nats, run_postgres
+from support.world import World
+
+
+@pytest_asyncio.fixture(scope="session")
+async def postgres(tmp_path_factory) -> AsyncIterator[TestPostgres]:
+    """PostgreSQL for the session, with a migrated template."""
+    async with run_postgres(tmp_path_factory.mktemp("postgres")) as server:
+        await server.prepare()
+        yield server
+
+
+@pytest_asyncio.fixture
+async def database_url(postgres: TestPostgres) -> AsyncIterator[str]:
+    """A migrated database of the test's own."""
+    url = await postgres.new_database()
+    yield url
+    await postgres.drop(url)
+
+
+@pytest_asyncio.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A pool on the test's database."""
+    pool = await Database.connect(database_url, name="test")
+    yield pool
+    await pool.close()
+
+
+@pytest_asyncio.fixture
+async def nats_url(tmp_path: Path) -> AsyncIterator[str]:
+    """An empty NATS."""
+    async with run_nats(tmp_path / "nats") as url:
+        yield url
+
+
+@pytest_asyncio.fixture
+async def broker(nats_url: str) -> AsyncIterator[Broker]:
+    """A connection to the test's NATS."""
+    connection = await Broker.connect(nats_url, name="test")
+    yield connection
+    await connection.close()
+
+
+@pytest_asyncio.fixture
+async def world(
+    database_url: str, nats_url: str, database: Database, broker: Broker
+) -> AsyncIterator[World]:
+    """The services of Headway in this process, to be started as the test likes."""
+    made = World(database_url, nats_url, database, broker)
+    yield made
+    await made.stop()

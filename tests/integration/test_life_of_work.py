@@ -1,0 +1,218 @@
+"""From a due time to a settled outcome, through all services, on real servers."""
+
+import asyncio
+import threading
+
+import msgspec
+import pytest
+from headway import App, Fatal, every, retry
+from support.invariants import check_invariants
+
+
+async def test_a_schedule_fires_and_its_outcome_is_in_the_tables(world):
+    app = App("test")
+
+    @app.job("greet", group="ops")
+    @every(seconds=1)
+    async def greet(ctx):
+        return {"manifest": ctx.manifest, "attempt": ctx.attempt}
+
+    await world.dispatcher()
+    await world.worker(app)
+    scheduler = await world.scheduler(app)
+    await world.until("SELECT count(*) >= 2 FROM dispatcher.metadata WHERE state = 'completed'")
+    await scheduler.end_pass("tick")
+    await world.until_settled(at_least=2)
+    rows = await world.rows("SELECT * FROM dispatcher.metadata")
+    for row in rows:
+        assert row["output"] == {"manifest": "greet-every-1s", "attempt": 1}
+        assert row["created_at"] <= row["started_at"] <= row["finished_at"]
+        assert row["due_at"] <= row["started_at"]
+    manifest = (await world.rows("SELECT * FROM scheduler.manifest"))[0]
+    assert manifest["success_number"] == len(rows)
+    assert manifest["last_outcome"] == "completed"
+    assert await world.value("SELECT bool_and(outcome = 'completed') FROM scheduler.occurrence")
+    await check_invariants(world.database)
+
+
+class Order(msgspec.Struct):
+    number: int
+    lines: list[str]
+
+
+async def test_plain_functions_run_in_threads_and_typed_inputs_arrive_typed(world):
+    app = App("test")
+    seen = []
+
+    @app.job("pack")
+    def pack(ctx, order: Order):
+        seen.append((threading.current_thread() is threading.main_thread(), order))
+        return order.lines
+
+    app.schedule("pack-1", job=pack, when=every(seconds=1), input=Order(1, ["a", "b"]))
+    await world.dispatcher()
+    await world.worker(app)
+    scheduler = await world.scheduler(app)
+    await world.until("SELECT count(*) >= 1 FROM dispatcher.metadata WHERE state = 'completed'")
+    await scheduler.end_pass("tick")
+    await world.until_settled()
+    assert seen[0] == (False, Order(1, ["a", "b"]))
+    assert await world.value("SELECT output FROM dispatcher.metadata LIMIT 1") == ["a", "b"]
+    await check_invariants(world.database)
+
+
+async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_blocks(world):
+    app = App("test")
+
+    @app.job("broken")
+    @every(seconds=1)
+    @retry(attempts=2, interval=0.05, jitter=0)
+    async def broken(ctx):
+        raise ValueError(f"attempt {ctx.attempt}")
+
+    await world.dispatcher()
+    await world.worker(app)
+    await world.scheduler(app)
+    await world.until("SELECT count(*) FROM dispatcher.dead_letter")
+    await world.until("SELECT blocked_by IS NOT NULL FROM scheduler.manifest")
+    await world.until("SELECT count(*) FROM scheduler.occurrence WHERE reason = 'blocked_by_dead_letter'")
+    runs = await world.rows("SELECT attempt, failure FROM dispatcher.metadata ORDER BY attempt")
+    assert [row["attempt"] for row in runs] == [1, 2]
+    assert runs[1]["failure"]["kind"] == "ValueError"
+    assert runs[1]["failure"]["message"] == "attempt 2"
+    assert "raise ValueError" in runs[1]["failure"]["stack"]
+    letter = (await world.rows("SELECT * FROM dispatcher.dead_letter"))[0]
+    assert (letter["reason"], letter["attempts"], letter["state"]) == (
+        "attempts_exhausted",
+        2,
+        "awaiting",
+    )
+    assert await world.value("SELECT blocked_by FROM scheduler.manifest") == letter["id"]
+    await check_invariants(world.database)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (lambda ctx: (_ for _ in ()).throw(Fatal("no use")), "Fatal"),
+        (lambda ctx: object(), "output_not_json"),
+        (lambda ctx: "x" * 300_000, "output_too_large"),
+    ],
+    ids=["fatal", "not-json", "too-large"],
+)
+async def test_what_cannot_succeed_is_dead_lettered_at_once(world, body, kind):
+    app = App("test")
+    app.job("broken")(every(seconds=1)(body))
+    await world.dispatcher()
+    await world.worker(app)
+    await world.scheduler(app)
+    await world.until("SELECT count(*) FROM dispatcher.dead_letter")
+    rows = await world.rows("SELECT failure FROM dispatcher.metadata")
+    assert [row["failure"]["kind"] for row in rows] == [kind]
+    await check_invariants(world.database)
+
+
+async def test_an_input_that_no_longer_fits_is_told_as_such(world):
+    old, new = App("test"), App("test")
+
+    @old.job("pack")
+    def pack(ctx, order: dict): ...
+
+    @new.job("pack")
+    def pack_orders(ctx, order: Order): ...
+
+    old.schedule("pack-1", job=pack, when=every(seconds=1), input={"number": "seven"})
+    await world.dispatcher()
+    await world.worker(new)
+    await world.scheduler(old)
+    await world.until("SELECT count(*) FROM dispatcher.dead_letter")
+    failure = await world.value("SELECT failure FROM dispatcher.metadata")
+    assert failure["kind"] == "invalid_input"
+    assert "$.number" in failure["message"]
+
+
+async def test_work_whose_job_nobody_serves_waits_with_that_reason_and_holds_no_slot(world):
+    app, other = App("test"), App("other")
+
+    @app.job("lonely")
+    @every(seconds=1)
+    async def lonely(ctx): ...
+
+    @other.job("served")
+    async def served(ctx): ...
+
+    await world.dispatcher()
+    await world.worker(other)
+    await world.scheduler(app)
+    await world.until(
+        "SELECT count(*) FROM dispatcher.work_queue WHERE wait_reason = 'no_worker'"
+    )
+    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+    await world.worker(app)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+
+
+async def test_an_overlap_is_skipped_and_recorded(world):
+    app = App("test")
+    release = asyncio.Event()
+
+    @app.job("slow")
+    @every(seconds=1)
+    async def slow(ctx):
+        await release.wait()
+
+    await world.dispatcher()
+    await world.worker(app)
+    scheduler = await world.scheduler(app)
+    await world.until("SELECT count(*) FROM scheduler.occurrence WHERE reason = 'still_outstanding'")
+    assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 1
+    release.set()
+    await scheduler.end_pass("tick")
+    await world.until_settled()
+    await check_invariants(world.database)
+
+
+async def test_a_body_that_takes_too_long_is_stopped(world):
+    app = App("test")
+
+    @app.job("endless", timeout=0.3)
+    @every(seconds=1)
+    @retry(attempts=1)
+    async def endless(ctx):
+        await asyncio.Event().wait()
+
+    await world.dispatcher()
+    await world.worker(app)
+    await world.scheduler(app)
+    await world.until("SELECT count(*) FROM dispatcher.dead_letter")
+    failure = await world.value("SELECT failure FROM dispatcher.metadata")
+    assert failure["kind"] == "timed_out"
+    await check_invariants(world.database)
+
+
+async def test_a_worker_that_drains_hands_its_runs_back_uncounted(world):
+    app = App("test")
+    begun = asyncio.Event()
+
+    @app.job("long")
+    @every(seconds=1)
+    @retry(attempts=1)
+    async def long(ctx):
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        return ctx.attempt
+
+    await world.dispatcher()
+    await world.worker(app, drain_seconds=0.1)
+    scheduler = await world.scheduler(app)
+    await begun.wait()
+    await scheduler.end_pass("tick")
+    await world.stop_workers()
+    assert await world.value("SELECT count(*) FROM dispatcher.worker") == 0
+    await world.worker(app)
+    await world.until_settled()
+    rows = await world.rows("SELECT state, attempt, failure FROM dispatcher.metadata ORDER BY created_at")
+    assert [(row["state"], row["attempt"]) for row in rows] == [("failed", 1), ("completed", 1)]
+    assert rows[0]["failure"]["kind"] == "worker_stopped"
+    await check_invariants(world.database)

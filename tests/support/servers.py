@@ -1,0 +1,157 @@
+"""Real PostgreSQL and NATS for tests.
+
+`HEADWAY_TEST_SERVERS` chooses where they come from: `embedded` (the default, from wheels),
+`containers` (testcontainers, where Docker is at hand) or `external` (by the URLs in
+`HEADWAY_DATABASE_URL` and `HEADWAY_NATS_URL`). PostgreSQL serves a whole session, with a
+database of its own for each test; NATS is fresh for each test, or emptied.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from headway_clock import new_nonce
+from headway_cli.services import apply_migrations
+from headway_embedded import NatsServer, PostgresServer
+from headway_jetstream_kit import Broker
+from headway_postgres_kit import Database
+
+SOURCE = os.environ.get("HEADWAY_TEST_SERVERS", "embedded")
+_TEMPLATE = "headway_template"
+
+
+@dataclass
+class TestPostgres:
+    """A server, and a migrated database on it to copy from."""
+
+    __test__ = False
+
+    url: str
+
+    async def prepare(self) -> None:
+        """Make the template that every test's database is copied from."""
+        await self._admin(f"DROP DATABASE IF EXISTS {_TEMPLATE}")
+        await self._admin(f"CREATE DATABASE {_TEMPLATE}")
+        database = await Database.connect(self.url_of(_TEMPLATE), name="template")
+        await apply_migrations(database)
+        await database.close()
+
+    async def new_database(self, *, template: str = _TEMPLATE) -> str:
+        """A database of its own for one test; returns its URL."""
+        name = f"test_{new_nonce()}"
+        await self._admin(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url_of(name)
+
+    async def drop(self, url: str) -> None:
+        """Drop a test's database, whoever is still connected."""
+        name = urlsplit(url).path.lstrip("/")
+        await self._admin(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def url_of(self, name: str) -> str:
+        """The URL of another database on the same server."""
+        return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
+
+    async def _admin(self, statement: str) -> None:
+        connection = await asyncpg.connect(self.url)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+@asynccontextmanager
+async def run_postgres(folder: Path) -> AsyncIterator[TestPostgres]:
+    """PostgreSQL for a session of tests."""
+    if SOURCE == "embedded":
+        server = PostgresServer(folder, durable=False)
+        await server.start()
+        try:
+            yield TestPostgres(server.url)
+        finally:
+            await server.stop()
+    elif SOURCE == "containers":
+        with postgres_container() as container:
+            yield TestPostgres(container.get_connection_url(driver=None))
+    else:
+        yield TestPostgres(_external("HEADWAY_DATABASE_URL"))
+
+
+@asynccontextmanager
+async def run_nats(folder: Path) -> AsyncIterator[str]:
+    """An empty NATS; yields its URL."""
+    if SOURCE == "embedded":
+        server = NatsServer(folder)
+        await server.start()
+        try:
+            yield server.url
+        finally:
+            await server.stop()
+    elif SOURCE == "containers":
+        with nats_container() as container:
+            yield container.nats_uri()
+    else:
+        url = _external("HEADWAY_NATS_URL")
+        await _empty(url)
+        yield url
+
+
+def postgres_container():
+    """PostgreSQL in a container."""
+    _need_docker()
+    from testcontainers.postgres import PostgresContainer
+
+    return PostgresContainer("postgres:18", dbname="headway")
+
+
+def nats_container():
+    """NATS with JetStream in a container."""
+    _need_docker()
+    from testcontainers.nats import NatsContainer
+
+    return NatsContainer("nats:2.15", jetstream=True)
+
+
+def needs_embedded() -> None:
+    """Skip a test that stops and starts the servers themselves."""
+    if SOURCE != "embedded":
+        pytest.skip(f"stops the servers themselves, which HEADWAY_TEST_SERVERS={SOURCE} lends out")
+
+
+def docker_is_at_hand() -> bool:
+    """Whether a Docker engine answers."""
+    if shutil.which("docker") is None:
+        return False
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        docker.from_env().ping()
+    except DockerException:
+        return False
+    return True
+
+
+def _need_docker() -> None:
+    if not docker_is_at_hand():
+        pytest.skip("HEADWAY_TEST_SERVERS=containers needs a Docker engine, and none answers")
+
+
+def _external(variable: str) -> str:
+    url = os.environ.get(variable)
+    if not url:
+        pytest.skip(f"HEADWAY_TEST_SERVERS=external needs {variable}")
+    return url
+
+
+async def _empty(url: str) -> None:
+    broker = await Broker.connect(url, name="tests")
+    names = (await broker.api("STREAM.NAMES")).get("streams") or []
+    for name in names:
+        await broker.api(f"STREAM.DELETE.{name}")
+    await broker.close()

@@ -1,0 +1,116 @@
+"""The services of Headway in one process, for tests that look at them from outside."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headway import App
+from headway.worker import Worker, WorkerSettings
+from headway_dispatcher.provisioning import provision
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.wiring import start_dispatcher
+from headway_jetstream_kit import Broker
+from headway_postgres_kit import Database
+from headway_scheduler.settings import SchedulerSettings
+from headway_scheduler.wiring import start_scheduler
+from headway_service_kit.service import Service
+
+QUICK = {"heartbeat_seconds": 0.2, "orphan_timeout_seconds": 2.0}
+
+
+class World:
+    """Starts services and workers, waits for what they do, and stops them all."""
+
+    def __init__(
+        self, database_url: str, nats_url: str, database: Database, broker: Broker
+    ) -> None:
+        self.database_url = database_url
+        self.nats_url = nats_url
+        self.database = database
+        self.broker = broker
+        self.services: list[Service] = []
+        self._workers: list[tuple[asyncio.Event, asyncio.Task[None], Broker]] = []
+
+    async def provision(self) -> None:
+        await provision(self.broker, replicas=1, max_bytes=64 * 1024**2)
+
+    async def dispatcher(self, **settings: Any) -> Service:
+        fields = {
+            "database_url": self.database_url,
+            "nats_url": self.nats_url,
+            "provision": "auto",
+            "stream_max_bytes": 64 * 1024**2,
+            **QUICK,
+            **settings,
+        }
+        service = await start_dispatcher(DispatcherSettings(**fields))
+        self.services.append(service)
+        return service
+
+    async def scheduler(self, app: App | None = None, **settings: Any) -> Service:
+        fields = {"database_url": self.database_url, "nats_url": self.nats_url, **settings}
+        service = await start_scheduler(
+            SchedulerSettings(**fields), app.definitions() if app else None
+        )
+        self.services.append(service)
+        return service
+
+    async def worker(self, app: App, **settings: Any) -> Worker:
+        broker = await Broker.connect(self.nats_url, name="worker")
+        worker = Worker(app, broker, WorkerSettings(**{**QUICK, **settings}))
+        stop = asyncio.Event()
+        task = asyncio.create_task(worker.run(stop))
+        self._workers.append((stop, task, broker))
+        return worker
+
+    async def stop_workers(self) -> None:
+        workers, self._workers = self._workers, []
+        for stop, _, _ in workers:
+            stop.set()
+        for _, task, broker in workers:
+            await task
+            await broker.close()
+
+    async def stop(self) -> None:
+        await self.stop_workers()
+        for service in self.services:
+            await service.stop()
+
+    async def value(self, query: str, *arguments: Any) -> Any:
+        async with self.database.acquire() as connection:
+            return await connection.fetchval(query, *arguments)
+
+    async def rows(self, query: str, *arguments: Any) -> list[Any]:
+        async with self.database.acquire() as connection:
+            return list(await connection.fetch(query, *arguments))
+
+    async def until(self, query: str, *arguments: Any, within: float = 20.0) -> Any:
+        """Wait until a query's first value is true; returns it."""
+
+        async def ask() -> Any:
+            return await self.value(query, *arguments)
+
+        return await until(ask, within=within, what=query)
+
+    async def until_settled(self, *, at_least: int = 1, within: float = 20.0) -> None:
+        """Wait until so much work is settled in both services and nothing is under way."""
+        await self.until(
+            "SELECT (SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled') >= $1"
+            " AND NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE state <> 'settled')"
+            " AND NOT EXISTS (SELECT FROM scheduler.work)"
+            " AND NOT EXISTS (SELECT FROM scheduler.outbox)"
+            " AND NOT EXISTS (SELECT FROM dispatcher.outbox)",
+            at_least,
+            within=within,
+        )
+
+
+async def until(ask: Callable[[], Awaitable[Any]], *, within: float, what: str) -> Any:
+    """Poll a condition until it holds; fails with what it was after the deadline."""
+    try:
+        async with asyncio.timeout(within):
+            while not (answer := await ask()):
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"not within {within:g} s: {what}") from None
+    return answer
