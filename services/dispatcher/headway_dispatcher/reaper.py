@@ -92,7 +92,7 @@ class Reaper:
             if isinstance(answer, Refused) and await self._is_forgotten(row):
                 answer = await self._publish(row, events, expected=0)
             if not isinstance(answer, Stored):
-                logger.info("lease %s not revoked: %s", row["id"], answer)
+                logger.debug("lease %s not revoked: %s", row["id"], answer)
                 return False
             await self._withdraw_order(row)
         logger.warning("lease %s of %s revoked: %s", row["id"], row["claimed_by"], kind)
