@@ -119,7 +119,7 @@ async def test_rival_outcomes_are_stored_once_for_each_claimed_lease(
     leases = [f"lease-{n}" for n in range(LEASES)]
     claims = await asyncio.gather(
         *(
-            rivals[0].publish(f"headway.event.{lease}.worker-0", headers=fence(lease, 0))
+            rivals[0].publish(f"headway.event.{lease}.claimant", headers=fence(lease, 0))
             for lease in leases
         )
     )

@@ -1,0 +1,105 @@
+"""Several schedulers and dispatchers at once: one decision, exact caps."""
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+from headway import App, every
+from support.invariants import check_invariants
+
+WATCH_CAPS = (Path(__file__).parents[1] / "support" / "watch_caps.sql").read_text()
+GLOBAL_CAP = 6
+GROUP_CAP = 2
+
+
+async def install_watch(world) -> None:
+    async with world.database.acquire() as connection:
+        await connection.execute(WATCH_CAPS.replace("{cap}", str(GLOBAL_CAP)))
+
+
+def busy_app() -> App:
+    app = App("test")
+    app.group("narrow", max_active=GROUP_CAP)
+
+    @app.job("narrow-job", group="narrow")
+    async def narrow(ctx, number: int):
+        await asyncio.sleep(0.01)
+
+    @app.job("wide-job", group="wide")
+    async def wide(ctx, number: int):
+        await asyncio.sleep(0.01)
+
+    for number in range(15):
+        app.schedule(f"narrow-{number}", job=narrow, when=every(seconds=1), input=number)
+        app.schedule(f"wide-{number}", job=wide, when=every(seconds=1), input=number)
+    return app
+
+
+async def test_two_schedulers_and_three_dispatchers(world):
+    await install_watch(world)
+    app = busy_app()
+    for _ in range(3):
+        await world.dispatcher(max_active=GLOBAL_CAP)
+    await world.worker(app, worker_slots=20)
+    await world.worker(app, worker_slots=20)
+    schedulers = [await world.scheduler(app), await world.scheduler(app)]
+    await world.until(
+        "SELECT count(DISTINCT due_at) >= 3 FROM dispatcher.metadata WHERE state = 'completed'"
+    )
+    for scheduler in schedulers:
+        await scheduler.end_pass("tick")
+    await world.until_settled(at_least=90)
+    # Work exists for what was decided, once each, and nothing was made by both.
+    assert await world.value(
+        "SELECT count(*) = count(DISTINCT (manifest_id, cause)) FROM dispatcher.work_queue"
+    )
+    assert await world.value(
+        "SELECT (SELECT array_agg(work_id ORDER BY work_id) FROM scheduler.occurrence"
+        "        WHERE decision = 'queued')"
+        "     = (SELECT array_agg(id ORDER BY id) FROM dispatcher.work_queue)"
+    )
+    assert await world.value("SELECT bool_and(runs = 1 AND outcome = 'completed')"
+                             " FROM dispatcher.work_queue")
+    assert await world.value("SELECT bool_and(decision = 'queued' OR reason IS NOT NULL)"
+                             " FROM scheduler.occurrence")
+    complaints = [
+        complaint
+        for service in world.services
+        if service.health is not None
+        for complaint in [await service.health.report("/readyz")]
+        if complaint[0] != 200
+    ]
+    assert complaints == []
+    await check_invariants(world.database)
+
+
+async def test_the_watch_itself_bites(world):
+    """Were the caps not exact, the test above would know."""
+    await install_watch(world)
+    async with world.database.acquire() as connection:
+        await connection.execute(
+            "INSERT INTO dispatcher.group_limit (name, max_active) VALUES ('narrow', 2)"
+        )
+        with pytest.raises(asyncpg.RaiseError, match="group narrow is exceeded"):
+            async with connection.transaction():
+                for number in range(3):
+                    await connection.execute(_INSERT_RUN, number)
+
+
+_INSERT_RUN = """
+WITH work AS (
+    INSERT INTO dispatcher.work_queue
+        (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,
+         timeout_seconds, cancel_grace_seconds, on_lost_contact, state, run_id, received_at)
+    VALUES (gen_random_uuid(), 1, $1, 'narrow', 'job', 'test', now(), 0, now(), now(), '{}', 1, 1,
+            'stop', 'dispatched', gen_random_uuid(), now())
+    RETURNING id, run_id
+), lease AS (
+    INSERT INTO dispatcher.lease (id, token, job, created_at)
+    VALUES (gen_random_uuid(), '', 'job', now()) RETURNING id
+)
+INSERT INTO dispatcher.metadata
+    (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at)
+SELECT work.run_id, work.id, lease.id, 'narrow', 'job', 1, 1, 'pending', now() FROM work, lease
+"""

@@ -1,0 +1,113 @@
+"""The outbox and its relay: nothing lost, copies harmless."""
+
+import pytest
+from headway import App, every
+from headway_contract import subjects
+from headway_jetstream_kit import BrokerUnavailable
+from headway_jetstream_kit.provisioning import stream_info
+from headway_relay import Outbox, OutboxMessage, Relay
+from headway_relay import relay as relay_module
+from headway_scheduler.declare import declare
+from headway_scheduler.store import OUTBOX
+from headway_scheduler.tick import Tick
+from headway_service_kit.passes import Wakeup
+from support.invariants import check_invariants
+
+
+async def add(world, *messages: OutboxMessage) -> None:
+    async with world.database.transaction() as connection:
+        await OUTBOX.add(connection, messages)
+
+
+def message(number: int, subject: str = "headway.work.ops") -> OutboxMessage:
+    return OutboxMessage(message_id=f"m{number}", subject=subject, body=b"{}")
+
+
+async def stored(world, stream: str = subjects.WORK_STREAM) -> int:
+    info = await stream_info(world.broker, stream)
+    assert info is not None
+    return info["state"]["messages"]
+
+
+async def backlog(world) -> int:
+    async with world.database.acquire() as connection:
+        return await OUTBOX.backlog(connection)
+
+
+async def test_what_is_acknowledged_is_deleted(world):
+    await world.provision()
+    await add(world, *(message(number) for number in range(1200)))
+    relay = Relay(world.database, world.broker, OUTBOX)
+    rests = [await relay.run_once() for _ in range(3)]
+    assert rests == [0.0, 0.0, None], "a full batch means that there is more"
+    assert await backlog(world) == 0
+    assert await stored(world) == 1200
+
+
+async def test_a_crash_between_publish_and_delete_is_harmless(world, monkeypatch):
+    await world.provision()
+    await add(world, *(message(number) for number in range(10)))
+    broken = Outbox("scheduler")
+    broken.queries._queries["remove"] = "SELECT 1 / 0, $1::bigint[]"
+    with pytest.raises(Exception, match="division by zero"):
+        await Relay(world.database, world.broker, broken).run_once()
+    assert (await backlog(world), await stored(world)) == (10, 10)
+    await Relay(world.database, world.broker, OUTBOX).run_once()
+    assert (await backlog(world), await stored(world)) == (0, 10)
+
+
+async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_once(
+    world, monkeypatch
+):
+    """The dedupe window is an optimisation; the unique key is the truth."""
+    app = App("test")
+
+    @app.job("greet")
+    @every(seconds=1)
+    async def greet(ctx): ...
+
+    await world.provision()
+    await declare(world.database, app.definitions())
+    tick = Tick(world.database, holder="me", max_entries=200, relay=Wakeup())
+    async with world.database.acquire() as connection:
+        await connection.execute("UPDATE scheduler.manifest SET next_due_at = now()")
+    assert (await tick.run_once()).fired == 1
+    body = await world.value("SELECT body FROM scheduler.outbox WHERE message_id NOT LIKE 'group%'")
+    for copy in range(3):
+        await add(
+            world, OutboxMessage(message_id=f"copy-{copy}", subject="headway.work.greet", body=body)
+        )
+    await world.dispatcher()
+    await world.worker(app)
+    await world.scheduler(None)
+    await world.until_settled()
+    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    await check_invariants(world.database)
+
+
+async def test_a_message_that_no_stream_wants_stays_and_is_named(world):
+    await world.provision()
+    await add(world, message(1), message(2, subject="nowhere.at.all"))
+    relay = Relay(world.database, world.broker, OUTBOX)
+    with pytest.raises(BrokerUnavailable, match="1 of 2 messages were not taken"):
+        await relay.run_once()
+    assert (await backlog(world), await stored(world)) == (1, 1)
+
+
+async def test_an_order_that_is_still_stored_counts_as_there(world):
+    await world.provision()
+    subject = "headway.run.job.lease"
+    await add(world, message(1, subject), message(2, subject))
+    await Relay(world.database, world.broker, OUTBOX).run_once()
+    assert (await backlog(world), await stored(world, subjects.RUNS_STREAM)) == (0, 1)
+
+
+async def test_two_relays_share_the_rows(world, monkeypatch):
+    await world.provision()
+    monkeypatch.setattr(relay_module, "BATCH", 50)
+    await add(world, *(message(number) for number in range(100)))
+    first, second = (Relay(world.database, world.broker, OUTBOX) for _ in range(2))
+    import asyncio
+
+    await asyncio.gather(first.run_once(), second.run_once())
+    assert (await backlog(world), await stored(world)) == (0, 100)
