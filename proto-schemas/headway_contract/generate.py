@@ -1,7 +1,7 @@
 """Writes the generated files, or checks that they are up to date.
 
-    python -m headway_contract.generate            write them
-    python -m headway_contract.generate --check    fail if they have drifted
+python -m headway_contract.generate            write them
+python -m headway_contract.generate --check    fail if they have drifted
 """
 
 import sys

@@ -25,7 +25,7 @@ SETTLED_CONSUMER = "scheduler"
 
 # Core NATS, request and reply.
 HEARTBEAT = "headway.heartbeat"
-HEARTBEAT_QUEUE = "dispatchers"
+DISPATCHERS = "dispatchers"
 LEASE_QUESTION = "headway.control.dispatcher.lease"
 
 # The worker token under which the dispatcher publishes its own fenced events. Names of

@@ -31,7 +31,9 @@ def test_every_query_is_used_and_says_what_it_is_for(path):
         assert query.startswith("-- "), f"{name} has no line of purpose"
 
 
-@pytest.mark.parametrize("package", sorted({package_of(path) for path in FILES}), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "package", sorted({package_of(path) for path in FILES}), ids=lambda p: p.name
+)
 def test_every_use_exists(package):
     code = "".join(file.read_text() for file in package.rglob("*.py"))
     known = {

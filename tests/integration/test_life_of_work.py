@@ -75,7 +75,9 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     await world.scheduler(app)
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
     await world.until("SELECT blocked_by IS NOT NULL FROM scheduler.manifest")
-    await world.until("SELECT count(*) FROM scheduler.occurrence WHERE reason = 'blocked_by_dead_letter'")
+    await world.until(
+        "SELECT count(*) FROM scheduler.occurrence WHERE reason = 'blocked_by_dead_letter'"
+    )
     runs = await world.rows("SELECT attempt, failure FROM dispatcher.metadata ORDER BY attempt")
     assert [row["attempt"] for row in runs] == [1, 2]
     assert runs[1]["failure"]["kind"] == "ValueError"
@@ -144,9 +146,7 @@ async def test_work_whose_job_nobody_serves_waits_with_that_reason_and_holds_no_
     await world.dispatcher()
     await world.worker(other)
     await world.scheduler(app)
-    await world.until(
-        "SELECT count(*) FROM dispatcher.work_queue WHERE wait_reason = 'no_worker'"
-    )
+    await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE wait_reason = 'no_worker'")
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
     await world.worker(app)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
@@ -164,7 +164,9 @@ async def test_an_overlap_is_skipped_and_recorded(world):
     await world.dispatcher()
     await world.worker(app)
     scheduler = await world.scheduler(app)
-    await world.until("SELECT count(*) FROM scheduler.occurrence WHERE reason = 'still_outstanding'")
+    await world.until(
+        "SELECT count(*) FROM scheduler.occurrence WHERE reason = 'still_outstanding'"
+    )
     assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 1
     release.set()
     await scheduler.end_pass("tick")
@@ -212,7 +214,9 @@ async def test_a_worker_that_drains_hands_its_runs_back_uncounted(world):
     assert await world.value("SELECT count(*) FROM dispatcher.worker") == 0
     await world.worker(app)
     await world.until_settled()
-    rows = await world.rows("SELECT state, attempt, failure FROM dispatcher.metadata ORDER BY created_at")
+    rows = await world.rows(
+        "SELECT state, attempt, failure FROM dispatcher.metadata ORDER BY created_at"
+    )
     assert [(row["state"], row["attempt"]) for row in rows] == [("failed", 1), ("completed", 1)]
     assert rows[0]["failure"]["kind"] == "worker_stopped"
     await check_invariants(world.database)

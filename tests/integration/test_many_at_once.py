@@ -59,10 +59,12 @@ async def test_two_schedulers_and_three_dispatchers(world):
         "        WHERE decision = 'queued')"
         "     = (SELECT array_agg(id ORDER BY id) FROM dispatcher.work_queue)"
     )
-    assert await world.value("SELECT bool_and(runs = 1 AND outcome = 'completed')"
-                             " FROM dispatcher.work_queue")
-    assert await world.value("SELECT bool_and(decision = 'queued' OR reason IS NOT NULL)"
-                             " FROM scheduler.occurrence")
+    assert await world.value(
+        "SELECT bool_and(runs = 1 AND outcome = 'completed') FROM dispatcher.work_queue"
+    )
+    assert await world.value(
+        "SELECT bool_and(decision = 'queued' OR reason IS NOT NULL) FROM scheduler.occurrence"
+    )
     complaints = [
         complaint
         for service in world.services

@@ -11,6 +11,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
+from headway_scheduler.declare import declare
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.service import Service
@@ -54,6 +55,12 @@ class World:
         )
         self.services.append(service)
         return service
+
+    async def fire(self, app: App) -> Service:
+        """Declare the app, with every manifest due right now, and start a scheduler."""
+        await declare(self.database, app.definitions())
+        await self.value("UPDATE scheduler.manifest SET next_due_at = clock_timestamp()")
+        return await self.scheduler(app)
 
     async def worker(self, app: App, **settings: Any) -> Worker:
         broker = await Broker.connect(self.nats_url, name="worker")

@@ -66,9 +66,7 @@ def test_a_cap_lowered_below_what_runs_admits_nothing():
     ],
 )
 def test_reasons(limits, job, reason):
-    verdicts = admit(
-        wants(1, job=job), load=Load(), max_active=100, limits=limits, fleet=FLEET
-    )
+    verdicts = admit(wants(1, job=job), load=Load(), max_active=100, limits=limits, fleet=FLEET)
     assert verdicts == [Held(UUID(int=0), reason)]
 
 

@@ -6,9 +6,17 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from headway_contract import Event, InvalidName, Malformed, Unknown, check_name, decode, encode
+from headway_contract import (
+    Event,
+    InvalidName,
+    Malformed,
+    Unknown,
+    check_name,
+    decode,
+    encode,
+    subjects,
+)
 from headway_contract import event as make_event
-from headway_contract import subjects
 from headway_contract.control import LeaseQuestion
 from headway_contract.generate import drifted
 from headway_contract.names import check_manifest_id
@@ -47,7 +55,9 @@ def test_generated_schemas_are_up_to_date():
 
 
 def test_an_unknown_type_is_unknown_and_not_an_error():
-    body = b'{"specversion":"1.0","id":"x","source":"s","type":"headway.new.thing.v9","data":{"a":[]}}'
+    body = (
+        b'{"specversion":"1.0","id":"x","source":"s","type":"headway.new.thing.v9","data":{"a":[]}}'
+    )
     assert decode(body) == [Unknown(id="x", type="headway.new.thing.v9")]
 
 

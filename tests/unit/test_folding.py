@@ -98,7 +98,9 @@ def test_claim_start_and_end():
     assert (judged.lease.claimed_by, judged.lease.nonce) == ("w1", "n1")
     assert judged.runs[RUN].state == "in_progress"
     assert judged.runs[RUN].host == "h1"
-    ended = acceptance.judge(judged.lease, judged.runs, arrived(COMPLETED, predecessor=1, sequence=2))
+    ended = acceptance.judge(
+        judged.lease, judged.runs, arrived(COMPLETED, predecessor=1, sequence=2)
+    )
     assert ended.lease.ended
     assert ended.runs[RUN].output == [1]
 
@@ -157,15 +159,15 @@ def test_the_dispatcher_takes_a_lease_away():
     assert judged.lease.ended
     assert judged.runs[RUN].state == "failed"
     assert judged.runs[RUN].worker == "w1"
-    late = acceptance.judge(judged.lease, judged.runs, arrived(COMPLETED, sequence=3, predecessor=2))
+    late = acceptance.judge(
+        judged.lease, judged.runs, arrived(COMPLETED, sequence=3, predecessor=2)
+    )
     assert late.refusals == ("run_ended",)
 
 
 def test_nobody_claims_a_lease_that_was_withdrawn():
     revoked = fact(LeaseRevoked(**RIGHTS, reason="undelivered"), worker=DISPATCHER)
-    judged = acceptance.judge(
-        MINE, {RUN: Run(id=RUN)}, arrived(revoked, FAILED, worker=DISPATCHER)
-    )
+    judged = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(revoked, FAILED, worker=DISPATCHER))
     late = acceptance.judge(judged.lease, judged.runs, arrived(CLAIMED, STARTED, sequence=2))
     assert late.refusals == ("lease_ended", "lease_ended")
     assert late.runs == judged.runs

@@ -8,7 +8,9 @@ from headway_contract.work import RetryPolicy
 from headway_decisions.retries import DeadLetter, Retry, after_failure
 
 NOW = datetime(2027, 5, 1, tzinfo=UTC)
-POLICY = RetryPolicy(attempts=3, interval_seconds=10, backoff=2, max_interval_seconds=15, jitter=0.1)
+POLICY = RetryPolicy(
+    attempts=3, interval_seconds=10, backoff=2, max_interval_seconds=15, jitter=0.1
+)
 BROKEN = Failure(kind="ValueError")
 
 

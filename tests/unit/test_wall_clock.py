@@ -190,7 +190,11 @@ def test_fires_are_strictly_later_and_nothing_lies_between(cadence, zone, after)
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.sampled_from(CADENCES), st.sampled_from(ZONES), instants, st.integers(0, 60), st.floats(0, 0.99)
+    st.sampled_from(CADENCES),
+    st.sampled_from(ZONES),
+    instants,
+    st.integers(0, 60),
+    st.floats(0, 0.99),
 )
 def test_the_latest_is_the_last_one_of_a_walk(cadence, zone, after, steps, part):
     tz = ZoneInfo(zone)

@@ -3,6 +3,7 @@
 - `connection`: a connection that comes back, and knows when it has been silent.
 - `publishing`: a publish whose answer is a value: stored, refused with a code, or unknown.
 - `pulling`: a pull that tells an idle consumer from a missing one.
+- `controlling`: request/reply endpoints as micro services.
 - `consuming`: an intake that finds the one message at fault in a batch.
 - `provisioning`: streams and durable consumers, made or compared.
 """

@@ -29,9 +29,11 @@ class ApiError(Exception):
 class Broker:
     """One connection to NATS. Made by `connect`."""
 
-    def __init__(self, client: Client, where: str) -> None:
+    def __init__(self, client: Client, where: str, closed: asyncio.Event) -> None:
         self.client = client
         self.where = where
+        # Set when the client has given up for good, which some server errors make it do.
+        self.closed = closed
 
     @classmethod
     async def connect(
@@ -44,9 +46,14 @@ class Broker:
         """
         options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
 
+        closed = asyncio.Event()
+
         async def log_disconnected() -> None:
             if not client.is_closed:
                 logger.warning("disconnected from NATS at %s, reconnecting", url)
+
+        async def on_closed() -> None:
+            closed.set()
 
         try:
             client = await asyncio.wait_for(
@@ -59,6 +66,10 @@ class Broker:
                     connect_timeout=2,
                     ping_interval=10,
                     max_outstanding_pings=2,
+                    # Buffer nothing while disconnected: a publish that was given up
+                    # would otherwise be stored after all, at some later time.
+                    pending_size=0,
+                    closed_cb=on_closed,
                     error_cb=_log_error,
                     disconnected_cb=log_disconnected,
                     reconnected_cb=_log_reconnected,
@@ -68,10 +79,12 @@ class Broker:
             )
         except (OSError, TimeoutError, NatsError) as error:
             raise BrokerUnavailable(f"{url}: {error or type(error).__name__}") from error
-        return cls(client, url)
+        return cls(client, url, closed)
 
     async def ping(self) -> None:
         """Ask the server for a sign of life, past all buffers."""
+        if not self.client.is_connected:  # a flush would say that all is well
+            raise BrokerUnavailable(f"{self.where}: not connected")
         try:
             await self.client.flush(timeout=2)
         except (OSError, TimeoutError, NatsError) as error:

@@ -82,7 +82,7 @@ class Intake:
                 self._tries,
                 error,
             )
-            await nak(self._broker, message, delay=0.5 * 2**message.deliveries)
+            await nak(self._broker, message, delay=0.2 * 2**message.deliveries)
             return
         logger.error("%s: rejected: %s", message.subject, error)
         await self._reject(message, f"{type(error).__name__}: {error}")

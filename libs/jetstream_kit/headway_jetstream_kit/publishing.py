@@ -55,6 +55,10 @@ async def publish(
     timeout: float = 5,
 ) -> Answer:
     """Publish one message and tell what became of it."""
+    size = len(body) + _header_size(headers)
+    if size > broker.client.max_payload:
+        # The server would cut the connection off, and the client would not come back.
+        return Refused(413, 0, f"{size} bytes are more than {broker.client.max_payload}")
     try:
         reply = await broker.client.request(subject, body, timeout=timeout, headers=headers)
     except (OSError, TimeoutError, NatsError) as error:
@@ -70,3 +74,10 @@ async def publish(
             answer.error.get("description", ""),
         )
     return Stored(answer.seq, answer.duplicate)
+
+
+def _header_size(headers: dict[str, str] | None) -> int:
+    if not headers:
+        return 0
+    frame, line = len("NATS/1.0\r\n\r\n"), len(": \r\n")
+    return frame + sum(len(key) + len(value.encode()) + line for key, value in headers.items())

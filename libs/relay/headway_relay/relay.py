@@ -57,7 +57,8 @@ def _is_there(answer: Answer) -> bool:
     match answer:
         case Stored():
             return True
-        case Refused(err_code=err_code):
-            return err_code == ORDER_ALREADY_STORED
+        case Refused(err_code=err_code, description=description):
+            # The same code also tells that the stream is full.
+            return err_code == ORDER_ALREADY_STORED and "per subject" in description
         case NoAnswer():
             return False

@@ -58,6 +58,18 @@ class Service:
         await self.health.start(address)
         return self.health.port
 
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Wait for the stop; a connection that is closed for good is a fault."""
+        stopped = asyncio.create_task(stop.wait())
+        closed = asyncio.create_task(self.broker.closed.wait())
+        try:
+            await asyncio.wait({stopped, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if closed.done():
+                raise BrokerUnavailable(f"{self.broker.where}: the connection was closed for good")
+        finally:
+            await end([stopped, closed])
+            await self.stop()
+
     async def end_pass(self, name: str) -> None:
         """Stop one pass; the others go on."""
         await end([self._tasks.pop(name)])

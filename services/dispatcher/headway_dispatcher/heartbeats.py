@@ -12,7 +12,7 @@ from headway_contract import InvalidName, check_name, subjects
 from headway_contract.control import Heartbeat, HeartbeatReply, ReleaseLease
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.provisioning import ensure_consumer
-from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
+from headway_postgres_kit import Connection, Database, json_array
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 from nats.aio.msg import Msg
@@ -67,7 +67,7 @@ class Heartbeats:
             self.arrived.call()
 
         await self._broker.client.subscribe(
-            subjects.HEARTBEAT, queue=subjects.HEARTBEAT_QUEUE, cb=on_heartbeat
+            subjects.HEARTBEAT, queue=subjects.DISPATCHERS, cb=on_heartbeat
         )
 
     async def run_once(self) -> float | None:
@@ -75,13 +75,14 @@ class Heartbeats:
         beats, self._waiting = self._waiting, []
         if not beats:
             return None
+        releases: dict[tuple[str, str], list[ReleaseLease]] = {}
+        news = False
         try:
+            # Before the answer, so that a worker that was answered can pull.
+            await self._make_consumers(beats)
             news, releases = await self._record([beat.heartbeat for beat in beats])
-        except DatabaseUnavailable:
-            await self._answer(beats, {})
-            raise
-        await self._answer(beats, releases)
-        await self._make_consumers(beats)
+        finally:
+            await self._answer(beats, releases)
         if news:
             self._gate.call()
         return None

@@ -1,7 +1,6 @@
 """Whose is a lease? The answer for workers, by the last message that is stored of it."""
 
 import base64
-import logging
 from uuid import UUID
 
 import msgspec
@@ -10,14 +9,11 @@ from headway_contract.control import LeaseAnswer, LeaseQuestion
 from headway_contract.lifecycle import LeaseEvent, LeaseRevoked
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
+from headway_jetstream_kit.controlling import BadRequest, serve
 from headway_postgres_kit import Database, DatabaseUnavailable
 from msgspec import Struct
-from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
 from headway_dispatcher.store import leases
-
-logger = logging.getLogger(__name__)
 
 _NO_MESSAGE = 10037
 
@@ -73,19 +69,18 @@ class LeaseDesk:
     async def listen(self) -> None:
         """Share the questions with all other dispatchers."""
 
-        async def on_question(message: Msg) -> None:
+        async def on_question(body: bytes) -> bytes:
             try:
-                question = msgspec.json.decode(message.data, type=LeaseQuestion)
-                answer = await self.answer(question)
+                question = msgspec.json.decode(body, type=LeaseQuestion)
             except msgspec.DecodeError as error:
-                answer = LeaseAnswer(answer="undecided", reason=f"unreadable question: {error}")
-            try:
-                await message.respond(msgspec.json.encode(answer))
-            except NatsError as error:
-                logger.warning("answering a lease question: %s", error)
+                raise BadRequest(f"not a lease question: {error}") from error
+            return msgspec.json.encode(await self.answer(question))
 
-        await self._broker.client.subscribe(
-            subjects.LEASE_QUESTION, queue=subjects.HEARTBEAT_QUEUE, cb=on_question
+        await serve(
+            self._broker,
+            service="headway-dispatcher",
+            queue=subjects.DISPATCHERS,
+            endpoints={subjects.LEASE_QUESTION: on_question},
         )
 
     async def answer(self, question: LeaseQuestion) -> LeaseAnswer:

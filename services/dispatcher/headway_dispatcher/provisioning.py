@@ -15,6 +15,7 @@ _SECOND = 1_000_000_000
 MAX_AGE_SECONDS = 7 * 86_400
 ACK_WAIT_SECONDS = 30
 MAX_ACK_PENDING = 10_000
+MAX_WAITING = 10_000  # pulls at once: each worker keeps one a job
 
 
 class NotProvisioned(Exception):
@@ -130,6 +131,7 @@ def _consumer(stream: str, name: str, filter_subject: str) -> Consumer:
             "ack_wait": ACK_WAIT_SECONDS * _SECOND,
             "max_deliver": -1,
             "max_ack_pending": MAX_ACK_PENDING,
+            "max_waiting": MAX_WAITING,
             "deliver_policy": "all",
         },
     )

@@ -1,0 +1,64 @@
+"""Request/reply endpoints as NATS micro services, so that `nats micro` finds them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from importlib import metadata
+
+from nats.errors import Error as NatsError
+from nats.micro import add_service
+from nats.micro.request import Request
+from nats.micro.service import Service
+
+from headway_jetstream_kit.connection import Broker
+
+logger = logging.getLogger(__name__)
+
+Endpoint = Callable[[bytes], Awaitable[bytes]]
+
+
+class BadRequest(Exception):
+    """The request is at fault; its text is the answer."""
+
+
+async def serve(
+    broker: Broker, *, service: str, queue: str, endpoints: dict[str, Endpoint]
+) -> Service:
+    """Answer requests on the endpoints' subjects, shared with all others in the queue."""
+    made = await add_service(
+        broker.client,
+        name=service,
+        version=metadata.version("headway-jetstream-kit"),
+        queue_group=queue,
+    )
+    for subject, endpoint in endpoints.items():
+        name = subject.rpartition(".")[2]
+        await made.add_endpoint(name=name, subject=subject, handler=_concurrently(endpoint))
+    return made
+
+
+def _concurrently(endpoint: Endpoint) -> Callable[[Request], Awaitable[None]]:
+    """A handler that does not let one slow request hold up the next."""
+    running: set[asyncio.Task[None]] = set()
+
+    async def handle(request: Request) -> None:
+        task = asyncio.create_task(_answer(endpoint, request))
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    return handle
+
+
+async def _answer(endpoint: Endpoint, request: Request) -> None:
+    try:
+        try:
+            await request.respond(await endpoint(request.data))
+        except BadRequest as error:
+            await request.respond_error("400", str(error))
+        except NatsError:
+            raise
+        except Exception:
+            logger.exception("endpoint %s", request.subject)
+            await request.respond_error("500", "the service failed; its log says why")
+    except NatsError as error:
+        logger.warning("answering on %s: %s", request.subject, error)

@@ -1,0 +1,245 @@
+"""Claims, fences and lease questions, seen from the wire."""
+
+import asyncio
+import os
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+from headway import App, every
+from headway.worker.leases import Lease
+from headway_clock import utc_now
+from headway_contract import decode, encode, event, subjects
+from headway_contract.control import Heartbeat, HeartbeatReply, LeaseAnswer, LeaseQuestion
+from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunFailed, RunStarted
+from headway_jetstream_kit import Puller, Stored
+from headway_jetstream_kit.publishing import publish
+from support.invariants import check_invariants
+
+
+class Desk:
+    """A dispatcher with one order out, and hands to claim it with."""
+
+    def __init__(self, world, order) -> None:
+        self.world = world
+        self.order = order
+
+    def lease(self, worker: str, nonce: str = "n1") -> Lease:
+        return Lease(self.world.broker, self.order, worker=worker, nonce=nonce, host="here")
+
+    async def ask(self, worker: str, nonce: str = "n1") -> LeaseAnswer:
+        question = LeaseQuestion(lease=self.order.lease, worker=worker, nonce=nonce)
+        reply = await self.world.broker.client.request(
+            subjects.LEASE_QUESTION, msgspec.json.encode(question), timeout=5
+        )
+        return msgspec.json.decode(reply.data, type=LeaseAnswer)
+
+    async def heartbeat(self, worker: str, nonce: str = "n1", **fields) -> HeartbeatReply:
+        beat = Heartbeat(worker=worker, nonce=nonce, jobs=["job"], slots=5, **fields)
+        reply = await self.world.broker.client.request(
+            subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5
+        )
+        return msgspec.json.decode(reply.data, type=HeartbeatReply)
+
+    async def force(self, worker: str, data, *, event_id: UUID | None = None) -> None:
+        """Publish past the broker's fence, as a forgetful stream would let happen."""
+        body = encode(
+            event(
+                data, id=event_id or uuid4(), source=f"worker/{worker}", subject="x", time=utc_now()
+            )
+        )
+        answer = await publish(self.world.broker, subjects.event(self.order.lease, worker), body)
+        assert isinstance(answer, Stored)
+
+    @property
+    def run(self) -> UUID:
+        return self.order.runs[0].run
+
+    def rights(self, **changes) -> dict:
+        return {"lease": self.order.lease, "token": self.order.token, "nonce": "n1", **changes}
+
+    async def history(self) -> list[tuple[str, str | None]]:
+        rows = await self.world.rows(
+            "SELECT type, refusal FROM dispatcher.history WHERE lease_id = $1 ORDER BY id",
+            self.order.lease,
+        )
+        return [(row["type"].split(".", 1)[1][:-3], row["refusal"]) for row in rows]
+
+
+@pytest.fixture
+async def desk(world) -> Desk:
+    app = App("test")
+
+    @app.job("job", group="ops")
+    @every(hours=24)
+    async def job(ctx): ...
+
+    await world.dispatcher(orphan_timeout_seconds=600)
+    desk = Desk(world, None)
+    await desk.heartbeat("w1")
+    await world.fire(app)
+    puller = Puller(world.broker, subjects.RUNS_STREAM, subjects.worker_consumer("job"))
+    [message] = await puller.fetch(1, wait=15)
+    [found] = decode(message.body)
+    desk.order = found.data
+    return desk
+
+
+async def test_of_many_rivals_one_claims_and_all_learn_it(desk):
+    rivals = [desk.lease(f"w{number}") for number in range(8)]
+    claims = await asyncio.gather(*(rival.claim() for rival in rivals))
+    assert sorted(claims) == ["gone"] * 7 + ["mine"]
+    winner = f"w{claims.index('mine')}"
+    assert (await desk.ask(winner)).answer == "mine"
+    assert (await desk.ask("somebody-else")).answer == "another"
+    assert (await desk.ask(winner, nonce="restarted")).answer == "another"
+
+
+async def test_a_claim_whose_reply_was_lost_is_found_to_be_mine(desk):
+    assert await desk.lease("w1").claim() == "mine"
+    again = desk.lease("w1")
+    assert await again.claim() == "mine"
+    done = again.event(RunCompleted(**again.credentials, run=desk.run))
+    assert await again.say(done) == "stored"
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    await check_invariants(desk.world.database)
+
+
+async def test_an_outcome_whose_reply_was_lost_is_not_told_twice(desk):
+    lease = desk.lease("w1")
+    await lease.claim()
+    done = lease.event(RunCompleted(**lease.credentials, run=desk.run, output=1))
+    before = lease._sequence
+    assert await lease.say(done) == "stored"
+    lease._sequence = before
+    assert await lease.say(done) == "stored"
+    answer = await desk.ask("w1")
+    assert (answer.answer, answer.stored) == ("mine", [done.id])
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    assert [kind for kind, _ in await desk.history()].count("run.completed") == 1
+
+
+async def test_the_answers_before_a_claim_and_after_the_end(desk):
+    assert (await desk.ask("w1")).answer == "nothing_stored"
+    unknown = desk.lease("w1")
+    desk.order, order = msgspec.structs.replace(desk.order, lease=uuid4()), desk.order
+    assert (await desk.ask("w1")).answer == "ended", "nobody knows such a lease"
+    desk.order = order
+    await unknown.claim()
+    await unknown.say(unknown.event(RunCompleted(**unknown.credentials, run=desk.run)))
+    await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE ended_at IS NOT NULL")
+    answer = await desk.ask("w2")
+    assert (answer.answer, answer.ended_runs) == ("ended", [desk.run])
+    assert await desk.lease("w2").claim() == "gone"
+
+
+async def test_when_the_stream_forgot_the_lease_its_owner_tells_it_all_again(desk):
+    lease = desk.lease("w1")
+    await lease.claim()
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await desk.world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
+    done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
+    assert await lease.say(done) == "stored"
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    kinds = [kind for kind, _ in await desk.history()]
+    assert kinds == ["run.dispatched", "lease.claimed", "run.started", "run.completed"]
+    await check_invariants(desk.world.database)
+
+
+async def test_events_may_arrive_in_any_order_and_any_number_of_times(desk):
+    ids = [uuid4() for _ in range(3)]
+    words = [
+        RunCompleted(**desk.rights(), run=desk.run, output={"a": [1]}),
+        RunStarted(**desk.rights(), run=desk.run),
+        LeaseClaimed(**desk.rights(), host="here"),
+    ]
+    for _ in range(3):
+        for word, event_id in zip(words, ids, strict=True):
+            await desk.force("w1", word, event_id=event_id)
+    await desk.world.until(
+        "SELECT count(*) = 4 FROM dispatcher.history WHERE lease_id = $1", desk.order.lease
+    )
+    row = (await desk.world.rows("SELECT * FROM dispatcher.metadata"))[0]
+    assert (row["state"], row["worker"], row["host"]) == ("completed", "w1", "here")
+    assert row["started_at"] is not None
+    await check_invariants(desk.world.database)
+
+
+async def test_forged_late_and_rival_events_are_refused_and_kept(desk):
+    lease = desk.lease("w1")
+    await lease.claim()
+    await desk.force("w1", RunCompleted(**desk.rights(token="guess"), run=desk.run))
+    await desk.force("w2", RunCompleted(**desk.rights(nonce="n2"), run=desk.run))
+    await desk.force("w1", RunCompleted(**desk.rights(nonce="n2"), run=desk.run))
+    await desk.force("w1", RunCompleted(**desk.rights(), run=uuid4()))
+    await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run, output="first"))
+    await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run, output="second"))
+    await desk.world.until(
+        "SELECT count(*) = 9 FROM dispatcher.history WHERE lease_id = $1", desk.order.lease
+    )
+    assert [refusal for _, refusal in await desk.history()] == [
+        None,
+        None,
+        None,
+        "wrong_token",
+        "not_the_claimant",
+        "not_the_claimant",
+        "unknown_run",
+        None,
+        "run_ended",
+    ]
+    assert await desk.world.value("SELECT output FROM dispatcher.metadata") == "first"
+    await check_invariants(desk.world.database)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"rubbish", b"\xff\xfe", os.urandom(200), b'{"specversion":"1.0"}', b"[" * 2000],
+    ids=["empty", "text", "not-utf8", "random", "half", "deep"],
+)
+async def test_rubbish_is_put_aside_with_its_bytes_and_the_flow_goes_on(desk, body):
+    subject = subjects.event(desk.order.lease, "w1")
+    await publish(desk.world.broker, subject, body, headers={"Status": "404"})
+    lease = desk.lease("w1")
+    lease._sequence = 0
+    await desk.world.until("SELECT count(*) FROM dispatcher.rejected")
+    rejected = (await desk.world.rows("SELECT * FROM dispatcher.rejected"))[0]
+    assert (rejected["subject"], rejected["body"]) == (subject, body)
+    await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run))
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+    await check_invariants(desk.world.database, rejected=1)
+
+
+async def test_an_output_that_the_database_refuses_is_put_aside_alone(desk):
+    """A NUL cannot be stored in jsonb: found by bisecting, tried five times, then kept raw."""
+    await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run, output="a\x00b"))
+    await desk.force("w1", LeaseClaimed(**desk.rights(), host="here"))
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE host = 'here'")
+    await desk.world.until("SELECT count(*) FROM dispatcher.rejected", within=40)
+
+
+async def test_a_heartbeat_is_told_which_leases_are_not_its_own(desk):
+    await desk.lease("w1").claim()
+    lease = desk.order.lease
+    await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE claimed_by = 'w1'")
+    mine = await desk.heartbeat("w1", leases=[lease, uuid4()])
+    assert mine.release == [], "one's own, or one that is not known (yet), is kept"
+    stranger = await desk.heartbeat("w2", leases=[lease])
+    assert [(one.lease, one.reason) for one in stranger.release] == [(lease, "another")]
+    restarted = await desk.heartbeat("w1", nonce="n2", leases=[lease])
+    assert [one.reason for one in restarted.release] == ["another"]
+    await desk.force(
+        "w1", RunFailed(**desk.rights(), run=desk.run, failure={"kind": "E", "retryable": False})
+    )
+    await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE ended_at IS NOT NULL")
+    late = await desk.heartbeat("w1", leases=[lease])
+    assert [one.reason for one in late.release] == ["ended"]
+
+
+async def test_endpoints_are_found_as_micro_services_and_say_what_is_wrong(desk):
+    reply = await desk.world.broker.client.request(subjects.LEASE_QUESTION, b"what?", timeout=5)
+    assert reply.headers["Nats-Service-Error-Code"] == "400"
+    assert "not a lease question" in reply.headers["Nats-Service-Error"]
+    info = await desk.world.broker.client.request("$SRV.INFO.headway-dispatcher", b"", timeout=5)
+    endpoints = msgspec.json.decode(info.data)["endpoints"]
+    assert [one["subject"] for one in endpoints] == [subjects.LEASE_QUESTION]
