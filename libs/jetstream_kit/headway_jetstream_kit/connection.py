@@ -56,8 +56,8 @@ class Broker:
             closed.set()
 
         try:
-            client = await asyncio.wait_for(
-                nats.connect(
+            async with asyncio.timeout(timeout):
+                client = await nats.connect(
                     url,
                     name=name,
                     allow_reconnect=True,
@@ -74,9 +74,7 @@ class Broker:
                     disconnected_cb=log_disconnected,
                     reconnected_cb=_log_reconnected,
                     **options,
-                ),
-                timeout,
-            )
+                )
         except (OSError, TimeoutError, NatsError) as error:
             raise BrokerUnavailable(f"{url}: {error or type(error).__name__}") from error
         return cls(client, url, closed)
@@ -110,7 +108,8 @@ class Broker:
     async def close(self) -> None:
         """Close within a few seconds, whatever state the connection is in."""
         try:
-            await asyncio.wait_for(self.client.close(), timeout=3)
+            async with asyncio.timeout(3):
+                await self.client.close()
         except (OSError, TimeoutError, NatsError) as error:
             logger.warning("closing the connection to NATS: %s", error)
 

@@ -84,7 +84,8 @@ class Database:
     async def close(self) -> None:
         """Give back all connections; cut them off when they do not let go."""
         try:
-            await asyncio.wait_for(self._pool.close(), timeout=5)
+            async with asyncio.timeout(5):
+                await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
 

@@ -59,10 +59,11 @@ class Health:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            line = await asyncio.wait_for(reader.readline(), _TIMEOUT)
-            tokens = line.decode("latin-1").split()
-            path = tokens[1].partition("?")[0] if len(tokens) > 1 else ""
-            status, body = await asyncio.wait_for(self.report(path), _TIMEOUT)
+            async with asyncio.timeout(_TIMEOUT):
+                line = await reader.readline()
+                tokens = line.decode("latin-1").split()
+                path = tokens[1].partition("?")[0] if len(tokens) > 1 else ""
+                status, body = await self.report(path)
             reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
             data = (body + "\n").encode()
             writer.write(

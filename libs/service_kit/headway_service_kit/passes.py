@@ -31,7 +31,8 @@ class Wakeup:
     async def rest(self, seconds: float) -> None:
         """Wait for a call, but not longer than this."""
         try:
-            await asyncio.wait_for(self._event.wait(), max(0.0, seconds))
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
         except TimeoutError:
             return
         finally:

@@ -48,25 +48,6 @@ def stop_on_signals() -> asyncio.Event:
     return stop
 
 
-async def until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[Any]"]) -> None:
-    """Wait for the stop, or for a task that ends although it never should; then end all."""
-    waiter = asyncio.ensure_future(stop.wait())
-    try:
-        done, _ = await asyncio.wait({waiter, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {waiter}:
-            task.result()
-    finally:
-        waiter.cancel()
-        await end(tasks)
-
-
-async def end(tasks: list["asyncio.Task[Any]"]) -> None:
-    """Cancel tasks and wait until they are gone."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def keep_trying(
     attempt: Callable[[], Awaitable[Result]],
     *,

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
+from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Database, DatabaseUnavailable
 
 from headway_service_kit.health import Health
 from headway_service_kit.passes import SAFETY_POLL, Vitals, Wakeup, keep_running
-from headway_service_kit.process import end, keep_trying
+from headway_service_kit.process import keep_trying
 
 # What a pass may meet without it being a bug: it says so in a line and tries again.
 EXPECTED_FAULTS = (DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)

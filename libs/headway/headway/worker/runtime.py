@@ -13,6 +13,7 @@ from headway_contract.control import Heartbeat
 from headway_contract.orders import RunDispatched
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.pulling import ack, nak
+from headway_jetstream_kit.tasks import end
 from msgspec import Struct
 
 from headway.app import App
@@ -73,11 +74,9 @@ class Worker:
                     endless.result()
         finally:
             self._draining.set()
-            for finished in (*fetching, *asked):
-                finished.cancel()
-            await asyncio.gather(*fetching, return_exceptions=True)
+            await end([*fetching, *asked])
             await self._drain()
-            beating.cancel()
+            await end([beating])
             self._stopped = True
             await self.heart.beat()
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -91,8 +90,7 @@ class Worker:
             execution.stop("worker_stopped")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5)
-        for task in self._tasks:
-            task.cancel()
+        await end(self._tasks)
 
     async def _serve(self, job: str) -> None:
         """Fetch orders of one job while there are free slots."""
