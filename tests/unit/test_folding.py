@@ -168,6 +168,7 @@ def test_the_dispatcher_takes_a_lease_away():
 def test_nobody_claims_a_lease_that_was_withdrawn():
     revoked = fact(LeaseRevoked(**RIGHTS, reason="undelivered"), worker=DISPATCHER)
     judged = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(revoked, FAILED, worker=DISPATCHER))
+    assert judged.refusals == (None, None)
     late = acceptance.judge(judged.lease, judged.runs, arrived(CLAIMED, STARTED, sequence=2))
     assert late.refusals == ("lease_ended", "lease_ended")
     assert late.runs == judged.runs

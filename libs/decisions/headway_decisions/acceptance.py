@@ -93,10 +93,11 @@ def _refusal(lease: Lease, runs: dict[UUID, Run], worker: str, data: LeaseEvent)
         return "wrong_lease"
     if data.token != lease.token:
         return "wrong_token"
-    if worker != DISPATCHER and not _is_claimant(lease, worker, data):
-        return "not_the_claimant"
-    if lease.ended and lease.claimed_by is None:
-        return "lease_ended"
+    if worker != DISPATCHER:
+        if not _is_claimant(lease, worker, data):
+            return "not_the_claimant"
+        if lease.ended and lease.claimed_by is None:
+            return "lease_ended"
     if isinstance(data, RunEvent):
         return _run_refusal(runs.get(data.run), data)
     if isinstance(data, LeaseClaimed) and any(run.host is not None for run in runs.values()):

@@ -6,7 +6,6 @@ Here a message is what has an ack subject, and everything else is a status.
 """
 
 import msgspec
-from headway_clock import monotonic
 from msgspec import Struct
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -52,7 +51,11 @@ class Puller:
         subscription = await self._subscribe()
         self._request += 1
         inbox = f"{self._inbox}.{self._request}"
-        request = {"batch": batch, "expires": int(wait * _NANOSECONDS)}
+        request = {
+            "batch": batch,
+            "expires": int(wait * _NANOSECONDS),
+            "idle_heartbeat": int(wait / 5 * _NANOSECONDS),
+        }
         try:
             await self._broker.client.publish(self._next, msgspec.json.encode(request), reply=inbox)
             return await self._collect(subscription, inbox, batch, wait)
@@ -78,14 +81,16 @@ class Puller:
         self, subscription: Subscription, inbox: str, batch: int, wait: float
     ) -> list[Message]:
         messages: list[Message] = []
-        deadline = monotonic() + wait + 1
+        # A server that is silent for longer than two of its heartbeats has forgotten the
+        # request: it restarted, or the consumer went away at a bad moment.
+        silence = wait / 2
         while len(messages) < batch:
             # Once something has come, take what is already here and wait no longer: the
             # rest of the request arrives with the next fetch.
             if messages and subscription.pending_msgs == 0:
                 break
             try:
-                raw = await subscription.next_msg(timeout=max(0.001, deadline - monotonic()))
+                raw = await subscription.next_msg(timeout=silence)
             except TimeoutError:
                 break
             if raw.reply.startswith(_ACK_PREFIX):

@@ -98,10 +98,10 @@ class Worker:
         try:
             while True:
                 await self._until_a_slot_is_free()
-                # Slots are shared by all jobs, so with several of them a pull asks for one.
-                batch = self._free if len(self._jobs) == 1 else 1
+                # One at a time: what a larger pull would still bring while the slots are
+                # taken would lie here unseen, and no other worker could have it.
                 try:
-                    messages = await puller.fetch(batch)
+                    messages = await puller.fetch(1)
                 except (ConsumerMissing, BrokerUnavailable) as error:
                     # The dispatcher makes the consumer when it first hears of the job.
                     logger.debug("job %s: %s", job, error)

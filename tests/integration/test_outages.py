@@ -1,0 +1,125 @@
+"""Servers that go away and come back: services carry on by themselves."""
+
+import shutil
+
+import pytest
+import pytest_asyncio
+from headway import App, every
+from headway_embedded import NatsServer, PostgresServer
+from headway_jetstream_kit import Broker
+from headway_postgres_kit import Database
+from support.invariants import check_invariants
+from support.servers import TestPostgres, needs_embedded
+from support.world import World
+
+
+@pytest_asyncio.fixture
+async def own_postgres(tmp_path):
+    needs_embedded()
+    server = PostgresServer(tmp_path / "own-postgres")  # durable: what committed stays
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest_asyncio.fixture
+async def own_nats(tmp_path):
+    needs_embedded()
+    server = NatsServer(tmp_path / "own-nats")
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest_asyncio.fixture
+async def own_world(own_postgres, own_nats):
+    """A world whose servers the test may stop."""
+    servers = TestPostgres(own_postgres.url)
+    await servers.prepare()
+    url = await servers.new_database()
+    database = await Database.connect(url, name="test")
+    broker = await Broker.connect(own_nats.url, name="test")
+    world = World(url, own_nats.url, database, broker)
+    yield world
+    await world.stop()
+    await broker.close()
+    await database.close()
+
+
+@pytest.fixture
+def app():
+    app = App("test")
+
+    @app.job("tick", group="ops")
+    @every(seconds=1)
+    async def tick(ctx): ...
+
+    return app
+
+
+async def completed(world) -> int:
+    return await world.value("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
+
+
+async def goes_on(world) -> None:
+    """Work that is made from now on completes."""
+    before = await completed(world)
+    await world.until(
+        "SELECT count(*) >= $1 FROM dispatcher.metadata WHERE state = 'completed'",
+        before + 2,
+        within=40,
+    )
+
+
+async def settles(world, scheduler) -> None:
+    await scheduler.end_pass("tick")
+    await world.until_settled(within=45)
+    await check_invariants(world.database)
+
+
+async def begin(world, app):
+    await world.dispatcher(orphan_timeout_seconds=5)
+    await world.worker(app, orphan_timeout_seconds=5)
+    scheduler = await world.scheduler(app)
+    await goes_on(world)
+    return scheduler
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+async def test_nats_restarts(own_world, own_nats, app, ending):
+    scheduler = await begin(own_world, app)
+    await getattr(own_nats, ending)()
+    await own_nats.start()
+    await goes_on(own_world)
+    await settles(own_world, scheduler)
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+async def test_postgres_restarts(own_world, own_postgres, app, ending):
+    scheduler = await begin(own_world, app)
+    await getattr(own_postgres, ending)()
+    await own_postgres.start()
+    await goes_on(own_world)
+    await settles(own_world, scheduler)
+    assert await own_world.value("SELECT count(*) FROM dispatcher.rejected") == 0
+
+
+async def test_nats_comes_back_empty(own_world, own_nats, app):
+    """Streams and consumers are made again, and new work flows."""
+    await begin(own_world, app)
+    await own_nats.stop()
+    shutil.rmtree(own_nats.folder / "nats")
+    await own_nats.start()
+    await own_world.value("UPDATE scheduler.manifest SET enabled = false")
+    new = App("after")
+
+    @new.job("later", group="ops")
+    @every(seconds=1)
+    async def later(ctx): ...
+
+    await own_world.worker(new)
+    await own_world.scheduler(new)
+    await own_world.until(
+        "SELECT count(*) FROM dispatcher.metadata WHERE job = 'later' AND state = 'completed'",
+        within=40,
+    )

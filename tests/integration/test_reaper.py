@@ -1,0 +1,171 @@
+"""Orphans, orders that nobody wants, and a reaper that doubts itself first."""
+
+import asyncio
+
+import pytest
+from headway import App, every, retry
+from headway_contract import subjects
+from headway_dispatcher.reaper import Reaper
+from headway_dispatcher.settings import DispatcherSettings
+from headway_jetstream_kit.provisioning import stream_info
+from support.invariants import check_invariants
+from support.world import until
+
+
+class Silence:
+    """A worker that can be made to fall silent while its body goes on."""
+
+    def __init__(self, worker) -> None:
+        self.worker = worker
+
+    def fall_silent(self) -> None:
+        async def no_beat() -> None:
+            return None
+
+        self.worker.heart.beat = no_beat
+        self.worker._free = 0
+
+
+@pytest.fixture
+def app():
+    return App("test")
+
+
+async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(world, app):
+    release = asyncio.Event()
+    attempts = []
+
+    @app.job("job")
+    @every(hours=24)
+    @retry(attempts=3)
+    async def job(ctx):
+        attempts.append(ctx.attempt)
+        if len(attempts) == 1:
+            await release.wait()
+        return f"attempt {ctx.attempt}"
+
+    await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1.5)
+    zombie = await world.worker(app, worker_name="zombie", orphan_timeout_seconds=600)
+    await world.until("SELECT count(*) FROM dispatcher.worker")
+    await world.fire(app)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    Silence(zombie).fall_silent()
+    await world.worker(app, worker_name="healthy")
+    await world.until_settled()
+    release.set()
+    rows = await world.rows("SELECT * FROM dispatcher.metadata ORDER BY created_at")
+    assert [(row["state"], row["worker"], row["attempt"]) for row in rows] == [
+        ("failed", "zombie", 1),
+        ("completed", "healthy", 2),
+    ]
+    assert rows[0]["failure"]["kind"] == "orphaned"
+    await world.stop_workers()
+    again = await world.rows("SELECT state, output FROM dispatcher.metadata ORDER BY created_at")
+    assert [(row["state"], row["output"]) for row in again] == [
+        ("failed", None),
+        ("completed", "attempt 2"),
+    ]
+    await check_invariants(world.database)
+
+
+async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again(world, app):
+    @app.job("job")
+    @every(hours=24)
+    @retry(attempts=1)
+    async def job(ctx): ...
+
+    await world.dispatcher(
+        heartbeat_seconds=0.2, orphan_timeout_seconds=1.0, stale_pending_seconds=1.5
+    )
+    worker = await world.worker(app)
+    await world.until("SELECT count(*) FROM dispatcher.worker")
+    worker._free = 0  # it advertises slots and takes nothing
+    await world.fire(app)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
+    failure = await world.value(
+        "SELECT failure FROM dispatcher.metadata WHERE state = 'failed' LIMIT 1"
+    )
+    assert failure["kind"] == "undelivered"
+    worker._free = 10
+    worker._slot_freed.set()
+    await world.until_settled()
+    assert await world.value("SELECT attempts FROM dispatcher.work_queue") == 1
+    runs = await stream_info(world.broker, subjects.RUNS_STREAM)
+    assert runs["state"]["messages"] == 0, "nothing is left that could be claimed"
+    await check_invariants(world.database)
+
+
+async def test_a_dispatcher_that_was_cut_off_reaps_nobody(world, app):
+    """Silence is no evidence while nobody could have heard."""
+
+    @app.job("job")
+    @every(hours=24)
+    async def job(ctx):
+        await asyncio.Event().wait()
+
+    dispatcher = await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=600)
+    await world.worker(app, drain_seconds=0.1)
+    await world.until("SELECT count(*) FROM dispatcher.worker")
+    await world.fire(app)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await dispatcher.stop()
+    world.services.remove(dispatcher)
+    await world.value("UPDATE dispatcher.lease SET last_heard_at = last_heard_at - interval '1 h'")
+    settings = DispatcherSettings(
+        database_url="", nats_url="", heartbeat_seconds=0.2, orphan_timeout_seconds=60
+    )
+    reaper = Reaper(world.database, world.broker, settings, name="deaf")
+    assert not (await reaper.run_once()).trusted, "nobody ever heard it"
+    await world.value(
+        "INSERT INTO dispatcher.witness VALUES ('deaf', clock_timestamp() - interval '30 s',"
+        " clock_timestamp())"
+    )
+    assert not (await reaper.run_once()).trusted, "not heard for as long as the orphan timeout"
+    await world.value(
+        "UPDATE dispatcher.witness SET heard_since = clock_timestamp() - interval '1 h',"
+        " last_heard_at = clock_timestamp() - interval '10 s'"
+    )
+    assert not (await reaper.run_once()).trusted, "not heard lately"
+    await world.value("UPDATE dispatcher.witness SET last_heard_at = clock_timestamp()")
+    result = await reaper.run_once()
+    assert (result.trusted, result.silent, result.revoked) == (True, 1, 1)
+
+
+async def test_a_lagging_projector_does_not_let_a_finished_run_be_killed(world, app):
+    release = asyncio.Event()
+
+    @app.job("job")
+    @every(hours=24)
+    async def job(ctx):
+        await release.wait()
+        return "done"
+
+    dispatcher = await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=600)
+    await world.worker(app)
+    await world.until("SELECT count(*) FROM dispatcher.worker")
+    await world.fire(app)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await dispatcher.stop()
+    world.services.remove(dispatcher)
+    before = (await stream_info(world.broker, subjects.EVENTS_STREAM))["state"]["last_seq"]
+    release.set()
+
+    async def told():
+        info = await stream_info(world.broker, subjects.EVENTS_STREAM)
+        return info["state"]["last_seq"] > before
+
+    await until(told, within=10, what="the outcome is stored")
+    await world.value("UPDATE dispatcher.lease SET last_heard_at = last_heard_at - interval '1 h'")
+    await world.value(
+        "INSERT INTO dispatcher.witness VALUES ('me', clock_timestamp() - interval '1 h',"
+        " clock_timestamp())"
+    )
+    settings = DispatcherSettings(
+        database_url="", nats_url="", heartbeat_seconds=0.2, orphan_timeout_seconds=60
+    )
+    result = await Reaper(world.database, world.broker, settings, name="me").run_once()
+    assert (result.silent, result.revoked) == (1, 0)
+    await world.dispatcher()
+    await world.until_settled()
+    assert await world.value("SELECT output FROM dispatcher.metadata") == "done"
+    await check_invariants(world.database)
