@@ -32,7 +32,7 @@ async def nightly_cleanup(ctx):
 
 @app.job("sync-customer", group="sync", description="Pulls one customer from the CRM.")
 async def sync_customer(ctx, customer: Customer):
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.1)
     return {"customer": customer.id, "changes": random.randint(0, 5)}
 
 

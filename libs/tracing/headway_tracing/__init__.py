@@ -27,9 +27,25 @@ def span(
     Attributes are named `headway.<key>`.
     """
     context: Context | None = _propagator.extract({"traceparent": parent}) if parent else None
-    known = {f"headway.{key}": value for key, value in attributes.items() if value is not None}
-    with _tracer.start_as_current_span(name, context=context, attributes=known) as current:
+    with _tracer.start_as_current_span(
+        name, context=context, attributes=_named(attributes)
+    ) as current:
         yield current
+
+
+@contextmanager
+def new_trace(name: str, **attributes: Attribute | None) -> Iterator[trace.Span]:
+    """A span that begins a trace of its own, linked to the one in which it is made."""
+    maker = trace.get_current_span().get_span_context()
+    links = [trace.Link(maker)] if maker.is_valid else []
+    with _tracer.start_as_current_span(
+        name, context=Context(), links=links, attributes=_named(attributes)
+    ) as current:
+        yield current
+
+
+def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:
+    return {f"headway.{key}": value for key, value in attributes.items() if value is not None}
 
 
 def traceparent() -> str | None:

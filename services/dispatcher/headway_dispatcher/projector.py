@@ -40,6 +40,11 @@ class Told(Struct, frozen=True, kw_only=True):
     predecessor: int
     events: list[Event]
 
+    @property
+    def traceparent(self) -> str | None:
+        """The trace of the run that the message is about."""
+        return next((one.traceparent for one in self.events if one.traceparent), None)
+
 
 class _Books(Struct):
     """The leases and runs of a batch, as they stand while it is judged."""
@@ -55,7 +60,7 @@ def event_intake(database: Database, broker: Broker, *, gate: Wakeup, relay: Wak
 
     async def handle(messages: list[Message]) -> None:
         told = [_read(message) for message in messages]
-        with span("project", messages=len(told)):
+        with span("projector", messages=len(told)):
             async with database.transaction() as connection:
                 await _project(connection, told)
         gate.call()
@@ -80,7 +85,8 @@ async def _project(connection: Connection, told: list[Told]) -> None:
     before = {run.id: run for runs in books.runs.values() for run in runs.values()}
     records = []
     for one in sorted(told, key=lambda told: told.message.sequence):
-        records += _judge(books, one, fresh, now)
+        with span("project", parent=one.traceparent, lease=str(one.lease)):
+            records += _judge(books, one, fresh, now)
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
     await _write_runs(connection, changed)

@@ -1,5 +1,7 @@
 """The intake: hear how work ended, and move its manifest on."""
 
+from contextlib import ExitStack
+
 from headway_contract import Event, Malformed, decode, subjects
 from headway_contract.settled import WorkSettled
 from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
@@ -15,10 +17,15 @@ def settled_intake(database: Database, broker: Broker) -> Intake:
 
     async def handle(messages: list[Message]) -> None:
         outcomes = [outcome for message in messages for outcome in _outcomes(message)]
-        if outcomes:
-            with span("settle", outcomes=len(outcomes)):
-                async with database.transaction() as connection:
-                    await store.settle(connection, outcomes)
+        if not outcomes:
+            return
+        with ExitStack() as traces:
+            for outcome in outcomes:
+                traces.enter_context(
+                    span("settle", parent=outcome.traceparent, outcome=outcome.data.outcome)
+                )
+            async with database.transaction() as connection:
+                await store.settle(connection, [outcome.data for outcome in outcomes])
 
     async def reject(message: Message, reason: str) -> None:
         await store.reject(database, message, reason)
@@ -32,12 +39,10 @@ def settled_intake(database: Database, broker: Broker) -> Intake:
     )
 
 
-def _outcomes(message: Message) -> list[WorkSettled]:
+def _outcomes(message: Message) -> list[Event]:
     """The outcomes in a message; other events are for others."""
     try:
         events = decode(message.body)
     except Malformed as error:
         raise Unreadable(str(error)) from error
-    return [
-        one.data for one in events if isinstance(one, Event) and isinstance(one.data, WorkSettled)
-    ]
+    return [one for one in events if isinstance(one, Event) and isinstance(one.data, WorkSettled)]

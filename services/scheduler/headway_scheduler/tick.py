@@ -14,7 +14,7 @@ from headway_decisions.due import Fire, NotDue, Skip, Verdict
 from headway_postgres_kit import Database
 from headway_relay import OutboxMessage
 from headway_service_kit.passes import Wakeup
-from headway_tracing import span, traceparent
+from headway_tracing import new_trace, span, traceparent
 from msgspec import Struct
 
 from headway_scheduler import store
@@ -120,7 +120,7 @@ def _decisions(verdict: Verdict) -> list[Decision]:
 def _announce(manifest: DueManifest, decision: Decision, now: datetime) -> OutboxMessage:
     """The event that tells the dispatcher about new work."""
     assert decision.work is not None  # noqa: S101 - only queued decisions are announced
-    with span("decide", manifest=manifest.external_id, work=str(decision.work)):
+    with new_trace("decide", manifest=manifest.external_id, work=str(decision.work)):
         context = traceparent()
     queued = WorkQueued(
         work=decision.work,

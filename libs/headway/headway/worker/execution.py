@@ -15,7 +15,7 @@ from headway_contract.lifecycle import (
     RunFailed,
 )
 from headway_contract.orders import OrderedRun
-from headway_tracing import span
+from headway_tracing import span, traceparent
 
 from headway.context import Context
 from headway.errors import Fatal
@@ -47,6 +47,7 @@ class Execution:
         self._body: asyncio.Future[Any] | None = None
         self._stopping: StopReason | None = None
         self._why = ""
+        self.traceparent = ordered.traceparent
 
     def stop(self, reason: StopReason, why: str = "") -> None:
         """Ask the body to end early; the first reason given is the one that counts."""
@@ -66,6 +67,7 @@ class Execution:
             run=str(self.ordered.run),
             attempt=self.ordered.attempt,
         ) as current:
+            self.traceparent = traceparent() or self.ordered.traceparent
             outcome = await self._attempt()
             if isinstance(outcome, RunFailed):
                 current.set_attribute("headway.failure", outcome.failure.kind)

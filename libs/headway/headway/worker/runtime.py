@@ -167,7 +167,7 @@ class Worker:
                 await lease.say(lease.started(index))
             outcome = await execution.run()
             if outcome is not None:
-                await lease.say(lease.event(outcome, traceparent=ordered.traceparent))
+                await lease.say(lease.event(outcome, traceparent=execution.traceparent))
         finally:
             self._executions.pop(ordered.run, None)
 

@@ -1,0 +1,81 @@
+"""Migrations: forward only, checked, and honest about what does not fit."""
+
+import asyncpg
+import pytest
+from headway_dispatcher.store import MIGRATIONS as DISPATCHER
+from headway_postgres_kit import (
+    Database,
+    DatabaseUnavailable,
+    Migrations,
+    SchemaMismatch,
+    json_array,
+)
+from headway_scheduler.store import MIGRATIONS as SCHEDULER
+
+
+async def test_migrating_twice_changes_nothing(database):
+    await SCHEDULER.check(database)
+    await DISPATCHER.check(database)
+    assert await SCHEDULER.apply(database) == []
+
+
+async def test_an_empty_database_is_told_apart_and_migrated(postgres):
+    url = await postgres.new_database(template="template1")
+    database = await Database.connect(url, name="test")
+    try:
+        with pytest.raises(SchemaMismatch, match="run 'headway migrate'"):
+            await SCHEDULER.check(database)
+        assert await SCHEDULER.apply(database) == [
+            f"scheduler {step.number:04} {step.title}" for step in SCHEDULER.steps
+        ]
+        await SCHEDULER.check(database)
+    finally:
+        await database.close()
+        await postgres.drop(url)
+
+
+async def test_a_schema_newer_than_the_code_is_refused(database):
+    async with database.acquire() as connection:
+        await connection.execute(
+            "INSERT INTO scheduler.migration (number, title, checksum) VALUES (9999, 'later', '')"
+        )
+    for attempt in (SCHEDULER.check, SCHEDULER.apply):
+        with pytest.raises(SchemaMismatch, match="version 9999, newer than this program"):
+            await attempt(database)
+
+
+async def test_an_edited_migration_is_noticed(database):
+    async with database.acquire() as connection:
+        await connection.execute("UPDATE dispatcher.migration SET checksum = 'x' WHERE number = 1")
+    with pytest.raises(SchemaMismatch, match="0001 of schema 'dispatcher' was changed"):
+        await DISPATCHER.check(database)
+
+
+async def test_a_failing_migration_leaves_nothing_behind(database):
+    broken = Migrations("headway_scheduler", "scheduler")
+    broken.steps = [
+        *broken.steps,
+        type(broken.steps[0])(
+            len(broken.steps) + 1, "broken", "CREATE TABLE half (); SELECT 1 / 0"
+        ),
+    ]
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await broken.apply(database)
+    async with database.acquire() as connection:
+        assert await connection.fetchval("SELECT to_regclass('half')") is None
+    await SCHEDULER.check(database)
+
+
+async def test_any_json_survives_a_journey_through_an_array(database):
+    values = [None, [], [1, [2]], {"a": [None]}, "text", 1.5, True]
+    async with database.acquire() as connection:
+        rows = await connection.fetch(
+            "SELECT value FROM unnest($1::jsonb[]) AS value", json_array(values)
+        )
+    assert [row["value"] for row in rows] == values
+
+
+async def test_an_unreachable_server_is_named_without_its_password():
+    with pytest.raises(DatabaseUnavailable, match=r"127\.0\.0\.1:1/nowhere") as caught:
+        await Database.connect("postgresql://user:secret@127.0.0.1:1/nowhere", name="test")
+    assert "secret" not in str(caught.value)
