@@ -20,6 +20,7 @@ check:
     {{uv}} mypy
     {{uv}} lint-imports
     {{uv}} python -m headway_contract.generate --check
+    {{uv}} python -m headway_decisions.diagrams README.md --check
     {{uv}} pytest -q tests/unit tests/architecture
 
 # All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
@@ -29,6 +30,7 @@ test *arguments:
 # Write the generated files: JSON Schemas and the diagrams in the README
 generate:
     {{uv}} python -m headway_contract.generate
+    {{uv}} python -m headway_decisions.diagrams README.md
 
 # Format and mend what lint can mend
 format:
