@@ -74,6 +74,28 @@ def admit(
     return [room.answer(candidate) for candidate in candidates]
 
 
+def rooms(
+    load: Load, max_active: int, limits: dict[str, GroupLimit], *, most: int
+) -> tuple[dict[str, int], dict[str, str]]:
+    """How much each group may still get, and why the closed ones get nothing."""
+    room_for_all = max_active - sum(load.by_group.values())
+    open_groups: dict[str, int] = {}
+    closed: dict[str, str] = {}
+    for name, limit in limits.items():
+        room = most
+        if limit.max_active is not None:
+            room = min(room, limit.max_active - load.by_group.get(name, 0))
+        if not limit.enabled:
+            closed[name] = "group_disabled"
+        elif room_for_all <= 0:
+            closed[name] = "global_cap"
+        elif room <= 0:
+            closed[name] = "group_cap"
+        else:
+            open_groups[name] = room
+    return open_groups, closed
+
+
 class _Room:
     def __init__(
         self,

@@ -20,7 +20,7 @@ from headway_tracing import span, traceparent
 from msgspec import Struct
 
 from headway_dispatcher import store
-from headway_dispatcher.gate_store import GateTransaction, Ordered, Situation, WaitingWork
+from headway_dispatcher.gate_store import GateTransaction, Ordered, WaitingWork
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import OUTBOX, SOURCE
 
@@ -54,7 +54,9 @@ class Gate:
             situation = await tx.situation(
                 now, worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds)
             )
-            rooms, closed = self._rooms(situation)
+            rooms, _ = capacity.rooms(
+                situation.load, self._settings.max_active, situation.limits, most=BATCH
+            )
             waiting = await tx.candidates(situation, rooms, limit=BATCH)
             verdicts = capacity.admit(
                 [one.candidate for one in waiting],
@@ -71,31 +73,11 @@ class Gate:
                     await tx.dispatch(ordered, now=now)
                     await OUTBOX.add(connection, [_message(one, now) for one in ordered])
             await tx.hold(held)
-            await tx.hold_rest(situation, closed)
             rest = _rest(await tx.next_not_before(now), now)
         if ordered:
             self._relay.call()
         full_batch = len(waiting) == BATCH and bool(ordered)
         return GateResult(admitted=len(ordered), held=len(held), rest=0.0 if full_batch else rest)
-
-    def _rooms(self, situation: Situation) -> tuple[dict[str, int], dict[str, str]]:
-        """How much each group may still get, and why the closed ones get nothing."""
-        rooms: dict[str, int] = {}
-        closed: dict[str, str] = {}
-        everything = self._settings.max_active - sum(situation.load.by_group.values())
-        for name, limit in situation.limits.items():
-            room = BATCH
-            if limit.max_active is not None:
-                room = min(room, limit.max_active - situation.load.by_group.get(name, 0))
-            if not limit.enabled:
-                closed[name] = "group_disabled"
-            elif everything <= 0:
-                closed[name] = "global_cap"
-            elif room <= 0:
-                closed[name] = "group_cap"
-            else:
-                rooms[name] = room
-        return rooms, closed
 
     def _order(self, work: WaitingWork) -> Ordered:
         run = new_id()

@@ -17,6 +17,7 @@ from msgspec import Struct
 from headway_dispatcher.store import HISTORY, SOURCE, gates
 
 GATE_LOCK = 0x48570010
+_EXPLAINED_AT_ONCE = 1000
 
 
 class WaitingWork(Struct, frozen=True, kw_only=True):
@@ -124,14 +125,15 @@ class GateTransaction:
             gates["hold"], [one.work for one in held], [one.reason for one in held]
         )
 
-    async def hold_rest(self, situation: Situation, closed: dict[str, str]) -> None:
-        """Write down why work waits that was no candidate."""
+    async def explain_waits(self, situation: Situation, closed: dict[str, str]) -> None:
+        """Write down why work waits that is no candidate."""
         await self.connection.execute(
-            gates["hold_rest"],
+            gates["explain_waits"],
             list(closed),
             list(closed.values()),
             list(situation.jobs),
             situation.now,
+            _EXPLAINED_AT_ONCE,
         )
 
     async def next_not_before(self, now: datetime) -> datetime | None:

@@ -3,7 +3,8 @@
 It acts only on good evidence. Nobody must have heard of the lease for the orphan timeout,
 and the reaper's own heartbeat, which travels the same way as a worker's, must have been
 heard all that time: a dispatcher that was itself cut off reaps nobody. It fences with the
-sequence that was last projected, so if the worker has spoken since, the broker refuses.
+sequence that was last projected, so if the worker has spoken since, the broker refuses: a
+projector that lags behind cannot get a finished run killed.
 """
 
 import logging
@@ -21,6 +22,7 @@ from headway_contract.lifecycle import (
     RunFailed,
 )
 from headway_jetstream_kit import Broker, Refused, Stored
+from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publishing import Answer, publish
 from headway_postgres_kit import Database
 from headway_tracing import span
@@ -89,8 +91,10 @@ class Reaper:
         with span("revoke", lease=str(row["id"]), reason=kind):
             events = self._words(row, kind, now)
             answer = await self._publish(row, events, expected=row["sequence"])
-            if isinstance(answer, Refused) and await self._is_forgotten(row):
-                answer = await self._publish(row, events, expected=0)
+            if isinstance(answer, Refused):
+                expected = await self._expected_instead(row)
+                if expected is not None:
+                    answer = await self._publish(row, events, expected=expected)
             if not isinstance(answer, Stored):
                 logger.debug("lease %s not revoked: %s", row["id"], answer)
                 return False
@@ -98,9 +102,24 @@ class Reaper:
         logger.warning("lease %s of %s revoked: %s", row["id"], row["claimed_by"], kind)
         return True
 
-    async def _is_forgotten(self, row: Any) -> bool:
-        """Whether a refusal means that the stream lost the lease, not that the worker spoke."""
-        return row["sequence"] > 0 and await last_stored(self._broker, row["id"]) is None
+    async def _expected_instead(self, row: Any) -> int | None:
+        """What to expect after a refusal, or none if the worker may have spoken after all.
+
+        The stream may have forgotten the lease. Or its chain is broken: a worker published
+        past the fence, or a message was put aside. Then the last stored sequence will do,
+        provided that the projector has seen everything up to it and left the lease alive.
+        """
+        stored = await last_stored(self._broker, row["id"])
+        if stored is None:
+            return 0
+        projector = await consumer_info(
+            self._broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER
+        )
+        if projector is None or projector["ack_floor"]["stream_seq"] < stored.sequence:
+            return None
+        async with self._database.acquire() as connection:
+            known = await connection.fetchrow(leases["state_of"], row["id"])
+        return None if known is None or known["ended"] else stored.sequence
 
     def _words(self, row: Any, kind: str, now: datetime) -> list[Event]:
         """The revocation, and the end of each run that was still live."""

@@ -20,6 +20,7 @@ from headway_dispatcher.provisioning import check_provisioned, provision
 from headway_dispatcher.reaper import Reaper
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
+from headway_dispatcher.waits import Waits
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
     for pass_name, intake in intakes.items():
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, gate_wakeup)
+    service.keep("waits", Waits(database, settings).run_once)
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)

@@ -73,22 +73,23 @@ SET wait_reason = held.reason
 FROM unnest($1::uuid[], $2::text[]) AS held (id, reason)
 WHERE work_queue.id = held.id AND work_queue.wait_reason <> held.reason
 
--- name: hold_rest
--- Why work waits that was not even a candidate. $1 groups without room, $2 reason of each,
--- $3 jobs that live workers serve, $4 now.
+-- name: explain_waits
+-- Why work waits that is no candidate: its group has no room, or no live worker serves its
+-- job. Rows that somebody else is at are left for the next time. $1 groups without room,
+-- $2 the reason of each, $3 jobs that live workers serve, $4 now, $5 how many.
 UPDATE dispatcher.work_queue
 SET wait_reason = held.reason
 FROM (
-    SELECT work_queue.id,
-           coalesce(full_group.reason, 'no_worker') AS reason
+    SELECT work_queue.id, coalesce(full_group.reason, 'no_worker') AS reason
     FROM dispatcher.work_queue
     LEFT JOIN unnest($1::text[], $2::text[]) AS full_group (name, reason)
         ON full_group.name = work_queue.group_name
     WHERE work_queue.state IN ('queued', 'waiting')
       AND work_queue.not_before <= $4
       AND (full_group.name IS NOT NULL OR NOT work_queue.job = ANY($3::text[]))
-      AND work_queue.wait_reason IS DISTINCT FROM coalesce(full_group.reason, 'no_worker')
-    LIMIT 1000
+      AND work_queue.wait_reason <> coalesce(full_group.reason, 'no_worker')
+    LIMIT $5
+    FOR UPDATE OF work_queue SKIP LOCKED
 ) AS held
 WHERE work_queue.id = held.id
 
