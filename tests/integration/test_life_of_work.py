@@ -68,7 +68,7 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     @every(seconds=1)
     @retry(attempts=2, interval=0.05, jitter=0)
     async def broken(ctx):
-        raise ValueError(f"attempt {ctx.attempt}")
+        raise ValueError(f"attempt {ctx.attempt}", "\x00\ud800")
 
     await world.dispatcher()
     await world.worker(app)
@@ -81,7 +81,7 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
     runs = await world.rows("SELECT attempt, failure FROM dispatcher.metadata ORDER BY attempt")
     assert [row["attempt"] for row in runs] == [1, 2]
     assert runs[1]["failure"]["kind"] == "ValueError"
-    assert runs[1]["failure"]["message"] == "attempt 2"
+    assert runs[1]["failure"]["message"].startswith("('attempt 2'")
     assert "raise ValueError" in runs[1]["failure"]["stack"]
     letter = (await world.rows("SELECT * FROM dispatcher.dead_letter"))[0]
     assert (letter["reason"], letter["attempts"], letter["state"]) == (
@@ -99,8 +99,9 @@ async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_bloc
         (lambda ctx: (_ for _ in ()).throw(Fatal("no use")), "Fatal"),
         (lambda ctx: object(), "output_not_json"),
         (lambda ctx: "x" * 300_000, "output_too_large"),
+        (lambda ctx: "a\x00b", "output_not_json"),
     ],
-    ids=["fatal", "not-json", "too-large"],
+    ids=["fatal", "not-json", "too-large", "nul"],
 )
 async def test_what_cannot_succeed_is_dead_lettered_at_once(world, body, kind):
     app = App("test")

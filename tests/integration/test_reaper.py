@@ -8,6 +8,7 @@ from headway_contract import subjects
 from headway_dispatcher.reaper import Reaper
 from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit.provisioning import stream_info
+from headway_jetstream_kit.publishing import publish
 from support.invariants import check_invariants
 from support.world import until
 
@@ -93,6 +94,31 @@ async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again
     runs = await stream_info(world.broker, subjects.RUNS_STREAM)
     assert runs["state"]["messages"] == 0, "nothing is left that could be claimed"
     await check_invariants(world.database)
+
+
+async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(world, app):
+    """A broken chain of events must not make a lease immortal."""
+    stuck = asyncio.Event()
+
+    @app.job("job")
+    @every(hours=24)
+    @retry(attempts=2)
+    async def job(ctx):
+        if ctx.attempt == 1:
+            await stuck.wait()
+
+    await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1.5)
+    rude = await world.worker(app, worker_name="rude", orphan_timeout_seconds=600)
+    await world.until("SELECT count(*) FROM dispatcher.worker")
+    await world.fire(app)
+    lease = await world.until("SELECT id FROM dispatcher.lease WHERE claimed_by = 'rude'")
+    await publish(world.broker, subjects.event(lease, "rude"), b"no event at all")
+    Silence(rude).fall_silent()
+    await world.worker(app, worker_name="healthy")
+    await world.until_settled()
+    stuck.set()
+    assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "completed"
+    await check_invariants(world.database, rejected=1)
 
 
 async def test_a_dispatcher_that_was_cut_off_reaps_nobody(world, app):

@@ -105,6 +105,9 @@ def test_every_problem_is_told_at_once():
     @app.job("sync-nothing")
     def nothing(ctx): ...
 
+    @app.job("anything")
+    def anything(ctx, thing): ...
+
     @app.job("greedy")
     def greedy(ctx, one, two): ...
 
@@ -122,6 +125,7 @@ def test_every_problem_is_told_at_once():
     app.schedule("nobody", job="undeclared", when=every(hours=1))
     app.schedule("wrong-input", job=sync, when=every(hours=1), input={"id": "x"})
     app.schedule("no-input", job="sync-nothing", when=every(hours=1), input=1)
+    app.schedule("nul-input", job="anything", when=every(hours=1), input="a\x00")
     app.schedule("with space", job="sync-nothing", when=every(hours=1))
     found = "\n".join(problems(app))
     for expected in (
@@ -138,10 +142,11 @@ def test_every_problem_is_told_at_once():
         "'undeclared', which nobody declared",
         "manifest 'wrong-input': its input does not fit job 'sync'",
         "takes no input",
+        "manifest 'nul-input': its input holds a NUL",
         "manifest id 'with space'",
     ):
         assert expected in found
-    assert len(problems(app)) == 14
+    assert len(problems(app)) == 15
 
 
 def test_an_app_s_own_name_is_checked():

@@ -16,7 +16,7 @@ from headway.definitions import (
     JobDefinition,
     ManifestDefinition,
 )
-from headway.jobs import Job, input_type_of
+from headway.jobs import NUL, Job, input_type_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -188,8 +188,11 @@ def _problems_of_manifest(manifest: ManifestDefinition, job: Job) -> list[str]:
         problems.append(f"{called}: {trouble}")
     try:
         job.read_input(manifest.input)
-        if len(msgspec.json.encode(manifest.input)) > INPUT_LIMIT:
+        encoded = msgspec.json.encode(manifest.input)
+        if len(encoded) > INPUT_LIMIT:
             problems.append(f"{called}: its input is larger than {INPUT_LIMIT} bytes")
+        if NUL in encoded:
+            problems.append(f"{called}: its input holds a NUL character, which cannot be stored")
     except (msgspec.ValidationError, TypeError) as error:
         problems.append(f"{called}: its input does not fit job {job.name!r}: {error}")
     problems += _problems_of_numbers(called, manifest)

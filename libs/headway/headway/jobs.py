@@ -8,6 +8,9 @@ from typing import Any
 
 import msgspec
 
+# As JSON spells it. PostgreSQL stores no text that holds it.
+NUL = b"\\u0000"
+
 
 @dataclass(frozen=True)
 class Job:

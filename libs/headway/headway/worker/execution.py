@@ -19,7 +19,7 @@ from headway_tracing import span, traceparent
 
 from headway.context import Context
 from headway.errors import Fatal
-from headway.jobs import Job
+from headway.jobs import NUL, Job
 
 OUTPUT_LIMIT = 256 * 1024
 STACK_LIMIT = 16 * 1024
@@ -110,6 +110,8 @@ class Execution:
     def _returned(self, output: Any) -> Outcome:
         try:
             encoded = msgspec.json.encode(output)
+            if NUL in encoded:
+                raise ValueError("the output holds a NUL character, which cannot be stored")
         except (TypeError, ValueError, RecursionError) as error:
             return self._failed(
                 Failure(kind="output_not_json", message=str(error), retryable=False)
@@ -123,8 +125,8 @@ class Execution:
         return self._failed(
             Failure(
                 kind=type(error).__name__,
-                message=str(error)[:MESSAGE_LIMIT],
-                stack="".join(traceback.format_exception(error))[-STACK_LIMIT:],
+                message=_storable(str(error))[:MESSAGE_LIMIT],
+                stack=_storable("".join(traceback.format_exception(error)))[-STACK_LIMIT:],
                 retryable=not isinstance(error, Fatal),
             )
         )
@@ -149,3 +151,8 @@ class Execution:
 
     def _failed(self, failure: Failure) -> RunFailed:
         return RunFailed(**self._credentials, run=self.ordered.run, failure=failure)
+
+
+def _storable(text: str) -> str:
+    """Text without what cannot be stored: NUL characters and halves of surrogate pairs."""
+    return text.encode(errors="replace").decode().replace("\x00", "\\0")

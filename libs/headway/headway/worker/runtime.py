@@ -66,12 +66,19 @@ class Worker:
         await self.heart.listen(self.name)
         beating = asyncio.create_task(self.heart.beat_for_ever())
         fetching = [asyncio.create_task(self._serve(job)) for job in self._jobs]
-        asked = [asyncio.create_task(stop.wait()), asyncio.create_task(self._draining.wait())]
+        gone = asyncio.create_task(self._broker.closed.wait())
+        asked = [
+            gone,
+            asyncio.create_task(stop.wait()),
+            asyncio.create_task(self._draining.wait()),
+        ]
         try:
             await asyncio.wait([*asked, beating, *fetching], return_when=asyncio.FIRST_COMPLETED)
             for endless in (beating, *fetching):
                 if endless.done():
                     endless.result()
+            if gone.done():
+                raise BrokerUnavailable(f"{self._broker.where}: the connection was closed for good")
         finally:
             self._draining.set()
             await end([*fetching, *asked])
