@@ -25,7 +25,7 @@ check:
 
 # All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
 test *arguments:
-    {{uv}} pytest "$@"
+    {{uv}} pytest -n 3 --dist worksteal "$@"
 
 # Write the generated files: JSON Schemas and the diagrams in the README
 generate:
