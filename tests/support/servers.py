@@ -104,7 +104,7 @@ async def run_nats(folder: Path) -> AsyncIterator[str]:
 def postgres_container():
     """PostgreSQL in a container."""
     _need_docker()
-    from testcontainers.postgres import PostgresContainer
+    from testcontainers.community.postgres import PostgresContainer
 
     return PostgresContainer("postgres:18", dbname="headway")
 
@@ -112,7 +112,7 @@ def postgres_container():
 def nats_container():
     """NATS with JetStream in a container."""
     _need_docker()
-    from testcontainers.nats import NatsContainer
+    from testcontainers.community.nats import NatsContainer
 
     return NatsContainer("nats:2.15", jetstream=True)
 

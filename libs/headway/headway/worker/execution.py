@@ -2,7 +2,6 @@
 
 import asyncio
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +19,7 @@ from headway_tracing import span, traceparent
 from headway.context import Context
 from headway.errors import Fatal
 from headway.jobs import NUL, Job
+from headway.worker.threads import run_in_thread
 
 OUTPUT_LIMIT = 256 * 1024
 STACK_LIMIT = 16 * 1024
@@ -32,18 +32,11 @@ Outcome = RunCompleted | RunFailed | RunCancelled
 class Execution:
     """Runs one body, can be asked to stop, and tells the outcome as an event's data."""
 
-    def __init__(
-        self,
-        job: Job,
-        ordered: OrderedRun,
-        credentials: dict[str, Any],
-        threads: ThreadPoolExecutor,
-    ) -> None:
+    def __init__(self, job: Job, ordered: OrderedRun, credentials: dict[str, Any]) -> None:
         self.ordered = ordered
         self.context = Context(ordered, job.name)
         self._job = job
         self._credentials = credentials
-        self._threads = threads
         self._body: asyncio.Future[Any] | None = None
         self._stopping: StopReason | None = None
         self._why = ""
@@ -95,8 +88,7 @@ class Execution:
         if self._job.is_async:
             self._body = asyncio.ensure_future(self._job.function(*arguments))
         else:
-            loop = asyncio.get_running_loop()
-            self._body = loop.run_in_executor(self._threads, self._job.function, *arguments)
+            self._body = run_in_thread(self._job.function, *arguments)
         if self._stopping is not None:
             self._body.cancel()
         clock = asyncio.get_running_loop().call_later(

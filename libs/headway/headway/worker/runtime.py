@@ -4,7 +4,6 @@ import asyncio
 import importlib.metadata
 import logging
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 from headway_clock import jitter, new_nonce, utc_now
@@ -46,7 +45,6 @@ class Worker:
         self.name = settings.worker_name or f"{app.name[:47]}-{self.nonce}"
         self._free = settings.worker_slots
         self._slot_freed = asyncio.Event()
-        self._threads = ThreadPoolExecutor(settings.worker_slots, thread_name_prefix="job")
         self._leases: dict[UUID, Lease] = {}
         self._executions: dict[UUID, Execution] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,7 +84,6 @@ class Worker:
             await end([beating])
             self._stopped = True
             await self.heart.beat()
-            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _drain(self) -> None:
         """Let runs finish; hand back those that do not by the deadline."""
@@ -149,9 +146,8 @@ class Worker:
                     await ack(self._broker, [message])
                     return
                 case "mine":
-                    pass
-            self._leases[order.lease] = lease
-            await ack(self._broker, [message])
+                    self._leases[order.lease] = lease
+                    await self._acknowledge(message)
             for index in range(len(order.runs)):
                 if not lease.lost:
                     await self._run(lease, index)
@@ -164,10 +160,17 @@ class Worker:
             self._free += 1
             self._slot_freed.set()
 
+    async def _acknowledge(self, message: Message) -> None:
+        """Ack an order whose lease is ours; if that is lost, whoever gets it next will ask."""
+        try:
+            await ack(self._broker, [message])
+        except BrokerUnavailable as error:
+            logger.warning("%s: not acknowledged: %s", message.subject, error)
+
     async def _run(self, lease: Lease, index: int) -> None:
         ordered = lease.order.runs[index]
         job = self._jobs[lease.order.job]
-        execution = Execution(job, ordered, lease.credentials, self._threads)
+        execution = Execution(job, ordered, lease.credentials)
         self._executions[ordered.run] = execution
         try:
             if len(lease.order.runs) > 1:
