@@ -46,21 +46,22 @@ class Puller:
     async def fetch(self, batch: int, *, wait: float = 5.0) -> list[Message]:
         """Up to `batch` messages; as soon as any are there, or none after `wait` seconds.
 
-        Messages of an earlier request that come late are delivered too: they are ours.
+        What the request still brings after that comes with the next fetch, so whoever asks
+        for more than one must go on fetching.
         """
-        subscription = await self._subscribe()
-        self._request += 1
-        inbox = f"{self._inbox}.{self._request}"
         request = {
             "batch": batch,
             "expires": int(wait * _NANOSECONDS),
             "idle_heartbeat": int(wait / 5 * _NANOSECONDS),
         }
-        try:
-            await self._broker.client.publish(self._next, msgspec.json.encode(request), reply=inbox)
-            return await self._collect(subscription, inbox, batch, wait)
-        except NatsError as error:
-            raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
+        # A server that is silent for longer than two of its heartbeats has forgotten the
+        # request: it restarted, or the consumer went away at a bad moment.
+        return await self._ask(request, batch, silence=wait / 2, all_of_it=False)
+
+    async def take(self, batch: int) -> list[Message]:
+        """Up to `batch` messages of those that are there now; nothing comes afterwards."""
+        request = {"batch": batch, "no_wait": True}
+        return await self._ask(request, batch, silence=2.0, all_of_it=True)
 
     async def close(self) -> None:
         """Stop listening; what was delivered and not acknowledged comes again elsewhere."""
@@ -77,26 +78,27 @@ class Puller:
             self._subscription = await self._broker.client.subscribe(f"{self._inbox}.*")
         return self._subscription
 
-    async def _collect(
-        self, subscription: Subscription, inbox: str, batch: int, wait: float
+    async def _ask(
+        self, request: dict[str, int | bool], batch: int, *, silence: float, all_of_it: bool
     ) -> list[Message]:
+        subscription = await self._subscribe()
+        self._request += 1
+        inbox = f"{self._inbox}.{self._request}"
         messages: list[Message] = []
-        # A server that is silent for longer than two of its heartbeats has forgotten the
-        # request: it restarted, or the consumer went away at a bad moment.
-        silence = wait / 2
-        while len(messages) < batch:
-            # Once something has come, take what is already here and wait no longer: the
-            # rest of the request arrives with the next fetch.
-            if messages and subscription.pending_msgs == 0:
-                break
-            try:
+        try:
+            await self._broker.client.publish(self._next, msgspec.json.encode(request), reply=inbox)
+            while len(messages) < batch:
+                if messages and not all_of_it and subscription.pending_msgs == 0:
+                    break
                 raw = await subscription.next_msg(timeout=silence)
-            except TimeoutError:
-                break
-            if raw.reply.startswith(_ACK_PREFIX):
-                messages.append(_message(raw))
-            elif self._ends(raw, inbox):
-                break
+                if raw.reply.startswith(_ACK_PREFIX):
+                    messages.append(_message(raw))
+                elif self._ends(raw, inbox):
+                    break
+        except TimeoutError:
+            return messages
+        except NatsError as error:
+            raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
         return messages
 
     def _ends(self, raw: Msg, inbox: str) -> bool:

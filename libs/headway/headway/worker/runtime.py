@@ -102,37 +102,45 @@ class Worker:
         try:
             while True:
                 await self._until_a_slot_is_free()
-                # One at a time: what a larger pull would still bring while the slots are
-                # taken would lie here unseen, and no other worker could have it.
                 try:
-                    messages = await puller.fetch(1)
+                    await self._accept(await self._fetch(puller))
                 except (ConsumerMissing, BrokerUnavailable) as error:
                     # The dispatcher makes the consumer when it first hears of the job.
                     logger.debug("job %s: %s", job, error)
                     await asyncio.sleep(0.3 + jitter(0.2))
-                    continue
-                for message in messages:
-                    await self._accept(message)
         finally:
             await puller.close()
+
+    async def _fetch(self, puller: Puller) -> list[Message]:
+        """Wait for one order, then take what else is there and fits.
+
+        Never wait for more than one: what such a pull still brings while the slots are taken
+        would lie here unseen, and no other worker could have it.
+        """
+        messages = await puller.fetch(1)
+        share = (self._free - 1) // len(self._jobs)
+        if messages and share > 0:
+            messages += await puller.take(share)
+        return messages
 
     async def _until_a_slot_is_free(self) -> None:
         while self._free <= 0:
             self._slot_freed.clear()
             await self._slot_freed.wait()
 
-    async def _accept(self, message: Message) -> None:
-        if self._free <= 0 or self._draining.is_set():
-            await nak(self._broker, message, delay=0.2 + jitter(0.2))
-            return
-        order = _read_order(message)
-        if order is None or order.job not in self._jobs:
-            await nak(self._broker, message, delay=30)
-            return
-        self._free -= 1
-        task = asyncio.create_task(self._work(message, order))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _accept(self, messages: list[Message]) -> None:
+        """Begin with as many orders as there are free slots; give a surplus back."""
+        for message in messages:
+            order = _read_order(message)
+            if self._free <= 0 or self._draining.is_set():
+                await nak(self._broker, message, delay=0.2 + jitter(0.2))
+            elif order is None or order.job not in self._jobs:
+                await nak(self._broker, message, delay=30)
+            else:
+                self._free -= 1
+                task = asyncio.create_task(self._work(message, order))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
     async def _work(self, message: Message, order: RunDispatched) -> None:
         """One lease from its claim to its last run's outcome."""
