@@ -10,18 +10,21 @@ from headway_contract.work import Name, Seconds
 
 PROTOCOL = 1
 
+# Short and without NUL characters, which PostgreSQL does not store.
+Text = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")]
+
 
 class Heartbeat(Struct, frozen=True, kw_only=True):
     """A worker process says that it lives and what it holds."""
 
     protocol: int = PROTOCOL
-    worker: str
-    nonce: str
-    host: str = ""
-    sdk: str = ""
-    sdk_version: str = ""
-    jobs: list[Name] = []
-    slots: Annotated[int, Meta(ge=0)] = 0
+    worker: Text
+    nonce: Text
+    host: Text = ""
+    sdk: Text = ""
+    sdk_version: Text = ""
+    jobs: Annotated[list[Name], Meta(max_length=10_000)] = []
+    slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
     leases: list[UUID] = []
     runs: list[UUID] = []
     draining: bool = False
@@ -41,11 +44,14 @@ class ReleaseLease(Struct, frozen=True, kw_only=True):
     """The lease is no longer the worker's: stop its runs and publish nothing more."""
 
     lease: UUID
-    reason: Literal["ended", "another"]
+    reason: str
 
 
 class HeartbeatReply(Struct, frozen=True, kw_only=True):
-    """What the dispatcher wants of the worker; empty when it has nothing to say."""
+    """What the dispatcher wants of the worker; empty when it has nothing to say.
+
+    `error` says what is wrong with a heartbeat that could not be read.
+    """
 
     protocol: int = PROTOCOL
     dispatcher: str = ""
@@ -53,6 +59,7 @@ class HeartbeatReply(Struct, frozen=True, kw_only=True):
     release: list[ReleaseLease] = []
     drain: bool = False
     heartbeat_seconds: Seconds | None = None
+    error: str = ""
 
 
 class CancelPush(Struct, frozen=True, kw_only=True):
@@ -62,6 +69,7 @@ class CancelPush(Struct, frozen=True, kw_only=True):
     release: list[ReleaseLease] = []
 
 
+# What is answered today. A worker that hears another word treats it as undecided.
 LeaseState = Literal["mine", "another", "ended", "undecided", "nothing_stored"]
 
 
@@ -81,7 +89,7 @@ class LeaseAnswer(Struct, frozen=True, kw_only=True):
     runs of the lease that have an accepted outcome already.
     """
 
-    answer: LeaseState
+    answer: str
     sequence: int = 0
     stored: list[str] = []
     ended_runs: list[UUID] = []

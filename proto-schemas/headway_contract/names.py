@@ -2,7 +2,8 @@
 
 import re
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+# The lookahead, because `$` alone also matches before a newline at the end.
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)"
 _NAME = re.compile(NAME_PATTERN)
 _MANIFEST_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$")
 

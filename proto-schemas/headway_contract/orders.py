@@ -1,7 +1,7 @@
 """What the dispatcher tells workers: an order grants a lease on one or more runs."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from msgspec import Meta, Struct
@@ -40,7 +40,8 @@ class RunDispatched(EventData, frozen=True, kw_only=True):
     runs: Annotated[list[OrderedRun], Meta(min_length=1)]
     heartbeat_seconds: Seconds = 3.0
     orphan_timeout_seconds: Seconds = 60.0
-    on_lost_contact: Literal["stop", "continue"] = "stop"
+    renew_seconds: Seconds | None = None
+    on_lost_contact: str = "stop"
 
 
 register(RunDispatched)

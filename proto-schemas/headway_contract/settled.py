@@ -7,6 +7,7 @@ from uuid import UUID
 from headway_contract.envelope import EventData, register
 from headway_contract.work import Name
 
+# What is told today. Receivers take any text, so that a new outcome is no rubbish to them.
 Outcome = Literal["completed", "cancelled", "dead_lettered", "coalesced", "expired"]
 
 
@@ -20,7 +21,7 @@ class WorkSettled(EventData, frozen=True, kw_only=True):
     manifest_id: UUID | None = None
     manifest: str | None = None
     group: Name
-    outcome: Outcome
+    outcome: str
     reason: str = ""
     run: UUID | None = None
     runs: int

@@ -100,7 +100,9 @@ def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
 def lease_and_worker(subject: str) -> tuple[UUID, str]:
     """Read who published which lease's event off the subject, never off the body."""
     prefix, _, rest = subject.partition("headway.event.")
-    lease, _, worker = rest.partition(".")
-    if prefix or not worker:
+    token, _, worker = rest.partition(".")
+    lease = UUID(token)
+    # Another spelling of the same lease would lie outside its fence.
+    if prefix or not worker or token != str(lease):
         raise ValueError(f"{subject!r} is not a subject of {EVENTS_STREAM}")
-    return UUID(lease), worker
+    return lease, worker

@@ -1,7 +1,7 @@
 """What the scheduler tells the dispatcher."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from msgspec import Meta, Struct
@@ -11,7 +11,7 @@ from headway_contract.names import NAME_PATTERN
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Priority = Annotated[int, Meta(ge=0, le=31)]
-Seconds = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=10 * 366 * 86_400)]
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class WorkQueued(EventData, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     timeout_seconds: Seconds = 1200.0
     cancel_grace_seconds: Seconds = 30.0
-    on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_lost_contact: str = "stop"
     concurrency_key: str | None = None
 
 

@@ -66,7 +66,15 @@ async def test_two_applications_do_not_touch_each_other(world):
     assert set(await manifests(world)) == {"a", "b"}, "all of it or none"
 
 
-async def test_limits_are_told_once_and_only_when_they_change(world):
+async def test_an_app_that_merely_uses_a_group_leaves_its_priority_alone(world):
+    one, other = app_with("a"), app_with("b", owner="crm")
+    one.group("ops", priority=5)
+    await declare(world.database, one.definitions())
+    await declare(world.database, other.definitions())
+    assert await world.value("SELECT priority FROM scheduler.manifest_group") == 5
+
+
+async def test_limits_get_a_new_version_only_when_they_change(world):
     await declare(world.database, app_with("a", max_active=2).definitions())
     await declare(world.database, app_with("a", max_active=2).definitions())
     await declare(world.database, app_with("a", max_active=3).definitions())
@@ -74,7 +82,12 @@ async def test_limits_are_told_once_and_only_when_they_change(world):
     rows = await world.rows(
         "SELECT message_id FROM scheduler.outbox WHERE message_id LIKE 'group.%' ORDER BY id"
     )
-    assert [row["message_id"] for row in rows] == ["group.ops.1", "group.ops.2"]
+    assert [row["message_id"] for row in rows] == [
+        "group.ops.1",
+        "group.ops.1",
+        "group.ops.2",
+        "group.ops.2",
+    ], "told again at every declaration, under the same version while nothing changes"
     assert await world.value("SELECT max_active FROM scheduler.manifest_group") == 3
 
 

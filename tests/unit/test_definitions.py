@@ -1,5 +1,6 @@
 """What an app declares, and what it is told about its mistakes."""
 
+import math
 from dataclasses import dataclass
 
 import msgspec
@@ -108,6 +109,13 @@ def test_every_problem_is_told_at_once():
     @app.job("anything")
     def anything(ctx, thing): ...
 
+    @app.job("infinite")
+    @retry(max_interval=math.inf)
+    def infinite(ctx): ...
+
+    @app.job("nul-words", description="a\x00b")
+    def nul_words(ctx): ...
+
     @app.job("greedy")
     def greedy(ctx, one, two): ...
 
@@ -126,15 +134,17 @@ def test_every_problem_is_told_at_once():
     app.schedule("wrong-input", job=sync, when=every(hours=1), input={"id": "x"})
     app.schedule("no-input", job="sync-nothing", when=every(hours=1), input=1)
     app.schedule("nul-input", job="anything", when=every(hours=1), input="a\x00")
+    app.schedule("infinite", job="infinite", when=every(hours=1))
+    app.schedule("fraction", job="anything", when=every(minutes=1.01), input=1)
+    app.schedule("surrogate", job="anything", when=every(hours=1), input="\ud800")
     app.schedule("with space", job="sync-nothing", when=every(hours=1))
     found = "\n".join(problems(app))
     for expected in (
         "job name 'bad name'",
         "must take a context and at most one input",
-        "timeout 864000 s",
+        "manifest 'slow-every-1h': Expected `float` <= 302400.0",
         "group name 'dotted.name'",
-        "max_active -1",
-        "priority 99",
+        "group 'ops': Expected `int` >= 0",
         "two manifests have the id 'twice'",
         "'61 * * * *' is not valid",
         "manifest 'never'",
@@ -142,11 +152,27 @@ def test_every_problem_is_told_at_once():
         "'undeclared', which nobody declared",
         "manifest 'wrong-input': its input does not fit job 'sync'",
         "takes no input",
-        "manifest 'nul-input': its input holds a NUL",
+        "manifest 'nul-input': it holds a NUL",
+        "manifest 'infinite': Expected `float`",
+        "every(60.6 s)",
+        "job 'nul-words': it holds a NUL",
+        "manifest 'surrogate'",
         "manifest id 'with space'",
     ):
         assert expected in found
-    assert len(problems(app)) == 15
+    assert len(problems(app)) == 18
+
+
+def test_half_an_hour_is_a_whole_number_of_seconds():
+    assert every(hours=0.5).cadence == Every(1800)
+    assert every(hours=0.5).name == "every-30m"
+
+
+def test_text_about_a_nul_is_no_nul():
+    app = App("billing")
+    app.job("job")(lambda ctx, thing: None)
+    app.schedule("fine", job="job", when=every(hours=1), input="\\u0000")
+    assert app.definitions().manifests[0].input == "\\u0000"
 
 
 def test_an_app_s_own_name_is_checked():

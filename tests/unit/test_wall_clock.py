@@ -216,6 +216,8 @@ def test_the_latest_is_the_last_one_of_a_walk(cadence, zone, after, steps, part)
         (Cron("0 0 30 2 *"), "no"),
         (Cron("a b c d e"), "not valid"),
         (Cron(""), "0 fields"),
+        (Cron("R * * * *"), "random"),
+        (Cron("0 H(2-4) * * *"), "random"),
         (Every(0), "one second"),
         (Every(-5), "one second"),
         (Every(86_401), "a day"),

@@ -68,7 +68,8 @@ def check(cadence: Cadence) -> None:
             except cron.InvalidCron as error:
                 raise InvalidCadence(str(error)) from error
         case Every(seconds):
-            if not 1 <= seconds <= DAY_SECONDS:
+            if not isinstance(seconds, int) or not 1 <= seconds <= DAY_SECONDS:
                 raise InvalidCadence(
-                    f"every({seconds} s) is not valid: a step lies between one second and a day"
+                    f"every({seconds} s) is not valid: a step is a whole number of seconds, "
+                    "between one second and a day"
                 )

@@ -96,6 +96,15 @@ def rooms(
     return open_groups, closed
 
 
+def job_rooms(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:
+    """How many more runs of each job the live fleet may be given."""
+    jobs: dict[str, int] = {}
+    for worker in fleet:
+        for job in worker.jobs:
+            jobs[job] = jobs.get(job, 0) + worker.slots + MARGIN
+    return {job: room - load.on_fleet_by_job.get(job, 0) for job, room in jobs.items()}
+
+
 class _Room:
     def __init__(
         self,
@@ -111,13 +120,7 @@ class _Room:
             for name, limit in limits.items()
             if limit.max_active is not None
         }
-        self.jobs: dict[str, int] = {}
-        for worker in fleet:
-            for job in worker.jobs:
-                self.jobs[job] = self.jobs.get(job, 0) + worker.slots + MARGIN
-        for job, taken in load.on_fleet_by_job.items():
-            if job in self.jobs:
-                self.jobs[job] -= taken
+        self.jobs = job_rooms(load, fleet)
         self.fleet = sum(worker.slots + MARGIN for worker in fleet)
         self.fleet -= sum(load.on_fleet_by_job.values())
 

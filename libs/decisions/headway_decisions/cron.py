@@ -4,12 +4,15 @@ croniter is pinned exactly, because its reading of an expression is part of what
 rely on; zones and DST are resolved by `wall_clock`, not by croniter.
 """
 
+import re
 from datetime import datetime, timedelta
 from functools import lru_cache
 
 from croniter import CroniterBadCronError, CroniterBadDateError, croniter
 
 SEARCH_YEARS = 10
+# croniter's own extensions, whose times would differ at every look.
+_CHANCE = re.compile(r"(?:^|[\s,/-])[RrHh](?=$|[\s,/(-])")
 _A_LEAP_YEAR = datetime(2024, 1, 1)  # noqa: DTZ001 - the naive wall clock, by design
 
 
@@ -50,6 +53,10 @@ def check(expression: str) -> None:
         )
     if len(expression) > 200:
         raise InvalidCron("cron expression is longer than 200 characters")
+    if _CHANCE.search(expression):
+        raise InvalidCron(
+            f"cron expression {expression!r} asks for a random or hashed time (R, H): write a time"
+        )
     try:
         croniter.expand(expression, second_at_beginning=len(fields) == 6, strict=True)
         found = next_match(expression, _A_LEAP_YEAR - timedelta(seconds=1))

@@ -82,11 +82,6 @@ def judge(view: ManifestView, *, now: datetime) -> Verdict:
     return Fire(manifest=view.id, due_at=due_at, missed=missed, next_due_at=next_due_at)
 
 
-def judge_all(views: list[ManifestView], *, now: datetime) -> list[Verdict]:
-    """Decide every manifest on its own."""
-    return [judge(view, now=now) for view in views]
-
-
 def _held_back(view: ManifestView) -> str | None:
     if not view.group_enabled:
         return "group_disabled"

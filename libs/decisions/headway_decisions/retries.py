@@ -40,7 +40,8 @@ def after_failure(
 
 
 def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
-    seconds = min(
-        policy.interval_seconds * policy.backoff ** (attempts - 1), policy.max_interval_seconds
-    )
+    # Whoever waits the longest after 64 attempts does so after the rest of them, too; more
+    # would only overflow.
+    growth = policy.backoff ** min(attempts - 1, 64)
+    seconds = min(policy.interval_seconds * growth, policy.max_interval_seconds)
     return timedelta(seconds=seconds * (1 + policy.jitter * chance))

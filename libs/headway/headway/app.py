@@ -16,13 +16,11 @@ from headway.definitions import (
     JobDefinition,
     ManifestDefinition,
 )
-from headway.jobs import NUL, Job, input_type_of
+from headway.jobs import Job, holds_nul, input_type_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 INPUT_LIMIT = 256 * 1024
-# Half of the events stream's age: the claim of a longer run could expire under it.
-LONGEST_TIMEOUT_SECONDS = 3.5 * 86_400
 
 
 class App:
@@ -97,17 +95,20 @@ class App:
             problems += _problems_of_manifest(manifest, self.jobs[manifest.job])
         for group in self._groups.values():
             problems += _problems_of_group(group)
+        jobs = [
+            JobDefinition(
+                name=job.name, description=job.description, input_schema=job.input_schema()
+            )
+            for job in self.jobs.values()
+        ]
+        for job in jobs:
+            problems += _problems_of_storing(f"job {job.name!r}", job)
         if problems:
             raise InvalidDefinitions(problems)
         return Definitions(
             owner=self.name,
             groups=self._all_groups(manifests),
-            jobs=tuple(
-                JobDefinition(
-                    name=job.name, description=job.description, input_schema=job.input_schema()
-                )
-                for job in self.jobs.values()
-            ),
+            jobs=tuple(jobs),
             manifests=tuple(manifests),
         )
 
@@ -186,43 +187,38 @@ def _problems_of_manifest(manifest: ManifestDefinition, job: Job) -> list[str]:
     trouble = When(cadence=manifest.cadence, tz=manifest.tz, name="").problem()
     if trouble:
         problems.append(f"{called}: {trouble}")
+    problems += _problems_of_input(called, manifest, job)
+    if not problems:
+        problems += _problems_of_storing(called, manifest)
+    return problems
+
+
+def _problems_of_input(called: str, manifest: ManifestDefinition, job: Job) -> list[str]:
     try:
         job.read_input(manifest.input)
         encoded = msgspec.json.encode(manifest.input)
-        if len(encoded) > INPUT_LIMIT:
-            problems.append(f"{called}: its input is larger than {INPUT_LIMIT} bytes")
-        if NUL in encoded:
-            problems.append(f"{called}: its input holds a NUL character, which cannot be stored")
-    except (msgspec.ValidationError, TypeError) as error:
-        problems.append(f"{called}: its input does not fit job {job.name!r}: {error}")
-    problems += _problems_of_numbers(called, manifest)
-    return problems
-
-
-def _problems_of_numbers(called: str, manifest: ManifestDefinition) -> list[str]:
-    problems = []
-    if not 0 < manifest.timeout_seconds <= LONGEST_TIMEOUT_SECONDS:
-        problems.append(
-            f"{called}: timeout {manifest.timeout_seconds:g} s is not between 0 and "
-            f"{LONGEST_TIMEOUT_SECONDS:g} s, half of the age that events are kept for"
-        )
-    if not 0 <= manifest.priority <= 31:
-        problems.append(f"{called}: priority {manifest.priority} is not between 0 and 31")
-    try:
-        msgspec.convert(msgspec.to_builtins(manifest.retry), type(manifest.retry))
-    except msgspec.ValidationError as error:
-        problems.append(f"{called}: its retry policy is not valid: {error}")
-    return problems
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        return [f"{called}: its input does not fit job {job.name!r}: {error}"]
+    if len(encoded) > INPUT_LIMIT:
+        return [f"{called}: its input is larger than {INPUT_LIMIT} bytes"]
+    return []
 
 
 def _problems_of_group(group: GroupDefinition) -> list[str]:
-    problems = []
     try:
         check_name("group", group.name)
     except InvalidName as error:
-        problems.append(str(error))
-    if group.max_active is not None and group.max_active < 0:
-        problems.append(f"group {group.name!r}: max_active {group.max_active} is negative")
-    if group.priority is not None and not 0 <= group.priority <= 31:
-        problems.append(f"group {group.name!r}: priority {group.priority} is not between 0 and 31")
-    return problems
+        return [str(error)]
+    return _problems_of_storing(f"group {group.name!r}", group)
+
+
+def _problems_of_storing(called: str, definition: msgspec.Struct) -> list[str]:
+    """What keeps a definition from coming back from the database as it went in."""
+    try:
+        encoded = msgspec.json.encode(definition)
+        msgspec.json.decode(encoded, type=type(definition))
+    except (msgspec.DecodeError, TypeError, ValueError) as error:
+        return [f"{called}: {error}"]
+    if holds_nul(encoded):
+        return [f"{called}: it holds a NUL character, which cannot be stored"]
+    return []

@@ -52,15 +52,17 @@ def cron(expression: str, *, tz: str = "UTC", name: str | None = None) -> When:
 
 def every(
     *,
-    seconds: int = 0,
-    minutes: int = 0,
-    hours: int = 0,
+    seconds: float = 0,
+    minutes: float = 0,
+    hours: float = 0,
     tz: str = "UTC",
     name: str | None = None,
 ) -> When:
     """Fire on a wall-clock grid that is counted from each midnight of the zone."""
     step = seconds + 60 * minutes + 3600 * hours
-    return When(cadence=cadence.Every(step), tz=tz, name=name or f"every-{_step_name(step)}")
+    whole = int(step) if step == int(step) else step
+    # A step that is no whole number of seconds is told with all other problems.
+    return When(cadence=cadence.Every(whole), tz=tz, name=name or f"every-{_step_name(whole)}")  # type: ignore[arg-type]
 
 
 _CRON_WORDS = {"*": "any", "/": "per", ",": "and", "#": "nth", "?": "any"}
@@ -71,7 +73,7 @@ def _cron_name(expression: str) -> str:
     return "cron-" + "".join(_CRON_WORDS.get(letter, letter) for letter in text)
 
 
-def _step_name(seconds: int) -> str:
+def _step_name(seconds: float) -> str:
     for size, unit in ((3600, "h"), (60, "m")):
         if seconds and seconds % size == 0:
             return f"{seconds // size}{unit}"

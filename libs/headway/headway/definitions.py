@@ -4,12 +4,15 @@ Definitions know no function and no module, so they can be compared, hashed and 
 """
 
 import hashlib
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from headway_contract.work import RetryPolicy
+from headway_contract.work import Priority, RetryPolicy
 from headway_decisions.cadence import Cadence
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+# Half of the age that events are kept for: the claim of a longer run could expire under it.
+LONGEST_TIMEOUT_SECONDS = 3.5 * 86_400
 
 
 class InvalidDefinitions(Exception):
@@ -24,8 +27,8 @@ class GroupDefinition(Struct, frozen=True, kw_only=True):
     """Limits of a group. None leaves the limit to the operator."""
 
     name: str
-    max_active: int | None = None
-    priority: int | None = None
+    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    priority: Priority | None = None
 
 
 class JobDefinition(Struct, frozen=True, kw_only=True):
@@ -45,10 +48,10 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True):
     cadence: Cadence
     tz: str = "UTC"
     input: Any = None
-    priority: int = 0
+    priority: Priority = 0
     retry: RetryPolicy = RetryPolicy()
-    timeout_seconds: float = 1200.0
-    on_lost_contact: str = "stop"
+    timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
+    on_lost_contact: Literal["stop", "continue"] = "stop"
 
     def fingerprint(self) -> str:
         """Equal for equal definitions: an unchanged one writes nothing."""

@@ -1,15 +1,22 @@
 """A job's function, and how its input is read."""
 
 import inspect
+import re
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-# As JSON spells it. PostgreSQL stores no text that holds it.
-NUL = b"\\u0000"
+# A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
+# of backslashes, or else it is only text about one.
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def holds_nul(encoded: bytes) -> bool:
+    """Whether encoded JSON holds a NUL character."""
+    return _NUL.search(encoded) is not None
 
 
 @dataclass(frozen=True)
@@ -22,7 +29,7 @@ class Job:
     description: str
     timeout_seconds: float
     priority: int
-    on_lost_contact: str
+    on_lost_contact: Literal["stop", "continue"]
     takes_input: bool
     input_type: Any
 

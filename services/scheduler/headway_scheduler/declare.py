@@ -108,6 +108,8 @@ def _compare(
         stored = known.get(one.external_id)
         if stored is None or stored.undeclared or stored.definition_hash != one.fingerprint():
             stale.append(one)
+    # Rows are locked in the order of their ids everywhere, or two of us could wait for ever.
+    stale.sort(key=lambda one: known[one.external_id].id.int if one.external_id in known else 0)
     named = {one.external_id for one in definitions.manifests}
     gone = [
         external_id
@@ -131,13 +133,16 @@ async def _write_jobs(connection: Connection, definitions: Definitions, now: dat
 async def _write_groups(
     connection: Connection, groups: tuple[GroupDefinition, ...], now: datetime
 ) -> None:
-    rows = await connection.fetch(
+    names = [group.name for group in groups]
+    await connection.execute(
         manifests["upsert_group"],
-        [group.name for group in groups],
+        names,
         [group.max_active for group in groups],
         [group.priority for group in groups],
         now,
+        [group.name for group in groups if group.priority is not None],
     )
+    rows = await connection.fetch(manifests["groups"], names)
     changes = [
         GroupChanged(
             group=row["name"],

@@ -44,6 +44,15 @@ class DueManifest(Struct, frozen=True, kw_only=True):
     on_lost_contact: str
 
 
+class UnreadableManifest(Struct, frozen=True, kw_only=True):
+    """A manifest whose row this program cannot make sense of."""
+
+    id: UUID
+    external_id: str
+    next_due_at: datetime
+    trouble: str
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     """One row of the ledger."""
 
@@ -70,10 +79,12 @@ class TickTransaction:
         """Note who ticks."""
         await self.connection.execute(leaders["take_office"], holder, now)
 
-    async def due_manifests(self, now: datetime, *, limit: int) -> list[DueManifest]:
-        """The manifests whose time has come, oldest first."""
+    async def due_manifests(
+        self, now: datetime, *, limit: int
+    ) -> list[DueManifest | UnreadableManifest]:
+        """The oldest of the manifests whose time has come."""
         rows = await self.connection.fetch(manifests["due"], now, limit)
-        return [_due_manifest(row) for row in rows]
+        return [_read_due(row) for row in rows]
 
     async def next_due_at(self) -> datetime | None:
         """When the next manifest is due."""
@@ -133,8 +144,12 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled]) -> int
     ends = [told[row["id"]] for row in owned]
     of = [row["manifest_id"] for row in owned]
     await connection.execute(
-        works["tell_outcome"], of, [end.work for end in ends], [end.outcome for end in ends]
+        works["tell_outcome"],
+        of,
+        [row["cause"] for row in owned],
+        [end.outcome for end in ends],
     )
+    await connection.fetch(manifests["lock"], of)
     await connection.execute(
         manifests["settle"],
         of,
@@ -150,6 +165,18 @@ async def reject(database: Database, message: Message, reason: str) -> None:
     async with database.acquire() as connection:
         await connection.execute(
             works["reject"], message.subject, message.headers, message.body, reason
+        )
+
+
+def _read_due(row: Any) -> DueManifest | UnreadableManifest:
+    try:
+        return _due_manifest(row)
+    except msgspec.ValidationError as error:
+        return UnreadableManifest(
+            id=row["id"],
+            external_id=row["external_id"],
+            next_due_at=row["next_due_at"],
+            trouble=str(error),
         )
 
 

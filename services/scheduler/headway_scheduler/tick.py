@@ -5,7 +5,9 @@ announces it. The tick sleeps until the next due time; its cost grows with what 
 not with what exists.
 """
 
-from datetime import datetime
+import logging
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from headway_contract import encode, event, subjects
 from headway_contract.work import WorkQueued
@@ -18,10 +20,14 @@ from headway_tracing import new_trace, span, traceparent
 from msgspec import Struct
 
 from headway_scheduler import store
-from headway_scheduler.store import OUTBOX, Decision, DueManifest
+from headway_scheduler.store import OUTBOX, Decision, DueManifest, UnreadableManifest
+
+logger = logging.getLogger(__name__)
 
 # How soon a scheduler that lost the lock looks again.
 _LOST_THE_LOCK = 0.25
+# When a manifest that could not be judged is looked at again.
+_PUT_OFF = timedelta(minutes=5)
 
 
 class TickResult(Struct, frozen=True, kw_only=True):
@@ -52,7 +58,7 @@ class Tick:
             fired = skipped = 0
             if manifests:
                 with span("tick", due=len(manifests)):
-                    verdicts = due.judge_all([one.view for one in manifests], now=now)
+                    verdicts = [_judge(one, now) for one in manifests]
                     await tx.take_office(self._holder, now)
                     fired = await self._record(tx, manifests, verdicts, now)
                     skipped = sum(isinstance(verdict, Skip) for verdict in verdicts)
@@ -64,7 +70,7 @@ class Tick:
     async def _record(
         self,
         tx: store.TickTransaction,
-        manifests: list[DueManifest],
+        manifests: list[DueManifest | UnreadableManifest],
         verdicts: list[Verdict],
         now: datetime,
     ) -> int:
@@ -73,7 +79,7 @@ class Tick:
         fresh = await tx.decide(decisions, now=now)
         queued = [decision for decision in decisions if decision.work in fresh]
         await tx.add_work(queued, now=now)
-        by_id = {one.view.id: one for one in manifests}
+        by_id = {one.view.id: one for one in manifests if isinstance(one, DueManifest)}
         await OUTBOX.add(
             tx.connection,
             [_announce(by_id[decision.manifest], decision, now) for decision in queued],
@@ -86,6 +92,28 @@ class Tick:
             }
         )
         return len(queued)
+
+
+def _judge(manifest: DueManifest | UnreadableManifest, now: datetime) -> Verdict:
+    """One verdict; a manifest that cannot be judged is put off and holds nobody else up."""
+    if isinstance(manifest, UnreadableManifest):
+        return _put_off(manifest.id, manifest.next_due_at, manifest.trouble, now)
+    try:
+        return due.judge(manifest.view, now=now)
+    except Exception as error:  # noqa: BLE001 - a zone unknown here, or any fault of the rules
+        trouble = f"{type(error).__name__}: {error}"
+        return _put_off(manifest.view.id, manifest.view.next_due_at, trouble, now)
+
+
+def _put_off(manifest: UUID, due_at: datetime, trouble: str, now: datetime) -> Skip:
+    logger.error("manifest %s cannot be judged: %s", manifest, trouble)
+    return Skip(
+        manifest=manifest,
+        due_at=due_at,
+        reason=f"cannot be judged: {trouble}",
+        missed=None,
+        next_due_at=now + _PUT_OFF,
+    )
 
 
 def _decisions(verdict: Verdict) -> list[Decision]:

@@ -18,7 +18,7 @@ from headway_tracing import span, traceparent
 
 from headway.context import Context
 from headway.errors import Fatal
-from headway.jobs import NUL, Job
+from headway.jobs import Job, holds_nul
 from headway.worker.threads import run_in_thread
 
 OUTPUT_LIMIT = 256 * 1024
@@ -102,7 +102,7 @@ class Execution:
     def _returned(self, output: Any) -> Outcome:
         try:
             encoded = msgspec.json.encode(output)
-            if NUL in encoded:
+            if holds_nul(encoded):
                 raise ValueError("the output holds a NUL character, which cannot be stored")
         except (TypeError, ValueError, RecursionError) as error:
             return self._failed(

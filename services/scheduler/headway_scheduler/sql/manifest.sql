@@ -26,19 +26,26 @@ WHERE (job.owner, job.description, job.input_schema)
     IS DISTINCT FROM (excluded.owner, excluded.description, excluded.input_schema)
 
 -- name: upsert_group
--- Returns the groups that are new or changed. A limit that is null in code keeps what is
--- stored. $1 names, $2 max active, $3 priorities, $4 now.
+-- A limit that is null in code keeps what is stored. $1 names, $2 max active, $3 priorities,
+-- $4 now, $5 the names of those whose priority is stated.
 INSERT INTO scheduler.manifest_group AS known (name, max_active, priority, changed_at)
 SELECT stated.name, stated.max_active, coalesce(stated.priority, 0), $4
 FROM unnest($1::text[], $2::integer[], $3::smallint[]) AS stated (name, max_active, priority)
 ON CONFLICT (name) DO UPDATE
 SET max_active = coalesce(excluded.max_active, known.max_active),
-    priority = excluded.priority,
+    priority = CASE WHEN excluded.name = ANY($5::text[])
+                    THEN excluded.priority ELSE known.priority END,
     version = known.version + 1,
     changed_at = $4
 WHERE coalesce(excluded.max_active, known.max_active) IS DISTINCT FROM known.max_active
-   OR excluded.priority <> known.priority
-RETURNING name, max_active, priority, enabled, version
+   OR (excluded.name = ANY($5::text[]) AND excluded.priority <> known.priority)
+
+-- name: groups
+-- The limits of groups, to be told again whenever they are declared. $1 names.
+SELECT name, max_active, priority, enabled, version
+FROM scheduler.manifest_group
+WHERE name = ANY($1::text[])
+ORDER BY name
 
 -- name: upsert_manifest
 -- Write new and changed definitions; what operators own stays. $1 ids, $2 external ids,
@@ -75,8 +82,16 @@ SET job = excluded.job,
 UPDATE scheduler.manifest SET undeclared_at = $2 WHERE id = ANY($1::uuid[])
 
 -- name: due
--- Manifests whose time has come, oldest first, with what the decision needs and what the
--- work will carry. $1 now, $2 how many.
+-- Manifests whose time has come, the oldest of them, with what the decision needs and what
+-- the work will carry; locked in a fixed order, so that no declaration comes in between.
+-- $1 now, $2 how many.
+WITH due AS MATERIALIZED (
+    SELECT id
+    FROM scheduler.manifest
+    WHERE enabled AND undeclared_at IS NULL AND next_due_at <= $1
+    ORDER BY next_due_at
+    LIMIT $2
+)
 SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.input,
        manifest.cadence, manifest.zone, manifest.priority, manifest.retry,
        manifest.timeout_seconds, manifest.on_lost_contact, manifest.next_due_at,
@@ -85,11 +100,12 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
            AS outstanding
 FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
-WHERE manifest.enabled
+WHERE manifest.id IN (SELECT id FROM due)
+  AND manifest.enabled
   AND manifest.undeclared_at IS NULL
   AND manifest.next_due_at <= $1
-ORDER BY manifest.next_due_at
-LIMIT $2
+ORDER BY manifest.id
+FOR NO KEY UPDATE OF manifest
 
 -- name: move_on
 -- Where each manifest goes next. $1 ids, $2 next due times (null where there is none).
@@ -103,6 +119,10 @@ WHERE manifest.id = decided.id
 SELECT min(next_due_at)
 FROM scheduler.manifest
 WHERE enabled AND undeclared_at IS NULL AND next_due_at IS NOT NULL
+
+-- name: lock
+-- Manifests, locked in a fixed order. $1 ids.
+SELECT id FROM scheduler.manifest WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
 
 -- name: settle
 -- What an outcome does to its manifest. $1 ids, $2 outcomes, $3 settling times, $4 dead

@@ -17,18 +17,18 @@ SELECT made.*, $4 FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS made
 
 -- name: lock
 -- The outstanding work among these, locked in a fixed order. $1 ids.
-SELECT id, manifest_id, round FROM scheduler.work WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
+SELECT id, manifest_id, cause, round FROM scheduler.work WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
 
 -- name: remove
 -- Work that is settled. $1 ids.
 DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 
 -- name: tell_outcome
--- How the work of an occurrence ended. $1 manifests, $2 work ids, $3 outcomes.
+-- How the work of an occurrence ended. $1 manifests, $2 causes, $3 outcomes.
 UPDATE scheduler.occurrence
 SET outcome = told.outcome
-FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS told (manifest_id, work_id, outcome)
-WHERE occurrence.manifest_id = told.manifest_id AND occurrence.work_id = told.work_id
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS told (manifest_id, cause, outcome)
+WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
 
 -- name: reject
 -- Keep a message that could not be handled. $1 subject, $2 headers, $3 body, $4 reason.

@@ -1,0 +1,368 @@
+"""The `headway` command as users meet it: bad input gets a line with the remedy, and nothing else."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+from click.testing import CliRunner
+from headway_cli import settings
+from headway_cli.commands import headway
+from headway_service_kit.settings import InvalidSettings
+from msgspec import Struct
+
+NOBODY = {
+    "HEADWAY_DATABASE_URL": "postgresql://127.0.0.1:1/headway",
+    "HEADWAY_NATS_URL": "nats://127.0.0.1:1",
+}
+GOOD = """
+from headway import App, every
+app = App("good")
+@app.job("hello")
+@every(seconds=1)
+async def hello(ctx): ...
+"""
+BAD = """
+from headway import App, cron, every
+app = App("bad")
+app.group("two words")
+@app.job("dotted.name")
+async def dotted(ctx): ...
+@app.job("count")
+@cron("99 * * * *", name="odd")
+async def count(ctx, number: int = 0): ...
+app.schedule("twice", job=count, when=every(seconds=1), input=1)
+app.schedule("twice", job=count, when=every(seconds=1), input=1)
+app.schedule("misfit", job=count, when=every(seconds=1), input="one")
+app.schedule("orphan", job="nobody", when=every(seconds=1))
+app.schedule("two words", job=count, when=every(seconds=1), input=1)
+"""
+
+
+@dataclass
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaints(self) -> list[str]:
+        """What it told the user; what it logged before is left out."""
+        assert "Traceback" not in self.err, self.err
+        logged = re.compile(r"\d{4}-\d\d-\d\d ")
+        lines = [line for line in self.err.splitlines() if not logged.match(line)]
+        assert all(line.startswith("headway: ") for line in lines), self.err
+        return lines
+
+
+class Shell:
+    """Runs commands in a folder, without any setting but those given."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "good.py").write_text(GOOD)
+        (folder / "bad.py").write_text(BAD)
+
+    async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
+        clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headway_cli", *arguments),
+            cwd=self.folder,
+            env={**clean, **environment},
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+
+    async def run(self, *arguments: str, **environment: str) -> Done:
+        process = await self.start(*arguments, **environment)
+        try:
+            async with asyncio.timeout(30):
+                out, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        return Done(process.returncode, out.decode(), err.decode())
+
+
+@pytest.fixture
+def shell(tmp_path) -> Shell:
+    (tmp_path / "here").mkdir()
+    return Shell(tmp_path / "here")
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("import nonesuch", r"cannot import the app 'app\.py': it needs 'nonesuch'.*line 1\)"),
+        ("app = (", r"cannot import the app 'app\.py': .* was never closed \(app\.py, line 1\)"),
+        ("1 / 0", r"cannot import the app 'app\.py': ZeroDivisionError: .* \(app\.py, line 1\)"),
+        ("from headway import App\nApp('a.b')", r"app name 'a\.b' is not valid: use 1 to 64"),
+    ],
+)
+async def test_an_app_that_does_not_import(shell, source, complaint):
+    (shell.folder / "app.py").write_text(source)
+    done = await shell.run("up", "app.py")
+    assert done.code == 2
+    assert len(done.complaints) == 1
+    assert re.search(complaint, done.complaints[0])
+    assert not (shell.folder / ".headway").exists()
+
+
+@pytest.mark.parametrize("command", [["up"], ["scheduler", "--app"], ["worker", "--app"]])
+async def test_bad_definitions_are_told_all_together(shell, command):
+    done = await shell.run(*command, "bad.py", **NOBODY)
+    assert done.code == 2
+    expected = [
+        r"job name 'dotted\.name' is not valid.*no spaces, no dots",
+        r"manifest 'orphan' names the job 'nobody', which nobody declared: put @app\.job",
+        r"two manifests have the id 'twice': give one of them another id",
+        r"manifest 'count-odd': cron expression '99 \* \* \* \*' is not valid",
+        r"manifest 'misfit': its input does not fit job 'count': Expected `int`, got `str`",
+        r"manifest id 'two words' is not valid",
+        r"group name 'two words' is not valid",
+    ]
+    for complaint in expected:
+        assert len([one for one in done.complaints if re.search(complaint, one)]) == 1, complaint
+
+
+async def test_missing_settings_are_told_all_together(shell):
+    done = await shell.run("scheduler")
+    assert done.code == 2
+    assert len(done.complaints) == 1
+    assert "HEADWAY_DATABASE_URL is not set; HEADWAY_NATS_URL is not set" in done.complaints[0]
+    done = await shell.run("worker")
+    assert "HEADWAY_APP is not set; HEADWAY_NATS_URL is not set" in done.complaints[0]
+
+
+async def test_malformed_settings_are_told_all_together(shell):
+    malformed = {
+        "HEADWAY_DATABASE_URL": "nonsense",
+        "HEADWAY_NATS_URL": "foo://",
+        "HEADWAY_HEALTH_ADDRESS": "here",
+        "HEADWAY_WORKER_SLOTS": "0",
+        "HEADWAY_WORKER_NAME": "a.b",
+        "HEADWAY_MAX_ACTIVE": "many",
+    }
+    done = await shell.run("up", "good.py", **malformed)
+    assert done.code == 2
+    assert len(done.complaints) == len(malformed)
+    for name in malformed:
+        assert len([one for one in done.complaints if name in one]) == 1, name
+    assert not (shell.folder / ".headway").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["up", "good.py", "--for", "-1"],
+            r"'--for': -1\.0 is not in the range .*'headway up --help'",
+        ),
+        (["up", "good.py", "--for", "nan"], r"'--for': nan is no number of seconds"),
+        (["up", "good.py", "--slots", "0"], r"'--slots': 0 is not in the range"),
+        (["worker", "--slots", "-3"], r"'--slots': -3 is not in the range"),
+        (["up"], r"Missing argument 'APP'.*'headway up --help'"),
+        (["down"], r"No such command 'down'; see 'headway --help'"),
+    ],
+)
+def test_misuse_is_told_in_one_line(arguments, complaint, capfd):
+    from headway_cli.main import main
+
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert re.search(f"^headway: .*{complaint}", told[0])
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "worker"], ["worker", "--debug"]])
+async def test_debug_shows_the_traceback_as_well(shell, arguments):
+    (shell.folder / "app.py").write_text("import nonesuch")
+    done = await shell.run(*arguments, "--app", "app.py", **NOBODY)
+    assert done.code == 2
+    assert "Traceback (most recent call last):" in done.err
+    assert "ModuleNotFoundError: No module named 'nonesuch'" in done.err
+    assert done.err.splitlines()[-1].startswith("headway: cannot import the app 'app.py': ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["migrate"], r"PostgreSQL is not reachable .*HEADWAY_DATABASE_URL\): 127\.0\.0\.1:1"),
+        (
+            ["up", "good.py"],
+            r"PostgreSQL is not reachable .*HEADWAY_DATABASE_URL\): 127\.0\.0\.1:1",
+        ),
+        (["provision"], r"NATS is not reachable .*HEADWAY_NATS_URL\): .*127\.0\.0\.1:1"),
+    ],
+)
+async def test_up_and_preparations_give_up_on_servers_that_are_not_there(
+    shell, arguments, complaint
+):
+    done = await shell.run(*arguments, "--wait", "0", **NOBODY)
+    assert done.code == 2
+    assert len(done.complaints) == 1
+    assert re.search(complaint, done.complaints[0])
+    assert not (shell.folder / ".headway").exists()
+
+
+async def test_up_gives_up_on_nats_too(shell, database_url):
+    given = {**NOBODY, "HEADWAY_DATABASE_URL": database_url}
+    done = await shell.run("up", "good.py", "--wait", "0", **given)
+    assert done.code == 2
+    assert re.search(r"NATS is not reachable .*HEADWAY_NATS_URL\)", done.complaints[-1])
+
+
+async def test_services_keep_trying_and_still_heed_a_signal(shell):
+    services = [("scheduler",), ("dispatcher",), ("worker", "--app", "good.py")]
+    settings = ["HEADWAY_DATABASE_URL", "HEADWAY_DATABASE_URL", "HEADWAY_NATS_URL"]
+    running = [await shell.start(*service, **NOBODY) for service in services]
+    try:
+        async with asyncio.timeout(30):
+            for process, setting in zip(running, settings, strict=True):
+                line = ""
+                while "trying again in" not in line:
+                    assert process.returncode is None
+                    line = (await process.stderr.readline()).decode()
+                assert setting in line
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(5):
+            for process in running:
+                assert await process.wait() == 130
+                assert "Traceback" not in (await process.stderr.read()).decode()
+    finally:
+        for process in running:
+            if process.returncode is None:
+                process.kill()
+
+
+@pytest.mark.parametrize("command", [["scheduler"], ["worker", "--app", "good.py"]])
+async def test_a_port_in_use(shell, database_url, nats_url, command):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        given = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
+        done = await shell.run(*command, HEADWAY_HEALTH_ADDRESS=address, **given)
+    assert done.code == 2
+    assert len(done.complaints) == 1
+    assert re.search(rf"{address}: .*in use; .*HEADWAY_HEALTH_ADDRESS", done.complaints[0])
+
+
+async def test_a_schema_newer_than_the_code(shell, database, database_url, nats_url):
+    async with database.acquire() as connection:
+        for schema in ("scheduler", "dispatcher"):
+            await connection.execute(
+                f"INSERT INTO {schema}.migration (number, title, checksum) VALUES (9999, 'x', 'x')"
+            )
+    given = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
+    for command in (["migrate"], ["scheduler"], ["dispatcher"], ["up", "good.py"]):
+        done = await shell.run(*command, **given)
+        assert done.code == 2
+        assert len(done.complaints) == 1
+        assert re.search(
+            r"is at version 9999, newer .* install a newer Headway", done.complaints[0]
+        )
+
+
+async def test_a_database_and_a_broker_are_prepared_once(shell, postgres, nats_url):
+    empty = await postgres.new_database(template="template0")
+    given = {"HEADWAY_DATABASE_URL": empty, "HEADWAY_NATS_URL": nats_url}
+    try:
+        done = await shell.run("scheduler", **given)
+        assert done.code == 2
+        assert re.search(r"'scheduler' lacks .*: run 'headway migrate'", done.complaints[0])
+        assert "applied scheduler 0001" in (await shell.run("migrate", **given)).out
+        assert (await shell.run("migrate", **given)).out == "the schemas are up to date\n"
+        done = await shell.run("dispatcher", HEADWAY_PROVISION="manual", **given)
+        assert done.code == 2
+        assert re.search(r"NATS lacks HEADWAY_WORK.*: run 'headway provision'", done.complaints[0])
+        refused = await shell.run("provision", "--replicas", "3", **given)
+        assert refused.code == 2
+        assert re.search(r"NATS refuses .*HEADWAY_STREAM_REPLICAS", refused.complaints[0])
+        small = {"HEADWAY_STREAM_MAX_BYTES": str(64 * 1024**2)}
+        assert "made HEADWAY_WORK" in (await shell.run("provision", **small, **given)).out
+        again = await shell.run("provision", **small, **given)
+        assert (again.code, again.out, again.err) == (0, "everything is in place\n", "")
+    finally:
+        await postgres.drop(empty)
+
+
+async def test_a_data_folder_that_cannot_be_used(shell):
+    done = await shell.run("up", "good.py", "--data", "good.py/data")
+    assert done.code == 2
+    assert re.search(r"data folder .*/good\.py/data cannot be used .*--data", done.err)
+
+
+class Shapes(Struct, frozen=True, kw_only=True):
+    database_url: str | None = None
+    nats_url: str | None = None
+    health_address: str | None = None
+    nats_creds: str | None = None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"database_url": "postgresql://"},
+        {"database_url": "postgres://user:p%40ss@db:5432/headway?sslmode=require"},
+        {"database_url": "postgresql://user@one:5432,two:5433/headway"},
+        {"database_url": "postgresql:///headway?host=/var/run/postgresql"},
+        {"database_url": "postgresql://[::1]:5432/headway"},
+        {"nats_url": "nats://127.0.0.1:4222"},
+        {"nats_url": "tls://user:secret@nats.example.org"},
+        {"nats_url": "localhost:4222"},
+        {"health_address": "0.0.0.0:8080"},
+        {"health_address": ":0"},
+    ],
+)
+def test_settings_of_every_good_shape_are_taken(given):
+    assert settings.read(Shapes, given, {}) == Shapes(**given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("database_url", "nonsense"),
+        ("database_url", "mysql://user:secret@db/headway"),
+        ("database_url", "postgresql://user:secret@db:port/headway"),
+        ("nats_url", "foo://"),
+        ("nats_url", "nats://"),
+        ("nats_url", "nats://user:secret@host:port"),
+        ("nats_url", "http://host:4222"),
+        ("health_address", "localhost"),
+        ("health_address", "localhost:http"),
+        ("health_address", "localhost:65536"),
+        ("nats_creds", "/no/such/file"),
+    ],
+)
+def test_settings_of_a_bad_shape_are_refused_without_their_secrets(name, value):
+    with pytest.raises(InvalidSettings, match=f"^HEADWAY_{name.upper()}: ") as caught:
+        settings.read(Shapes, {}, {f"HEADWAY_{name.upper()}": value})
+    assert "secret" not in str(caught.value)
+
+
+async def test_the_module_is_the_command(shell):
+    done = await shell.run("--help")
+    assert (done.code, done.err) == (0, "")
+    listed = re.findall(r"^  ([a-z]+) +[A-Z]", done.out, re.MULTILINE)
+    assert listed == ["up", "migrate", "provision", "scheduler", "dispatcher", "worker"]
+
+
+@pytest.mark.parametrize("name", list(headway.commands))
+def test_every_command_and_every_option_is_explained(name):
+    command = headway.commands[name]
+    assert len(command.get_short_help_str(limit=200)) < 60
+    for parameter in command.params:
+        assert parameter.param_type_name == "argument" or parameter.help
+    shown = CliRunner().invoke(headway, [name, "--help"])
+    assert shown.exit_code == 0
+    assert shown.output.startswith(f"Usage: headway {name} [OPTIONS]")
