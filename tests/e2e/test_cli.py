@@ -1,6 +1,7 @@
 """The `headway` command as users meet it: bad input gets a line with the remedy, and nothing else."""
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -14,6 +15,9 @@ import pytest
 from click.testing import CliRunner
 from headway_cli import settings
 from headway_cli.commands import headway
+from headway_cli.faults import explain
+from headway_cli.main import main
+from headway_embedded import EmbeddedError
 from headway_service_kit.settings import InvalidSettings
 from msgspec import Struct
 
@@ -98,6 +102,16 @@ def shell(tmp_path) -> Shell:
     return Shell(tmp_path / "here")
 
 
+@pytest.fixture
+def log_untouched():
+    """The command sets the log up for its own process; here it is everybody's."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [
@@ -173,9 +187,7 @@ async def test_malformed_settings_are_told_all_together(shell):
         (["down"], r"No such command 'down'; see 'headway --help'"),
     ],
 )
-def test_misuse_is_told_in_one_line(arguments, complaint, capfd):
-    from headway_cli.main import main
-
+def test_misuse_is_told_in_one_line(arguments, complaint, capfd, log_untouched):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
@@ -192,6 +204,23 @@ async def test_debug_shows_the_traceback_as_well(shell, arguments):
     assert "Traceback (most recent call last):" in done.err
     assert "ModuleNotFoundError: No module named 'nonesuch'" in done.err
     assert done.err.splitlines()[-1].startswith("headway: cannot import the app 'app.py': ")
+
+
+def test_what_nobody_foresaw_is_one_line_with_its_place():
+    with pytest.raises(KeyError) as caught:
+        {}["two\nlines"]
+    (line,) = explain(caught.value)
+    assert re.match(
+        r"headway: unforeseen: KeyError: .* \(test_cli\.py, line \d+\); .*--debug", line
+    )
+
+
+def test_the_end_of_a_servers_log_belongs_to_its_complaint():
+    assert explain(EmbeddedError("NATS ended; its log ends:\n  one\n  two")) == [
+        "headway: NATS ended; its log ends:",
+        "  one",
+        "  two",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,14 @@ class Broker:
         Once connected, the client reconnects for ever: giving up would leave a process
         that looks alive and does nothing.
         """
+        where = describe_urls(url)
         options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
 
         closed = asyncio.Event()
 
         async def log_disconnected() -> None:
             if not client.is_closed:
-                logger.warning("disconnected from NATS at %s, reconnecting", url)
+                logger.warning("disconnected from NATS at %s, reconnecting", where)
 
         async def on_closed() -> None:
             closed.set()
@@ -58,7 +59,7 @@ class Broker:
         try:
             async with asyncio.timeout(timeout):
                 client = await nats.connect(
-                    url,
+                    [one.strip() for one in url.split(",")],
                     name=name,
                     allow_reconnect=True,
                     max_reconnect_attempts=-1,
@@ -76,8 +77,8 @@ class Broker:
                     **options,
                 )
         except (OSError, TimeoutError, NatsError) as error:
-            raise BrokerUnavailable(f"{url}: {error or type(error).__name__}") from error
-        return cls(client, url, closed)
+            raise BrokerUnavailable(f"{where}: {error or type(error).__name__}") from error
+        return cls(client, where, closed)
 
     async def ping(self) -> None:
         """Ask the server for a sign of life, past all buffers."""
@@ -120,3 +121,13 @@ async def _log_error(error: Exception) -> None:
 
 async def _log_reconnected() -> None:
     logger.info("reconnected to NATS")
+
+
+def describe_urls(urls: str) -> str:
+    """The addresses without their secrets, for messages."""
+    return ",".join(_without_secret(url) for url in urls.split(","))
+
+
+def _without_secret(url: str) -> str:
+    scheme, separator, rest = url.strip().rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -45,6 +45,8 @@ class Intake:
         self._outages = outages
         self._batch = batch
         self._tries = tries
+        # How often each message failed here; deliveries would count outages as tries, too.
+        self._failures: dict[int, int] = {}
 
     async def run_once(self) -> float | None:
         """Take one batch in; waits for messages itself, so it needs no rest."""
@@ -71,19 +73,18 @@ class Intake:
             else:
                 await self._set_aside(messages[0], error)
         else:
+            for message in messages:
+                self._failures.pop(message.sequence, None)
             await ack(self._broker, messages)
 
     async def _set_aside(self, message: Message, error: Exception) -> None:
-        if not isinstance(error, Unreadable) and message.deliveries < self._tries:
-            logger.warning(
-                "%s: try %d of %d failed: %r",
-                message.subject,
-                message.deliveries,
-                self._tries,
-                error,
-            )
-            await nak(self._broker, message, delay=0.2 * 2**message.deliveries)
+        tries = self._failures.get(message.sequence, 0) + 1
+        if not isinstance(error, Unreadable) and tries < self._tries:
+            self._failures[message.sequence] = tries
+            logger.warning("%s: try %d of %d: %r", message.subject, tries, self._tries, error)
+            await nak(self._broker, message, delay=0.2 * 2**tries)
             return
+        self._failures.pop(message.sequence, None)
         logger.error("%s: rejected: %s", message.subject, error)
         await self._reject(message, f"{type(error).__name__}: {error}")
         await ack(self._broker, [message])

@@ -36,6 +36,8 @@ class NoAnswer(Struct, frozen=True):
 
 Answer = Stored | Refused | NoAnswer
 
+TOO_LARGE = 413  # our own code for what the server would cut the connection for
+
 
 class _Reply(Struct):
     seq: int = 0
@@ -58,7 +60,7 @@ async def publish(
     size = len(body) + _header_size(headers)
     if size > broker.client.max_payload:
         # The server would cut the connection off, and the client would not come back.
-        return Refused(413, 0, f"{size} bytes are more than {broker.client.max_payload}")
+        return Refused(TOO_LARGE, 0, f"{size} bytes are more than {broker.client.max_payload}")
     try:
         reply = await broker.client.request(subject, body, timeout=timeout, headers=headers)
     except (OSError, TimeoutError, NatsError) as error:

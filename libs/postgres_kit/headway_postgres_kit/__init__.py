@@ -5,7 +5,13 @@
 - `migrations`: forward-only numbered migrations with checksums.
 """
 
-from headway_postgres_kit.database import Connection, Database, DatabaseUnavailable, json_array
+from headway_postgres_kit.database import (
+    Connection,
+    Database,
+    DatabaseUnavailable,
+    json_array,
+    storable,
+)
 from headway_postgres_kit.migrations import Migrations, SchemaMismatch
 from headway_postgres_kit.sql import Queries
 
@@ -17,4 +23,5 @@ __all__ = [
     "Queries",
     "SchemaMismatch",
     "json_array",
+    "storable",
 ]

@@ -28,11 +28,14 @@ _OUTAGES = (
     asyncpg.exceptions.InsufficientResourcesError,
     asyncpg.exceptions.InvalidAuthorizationSpecificationError,
     asyncpg.exceptions.InvalidCatalogNameError,
+    # Nobody's fault either: the same statement may well succeed the next time.
+    asyncpg.exceptions.TransactionRollbackError,
+    asyncpg.exceptions.LockNotAvailableError,
 )
 
 
 class DatabaseUnavailable(Exception):
-    """PostgreSQL cannot be reached, or went away in the middle."""
+    """PostgreSQL cannot be reached, went away in the middle, or asks to try again."""
 
 
 class Database:
@@ -131,6 +134,11 @@ def _encode_jsonb(value: Any) -> bytes:
 
 def _decode_jsonb(data: bytes) -> Any:
     return msgspec.json.decode(memoryview(data)[1:])
+
+
+def storable(text: str) -> str:
+    """Text without the NUL characters that PostgreSQL does not store."""
+    return text.replace("\x00", "\\0")
 
 
 def describe_url(url: str) -> str:

@@ -11,6 +11,12 @@ ORDER BY id
 LIMIT $1
 FOR UPDATE SKIP LOCKED
 
+-- name: put_aside
+-- Keep what can never be published where a person finds it. $1 row ids.
+INSERT INTO {schema}.rejected (subject, headers, body, reason)
+SELECT subject, jsonb_build_object('Nats-Msg-Id', message_id), body, 'too large to be published'
+FROM {schema}.outbox WHERE id = ANY($1::bigint[])
+
 -- name: remove
 -- Forget what the broker has. $1 row ids.
 DELETE FROM {schema}.outbox WHERE id = ANY($1::bigint[])

@@ -6,7 +6,7 @@ import logging
 import asyncpg
 from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
 from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, Stored
-from headway_jetstream_kit.publishing import Answer, publish
+from headway_jetstream_kit.publishing import TOO_LARGE, Answer, publish
 from headway_postgres_kit import Database
 from headway_tracing import span
 
@@ -15,6 +15,8 @@ from headway_relay.outbox import Outbox
 logger = logging.getLogger(__name__)
 
 BATCH = 500
+# How soon to try again with what was not taken, while the rest goes through.
+_TRY_AGAIN = 0.5
 
 
 class Relay:
@@ -33,15 +35,24 @@ class Relay:
                 return None
             with span("relay", messages=len(rows)):
                 answers = await asyncio.gather(*(self._publish(row) for row in rows))
-            stored = [
+            settled = [
                 row["id"] for row, answer in zip(rows, answers, strict=True) if _is_there(answer)
             ]
-            await connection.execute(self._outbox.queries["remove"], stored)
-        if len(stored) < len(rows):
-            trouble = next(answer for answer in answers if not _is_there(answer))
-            raise BrokerUnavailable(
-                f"{len(rows) - len(stored)} of {len(rows)} messages were not taken: {trouble}"
-            )
+            hopeless = [
+                row["id"] for row, answer in zip(rows, answers, strict=True) if _is_hopeless(answer)
+            ]
+            if hopeless:
+                logger.error("%d message(s) are too large and are put aside", len(hopeless))
+                await connection.execute(self._outbox.queries["put_aside"], hopeless)
+            await connection.execute(self._outbox.queries["remove"], settled + hopeless)
+        left = len(rows) - len(settled) - len(hopeless)
+        if left:
+            trouble = next(one for one in answers if not (_is_there(one) or _is_hopeless(one)))
+            complaint = f"{left} of {len(rows)} messages were not taken: {trouble}"
+            if left == len(rows):
+                raise BrokerUnavailable(complaint)
+            logger.warning(complaint)
+            return _TRY_AGAIN
         return 0.0 if len(rows) == BATCH else None
 
     async def _publish(self, row: asyncpg.Record) -> Answer:
@@ -50,6 +61,11 @@ class Relay:
             if row["traceparent"]:
                 headers[TRACEPARENT_HEADER] = row["traceparent"]
             return await publish(self._broker, row["subject"], row["body"], headers=headers)
+
+
+def _is_hopeless(answer: Answer) -> bool:
+    """Whether the broker will never take the message."""
+    return isinstance(answer, Refused) and answer.code == TOO_LARGE
 
 
 def _is_there(answer: Answer) -> bool:

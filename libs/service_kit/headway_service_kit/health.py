@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 Check = Callable[[], Awaitable[str | None]]
 
 _TIMEOUT = 5.0
+_CHECK_TIMEOUT = 3.0
 
 
 class AddressInUse(Exception):
@@ -52,7 +53,7 @@ class Health:
         return 404, "there are /livez and /readyz"
 
     async def _judge(self, what: str, checks: Sequence[Check]) -> tuple[int, str]:
-        complaints = [one for one in await asyncio.gather(*(check() for check in checks)) if one]
+        complaints = [one for one in await asyncio.gather(*map(_ask, checks)) if one]
         if complaints:
             return 503, f"{self.service} is not {what}\n" + "\n".join(complaints)
         return 200, f"{self.service} is {what}"
@@ -76,3 +77,12 @@ class Health:
             return  # a client that hangs up or talks nonsense is its own trouble
         finally:
             writer.close()
+
+
+async def _ask(check: Check) -> str | None:
+    """A check's complaint; that it does not answer is one, too."""
+    try:
+        async with asyncio.timeout(_CHECK_TIMEOUT):
+            return await check()
+    except TimeoutError:
+        return f"{getattr(check, '__name__', 'a check')}: no answer within {_CHECK_TIMEOUT:g} s"

@@ -15,7 +15,6 @@ logger = logging.getLogger(__name__)
 
 SAFETY_POLL = 5.0
 _FIRST_BACKOFF = 0.2
-_LONGEST_BACKOFF = 10.0
 
 
 class Wakeup:
@@ -73,6 +72,7 @@ async def keep_running(
     wakeup: Wakeup,
     expected_faults: tuple[type[Exception], ...] = (),
     poll: float = SAFETY_POLL,
+    longest_backoff: float = 10.0,
 ) -> None:
     """Run a pass for ever. `run_once` returns the seconds that it may rest, or none."""
     backoff = _FIRST_BACKOFF
@@ -88,7 +88,7 @@ async def keep_running(
             else:
                 logger.exception("%s failed; trying again in %.1f s", vitals.name, backoff)
             await asyncio.sleep(backoff * (1 + jitter(0.2)))
-            backoff = min(backoff * 2, _LONGEST_BACKOFF)
+            backoff = min(backoff * 2, longest_backoff)
         else:
             vitals.good()
             backoff = _FIRST_BACKOFF

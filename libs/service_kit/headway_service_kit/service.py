@@ -29,7 +29,13 @@ class Service:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def keep(
-        self, name: str, run_once: RunOnce, wakeup: Wakeup | None = None, poll: float = SAFETY_POLL
+        self,
+        name: str,
+        run_once: RunOnce,
+        wakeup: Wakeup | None = None,
+        *,
+        poll: float = SAFETY_POLL,
+        longest_backoff: float = 10.0,
     ) -> None:
         """Run a pass until the service stops."""
         vitals = Vitals(name, patience=poll + 25)
@@ -41,6 +47,7 @@ class Service:
                 wakeup=wakeup or Wakeup(),
                 expected_faults=EXPECTED_FAULTS,
                 poll=poll,
+                longest_backoff=longest_backoff,
             ),
             name=f"{self.name}-{name}",
         )

@@ -13,7 +13,7 @@ from headway_decisions.cadence import Cadence
 from headway_decisions.due import ManifestView
 from headway_history import History
 from headway_jetstream_kit import Message
-from headway_postgres_kit import Connection, Database, Migrations, Queries
+from headway_postgres_kit import Connection, Database, Migrations, Queries, storable
 from headway_relay import Outbox
 from msgspec import Struct
 
@@ -164,7 +164,11 @@ async def reject(database: Database, message: Message, reason: str) -> None:
     """Keep a message that could not be handled, with its bytes."""
     async with database.acquire() as connection:
         await connection.execute(
-            works["reject"], message.subject, message.headers, message.body, reason
+            works["reject"],
+            storable(message.subject),
+            {storable(key): storable(value) for key, value in message.headers.items()},
+            message.body,
+            storable(reason),
         )
 
 

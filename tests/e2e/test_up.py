@@ -1,0 +1,294 @@
+"""`headway up`: it runs, it stops in order at any moment, and it leaves nothing behind."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from headway_embedded import free_port
+from support.invariants import check_invariants
+from support.world import until
+
+ROOT = Path(__file__).parents[2]
+
+APP = """
+from headway import App, every
+app = App("hello")
+@app.job("hello")
+@every(seconds=1)
+async def hello(ctx):
+    print("hello from a job")
+"""
+# Imports once, in `up` itself, and fails in the worker.
+IMPORTS_ONCE = """
+from pathlib import Path
+from headway import App
+Path(__file__).with_name("imported").touch(exist_ok=False)
+app = App("once")
+"""
+
+
+class Up:
+    """One `headway up`, with what it has said so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.said = ""
+        self._hearing = asyncio.create_task(self._hear())
+
+    async def _hear(self) -> None:
+        while line := await self.process.stderr.readline():
+            self.said += line.decode()
+
+    async def until(self, condition: Callable[[], bool], what: str, within: float = 30) -> None:
+        """Wait for a condition as long as the process lives."""
+
+        async def ask() -> bool:
+            assert condition() or self.process.returncode is None, self.said
+            return condition()
+
+        await until(ask, within=within, what=f"{what}\n{self.said}")
+
+    async def until_said(self, words: str) -> None:
+        await self.until(lambda: words in self.said, words)
+
+    async def end(self, within: float = 30) -> int:
+        """Its exit code, and everything it said is heard."""
+        async with asyncio.timeout(within):
+            await self._hearing
+            return await self.process.wait()
+
+    async def report(self) -> dict:
+        """The last line of its standard output."""
+        return json.loads((await self.process.stdout.read()).decode().splitlines()[-1])
+
+
+class Place:
+    """A folder with an app and a data folder, where `up` is run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.app = folder / "app.py"
+        self.app.write_text(APP)
+
+    @asynccontextmanager
+    async def up(self, *arguments: str, **environment: str) -> AsyncIterator[Up]:
+        clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headway_cli", "up", str(self.app)),
+            *("--data", str(self.data), *arguments),
+            cwd=ROOT,
+            env={**clean, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            yield Up(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    def left_behind(self) -> list[str]:
+        """The processes that have to do with this place, by their words or where they run."""
+        return [
+            f"{process.name} {words}"
+            for process in Path("/proc").iterdir()
+            if process.name.isdigit() and int(process.name) != os.getpid()
+            for words in [_words_of(process)]
+            if str(self.folder) in words
+        ]
+
+    async def until_nothing_is_left(self, within: float) -> None:
+        async def nothing_is_left() -> bool:
+            return not self.left_behind()
+
+        await until(nothing_is_left, within=within, what=f"{self.left_behind()}")
+
+
+def _words_of(process: Path) -> str:
+    try:
+        state = (process / "stat").read_text().rpartition(") ")[2][0]
+        words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return "" if state == "Z" else f"{words} in {(process / 'cwd').readlink()}"
+    except OSError:  # it has just ended
+        return ""
+
+
+@pytest.fixture(scope="module")
+def made_data(tmp_path_factory) -> Path:
+    """A data folder that `up` has been run on before."""
+    place = Place(tmp_path_factory.mktemp("made"))
+    clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
+    subprocess.run(
+        [sys.executable, "-m", "headway_cli", "up", str(place.app), "--for", "0.1"]
+        + ["--data", str(place.data)],
+        env=clean,
+        check=True,
+        timeout=60,
+    )
+    return place.data
+
+
+@pytest_asyncio.fixture
+async def place(tmp_path) -> AsyncIterator[Place]:
+    """A place without data; nothing of it may be left at the end."""
+    (tmp_path / "place").mkdir()
+    made = Place(tmp_path / "place")
+    yield made
+    await made.until_nothing_is_left(within=10)
+    shutil.rmtree(made.folder)
+
+
+@pytest.fixture
+def used_place(place, made_data) -> Place:
+    """A place that `up` has been run in before."""
+    subprocess.run(["cp", "-a", made_data, place.data], check=True)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+async def test_a_minute_of_the_demo_loses_and_doubles_nothing(
+    place, database, database_url, nats_url
+):
+    place.app = ROOT / "examples" / "demo_app.py"
+    urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
+    async with place.up("--for", "60", "--json", **urls) as up:
+        assert await up.end(within=120) == 0, up.said
+        report = await up.report()
+    assert not place.data.exists()
+    async with database.acquire() as connection:
+
+        async def count(query: str) -> int:
+            return await connection.fetchval(f"SELECT count(*) FROM {query}")
+
+        assert await count("dispatcher.work_queue WHERE state = 'dispatched'") == 0
+        assert await count("dispatcher.work_queue WHERE state <> 'settled'") == await count(
+            "dispatcher.work_queue WHERE state IN ('queued', 'waiting') AND wait_reason IS NOT NULL"
+        )
+        assert await count("scheduler.occurrence WHERE decision = 'queued'") == await count(
+            "dispatcher.work_queue"
+        )
+        assert await count("dispatcher.metadata WHERE finished_at IS NULL") == 0
+        assert await count("dispatcher.metadata") == await count(
+            "dispatcher.history WHERE accepted AND type IN ('headway.run.completed.v1',"
+            " 'headway.run.failed.v1', 'headway.run.cancelled.v1')"
+        )
+        assert report == {
+            "occurrences": await count("scheduler.occurrence WHERE decision = 'queued'"),
+            "runs_completed": await count("dispatcher.metadata WHERE state = 'completed'"),
+            "runs_failed": await count("dispatcher.metadata WHERE state = 'failed'"),
+            "dead_letters": await count("dispatcher.dead_letter"),
+            "lateness_ms": report["lateness_ms"],
+        }
+    assert report["occurrences"] > 90
+    assert 0 <= report["lateness_ms"]["p50"] <= report["lateness_ms"]["p99"]
+    await check_invariants(database)
+
+
+async def test_twice_in_a_row_on_one_folder(place):
+    for expected in ("1 new, 0 changed", "0 new, 0 changed"):
+        async with place.up("--for", "3", "--json") as up:
+            assert await up.end() == 0, up.said
+            report = await up.report()
+        assert place.left_behind() == []
+        assert f"hello declares 1 manifest(s): {expected}" in up.said
+        assert "recovered" not in up.said
+        assert set(report) == {
+            *("occurrences", "runs_completed", "runs_failed", "dead_letters", "lateness_ms")
+        }
+        assert report["occurrences"] == report["runs_completed"] >= 2
+        assert report["runs_failed"] == report["dead_letters"] == 0
+        assert "hello from a job" in up.said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_ends_it_in_order(used_place, number):
+    address = f"127.0.0.1:{free_port()}"
+    async with used_place.up("--json", "--health-address", address) as up:
+        await up.until_said("hello from a job")
+        with urllib.request.urlopen(f"http://{address}/readyz") as answer:
+            assert answer.read() == b"headway is ready\n"
+        async with used_place.up() as other:
+            assert await other.end() == 2
+            assert other.said.splitlines()[-1].startswith("headway: data folder")
+            assert f"is in use by process {up.process.pid}; stop it" in other.said
+        up.process.send_signal(number)
+        assert await up.end(within=10) == 0, up.said
+        assert used_place.left_behind() == []
+        report = await up.report()
+    assert report["occurrences"] == report["runs_completed"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGINT, "the data folder is locked"),
+        (signal.SIGTERM, "the database is being made"),
+        (signal.SIGINT, "the worker is awaited"),
+    ],
+)
+async def test_a_signal_while_it_starts_takes_everything_back(place, number, moment):
+    moments = {
+        "the data folder is locked": lambda: (place.data / "lock").exists(),
+        "the database is being made": lambda: (place.data / "postgres.new").exists(),
+        "the worker is awaited": lambda: "dispatcher runs" in up.said,
+    }
+    async with place.up("--json") as up:
+        await up.until(moments[moment], moment)
+        up.process.send_signal(number)
+        assert await up.end(within=10) == 130, up.said
+        assert await up.process.stdout.read() == b""
+    assert up.said.splitlines()[-1] == "headway: stopped before it had started"
+    await place.until_nothing_is_left(within=5)
+    async with place.up("--for", "0.1") as up:
+        assert await up.end() == 0, up.said
+
+
+async def test_kill_takes_all_with_it_and_the_next_start_recovers(used_place):
+    async with used_place.up() as up:
+        await up.until_said("hello from a job")
+        assert len(used_place.left_behind()) > 5
+        up.process.kill()
+        await used_place.until_nothing_is_left(within=8)
+    async with used_place.up("--for", "1.5") as up:
+        assert await up.end() == 0, up.said
+    assert "the last run ended without a clean stop; its data was recovered" in up.said
+    assert "hello from a job" in up.said
+
+
+async def test_a_worker_that_dies_is_an_error(place, database_url, nats_url):
+    place.app.write_text(IMPORTS_ONCE)
+    urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
+    async with place.up("--json", **urls) as up:
+        assert await up.end() == 2
+        assert await up.process.stdout.read() == b""
+    *_, cause, consequence = up.said.splitlines()
+    assert cause.startswith("headway: cannot import the app")
+    assert "FileExistsError" in cause
+    assert consequence.startswith("headway: the worker ended by itself with exit code 2")
+    assert "Traceback" not in up.said
+
+
+async def test_a_server_that_dies_is_an_error(used_place):
+    async with used_place.up() as up:
+        await up.until_said("hello from a job")
+        server = next(
+            line
+            for line in used_place.left_behind()
+            if "nats-server -c" in line and "warden" not in line
+        )
+        os.kill(int(server.split()[0]), signal.SIGKILL)
+        assert await up.end(within=30) == 2
+    assert "headway: NATS ended by itself with exit code -9: see " in up.said.splitlines()[-1]
