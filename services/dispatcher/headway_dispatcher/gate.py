@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from headway_dispatcher import store
 from headway_dispatcher.gate_store import GateTransaction, Ordered, WaitingWork
+from headway_dispatcher.provisioning import MAX_AGE_SECONDS
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import OUTBOX, SOURCE
 
@@ -89,7 +90,8 @@ class Gate:
             job=work.job,
             heartbeat_seconds=self._settings.heartbeat_seconds,
             orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
-            on_lost_contact="continue" if work.on_lost_contact == "continue" else "stop",
+            renew_seconds=MAX_AGE_SECONDS / 4,
+            on_lost_contact=work.on_lost_contact,
             runs=[
                 OrderedRun(
                     run=run,

@@ -8,7 +8,14 @@ from uuid import UUID
 import msgspec
 from headway_contract.orders import OrderedRun, RunDispatched
 from headway_contract.work import RetryPolicy
-from headway_decisions.capacity import Candidate, GroupLimit, Held, Load, Worker
+from headway_decisions.capacity import (
+    Candidate,
+    GroupLimit,
+    Held,
+    Load,
+    Worker,
+    job_rooms,
+)
 from headway_history import Record
 from headway_postgres_kit import Connection
 from headway_tracing import trace_id
@@ -18,6 +25,8 @@ from headway_dispatcher.store import HISTORY, SOURCE, gates
 
 GATE_LOCK = 0x48570010
 _EXPLAINED_AT_ONCE = 1000
+# What a worker gets on top of timeout and grace to tell the end of a run by itself.
+_LENIENCE = 10.0
 
 
 class WaitingWork(Struct, frozen=True, kw_only=True):
@@ -71,6 +80,11 @@ class Situation(Struct, frozen=True, kw_only=True):
         """The jobs that live workers serve."""
         return {job for worker in self.fleet for job in worker.jobs}
 
+    @property
+    def jobs_with_room(self) -> set[str]:
+        """Those of them of which the workers can take more."""
+        return {job for job, room in job_rooms(self.load, self.fleet).items() if room > 0}
+
 
 class GateTransaction:
     """The reads and writes of one pass of the gate."""
@@ -113,7 +127,7 @@ class GateTransaction:
             gates["candidates"],
             list(rooms),
             list(rooms.values()),
-            list(situation.jobs),
+            list(situation.jobs_with_room),
             situation.now,
             limit,
         )
@@ -132,6 +146,7 @@ class GateTransaction:
             list(closed),
             list(closed.values()),
             list(situation.jobs),
+            list(situation.jobs_with_room),
             situation.now,
             _EXPLAINED_AT_ONCE,
         )
@@ -162,6 +177,10 @@ class GateTransaction:
             [one.run.attempt for one in ordered],
             [one.work.due_at for one in ordered],
             [trace_id(one.run.traceparent) for one in ordered],
+            [
+                one.work.timeout_seconds + one.work.cancel_grace_seconds + _LENIENCE
+                for one in ordered
+            ],
             now,
         )
         await self.connection.execute(

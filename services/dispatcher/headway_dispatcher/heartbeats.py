@@ -4,6 +4,7 @@ Heartbeats are collected for a moment and written together. A dispatcher without
 database still answers, with nothing to say: workers must not take its trouble for theirs.
 """
 
+import asyncio
 import logging
 from datetime import datetime, timedelta
 
@@ -11,8 +12,9 @@ import msgspec
 from headway_contract import InvalidName, check_name, subjects
 from headway_contract.control import Heartbeat, HeartbeatReply, ReleaseLease
 from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import ensure_consumer
-from headway_postgres_kit import Connection, Database, json_array
+from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 from nats.aio.msg import Msg
@@ -26,9 +28,22 @@ from headway_dispatcher.store import workers
 logger = logging.getLogger(__name__)
 
 
+# A worker waits for its answer; a database that takes longer is not waited for.
+_PATIENCE = 1.0
+
+Process = tuple[str, str]
+
+
 class _Beat(Struct, frozen=True):
     message: Msg
     heartbeat: Heartbeat
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """What heartbeats changed: if the gate should look, and what each process lost."""
+
+    news: bool = False
+    releases: dict[Process, list[ReleaseLease]] = {}
 
 
 class Heartbeats:
@@ -51,6 +66,7 @@ class Heartbeats:
         self._waiting: list[_Beat] = []
         self.arrived = Wakeup()
         self._jobs_with_consumer: set[str] = set()
+        self._recording: asyncio.Task[Heard] | None = None
 
     async def listen(self) -> None:
         """Share the heartbeats with all other dispatchers."""
@@ -62,6 +78,7 @@ class Heartbeats:
                     check_name("worker", heartbeat.worker)
             except (msgspec.DecodeError, InvalidName) as error:
                 logger.warning("a heartbeat that cannot be read: %s", error)
+                await self._reply(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
                 return
             self._waiting.append(_Beat(message, heartbeat))
             self.arrived.call()
@@ -75,31 +92,57 @@ class Heartbeats:
         beats, self._waiting = self._waiting, []
         if not beats:
             return None
-        releases: dict[tuple[str, str], list[ReleaseLease]] = {}
-        news = False
+        heard = Heard()
         try:
             # Before the answer, so that a worker that was answered can pull.
             await self._make_consumers(beats)
-            news, releases = await self._record([beat.heartbeat for beat in beats])
+            heard = await self._record_in_time([beat.heartbeat for beat in beats])
         finally:
-            await self._answer(beats, releases)
-        if news:
+            await self._answer(beats, heard.releases)
+        if heard.news:
             self._gate.call()
         return None
 
-    async def _record(
-        self, heartbeats: list[Heartbeat]
-    ) -> tuple[bool, dict[tuple[str, str], list[ReleaseLease]]]:
+    async def _record_in_time(self, heartbeats: list[Heartbeat]) -> Heard:
+        """Record, but let no worker wait for a database that hangs.
+
+        While an earlier recording hangs, nothing is recorded: workers beat again soon.
+        """
+        if self._recording is not None and not self._recording.done():
+            return Heard()
+        self._recording = asyncio.create_task(self._record_each(heartbeats))
+        done, _ = await asyncio.wait({self._recording}, timeout=_PATIENCE)
+        return self._recording.result() if done else Heard()
+
+    async def _record_each(self, heartbeats: list[Heartbeat]) -> Heard:
+        """All together; one by one if something is wrong with any of them."""
+        try:
+            return await self._record(heartbeats)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            if len(heartbeats) == 1:
+                logger.exception("heartbeat of %s", heartbeats[0].worker)
+                return Heard()
+            logger.warning("a batch of heartbeats failed: %s", error)
+        heard = [await self._record_each([one]) for one in heartbeats]
+        return Heard(
+            news=any(one.news for one in heard),
+            releases={key: value for one in heard for key, value in one.releases.items()},
+        )
+
+    async def _record(self, heartbeats: list[Heartbeat]) -> Heard:
         """Note who was heard; tells if the gate should look, and which leases were lost."""
         async with self._database.transaction() as connection:
             now = await store.read_now(connection)
             await self._hear_witnesses(connection, heartbeats, now)
-            beats = {one.worker: one for one in heartbeats if one.worker != subjects.DISPATCHER}
-            alive = [one for one in beats.values() if not one.stopped]
+            beats = [one for one in heartbeats if one.worker != subjects.DISPATCHER]
+            by_name = {one.worker: one for one in beats}
+            alive = [one for one in by_name.values() if not one.stopped]
             news = await _hear_workers(connection, alive, now)
-            await _forget(connection, [one for one in beats.values() if one.stopped])
-            releases = await _hear_leases(connection, list(beats.values()), now)
-        return news, releases
+            await _forget(connection, [one for one in beats if one.stopped])
+            releases = await _hear_leases(connection, beats, now)
+        return Heard(news=news, releases=releases)
 
     async def _hear_witnesses(
         self, connection: Connection, heartbeats: list[Heartbeat], now: datetime
@@ -110,7 +153,7 @@ class Heartbeats:
             await connection.execute(workers["hear_witnesses"], names, now, gap)
 
     async def _answer(
-        self, beats: list[_Beat], releases: dict[tuple[str, str], list[ReleaseLease]]
+        self, beats: list[_Beat], releases: dict[Process, list[ReleaseLease]]
     ) -> None:
         for beat in beats:
             one = beat.heartbeat
@@ -119,20 +162,27 @@ class Heartbeats:
                 release=releases.get((one.worker, one.nonce), []),
                 heartbeat_seconds=self._settings.heartbeat_seconds,
             )
-            try:
-                await beat.message.respond(msgspec.json.encode(reply))
-            except NatsError as error:
-                logger.warning("answering %s: %s", one.worker, error)
+            await self._reply(beat.message, reply)
+
+    async def _reply(self, message: Msg, reply: HeartbeatReply) -> None:
+        try:
+            await message.respond(msgspec.json.encode(reply))
+        except NatsError as error:
+            logger.warning("answering a heartbeat: %s", error)
 
     async def _make_consumers(self, beats: list[_Beat]) -> None:
         """Give each job that is heard of for the first time its consumer."""
         jobs = {job for beat in beats for job in beat.heartbeat.jobs} - self._jobs_with_consumer
         for job in sorted(jobs):
-            await ensure_consumer(self._broker, job_consumer(job))
-            self._jobs_with_consumer.add(job)
+            try:
+                await ensure_consumer(self._broker, job_consumer(job))
+            except (ApiError, BrokerUnavailable) as error:
+                logger.warning("no consumer for job %s: %s", job, error)
+            else:
+                self._jobs_with_consumer.add(job)
 
     def forget_consumers(self) -> None:
-        """After a loss of the broker's store every consumer has to be made again."""
+        """Look at the next heartbeat whether every job still has its consumer."""
         self._jobs_with_consumer.clear()
 
 
@@ -166,7 +216,7 @@ async def _forget(connection: Connection, stopped: list[Heartbeat]) -> None:
 
 async def _hear_leases(
     connection: Connection, heartbeats: list[Heartbeat], now: datetime
-) -> dict[tuple[str, str], list[ReleaseLease]]:
+) -> dict[Process, list[ReleaseLease]]:
     named = [(lease, one.worker, one.nonce) for one in heartbeats for lease in one.leases]
     if not named:
         return {}
@@ -177,7 +227,7 @@ async def _hear_leases(
         [nonce for _, _, nonce in named],
         now,
     )
-    releases: dict[tuple[str, str], list[ReleaseLease]] = {}
+    releases: dict[Process, list[ReleaseLease]] = {}
     for row in rows:
         key = (row["worker"], row["nonce"])
         releases.setdefault(key, []).append(ReleaseLease(lease=row["id"], reason=row["reason"]))

@@ -99,8 +99,11 @@ async def _take_in(connection: Connection, events: list[Event], now: datetime) -
 
 
 async def _coalesce(connection: Connection, events: list[Event], now: datetime) -> None:
-    await connection.execute(works["coalesce"], [_row(one) for one in events], now)
-    await OUTBOX.add(connection, [_tell_coalesced(one.data, now) for one in events])
+    rows = await connection.fetch(works["coalesce"], [_row(one) for one in events], now)
+    kept = {row["id"] for row in rows}
+    await OUTBOX.add(
+        connection, [_tell_coalesced(one.data, now) for one in events if one.data.work in kept]
+    )
 
 
 def _tell_coalesced(work: WorkQueued, now: datetime) -> OutboxMessage:

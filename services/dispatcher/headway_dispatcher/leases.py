@@ -1,11 +1,12 @@
 """Whose is a lease? The answer for workers, by the last message that is stored of it."""
 
 import base64
+from typing import Any
 from uuid import UUID
 
 import msgspec
 from headway_contract import Event, Malformed, decode, subjects
-from headway_contract.control import LeaseAnswer, LeaseQuestion
+from headway_contract.control import LeaseAnswer, LeaseQuestion, LeaseState
 from headway_contract.lifecycle import LeaseEvent, LeaseRevoked
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
@@ -91,18 +92,22 @@ class LeaseDesk:
                 known = await connection.fetchrow(leases["state_of"], question.lease)
         except (BrokerUnavailable, DatabaseUnavailable) as error:
             return LeaseAnswer(answer="undecided", reason=str(error))
-        ended_runs = list(known["ended_runs"]) if known else []
-        ended = known is not None and known["ended"]
-        if stored is None:
-            gone = ended or known is None
-            return LeaseAnswer(answer="ended" if gone else "nothing_stored", ended_runs=ended_runs)
-        if stored.is_from(question.worker, question.nonce):
-            return LeaseAnswer(
-                answer="mine",
-                sequence=stored.sequence,
-                stored=[one.id for one in stored.events],
-                ended_runs=ended_runs,
-            )
-        if stored.revokes or ended:
-            return LeaseAnswer(answer="ended", ended_runs=ended_runs)
-        return LeaseAnswer(answer="another", ended_runs=ended_runs)
+        return LeaseAnswer(
+            answer=_whose(question, known, stored),
+            sequence=stored.sequence if stored else 0,
+            stored=[one.id for one in stored.events] if stored else [],
+            ended_runs=list(known["ended_runs"]) if known else [],
+        )
+
+
+def _whose(question: LeaseQuestion, known: Any, stored: LastStored | None) -> LeaseState:
+    """The accepted claim decides; until one is projected, the last stored message does."""
+    if known is None or known["ended"] or (stored is not None and stored.revokes):
+        return "ended"
+    if known["claimed_by"] is not None:
+        if (known["claimed_by"], known["nonce"]) != (question.worker, question.nonce):
+            return "another"
+        return "mine" if stored is not None else "nothing_stored"
+    if stored is None:
+        return "nothing_stored"
+    return "mine" if stored.is_from(question.worker, question.nonce) else "another"

@@ -31,6 +31,10 @@ from headway_dispatcher.store import HISTORY, leases
 logger = logging.getLogger(__name__)
 
 
+# Publishers choose the ids of their events, so an id is unique only within its lease.
+_EventKey = tuple[UUID, str]
+
+
 class Told(Struct, frozen=True, kw_only=True):
     """One message of a lease, read."""
 
@@ -98,11 +102,13 @@ async def _project(connection: Connection, told: list[Told]) -> None:
     await HISTORY.append(connection, records, now=now)
 
 
-def _judge(books: _Books, one: Told, fresh: set[str], now: datetime) -> list[Record]:
+def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> list[Record]:
     """Judge one message; returns what history keeps of it."""
     lease = books.leases.get(one.lease)
-    events = [event for event in one.events if event.id in fresh]
-    fresh.difference_update(event.id for event in events)
+    events = [event for event in one.events if (one.lease, event.id) in fresh]
+    fresh.difference_update((one.lease, event.id) for event in events)
+    if len(events) < len(one.events):
+        logger.debug("%s: passed over events that were applied before", one.message.subject)
     if lease is None:
         return [_record(event, "unknown_lease", now) for event in events]
     facts = tuple(_fact(event, one, books.made_at[lease.id], now) for event in events)
@@ -181,11 +187,13 @@ async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
     )
 
 
-async def _remember(connection: Connection, told: list[Told], now: datetime) -> set[str]:
-    """The ids of events that were never applied before."""
-    ids = [event.id for one in told for event in one.events]
-    rows = await connection.fetch(leases["remember"], ids, now)
-    return {row["event_id"] for row in rows}
+async def _remember(connection: Connection, told: list[Told], now: datetime) -> set[_EventKey]:
+    """The events that were never applied before."""
+    keys = [(one.lease, event.id) for one in told for event in one.events]
+    rows = await connection.fetch(
+        leases["remember"], [lease for lease, _ in keys], [event for _, event in keys], now
+    )
+    return {(row["lease_id"], row["event_id"]) for row in rows}
 
 
 async def _write_runs(connection: Connection, runs: Sequence[Run]) -> None:

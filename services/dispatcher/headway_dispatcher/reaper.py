@@ -1,4 +1,4 @@
-"""The reaper: take leases away from workers that fell silent.
+"""The reaper: take leases away from workers that fell silent, or cannot stop a run.
 
 It acts only on good evidence. Nobody must have heard of the lease for the orphan timeout,
 and the reaper's own heartbeat, which travels the same way as a worker's, must have been
@@ -7,6 +7,7 @@ sequence that was last projected, so if the worker has spoken since, the broker 
 projector that lags behind cannot get a finished run killed.
 """
 
+import asyncio
 import logging
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from headway_clock import new_id
 from headway_contract import Event, encode, event, subjects
 from headway_contract.lifecycle import (
     ORPHANED,
+    TIMED_OUT,
     UNDELIVERED,
     Failure,
     LeaseEvent,
@@ -68,13 +70,12 @@ class Reaper:
                 leases["silent"],
                 now - timedelta(seconds=self._settings.orphan_timeout_seconds),
                 now - timedelta(seconds=self._settings.stale_pending_seconds),
+                now,
                 BATCH,
             )
             await connection.execute(workers["forget_witnesses"], now - timedelta(days=1))
-        revoked = 0
-        for row in silent:
-            revoked += await self._revoke(row, now)
-        return ReaperResult(trusted=True, silent=len(silent), revoked=revoked)
+        revoked = await asyncio.gather(*(self._revoke(row, now) for row in silent))
+        return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked))
 
     def _may_trust(self, witness: Any, now: datetime) -> bool:
         """Whether we would have heard a worker that spoke."""
@@ -87,7 +88,7 @@ class Reaper:
         return heard_lately and heard_throughout
 
     async def _revoke(self, row: Any, now: datetime) -> bool:
-        kind = UNDELIVERED if row["claimed_by"] is None else ORPHANED
+        kind = row["kind"]
         with span("revoke", lease=str(row["id"]), reason=kind):
             events = self._words(row, kind, now)
             answer = await self._publish(row, events, expected=row["sequence"])
@@ -129,6 +130,7 @@ class Reaper:
             f"{self._settings.orphan_timeout_seconds:g} s",
             UNDELIVERED: "no worker claimed the order for "
             f"{self._settings.stale_pending_seconds:g} s",
+            TIMED_OUT: "the run took longer than its timeout and its grace",
         }[kind]
         failure = Failure(kind=kind, message=message)
         words: list[LeaseEvent] = [LeaseRevoked(**credentials, reason=kind)]

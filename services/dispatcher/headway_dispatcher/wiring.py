@@ -83,10 +83,11 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
         return None
 
     async def see_to_streams() -> float | None:
+        # Whoever deletes a worker's consumer does not tell us, so look again now and then.
+        heartbeats.forget_consumers()
         made = await _see_to_streams(service, settings)
         if made:
             logger.warning("made %s again", ", ".join(made))
-            heartbeats.forget_consumers()
         return None
 
     await heartbeats.listen()
@@ -100,7 +101,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, gate_wakeup)
     service.keep("waits", Waits(database, settings).run_once)
-    service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived)
+    # Workers must hear from us whatever our own troubles are, so this one hardly rests.
+    service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("streams", see_to_streams)

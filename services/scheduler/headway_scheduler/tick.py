@@ -163,7 +163,7 @@ def _announce(manifest: DueManifest, decision: Decision, now: datetime) -> Outbo
         priority=manifest.priority,
         retry=manifest.retry,
         timeout_seconds=manifest.timeout_seconds,
-        on_lost_contact="continue" if manifest.on_lost_contact == "continue" else "stop",
+        on_lost_contact=manifest.on_lost_contact,
     )
     message_id = f"{decision.work}.{queued.round}"
     return OutboxMessage(

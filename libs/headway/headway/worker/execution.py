@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -38,6 +39,7 @@ class Execution:
         self._job = job
         self._credentials = credentials
         self._body: asyncio.Future[Any] | None = None
+        self._asked = asyncio.Event()
         self._stopping: StopReason | None = None
         self._why = ""
         self.traceparent = ordered.traceparent
@@ -47,6 +49,7 @@ class Execution:
         if self._stopping is not None:
             return
         self._stopping, self._why = reason, why
+        self._asked.set()
         self.context.ask_to_stop()
         if self._body is not None and self._job.is_async:
             self._body.cancel()
@@ -71,33 +74,41 @@ class Execution:
             given = self._job.read_input(self.ordered.input)
         except msgspec.ValidationError as error:
             return self._failed(Failure(kind="invalid_input", message=str(error), retryable=False))
-        try:
-            output = await self._call(given)
-        except asyncio.CancelledError:
-            if self._stopping is None:
-                raise
+        body = self._start(given)
+        if not await self._ends_in_time(body):
+            body.add_done_callback(_ignore)
             return self._stopped()
-        except Exception as error:  # noqa: BLE001 - whatever a body raises is its outcome
-            return self._stopped() if self._stopping == "released" else self._raised(error)
-        if self._stopping is not None and self._stopping != "worker_stopped":
+        if self._stopping in ("cancelled", "timed_out", "released"):
+            _ignore(body)
             return self._stopped()
-        return self._returned(output)
+        if body.cancelled():
+            return self._stopped() if self._stopping else self._raised(_Cancelled())
+        fault = body.exception()
+        return self._returned(body.result()) if fault is None else self._raised(fault)
 
-    async def _call(self, given: Any) -> Any:
+    def _start(self, given: Any) -> "asyncio.Future[Any]":
         arguments = (self.context, given) if self._job.takes_input else (self.context,)
         if self._job.is_async:
-            self._body = asyncio.ensure_future(self._job.function(*arguments))
+            self._body = asyncio.create_task(_guarded(self._job.function, arguments))
         else:
             self._body = run_in_thread(self._job.function, *arguments)
-        if self._stopping is not None:
+        if self._stopping is not None and self._job.is_async:
             self._body.cancel()
-        clock = asyncio.get_running_loop().call_later(
-            self.ordered.timeout_seconds, self.stop, "timed_out"
-        )
+        return self._body
+
+    async def _ends_in_time(self, body: "asyncio.Future[Any]") -> bool:
+        """Wait for the body; once it was asked to stop, for no longer than its grace."""
+        loop = asyncio.get_running_loop()
+        clock = loop.call_later(self.ordered.timeout_seconds, self.stop, "timed_out")
+        asked = asyncio.create_task(self._asked.wait())
         try:
-            return await self._body
+            await asyncio.wait({body, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if not body.done():
+                await asyncio.wait({body}, timeout=self.ordered.cancel_grace_seconds)
+            return body.done()
         finally:
             clock.cancel()
+            asked.cancel()
 
     def _returned(self, output: Any) -> Outcome:
         try:
@@ -113,10 +124,10 @@ class Execution:
             return self._failed(Failure(kind="output_too_large", message=message, retryable=False))
         return RunCompleted(**self._credentials, run=self.ordered.run, output=msgspec.Raw(encoded))
 
-    def _raised(self, error: Exception) -> Outcome:
+    def _raised(self, error: BaseException) -> Outcome:
         return self._failed(
             Failure(
-                kind=type(error).__name__,
+                kind=type(error).__name__.lstrip("_"),
                 message=_storable(str(error))[:MESSAGE_LIMIT],
                 stack=_storable("".join(traceback.format_exception(error)))[-STACK_LIMIT:],
                 retryable=not isinstance(error, Fatal),
@@ -148,3 +159,21 @@ class Execution:
 def _storable(text: str) -> str:
     """Text without what cannot be stored: NUL characters and halves of surrogate pairs."""
     return text.encode(errors="replace").decode().replace("\x00", "\\0")
+
+
+class _Cancelled(Exception):
+    """The body gave up because something that it waited for was cancelled."""
+
+
+async def _guarded(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """A body that asks the interpreter to exit fails; it must not take its neighbours along."""
+    try:
+        return await function(*arguments)
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
+def _ignore(body: "asyncio.Future[Any]") -> None:
+    """Take note of an outcome that nobody wants any more, or the loop complains."""
+    if not body.cancelled():
+        body.exception()

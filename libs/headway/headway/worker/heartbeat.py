@@ -56,6 +56,10 @@ class Heart:
             self._on_silence(silent)
             return
         self.last_reply = monotonic()
+        if instructions.error:
+            logger.error("the dispatcher cannot read our heartbeat: %s", instructions.error)
+        if instructions.heartbeat_seconds:
+            self._interval = instructions.heartbeat_seconds
         self._obey(instructions)
 
     async def listen(self, worker: str) -> None:

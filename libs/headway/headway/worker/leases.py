@@ -62,7 +62,7 @@ class Lease:
                     return self._hold(events, whose.sequence)
                 case "another" | "ended":
                     return "gone"
-                case "nothing_stored" | "undecided":
+                case _:
                     await asyncio.sleep(0.2 + jitter(0.2))
         return "undecided"
 
@@ -112,14 +112,15 @@ class Lease:
                 return any(one.id in whose.stored for one in events)
             case "another" | "ended":
                 self.lost = True
+                return any(one.id in whose.stored for one in events)
             case "nothing_stored":
                 # The stream forgot this lease: tell all of it again, with the same ids.
                 answer = await self._publish([*self._told, *events], expected=0)
                 if isinstance(answer, Stored):
                     self._hold(events, answer.sequence)
                     return True
-            case "undecided":
-                pass
+            case _:
+                logger.debug("lease %s is undecided: %s", self.order.lease, whose.reason)
         return False
 
     def _hold(self, events: list[Event], sequence: int) -> Literal["mine"]:

@@ -4,6 +4,7 @@ import asyncio
 import importlib.metadata
 import logging
 import socket
+from collections import deque
 from uuid import UUID
 
 from headway_clock import jitter, new_nonce, utc_now
@@ -47,6 +48,8 @@ class Worker:
         self._slot_freed = asyncio.Event()
         self._leases: dict[UUID, Lease] = {}
         self._executions: dict[UUID, Execution] = {}
+        # Leases that this process has had: an order that is delivered again is not run again.
+        self._done: deque[UUID] = deque(maxlen=10_000)
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._stopped = False
@@ -120,7 +123,10 @@ class Worker:
         messages = await puller.fetch(1)
         share = (self._free - 1) // len(self._jobs)
         if messages and share > 0:
-            messages += await puller.take(share)
+            try:
+                messages += await puller.take(share)
+            except (ConsumerMissing, BrokerUnavailable) as error:
+                logger.debug("%s: %s", puller.name, error)
         return messages
 
     async def _until_a_slot_is_free(self) -> None:
@@ -132,7 +138,9 @@ class Worker:
         """Begin with as many orders as there are free slots; give a surplus back."""
         for message in messages:
             order = _read_order(message)
-            if self._free <= 0 or self._draining.is_set():
+            if order is not None and (order.lease in self._leases or order.lease in self._done):
+                await self._acknowledge(message)
+            elif self._free <= 0 or self._draining.is_set():
                 await nak(self._broker, message, delay=0.2 + jitter(0.2))
             elif order is None or order.job not in self._jobs:
                 await nak(self._broker, message, delay=30)
@@ -164,7 +172,8 @@ class Worker:
         except Exception:
             logger.exception("lease %s", order.lease)
         finally:
-            self._leases.pop(order.lease, None)
+            if self._leases.pop(order.lease, None) is not None:
+                self._done.append(order.lease)
             self._free += 1
             self._slot_freed.set()
 
@@ -222,10 +231,9 @@ class Worker:
 
     def _on_silence(self, seconds: float) -> None:
         """No dispatcher has answered for so long; after the orphan timeout contact is lost."""
-        if seconds < self._settings.orphan_timeout_seconds:
-            return
         for lease in self._leases.values():
-            if lease.order.on_lost_contact == "stop":
+            patience = lease.order.orphan_timeout_seconds
+            if seconds >= patience and lease.order.on_lost_contact != "continue":
                 for ordered in lease.order.runs:
                     if ordered.run in self._executions:
                         self._executions[ordered.run].stop("lost_contact")

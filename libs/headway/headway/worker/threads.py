@@ -22,10 +22,16 @@ def run_in_thread(function: Callable[..., Any], *arguments: Any) -> "asyncio.Fut
             settle(outcome)
 
     def call() -> None:
+        report: Callable[[Any], None]
+        outcome: Any
         try:
             result = context.run(function, *arguments)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the caller hears it
-            report, outcome = future.set_exception, error
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears it
+            # No future can hold a StopIteration.
+            stop = isinstance(error, StopIteration)
+            report, outcome = future.set_exception, RuntimeError(repr(error)) if stop else error
+        except BaseException as error:  # noqa: BLE001 - such as SystemExit: it ends this thread
+            report, outcome = future.set_exception, RuntimeError(repr(error))
         else:
             report, outcome = future.set_result, result
         try:

@@ -89,6 +89,8 @@ CREATE TABLE dispatcher.metadata (
     created_at      timestamptz NOT NULL,
     started_at      timestamptz,
     finished_at     timestamptz,
+    -- When the run must have ended, its grace included, once it has begun.
+    patience_seconds double precision NOT NULL,
     failure         jsonb,
     output          jsonb,
     cancel_reason   text,
@@ -166,10 +168,13 @@ CREATE TABLE dispatcher.history (
 CREATE INDEX history_run ON dispatcher.history (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX history_lease ON dispatcher.history (lease_id) WHERE lease_id IS NOT NULL;
 
--- Ids of events that were applied, so that a second delivery changes nothing.
+-- Ids of events that were applied, so that a second delivery changes nothing. An event's id
+-- is its publisher's choice, and so is unique only within its lease.
 CREATE TABLE dispatcher.inbox (
-    event_id    text PRIMARY KEY,
-    received_at timestamptz NOT NULL
+    lease_id    uuid NOT NULL,
+    event_id    text NOT NULL,
+    received_at timestamptz NOT NULL,
+    PRIMARY KEY (lease_id, event_id)
 );
 
 CREATE TABLE dispatcher.outbox (

@@ -4,14 +4,15 @@
 SELECT pg_advisory_xact_lock($1)
 
 -- name: active
--- Runs that hold a slot, by group and job, and whether the live fleet has them: unclaimed,
--- or claimed by a worker that was heard. $1 heard since.
+-- Runs that hold a slot, by group and job, and how many of them the fleet has that takes
+-- orders: unclaimed ones, and those claimed by a live process. $1 heard since.
 SELECT metadata.group_name, metadata.job, count(*) AS runs,
        count(*) FILTER (WHERE lease.claimed_by IS NULL OR worker.name IS NOT NULL) AS on_fleet
 FROM dispatcher.metadata
 JOIN dispatcher.lease ON lease.id = metadata.lease_id
 LEFT JOIN dispatcher.worker
-    ON worker.name = lease.claimed_by AND worker.last_heard_at > $1
+    ON worker.name = lease.claimed_by AND worker.nonce = lease.nonce
+   AND worker.last_heard_at > $1 AND NOT worker.draining
 WHERE metadata.state IN ('pending', 'in_progress')
 GROUP BY metadata.group_name, metadata.job
 
@@ -25,7 +26,7 @@ SELECT name, max_active, priority, enabled FROM dispatcher.group_limit
 
 -- name: candidates
 -- Work that may run now, group by group so that a full one is passed over without a scan.
--- $1 groups with room, $2 room of each, $3 jobs that live workers serve, $4 now, $5 how many.
+-- $1 groups with room, $2 room of each, $3 jobs with room, $4 now, $5 how many.
 SELECT work.*
 FROM unnest($1::text[], $2::integer[]) AS open_group (name, room)
 JOIN dispatcher.group_limit ON group_limit.name = open_group.name
@@ -51,13 +52,13 @@ SELECT made.*, $4 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS made
 
 -- name: add_runs
 -- $1 runs, $2 work, $3 leases, $4 manifests, $5 groups, $6 jobs, $7 rounds, $8 attempts,
--- $9 due times, $10 trace ids, $11 now.
+-- $9 due times, $10 trace ids, $11 how long they may take, $12 now.
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
-     state, created_at)
-SELECT made.*, 'pending', $11
+     patience_seconds, state, created_at)
+SELECT made.*, 'pending', $12
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::integer[],
-            $8::integer[], $9::timestamptz[], $10::text[]) AS made
+            $8::integer[], $9::timestamptz[], $10::text[], $11::double precision[]) AS made
 
 -- name: dispatch
 -- Work that now has a run. $1 work ids, $2 runs.
@@ -74,21 +75,27 @@ FROM unnest($1::uuid[], $2::text[]) AS held (id, reason)
 WHERE work_queue.id = held.id AND work_queue.wait_reason <> held.reason
 
 -- name: explain_waits
--- Why work waits that is no candidate: its group has no room, or no live worker serves its
--- job. Rows that somebody else is at are left for the next time. $1 groups without room,
--- $2 the reason of each, $3 jobs that live workers serve, $4 now, $5 how many.
+-- Why work waits that is no candidate: its group has no room, no live worker serves its job,
+-- or those that do have enough. Rows that somebody else is at are left for the next time.
+-- $1 groups without room, $2 the reason of each, $3 jobs that live workers serve, $4 those of
+-- them with room, $5 now, $6 how many.
 UPDATE dispatcher.work_queue
 SET wait_reason = held.reason
 FROM (
-    SELECT work_queue.id, coalesce(full_group.reason, 'no_worker') AS reason
+    SELECT work_queue.id, why.reason
     FROM dispatcher.work_queue
     LEFT JOIN unnest($1::text[], $2::text[]) AS full_group (name, reason)
         ON full_group.name = work_queue.group_name
+    CROSS JOIN LATERAL (
+        SELECT coalesce(
+            full_group.reason,
+            CASE WHEN NOT work_queue.job = ANY($3::text[]) THEN 'no_worker'
+                 WHEN NOT work_queue.job = ANY($4::text[]) THEN 'workers_full' END) AS reason
+    ) AS why
     WHERE work_queue.state IN ('queued', 'waiting')
-      AND work_queue.not_before <= $4
-      AND (full_group.name IS NOT NULL OR NOT work_queue.job = ANY($3::text[]))
-      AND work_queue.wait_reason <> coalesce(full_group.reason, 'no_worker')
-    LIMIT $5
+      AND work_queue.not_before <= $5
+      AND work_queue.wait_reason <> why.reason
+    LIMIT $6
     FOR UPDATE OF work_queue SKIP LOCKED
 ) AS held
 WHERE work_queue.id = held.id

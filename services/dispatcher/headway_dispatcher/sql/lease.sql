@@ -14,11 +14,12 @@ FROM dispatcher.metadata
 WHERE lease_id = ANY($1::uuid[])
 
 -- name: remember
--- Note event ids; returns those never seen before. $1 event ids, $2 now.
-INSERT INTO dispatcher.inbox (event_id, received_at)
-SELECT DISTINCT event_id, $2::timestamptz FROM unnest($1::text[]) AS event_id
+-- Note event ids; returns those never seen before. $1 leases, $2 event ids, $3 now.
+INSERT INTO dispatcher.inbox (lease_id, event_id, received_at)
+SELECT DISTINCT told.lease_id, told.event_id, $3::timestamptz
+FROM unnest($1::uuid[], $2::text[]) AS told (lease_id, event_id)
 ON CONFLICT DO NOTHING
-RETURNING event_id
+RETURNING lease_id, event_id
 
 -- name: write_runs
 -- What the fold made of runs.
@@ -50,7 +51,7 @@ WHERE lease.id = told.id
 
 -- name: state_of
 -- What is known of one lease, for whoever asks. $1 lease.
-SELECT lease.ended_at IS NOT NULL AS ended,
+SELECT lease.ended_at IS NOT NULL AS ended, lease.claimed_by, lease.nonce,
        coalesce(array_agg(metadata.run_id) FILTER (WHERE metadata.finished_at IS NOT NULL), '{}')
            AS ended_runs
 FROM dispatcher.lease
@@ -59,14 +60,21 @@ WHERE lease.id = $1
 GROUP BY lease.id
 
 -- name: silent
--- Claimed leases that nobody heard of for too long, and unclaimed ones that nobody wanted.
--- $1 heard before, $2 made before, $3 how many.
+-- Claimed leases that nobody heard of for too long, unclaimed ones that nobody wanted, and
+-- those with a run that took longer than its time and grace. $1 heard before, $2 made before,
+-- $3 now, $4 how many.
 SELECT lease.id, lease.token, lease.job, lease.sequence, lease.claimed_by,
+       CASE WHEN lease.claimed_by IS NULL THEN 'undelivered'
+            WHEN lease.last_heard_at < $1 THEN 'orphaned'
+            ELSE 'timed_out' END AS kind,
        array_agg(metadata.run_id) FILTER (WHERE metadata.finished_at IS NULL) AS live_runs
 FROM dispatcher.lease
 JOIN dispatcher.metadata ON metadata.lease_id = lease.id
 WHERE lease.ended_at IS NULL
-  AND (lease.last_heard_at < $1 OR (lease.claimed_by IS NULL AND lease.created_at < $2))
 GROUP BY lease.id
+HAVING lease.last_heard_at < $1
+    OR (lease.claimed_by IS NULL AND lease.created_at < $2)
+    OR bool_or(metadata.finished_at IS NULL
+               AND metadata.started_at + metadata.patience_seconds * interval '1 s' < $3)
 ORDER BY lease.created_at
-LIMIT $3
+LIMIT $4

@@ -50,7 +50,8 @@ RETURNING id
 SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
 
 -- name: coalesce
--- Work that found its manifest's slot taken: kept as settled. $1 as for `take_in`, $2 now.
+-- Work that found its manifest's slot taken: kept as settled; returns what was really kept.
+-- $1 as for `take_in`, $2 now.
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
      queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
@@ -68,6 +69,7 @@ FROM jsonb_to_recordset($1) AS work (
     on_lost_contact text, traceparent text)
 ORDER BY work.work
 ON CONFLICT DO NOTHING
+RETURNING id
 
 -- name: lock
 -- The work of ended runs, locked in a fixed order. $1 ids.
