@@ -1,5 +1,6 @@
 """Fixtures that every kind of test may ask for."""
 
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,11 +12,16 @@ from support.world import World
 
 
 @pytest_asyncio.fixture(scope="session")
-async def postgres(tmp_path_factory) -> AsyncIterator[TestPostgres]:
-    """PostgreSQL for the session, with a migrated template."""
-    async with run_postgres(tmp_path_factory.mktemp("postgres")) as server:
-        await server.prepare()
-        yield server
+async def postgres() -> AsyncIterator[TestPostgres]:
+    """PostgreSQL for the session, with a migrated template.
+
+    Not under pytest's own folder: another session that starts closes that for all accounts
+    but ours, and as root PostgreSQL runs under one of its own.
+    """
+    with tempfile.TemporaryDirectory(prefix="headway-test-") as folder:
+        async with run_postgres(Path(folder)) as server:
+            await server.prepare()
+            yield server
 
 
 @pytest_asyncio.fixture

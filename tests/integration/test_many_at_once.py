@@ -102,6 +102,8 @@ WITH work AS (
     VALUES (gen_random_uuid(), '', 'job', now()) RETURNING id
 )
 INSERT INTO dispatcher.metadata
-    (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at)
-SELECT work.run_id, work.id, lease.id, 'narrow', 'job', 1, 1, 'pending', now() FROM work, lease
+    (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at,
+     patience_seconds)
+SELECT work.run_id, work.id, lease.id, 'narrow', 'job', 1, 1, 'pending', now(), 60
+FROM work, lease
 """

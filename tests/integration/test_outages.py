@@ -1,6 +1,8 @@
 """Servers that go away and come back: services carry on by themselves."""
 
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -14,12 +16,13 @@ from support.world import World
 
 
 @pytest_asyncio.fixture
-async def own_postgres(tmp_path):
+async def own_postgres():
     needs_embedded()
-    server = PostgresServer(tmp_path / "own-postgres")  # durable: what committed stays
-    await server.start()
-    yield server
-    await server.stop()
+    with tempfile.TemporaryDirectory(prefix="headway-test-") as folder:
+        server = PostgresServer(Path(folder))  # durable: what committed stays
+        await server.start()
+        yield server
+        await server.stop()
 
 
 @pytest_asyncio.fixture

@@ -40,6 +40,7 @@ class App:
         group: str | None = None,
         description: str = "",
         timeout: float = 1200.0,
+        cancel_grace: float = 30.0,
         priority: int = 0,
         on_lost_contact: Literal["stop", "continue"] = "stop",
     ) -> Callable[[Function], Function]:
@@ -54,6 +55,7 @@ class App:
                     group=check_name("group", group or name),
                     description=description or (function.__doc__ or "").strip(),
                     timeout_seconds=timeout,
+                    cancel_grace_seconds=cancel_grace,
                     priority=priority,
                     on_lost_contact=on_lost_contact,
                     takes_input=takes_input,
@@ -154,6 +156,7 @@ def _manifest(external_id: str, job: Job, when: When, given: Any) -> ManifestDef
         priority=job.priority,
         retry=marks.of(job.function).retry or RetryPolicy(),
         timeout_seconds=job.timeout_seconds,
+        cancel_grace_seconds=job.cancel_grace_seconds,
         on_lost_contact=job.on_lost_contact,
     )
 

@@ -51,6 +51,7 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True):
     priority: Priority = 0
     retry: RetryPolicy = RetryPolicy()
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
+    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     on_lost_contact: Literal["stop", "continue"] = "stop"
 
     def fingerprint(self) -> str:

@@ -28,6 +28,7 @@ class Job:
     group: str
     description: str
     timeout_seconds: float
+    cancel_grace_seconds: float
     priority: int
     on_lost_contact: Literal["stop", "continue"]
     takes_input: bool

@@ -50,6 +50,11 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
     traceparent: str | None
 
     @property
+    def patience_seconds(self) -> float:
+        """How long after its start the run must have ended."""
+        return self.timeout_seconds + self.cancel_grace_seconds + _LENIENCE
+
+    @property
     def candidate(self) -> Candidate:
         """What the decision needs of it."""
         return Candidate(work=self.id, group=self.group, job=self.job)
@@ -177,10 +182,7 @@ class GateTransaction:
             [one.run.attempt for one in ordered],
             [one.work.due_at for one in ordered],
             [trace_id(one.run.traceparent) for one in ordered],
-            [
-                one.work.timeout_seconds + one.work.cancel_grace_seconds + _LENIENCE
-                for one in ordered
-            ],
+            [one.work.patience_seconds for one in ordered],
             now,
         )
         await self.connection.execute(

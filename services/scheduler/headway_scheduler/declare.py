@@ -180,6 +180,7 @@ async def _write_manifests(
         [one.fingerprint() for one in stale],
         [wall_clock.next_after(one.cadence, ZoneInfo(one.tz), now) for one in stale],
         now,
+        [one.cancel_grace_seconds for one in stale],
     )
 
 

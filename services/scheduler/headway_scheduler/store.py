@@ -41,6 +41,7 @@ class DueManifest(Struct, frozen=True, kw_only=True):
     priority: int
     retry: RetryPolicy
     timeout_seconds: float
+    cancel_grace_seconds: float
     on_lost_contact: str
 
 
@@ -202,5 +203,6 @@ def _due_manifest(row: Any) -> DueManifest:
         priority=row["priority"],
         retry=msgspec.convert(row["retry"], RetryPolicy),
         timeout_seconds=row["timeout_seconds"],
+        cancel_grace_seconds=row["cancel_grace_seconds"],
         on_lost_contact=row["on_lost_contact"],
     )

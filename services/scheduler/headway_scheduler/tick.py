@@ -163,6 +163,7 @@ def _announce(manifest: DueManifest, decision: Decision, now: datetime) -> Outbo
         priority=manifest.priority,
         retry=manifest.retry,
         timeout_seconds=manifest.timeout_seconds,
+        cancel_grace_seconds=manifest.cancel_grace_seconds,
         on_lost_contact=manifest.on_lost_contact,
     )
     message_id = f"{decision.work}.{queued.round}"

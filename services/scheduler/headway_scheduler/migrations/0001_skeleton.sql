@@ -29,6 +29,7 @@ CREATE TABLE scheduler.manifest (
     priority           smallint NOT NULL CHECK (priority BETWEEN 0 AND 31),
     retry              jsonb NOT NULL,
     timeout_seconds    double precision NOT NULL CHECK (timeout_seconds > 0),
+    cancel_grace_seconds double precision NOT NULL CHECK (cancel_grace_seconds >= 0),
     on_lost_contact    text NOT NULL CHECK (on_lost_contact IN ('stop', 'continue')),
     enabled            boolean NOT NULL DEFAULT true,
     definition_hash    text NOT NULL,

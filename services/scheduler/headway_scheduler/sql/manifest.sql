@@ -50,18 +50,21 @@ ORDER BY name
 -- name: upsert_manifest
 -- Write new and changed definitions; what operators own stays. $1 ids, $2 external ids,
 -- $3 owner, $4 jobs, $5 groups, $6 inputs, $7 cadences, $8 zones, $9 priorities, $10 retry
--- policies, $11 timeouts, $12 lost-contact policies, $13 hashes, $14 next due times, $15 now.
+-- policies, $11 timeouts, $12 lost-contact policies, $13 hashes, $14 next due times, $15 now,
+-- $16 cancel graces.
 INSERT INTO scheduler.manifest
     (id, external_id, owner, job, group_name, input, cadence, zone, priority, retry,
-     timeout_seconds, on_lost_contact, definition_hash, next_due_at, declared_at)
+     timeout_seconds, cancel_grace_seconds, on_lost_contact, definition_hash, next_due_at,
+     declared_at)
 SELECT stated.id, stated.external_id, $3, stated.job, stated.group_name, stated.input,
        stated.cadence, stated.zone, stated.priority, stated.retry, stated.timeout_seconds,
-       stated.on_lost_contact, stated.definition_hash, stated.next_due_at, $15
+       stated.cancel_grace_seconds, stated.on_lost_contact, stated.definition_hash, stated.next_due_at, $15
 FROM unnest($1::uuid[], $2::text[], $4::text[], $5::text[], $6::jsonb[], $7::jsonb[], $8::text[],
             $9::smallint[], $10::jsonb[], $11::double precision[], $12::text[], $13::text[],
-            $14::timestamptz[])
+            $14::timestamptz[], $16::double precision[])
     AS stated (id, external_id, job, group_name, input, cadence, zone, priority, retry,
-               timeout_seconds, on_lost_contact, definition_hash, next_due_at)
+               timeout_seconds, on_lost_contact, definition_hash, next_due_at,
+               cancel_grace_seconds)
 ON CONFLICT (external_id) DO UPDATE
 SET job = excluded.job,
     group_name = excluded.group_name,
@@ -71,6 +74,7 @@ SET job = excluded.job,
     priority = excluded.priority,
     retry = excluded.retry,
     timeout_seconds = excluded.timeout_seconds,
+    cancel_grace_seconds = excluded.cancel_grace_seconds,
     on_lost_contact = excluded.on_lost_contact,
     definition_hash = excluded.definition_hash,
     next_due_at = excluded.next_due_at,
@@ -94,7 +98,7 @@ WITH due AS MATERIALIZED (
 )
 SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.input,
        manifest.cadence, manifest.zone, manifest.priority, manifest.retry,
-       manifest.timeout_seconds, manifest.on_lost_contact, manifest.next_due_at,
+       manifest.timeout_seconds, manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
        manifest.blocked_by, manifest_group.enabled AS group_enabled,
        (SELECT work.id FROM scheduler.work WHERE work.manifest_id = manifest.id LIMIT 1)
            AS outstanding

@@ -1,0 +1,154 @@
+"""Bodies that misbehave: each run ends, and its neighbours do not notice."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+from headway import App, every, retry
+from headway.worker import runtime
+from headway.worker.execution import Execution
+from headway_contract import subjects
+from headway_jetstream_kit.provisioning import stream_info
+from support.invariants import check_invariants
+from support.world import until
+
+
+def app_with(body, **options) -> App:
+    app = App("test")
+    app.job("job", **options)(every(hours=24)(retry(attempts=1)(body)))
+    return app
+
+
+async def run_once(world, app: App, **settings) -> dict:
+    await world.dispatcher(**settings)
+    await world.worker(app)
+    await world.until("SELECT count(*) FROM dispatcher.worker")
+    await world.fire(app)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE finished_at IS NOT NULL")
+    row = (await world.rows("SELECT * FROM dispatcher.metadata"))[0]
+    await check_invariants(world.database)
+    return row
+
+
+def empty_next(ctx):
+    return next(iter([]))
+
+
+def exits(ctx):
+    sys.exit(3)
+
+
+async def exits_too(ctx):
+    sys.exit(3)
+
+
+async def gives_up(ctx):
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (empty_next, "RuntimeError", "StopIteration()"),
+        (exits, "RuntimeError", "SystemExit(3)"),
+        (exits_too, "RuntimeError", "SystemExit: 3"),
+        (gives_up, "Cancelled", ""),
+    ],
+    ids=["stop-iteration", "plain-exit", "async-exit", "cancelled-by-itself"],
+)
+async def test_whatever_a_body_raises_is_a_failure(world, body, kind, message):
+    row = await run_once(world, app_with(body))
+    assert (row["failure"]["kind"], row["failure"]["message"]) == (kind, message)
+
+
+async def test_a_plain_function_that_ignores_its_timeout_is_given_up_after_its_grace(world):
+    release = threading.Event()
+    app = app_with(lambda ctx: release.wait(60), timeout=0.2, cancel_grace=0.3)
+    row = await run_once(world, app)
+    release.set()
+    assert row["failure"]["kind"] == "timed_out"
+
+
+async def test_an_async_body_that_swallows_its_cancellation_is_given_up_too(world):
+    release = asyncio.Event()
+
+    async def stubborn(ctx):
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    row = await run_once(world, app_with(stubborn, timeout=0.2, cancel_grace=0.3))
+    release.set()
+    assert row["failure"]["kind"] == "timed_out"
+
+
+async def test_a_run_that_its_worker_cannot_end_is_taken_away(world, monkeypatch):
+    """The worker lives and beats, but its run is long past its time and grace."""
+    monkeypatch.setattr(Execution, "stop", lambda *_: None)
+    monkeypatch.setattr("headway_dispatcher.gate_store._LENIENCE", 0.3)
+    release = asyncio.Event()
+
+    async def endless(ctx):
+        await release.wait()
+
+    app = app_with(endless, timeout=0.2, cancel_grace=0.1)
+    row = await run_once(world, app, heartbeat_seconds=0.2, orphan_timeout_seconds=1)
+    release.set()
+    assert row["failure"]["kind"] == "timed_out"
+    assert row["failure"]["message"] == "the run took longer than its timeout and its grace"
+
+
+async def test_an_order_that_is_delivered_again_is_not_run_again(world, monkeypatch):
+    """The ack of a claimed order is lost; the same process gets the order a second time."""
+    ran = []
+
+    async def count(ctx):
+        ran.append(ctx.run)
+
+    async def no_ack(broker, messages):
+        monkeypatch.undo()
+        for message in messages:
+            await runtime.nak(broker, message, delay=0.1)
+
+    monkeypatch.setattr(runtime, "ack", no_ack)
+    await run_once(world, app_with(count))
+
+    async def order_is_gone():
+        info = await stream_info(world.broker, subjects.RUNS_STREAM)
+        return info["state"]["messages"] == 0
+
+    await until(order_is_gone, within=10, what="the second delivery is acknowledged")
+    assert len(ran) == 1
+
+
+async def test_a_full_job_does_not_starve_the_others(world):
+    app, only_slow, only_quick = App("test"), App("test"), App("test")
+    release = asyncio.Event()
+
+    async def slow(ctx, number: int):
+        await release.wait()
+
+    async def quick(ctx): ...
+
+    for declaring in (app, only_slow):
+        declaring.job("slow", group="slow")(slow)
+    for declaring in (app, only_quick):
+        declaring.job("quick", group="quick")(quick)
+    for number in range(250):
+        app.schedule(f"slow-{number}", job="slow", when=every(hours=24), input=number)
+    app.schedule("quick", job="quick", when=every(hours=24))
+    await world.dispatcher()
+    await world.worker(only_slow, worker_slots=1)
+    await world.worker(only_quick, worker_slots=5)
+    await world.until("SELECT count(*) = 2 FROM dispatcher.worker")
+    await world.fire(app)
+    await world.until(
+        "SELECT count(*) FROM dispatcher.metadata WHERE job = 'quick' AND state = 'completed'"
+    )
+    await world.until(
+        "SELECT count(*) FROM dispatcher.work_queue WHERE wait_reason = 'workers_full'"
+    )
+    release.set()
