@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 import uuid
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ class BareWorker:
     def __init__(self, nc):
         self.nc = nc
         self.js = nc.jetstream()
-        self.held = {}
+        self.held, self.known = {}, set()
 
     def event(self, order, kind, run=None, **more):
         data = {"lease": order["lease"], "token": order["token"], "nonce": NONCE, **more}
@@ -34,7 +35,7 @@ class BareWorker:
         }
 
     async def publish(self, order, events, expected):
-        """Stored: the sequence. Refused: none. Anything else raises."""
+        """The sequence if stored; none if refused or unknown, and then one has to ask."""
         lease = order["lease"]
         try:
             ack = await self.js.publish(
@@ -47,16 +48,20 @@ class BareWorker:
             )
             return ack.seq
         except APIError as error:
-            if error.err_code == WRONG_SEQUENCE:
-                return None
-            raise
+            if error.err_code != WRONG_SEQUENCE:
+                print("undecided:", error, file=sys.stderr)
+        except (nats.errors.Error, TimeoutError) as error:
+            print("no answer:", error, file=sys.stderr)
+        return None
 
     async def ask(self, order):
         question = {"lease": order["lease"], "worker": NAME, "nonce": NONCE}
-        reply = await self.nc.request(
-            "headway.control.dispatcher.lease", json.dumps(question).encode(), timeout=3
-        )
-        return json.loads(reply.data)
+        subject = "headway.control.dispatcher.lease"
+        try:
+            reply = await self.nc.request(subject, json.dumps(question).encode(), timeout=3)
+            return json.loads(reply.data)
+        except (nats.errors.Error, TimeoutError, ValueError):
+            return {"answer": "undecided", "sequence": 0, "stored": []}
 
     async def heartbeat(self, stopped=False):
         beat = {"worker": NAME, "nonce": NONCE, "jobs": [JOB], "slots": SLOTS, "sdk": "bare"}
@@ -75,37 +80,47 @@ class BareWorker:
         order = json.loads(message.data)["data"]
         run = order["runs"][0]["run"]
         opening = [self.event(order, "lease.claimed"), self.event(order, "run.started", run)]
+        if order["lease"] in self.known:
+            return await message.ack()
         sequence = await self.publish(order, opening, 0)
         if sequence is None:
             answer = await self.ask(order)
-            if answer["answer"] != "mine":
+            if answer["answer"] in ("another", "ended"):
                 return await message.ack()
+            if answer["answer"] != "mine":
+                return await message.nak(delay=1)
             sequence = answer["sequence"]
+        self.known.add(order["lease"])
         self.held[order["lease"]] = run
         await message.ack()
         output = {"echo": order["runs"][0]["input"], "by": NAME}
         closing = [self.event(order, "run.completed", run, output=output)]
         while await self.publish(order, closing, sequence) is None:
             answer = await self.ask(order)
-            if answer["answer"] != "mine" or closing[0]["id"] in answer["stored"]:
+            if answer["answer"] in ("another", "ended") or closing[0]["id"] in answer["stored"]:
                 break
-            sequence = answer["sequence"]
-        del self.held[order["lease"]]
+            sequence = answer["sequence"] or sequence
+        return self.held.pop(order["lease"])
 
-    async def work(self):
-        asyncio.create_task(self.beat())
+    async def work(self, stop):
+        beating = asyncio.create_task(self.beat())
         orders = await self.js.pull_subscribe_bind(consumer=f"worker-{JOB}", stream="HEADWAY_RUNS")
-        while True:
+        while not stop.is_set():
             try:
                 messages = await orders.fetch(SLOTS, timeout=1)
             except (nats.errors.Error, TimeoutError):
+                await asyncio.sleep(0.1)
                 continue
             await asyncio.gather(*(self.carry_out(message) for message in messages))
+        beating.cancel()
+        await self.heartbeat(stopped=True)
 
 
 async def main():
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     nc = await nats.connect(os.environ["HEADWAY_NATS_URL"])
-    await BareWorker(nc).work()
+    await BareWorker(nc).work(stop)
 
 
 asyncio.run(main())

@@ -1,0 +1,95 @@
+"""Heartbeats: one bad one hurts nobody else, and a hanging database silences nobody."""
+
+import asyncio
+from uuid import uuid4
+
+import msgspec
+import pytest
+import pytest_asyncio
+from headway_contract import subjects
+from headway_contract.control import Heartbeat, HeartbeatReply
+from headway_jetstream_kit.provisioning import consumer_info
+from support.world import until
+
+
+async def beat(world, **fields) -> HeartbeatReply:
+    body = msgspec.json.encode({"nonce": "n", "jobs": ["job"], "slots": 1, **fields})
+    reply = await world.broker.client.request(subjects.HEARTBEAT, body, timeout=5)
+    return msgspec.json.decode(reply.data, type=HeartbeatReply)
+
+
+@pytest_asyncio.fixture
+async def dispatcher(world):
+    return await world.dispatcher()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"jobs": ["x\n"]},
+        {"slots": 3_000_000_000},
+        {"host": "a\x00b"},
+        {"worker": "a.b"},
+        {"worker": "_dispatcher2"},
+        {"leases": ["no-uuid"]},
+        {"host": "h" * 10_000},
+    ],
+    ids=["newline", "slots", "nul", "dot", "underscore", "lease", "long"],
+)
+async def test_a_bad_heartbeat_is_told_so_and_the_others_are_heard(world, dispatcher, fault):
+    bad, good = await asyncio.gather(
+        beat(world, **{"worker": "bad", **fault}), beat(world, worker="good")
+    )
+    assert bad.error
+    assert not good.error
+    rows = await world.rows("SELECT name FROM dispatcher.worker")
+    assert [row["name"] for row in rows] == ["good"]
+
+
+async def test_a_database_that_hangs_does_not_silence_the_dispatcher(world, dispatcher):
+    await beat(world, worker="w1")
+    async with world.database.transaction() as connection:
+        await connection.execute("LOCK TABLE dispatcher.worker")
+        for _ in range(3):
+            assert not (await beat(world, worker="w1")).error
+
+    async def heard_again():
+        await beat(world, worker="w2")
+        return await world.value("SELECT count(*) FROM dispatcher.worker WHERE name = 'w2'")
+
+    await until(heard_again, within=10, what="heartbeats are recorded again")
+
+
+async def test_two_processes_with_one_name_are_both_heard(world, dispatcher):
+    leases = [uuid4(), uuid4()]
+    for lease, nonce in zip(leases, ("n1", "n2"), strict=True):
+        await world.value(
+            "INSERT INTO dispatcher.lease (id, token, job, created_at, claimed_by, nonce,"
+            " last_heard_at) VALUES ($1, 't', 'job', now(), 'twin', $2, now() - interval '1 h')",
+            lease,
+            nonce,
+        )
+    beats = [
+        Heartbeat(worker="twin", nonce=nonce, jobs=["job"], slots=1, leases=[lease])
+        for lease, nonce in zip(leases, ("n1", "n2"), strict=True)
+    ]
+    await asyncio.gather(
+        *(
+            world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(one), timeout=5)
+            for one in beats
+        )
+    )
+    assert await world.value(
+        "SELECT bool_and(last_heard_at > now() - interval '1 min') FROM dispatcher.lease"
+    )
+
+
+async def test_a_consumer_that_was_deleted_is_made_again(world, dispatcher):
+    await beat(world, worker="w1")
+    await world.broker.api(f"CONSUMER.DELETE.{subjects.RUNS_STREAM}.worker-job")
+
+    async def made_again():
+        await beat(world, worker="w1")
+        return await consumer_info(world.broker, subjects.RUNS_STREAM, "worker-job")
+
+    await until(made_again, within=15, what="the consumer is back")
