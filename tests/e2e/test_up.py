@@ -1,14 +1,16 @@
 """`headway up`: it runs, it stops in order at any moment, and it leaves nothing behind."""
 
 import asyncio
+import contextlib
 import json
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from support.world import until
 
 ROOT = Path(__file__).parents[2]
 CLEAN = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 APP = """
 from headway import App, every
@@ -53,10 +57,13 @@ class Up:
         """Wait for a condition as long as the process lives."""
 
         async def ask() -> bool:
-            assert condition() or self.process.returncode is None, self.said
-            return condition()
+            return condition() or self.process.returncode is not None
 
-        await until(ask, within=within, what=f"{what}\n{self.said}")
+        try:
+            await until(ask, within=within, what=what)
+            assert condition(), f"it ended before {what}"
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.said}") from None
 
     async def until_said(self, words: str) -> None:
         await self.until(lambda: words in self.said, words)
@@ -85,7 +92,7 @@ class Place:
         up = [sys.executable, "-m", "headway_cli", "up", str(self.app)]
         return [*up, "--data", str(self.data), *arguments]
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def up(self, *arguments: str, **environment: str) -> AsyncIterator[Up]:
         process = await asyncio.create_subprocess_exec(
             *self.command(*arguments),
@@ -114,7 +121,10 @@ class Place:
         async def nothing_is_left() -> bool:
             return not self.left_behind()
 
-        await until(nothing_is_left, within=within, what=f"{self.left_behind()}")
+        try:
+            await until(nothing_is_left, within=within, what="nothing is left behind")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.left_behind()}") from None
 
 
 def _words_of(process: Path) -> str:
@@ -214,6 +224,36 @@ async def test_twice_in_a_row_on_one_folder(place):
         assert report["occurrences"] == report["runs_completed"] >= 2
         assert report["runs_failed"] == report["dead_letters"] == 0
         assert "hello from a job" in up.said
+
+
+async def test_in_a_terminal_the_view_is_live_and_the_cursor_comes_back(used_place):
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *used_place.command("--for", "2.5", "--json"),
+        env={**CLEAN, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    drawn = await asyncio.to_thread(read_terminal, ours)
+    assert await process.wait() == 0, drawn
+    assert json.loads(await process.stdout.read())["runs_completed"] >= 1, drawn
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
+    assert re.search(r"^hello from a job\r$", plain, re.MULTILINE)
+    for words in ("1 manifest ", " running ", " completed ", " failed", "next due", "latest runs"):
+        assert words in plain
+    assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") == 1
+    assert plain.splitlines()[-1].startswith("stopping: no new work")
+
+
+def read_terminal(descriptor: int) -> str:
+    """Everything that is drawn on a terminal until nobody draws on it any more."""
+    with open(descriptor, "rb", buffering=0) as terminal:
+        drawn = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+            while piece := terminal.read(65536):
+                drawn += piece
+    return drawn.decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

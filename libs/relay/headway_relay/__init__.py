@@ -5,9 +5,12 @@ publishes the rows and deletes those that the broker acknowledged. If it dies be
 two, the row is published again: the message id lets the broker drop the copy within its
 window, and the receivers' unique keys make it harmless after that. Several relays may
 run; each takes the rows that no other holds, so order between messages is not promised.
+
+On the way in, `rejected` keeps what could not be handled, with its bytes.
 """
 
 from headway_relay.outbox import Outbox, OutboxMessage
+from headway_relay.rejected import Rejected, events_in
 from headway_relay.relay import Relay
 
-__all__ = ["Outbox", "OutboxMessage", "Relay"]
+__all__ = ["Outbox", "OutboxMessage", "Rejected", "Relay", "events_in"]

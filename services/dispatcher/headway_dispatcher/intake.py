@@ -4,25 +4,22 @@ Work is known by its id, so a message that comes twice changes nothing. Work who
 manifest already has unsettled work in its slot is settled as coalesced; it never sticks.
 """
 
-import logging
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from headway_contract import Event, Malformed, decode, encode, event, subjects
+from headway_contract import Event, encode, event, subjects
 from headway_contract.settled import WorkSettled
 from headway_contract.work import GroupChanged, WorkQueued
-from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
-from headway_jetstream_kit.consuming import Intake, Unreadable
-from headway_postgres_kit import Connection, Database, DatabaseUnavailable
-from headway_relay import OutboxMessage
+from headway_jetstream_kit import Broker, Message, Puller
+from headway_jetstream_kit.consuming import Intake
+from headway_postgres_kit import Connection, Database
+from headway_relay import OutboxMessage, events_in
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 
 from headway_dispatcher import store
-from headway_dispatcher.store import OUTBOX, SOURCE, works
-
-logger = logging.getLogger(__name__)
+from headway_dispatcher.store import OUTBOX, REJECTED, SOURCE, works
 
 # How much older one step of priority makes work look. Ageing is thereby built in.
 RANK_STEP = timedelta(seconds=60)
@@ -32,7 +29,7 @@ def work_intake(database: Database, broker: Broker, *, gate: Wakeup, relay: Wake
     """The intake of work and group limits."""
 
     async def handle(messages: list[Message]) -> None:
-        events = [one for message in messages for one in _events(message)]
+        events = [one for message in messages for one in events_in(message)]
         with span("intake", events=len(events)):
             async with database.transaction() as connection:
                 now = await store.read_now(connection)
@@ -41,27 +38,8 @@ def work_intake(database: Database, broker: Broker, *, gate: Wakeup, relay: Wake
         gate.call()
         relay.call()
 
-    async def reject(message: Message, reason: str) -> None:
-        await store.reject(database, message, reason)
-
-    return Intake(
-        broker,
-        Puller(broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER),
-        handle=handle,
-        reject=reject,
-        outages=(DatabaseUnavailable, BrokerUnavailable),
-    )
-
-
-def _events(message: Message) -> list[Event]:
-    try:
-        events = decode(message.body)
-    except Malformed as error:
-        raise Unreadable(str(error)) from error
-    known = [one for one in events if isinstance(one, Event)]
-    if len(known) < len(events):
-        logger.warning("%s: passed over an event of an unknown type", message.subject)
-    return known
+    puller = Puller(broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
+    return REJECTED.intake(database, broker, puller, handle)
 
 
 async def _apply_groups(connection: Connection, told: list[Any]) -> None:
@@ -90,7 +68,9 @@ async def _take_in(connection: Connection, events: list[Event], now: datetime) -
     if not queued:
         return
     await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
-    rows = await connection.fetch(works["take_in"], [_row(one) for one in queued.values()], now)
+    rows = await connection.fetch(
+        works["take_in"], [_row(one) for one in queued.values()], now, "queued"
+    )
     left = set(queued) - {row["id"] for row in rows}
     if left:
         left -= {row["id"] for row in await connection.fetch(works["known"], list(left))}
@@ -99,7 +79,7 @@ async def _take_in(connection: Connection, events: list[Event], now: datetime) -
 
 
 async def _coalesce(connection: Connection, events: list[Event], now: datetime) -> None:
-    rows = await connection.fetch(works["coalesce"], [_row(one) for one in events], now)
+    rows = await connection.fetch(works["take_in"], [_row(one) for one in events], now, "settled")
     kept = {row["id"] for row in rows}
     await OUTBOX.add(
         connection, [_tell_coalesced(one.data, now) for one in events if one.data.work in kept]

@@ -12,21 +12,22 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_contract import Event, Malformed, decode, subjects
+from headway_contract import Event, subjects
 from headway_contract.lifecycle import Failure, LeaseEvent, RunEvent
 from headway_decisions import acceptance
 from headway_decisions.acceptance import Arrived, Judged, Lease
 from headway_decisions.folding import Fact, Run
 from headway_history import Record
-from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
+from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
-from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
+from headway_postgres_kit import Connection, Database, json_array
+from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct, structs
 
 from headway_dispatcher import settling, store
-from headway_dispatcher.store import HISTORY, leases
+from headway_dispatcher.store import HISTORY, REJECTED, leases
 
 logger = logging.getLogger(__name__)
 
@@ -70,16 +71,8 @@ def event_intake(database: Database, broker: Broker, *, gate: Wakeup, relay: Wak
         gate.call()
         relay.call()
 
-    async def reject(message: Message, reason: str) -> None:
-        await store.reject(database, message, reason)
-
-    return Intake(
-        broker,
-        Puller(broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER),
-        handle=handle,
-        reject=reject,
-        outages=(DatabaseUnavailable, BrokerUnavailable),
-    )
+    puller = Puller(broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
+    return REJECTED.intake(database, broker, puller, handle)
 
 
 async def _project(connection: Connection, told: list[Told]) -> None:
@@ -162,14 +155,11 @@ def _record(event: Event, refusal: str | None, at: datetime) -> Record:
 def _read(message: Message) -> Told:
     try:
         lease, worker = subjects.lease_and_worker(message.subject)
-        events = decode(message.body)
         predecessor = int(message.headers.get(subjects.EXPECTED_SEQUENCE_HEADER, "-1"))
-    except (Malformed, ValueError) as error:
+    except ValueError as error:
         raise Unreadable(str(error)) from error
-    known = [one for one in events if isinstance(one, Event) and isinstance(one.data, LeaseEvent)]
-    if len(known) < len(events):
-        logger.warning("%s: passed over an event of another kind", message.subject)
-    return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=known)
+    events = [one for one in events_in(message) if isinstance(one.data, LeaseEvent)]
+    return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=events)
 
 
 async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:

@@ -2,47 +2,33 @@
 
 from contextlib import ExitStack
 
-from headway_contract import Event, Malformed, decode, subjects
+from headway_contract import subjects
 from headway_contract.settled import WorkSettled
-from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
-from headway_jetstream_kit.consuming import Intake, Unreadable
-from headway_postgres_kit import Database, DatabaseUnavailable
+from headway_jetstream_kit import Broker, Message, Puller
+from headway_jetstream_kit.consuming import Intake
+from headway_postgres_kit import Database
+from headway_relay import events_in
 from headway_tracing import span
 
 from headway_scheduler import store
+from headway_scheduler.store import REJECTED
 
 
 def settled_intake(database: Database, broker: Broker) -> Intake:
-    """The intake of outcomes."""
+    """The intake of outcomes; other events on their stream are for others."""
 
     async def handle(messages: list[Message]) -> None:
-        outcomes = [outcome for message in messages for outcome in _outcomes(message)]
+        told = [one for message in messages for one in events_in(message)]
+        outcomes = [one for one in told if isinstance(one.data, WorkSettled)]
         if not outcomes:
             return
         with ExitStack() as traces:
-            for outcome in outcomes:
+            for one in outcomes:
                 traces.enter_context(
-                    span("settle", parent=outcome.traceparent, outcome=outcome.data.outcome)
+                    span("settle", parent=one.traceparent, outcome=one.data.outcome)
                 )
             async with database.transaction() as connection:
-                await store.settle(connection, [outcome.data for outcome in outcomes])
+                await store.settle(connection, [one.data for one in outcomes])
 
-    async def reject(message: Message, reason: str) -> None:
-        await store.reject(database, message, reason)
-
-    return Intake(
-        broker,
-        Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER),
-        handle=handle,
-        reject=reject,
-        outages=(DatabaseUnavailable, BrokerUnavailable),
-    )
-
-
-def _outcomes(message: Message) -> list[Event]:
-    """The outcomes in a message; other events are for others."""
-    try:
-        events = decode(message.body)
-    except Malformed as error:
-        raise Unreadable(str(error)) from error
-    return [one for one in events if isinstance(one, Event) and isinstance(one.data, WorkSettled)]
+    puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
+    return REJECTED.intake(database, broker, puller, handle)

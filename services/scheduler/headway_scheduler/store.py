@@ -12,15 +12,15 @@ from headway_contract.work import RetryPolicy
 from headway_decisions.cadence import Cadence
 from headway_decisions.due import ManifestView
 from headway_history import History
-from headway_jetstream_kit import Message
-from headway_postgres_kit import Connection, Database, Migrations, Queries, storable
-from headway_relay import Outbox
+from headway_postgres_kit import Connection, Database, Migrations, Queries
+from headway_relay import Outbox, Rejected
 from msgspec import Struct
 
 SCHEMA = "scheduler"
 MIGRATIONS = Migrations("headway_scheduler", SCHEMA)
 OUTBOX = Outbox(SCHEMA)
 HISTORY = History(SCHEMA)
+REJECTED = Rejected(SCHEMA)
 
 manifests = Queries("headway_scheduler", "sql/manifest.sql")
 works = Queries("headway_scheduler", "sql/work.sql")
@@ -159,18 +159,6 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled]) -> int
         [end.dead_letter for end in ends],
     )
     return len(rows)
-
-
-async def reject(database: Database, message: Message, reason: str) -> None:
-    """Keep a message that could not be handled, with its bytes."""
-    async with database.acquire() as connection:
-        await connection.execute(
-            works["reject"],
-            storable(message.subject),
-            {storable(key): storable(value) for key, value in message.headers.items()},
-            message.body,
-            storable(reason),
-        )
 
 
 def _read_due(row: Any) -> DueManifest | UnreadableManifest:

@@ -23,18 +23,20 @@ SET max_active = excluded.max_active,
 WHERE excluded.version > known.version
 
 -- name: take_in
--- New work; returns the ids of what was really new. Work whose id is known is a duplicate;
--- work whose manifest slot is taken is left for `coalesce`. $1 the work as an array of
--- objects, $2 now.
+-- Work that is new, queued or (if its manifest's slot is taken) settled as coalesced; returns
+-- the ids of what was really taken in. What is known by its id, or finds its slot taken, is
+-- left out. $1 the work as an array of objects, $2 now, $3 queued or settled.
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
      queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
-     on_lost_contact, state, wait_reason, traceparent, received_at)
+     on_lost_contact, state, wait_reason, outcome, settled_at, traceparent, received_at)
 SELECT work.work, work.round, work.manifest_id, work.manifest, work.slot, work."group", work.job,
        work.input, work.input_schema, work.cause, work.due_at, work.queued_at, work.priority,
        work.rank, coalesce(work.not_before, work.queued_at), work.retry, work.timeout_seconds,
-       work.cancel_grace_seconds, work.on_lost_contact, 'queued', 'awaiting_gate',
-       work.traceparent, $2
+       work.cancel_grace_seconds, work.on_lost_contact, $3::text,
+       CASE WHEN $3 = 'queued' THEN 'awaiting_gate' END,
+       CASE WHEN $3 = 'settled' THEN 'coalesced' END,
+       CASE WHEN $3 = 'settled' THEN $2::timestamptz END, work.traceparent, $2
 FROM jsonb_to_recordset($1) AS work (
     work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
     job text, input jsonb, input_schema text, cause text, due_at timestamptz,
@@ -48,28 +50,6 @@ RETURNING id
 -- name: known
 -- Which of these are here already. $1 ids.
 SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
-
--- name: coalesce
--- Work that found its manifest's slot taken: kept as settled; returns what was really kept.
--- $1 as for `take_in`, $2 now.
-INSERT INTO dispatcher.work_queue
-    (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-     queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
-     on_lost_contact, state, outcome, settled_at, traceparent, received_at)
-SELECT work.work, work.round, work.manifest_id, work.manifest, work.slot, work."group", work.job,
-       work.input, work.input_schema, work.cause, work.due_at, work.queued_at, work.priority,
-       work.rank, coalesce(work.not_before, work.queued_at), work.retry, work.timeout_seconds,
-       work.cancel_grace_seconds, work.on_lost_contact, 'settled', 'coalesced', $2,
-       work.traceparent, $2
-FROM jsonb_to_recordset($1) AS work (
-    work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
-    job text, input jsonb, input_schema text, cause text, due_at timestamptz,
-    queued_at timestamptz, priority smallint, rank timestamptz, not_before timestamptz,
-    retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-    on_lost_contact text, traceparent text)
-ORDER BY work.work
-ON CONFLICT DO NOTHING
-RETURNING id
 
 -- name: lock
 -- The work of ended runs, locked in a fixed order. $1 ids.
@@ -106,7 +86,3 @@ INSERT INTO dispatcher.dead_letter
 SELECT letter.*, 'awaiting', $11
 FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::jsonb[],
             $8::text[], $9::jsonb[], $10::integer[]) AS letter
-
--- name: reject
--- Keep a message that could not be handled. $1 subject, $2 headers, $3 body, $4 reason.
-INSERT INTO dispatcher.rejected (subject, headers, body, reason) VALUES ($1, $2, $3, $4)

@@ -29,7 +29,3 @@ UPDATE scheduler.occurrence
 SET outcome = told.outcome
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS told (manifest_id, cause, outcome)
 WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
-
--- name: reject
--- Keep a message that could not be handled. $1 subject, $2 headers, $3 body, $4 reason.
-INSERT INTO scheduler.rejected (subject, headers, body, reason) VALUES ($1, $2, $3, $4)

@@ -1,0 +1,55 @@
+"""Messages that could not be handled, kept with their bytes; and the intake that keeps them."""
+
+from collections.abc import Awaitable, Callable
+
+from headway_contract import Event, Malformed, decode
+from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
+from headway_jetstream_kit.consuming import Intake, Unreadable
+from headway_postgres_kit import Database, DatabaseUnavailable, Queries, storable
+
+
+class Rejected:
+    """The rejected messages of one schema."""
+
+    def __init__(self, schema: str) -> None:
+        self.queries = Queries("headway_relay", "rejected.sql", schema=schema)
+
+    def intake(
+        self,
+        database: Database,
+        broker: Broker,
+        puller: Puller,
+        handle: Callable[[list[Message]], Awaitable[None]],
+    ) -> Intake:
+        """An intake that puts aside here what it cannot handle."""
+
+        async def reject(message: Message, reason: str) -> None:
+            await self.add(database, message, reason)
+
+        return Intake(
+            broker,
+            puller,
+            handle=handle,
+            reject=reject,
+            outages=(DatabaseUnavailable, BrokerUnavailable),
+        )
+
+    async def add(self, database: Database, message: Message, reason: str) -> None:
+        """Keep one message."""
+        async with database.acquire() as connection:
+            await connection.execute(
+                self.queries["add"],
+                storable(message.subject),
+                {storable(key): storable(value) for key, value in message.headers.items()},
+                message.body,
+                storable(reason),
+            )
+
+
+def events_in(message: Message) -> list[Event]:
+    """The events of a message that we know; those of other types are passed over."""
+    try:
+        events = decode(message.body)
+    except Malformed as error:
+        raise Unreadable(str(error)) from error
+    return [one for one in events if isinstance(one, Event)]
