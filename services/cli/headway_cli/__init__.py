@@ -1,5 +1,8 @@
 """The `headway` command: puts the services together, so it may import them all.
 
-`main` is the entrance and turns every expected fault into one readable line; `services`
-runs one service against URLs; `up` runs everything in one command on embedded servers.
+`main` is the entrance, `commands` the list of commands, and `faults` turns every expected fault
+into a line with its remedy. `services` holds what runs alone against URLs, `up` everything in one
+command: `ground` is what it stands on (servers, schemas), `worker_process` its child, `summary`
+what it knows of the work and `screen` what it shows. `apps` finds the user's app, `settings`
+checks what the user set, and `reaching` is how patient we are with servers.
 """

@@ -1,6 +1,9 @@
 """The services alone, and what prepares the ground for them."""
 
 import os
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -15,114 +18,124 @@ from headway_postgres_kit import Database
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
 from headway_scheduler.wiring import start_scheduler
-from headway_service_kit import settings as read_settings
 from headway_service_kit.health import Health
 from headway_service_kit.process import keep_trying, run, stop_on_signals
 from headway_service_kit.service import Service
 from headway_service_kit.telemetry import start_exporting
 from msgspec import Struct
 
+from headway_cli import options, settings
 from headway_cli.apps import load_app
+from headway_cli.reaching import reach_broker, reach_database, unless_stopped
 
-_app_option = click.option(
-    "--app", envvar="HEADWAY_APP", help="Your app: module, module:name or file.py. [HEADWAY_APP]"
-)
-_database_option = click.option("--database-url", help="PostgreSQL. [HEADWAY_DATABASE_URL]")
-_nats_option = click.option("--nats-url", help="NATS. [HEADWAY_NATS_URL]")
-_health_option = click.option(
-    "--health-address", help="Where to answer /livez and /readyz. [HEADWAY_HEALTH_ADDRESS]"
-)
+_EXPORT_SECONDS = 2.0
 
 
-class ConnectionSettings(Struct, frozen=True, kw_only=True):
-    """What a worker or a set-up command needs to reach NATS."""
+class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
+    """What a worker's process needs besides the worker's own settings."""
 
+    app: str
     nats_url: str
     nats_creds: str | None = None
     health_address: str = "127.0.0.1:0"
 
 
-class DatabaseSettings(Struct, frozen=True, kw_only=True):
+class MigrateSettings(Struct, frozen=True, kw_only=True):
     """What a migration needs."""
 
     database_url: str
 
 
 @click.command()
-@_app_option
-@_database_option
-@_nats_option
-@_health_option
+@options.app_option
+@options.database_option
+@options.nats_option
+@options.health_option
+@options.debug_option
 def scheduler(app: str | None, **flags: Any) -> None:
-    """Run a scheduler: declare the app's manifests, then tick."""
-    settings = read_settings.read(SchedulerSettings, os.environ, **flags)
+    """Run a scheduler: it decides when work is due.
+
+    It declares the manifests of your app at its start, and needs none to go on with those that
+    are declared. Any number may run at once; one of them decides.
+    """
+    given = settings.read(SchedulerSettings, flags)
+    app = app or os.environ.get("HEADWAY_APP")
     definitions = load_app(app).definitions() if app else None
-
-    async def serve() -> None:
-        await _until_signal(await start_scheduler(settings, definitions))
-
-    _run("headway-scheduler", serve())
+    with exporting("headway-scheduler"):
+        run(_serve(start_scheduler(given, definitions)))
 
 
 @click.command()
-@_database_option
-@_nats_option
-@_health_option
-@click.option("--provision", type=click.Choice(["auto", "manual"]), help="[HEADWAY_PROVISION]")
+@options.database_option
+@options.nats_option
+@options.health_option
+@options.setting(
+    "--provision",
+    "provision",
+    "Whether to make missing streams in NATS, or only to name them.",
+    type=click.Choice(["auto", "manual"]),
+)
+@options.debug_option
 def dispatcher(**flags: Any) -> None:
-    """Run a dispatcher."""
-    settings = read_settings.read(DispatcherSettings, os.environ, **flags)
+    """Run a dispatcher: it sees due work through.
 
-    async def serve() -> None:
-        await _until_signal(await start_dispatcher(settings))
-
-    _run("headway-dispatcher", serve())
+    It hands work to workers, within its limits, until it is settled. Any number may run at once
+    and share the work.
+    """
+    given = settings.read(DispatcherSettings, flags)
+    with exporting("headway-dispatcher"):
+        run(_serve(start_dispatcher(given)))
 
 
 @click.command()
-@_app_option
-@_nats_option
-@_health_option
-@click.option("--name", "worker_name", help="The worker's name. [HEADWAY_WORKER_NAME]")
-@click.option("--slots", "worker_slots", type=int, help="Runs at once. [HEADWAY_WORKER_SLOTS]")
-def worker(app: str | None, **flags: Any) -> None:
-    """Run a worker for the app's jobs."""
-    if not app:
-        raise click.UsageError("name your app with --app or HEADWAY_APP")
-    connection = read_settings.read(ConnectionSettings, os.environ, **flags)
-    settings = read_settings.read(WorkerSettings, os.environ, **flags)
-    loaded = load_app(app)
+@options.app_option
+@options.nats_option
+@options.health_option
+@options.setting("--name", "worker_name", "The worker's name; without it a new one at each start.")
+@options.slots_option
+@options.debug_option
+def worker(**flags: Any) -> None:
+    """Run a worker: it runs the jobs of your app.
+
+    It needs NATS and nothing else. Any number may run at once; a worker that is told to stop
+    lets its runs finish first.
+    """
+    given = settings.read(WorkerProgramSettings, flags)
+    loaded = load_app(given.app)
     loaded.definitions()
 
     async def serve() -> None:
         stop = stop_on_signals()
-        broker = await keep_trying(
-            lambda: Broker.connect(
-                connection.nats_url, name="headway-worker", credentials=connection.nats_creds
-            ),
-            what="NATS at HEADWAY_NATS_URL is not reachable",
-            faults=(BrokerUnavailable,),
-        )
-        program = Worker(loaded, broker, settings)
-        health = _worker_health(program, broker, settings)
-        await health.start(connection.health_address)
+        broker = await unless_stopped(_reach_patiently(given), stop)
         try:
-            await program.run(stop)
+            program = Worker(loaded, broker, given)
+            health = _worker_health(program, broker, given)
+            await health.start(given.health_address)
+            try:
+                await program.run(stop)
+            finally:
+                await health.stop()
         finally:
-            await health.stop()
             await broker.close()
 
-    _run("headway-worker", serve())
+    with exporting("headway-worker"):
+        run(serve())
 
 
 @click.command()
-@_database_option
-def migrate(**flags: Any) -> None:
-    """Bring the database's schemas up to date."""
-    settings = read_settings.read(DatabaseSettings, os.environ, **flags)
+@options.database_option
+@options.wait_option
+@options.debug_option
+def migrate(wait: float, **flags: Any) -> None:
+    """Bring the schemas in PostgreSQL up to date.
+
+    Run it before the services of a new version start. It goes forward only, and changes nothing
+    where there is nothing to do.
+    """
+    given = settings.read(MigrateSettings, flags)
 
     async def apply() -> list[str]:
-        database = await Database.connect(settings.database_url, name="headway-migrate")
+        database = await reach_database(given.database_url, name="headway-migrate", wait=wait)
         try:
             return await apply_migrations(database)
         finally:
@@ -136,22 +149,39 @@ def migrate(**flags: Any) -> None:
 
 
 @click.command()
-@_nats_option
-@click.option("--replicas", "stream_replicas", type=int, help="[HEADWAY_STREAM_REPLICAS]")
-@click.option("--max-bytes", "stream_max_bytes", type=int, help="[HEADWAY_STREAM_MAX_BYTES]")
-def provision(**flags: Any) -> None:
-    """Make the streams and consumers in NATS."""
-    settings = read_settings.read(
-        DispatcherSettings, {**os.environ, "HEADWAY_DATABASE_URL": "unused"}, **flags
-    )
+@options.nats_option
+@options.setting(
+    "--replicas",
+    "stream_replicas",
+    "Copies of each stream.",
+    type=click.IntRange(min=1),
+    metavar="N",
+)
+@options.setting(
+    "--max-bytes",
+    "stream_max_bytes",
+    "Largest size of a stream.",
+    type=click.IntRange(min=1),
+    metavar="N",
+)
+@options.wait_option
+@options.debug_option
+def provision(wait: float, **flags: Any) -> None:
+    """Make the streams and consumers in NATS.
+
+    Those that are there are brought up to date, and nothing in them is lost.
+    """
+    # The dispatcher's settings without its database, which nobody needs here.
+    environment = {**os.environ, "HEADWAY_DATABASE_URL": "postgresql://"}
+    given = settings.read(DispatcherSettings, flags, environment)
 
     async def apply() -> list[str]:
-        broker = await Broker.connect(
-            settings.nats_url, name="headway-provision", credentials=settings.nats_creds
+        broker = await reach_broker(
+            given.nats_url, name="headway-provision", credentials=given.nats_creds, wait=wait
         )
         try:
             return await provision_streams(
-                broker, replicas=settings.stream_replicas, max_bytes=settings.stream_max_bytes
+                broker, replicas=given.stream_replicas, max_bytes=given.stream_max_bytes
             )
         finally:
             await broker.close()
@@ -168,15 +198,36 @@ async def apply_migrations(database: Database) -> list[str]:
     ]
 
 
-async def _until_signal(service: Service) -> None:
-    stop = stop_on_signals()
+@contextmanager
+def exporting(service: str) -> Iterator[None]:
+    """Export spans where an endpoint is configured, the last ones too if it answers soon."""
+    provider = start_exporting(service, os.environ)
     try:
-        await stop.wait()
+        yield
     finally:
-        await service.stop()
+        if provider is not None:
+            # A collector that is gone must hold up nobody who wants to stop.
+            closing = threading.Thread(target=provider.shutdown, daemon=True)
+            closing.start()
+            closing.join(_EXPORT_SECONDS)
 
 
-def _worker_health(program: Worker, broker: Broker, settings: WorkerSettings) -> Health:
+async def _serve(start: Coroutine[Any, Any, Service]) -> None:
+    """Run a service until a signal comes; before it runs as well as after."""
+    stop = stop_on_signals()
+    service = await unless_stopped(start, stop)
+    await service.run_until(stop)
+
+
+async def _reach_patiently(given: WorkerProgramSettings) -> Broker:
+    return await keep_trying(
+        lambda: Broker.connect(given.nats_url, name="headway-worker", credentials=given.nats_creds),
+        what="NATS at HEADWAY_NATS_URL is not reachable",
+        faults=(BrokerUnavailable,),
+    )
+
+
+def _worker_health(program: Worker, broker: Broker, given: WorkerSettings) -> Health:
     async def broker_answers() -> str | None:
         try:
             await broker.ping()
@@ -186,17 +237,8 @@ def _worker_health(program: Worker, broker: Broker, settings: WorkerSettings) ->
 
     async def dispatcher_answers() -> str | None:
         silent = monotonic() - program.heart.last_reply
-        if silent > settings.orphan_timeout_seconds / 2:
+        if silent > given.orphan_timeout_seconds / 2:
             return f"no dispatcher has answered for {silent:.0f} s"
         return None
 
     return Health("worker", live=[], ready=[broker_answers, dispatcher_answers])
-
-
-def _run(service: str, main: Any) -> None:
-    provider = start_exporting(service, os.environ)
-    try:
-        run(main)
-    finally:
-        if provider is not None:
-            provider.shutdown()

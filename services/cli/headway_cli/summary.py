@@ -1,31 +1,46 @@
-"""What `up` shows while it runs and prints at its end."""
+"""What `up` knows of the work: how it stands now, and the figures at the end."""
 
 from datetime import datetime
 from typing import Any
 
 from headway_postgres_kit import Database, Queries
 from msgspec import Struct
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 queries = Queries("headway_cli", "sql/summary.sql")
 
-_STATE_STYLES = {
-    "completed": "green",
-    "failed": "red",
-    "in_progress": "cyan",
-    "cancelled": "yellow",
-}
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Counts since a moment, and of what goes on."""
+
+    manifests: int
+    blocked: int
+    occurrences: int
+    skipped: int
+    waiting: int
+    running: int
+    completed: int
+    failed: int
+    dead_letters: int
+
+
+class LatestRun(Struct, frozen=True, kw_only=True):
+    """A run that was touched lately."""
+
+    manifest: str | None
+    state: str
+    attempt: int
+    started_at: datetime | None
+    finished_at: datetime | None
+    message: str | None
 
 
 class Summary(Struct, frozen=True, kw_only=True):
     """How things stand."""
 
     now: datetime
-    progress: dict[str, int]
+    progress: Progress
     next_due: list[tuple[str, datetime]]
-    latest: list[dict[str, Any]]
+    latest: list[LatestRun]
 
 
 async def read_now(database: Database) -> datetime:
@@ -38,37 +53,46 @@ async def read_now(database: Database) -> datetime:
 async def read_summary(database: Database, since: datetime) -> Summary:
     """How things stand since a moment."""
     async with database.acquire() as connection:
+        progress = await connection.fetchrow(queries["progress"], since)
+        next_due = await connection.fetch(queries["next_due"], 5)
+        latest = await connection.fetch(queries["latest"], since, 8)
         return Summary(
             now=await connection.fetchval(queries["now"]),
-            progress=dict(await connection.fetchrow(queries["progress"], since) or {}),
-            next_due=[
-                (row["external_id"], row["next_due_at"])
-                for row in await connection.fetch(queries["next_due"], 5)
-            ],
-            latest=[dict(row) for row in await connection.fetch(queries["latest"], since, 8)],
+            progress=Progress(**dict(progress or {})),
+            next_due=[(row["external_id"], row["next_due_at"]) for row in next_due],
+            latest=[LatestRun(**dict(row)) for row in latest],
         )
 
 
-async def read_unsettled(database: Database) -> int:
-    """How much is under way or could be."""
+async def read_under_way(database: Database, since: datetime) -> int:
+    """How much is with workers, or on its way to them, since a moment."""
+    async with database.acquire() as connection:
+        count: int = await connection.fetchval(queries["under_way"], since)
+        return count
+
+
+async def read_unsettled(database: Database, since: datetime) -> int:
+    """How much is under way or could be, with nothing new decided."""
     async with database.acquire() as connection:
         now = await connection.fetchval(queries["now"])
-        count: int = await connection.fetchval(queries["unsettled"], now)
-        return count
+        to_come: int = await connection.fetchval(queries["to_come"], now)
+    return to_come + await read_under_way(database, since)
 
 
-async def read_workers(database: Database) -> int:
-    """How many workers were heard of lately."""
+async def read_workers(database: Database, since: datetime) -> int:
+    """How many workers were heard of since a moment."""
     async with database.acquire() as connection:
-        count: int = await connection.fetchval(queries["live_workers"])
+        count: int = await connection.fetchval(queries["workers_heard"], since)
         return count
 
 
-async def read_report(database: Database, since: datetime) -> dict[str, Any]:
-    """The figures that `--json` prints."""
+async def read_report(
+    database: Database, since: datetime, running_since: datetime
+) -> dict[str, Any]:
+    """The figures that `--json` prints; what was due before all ran could only be late."""
     async with database.acquire() as connection:
         progress = await connection.fetchrow(queries["progress"], since)
-        lateness = await connection.fetchrow(queries["lateness"], since)
+        lateness = await connection.fetchrow(queries["lateness"], running_since)
     assert progress is not None  # noqa: S101 - a select of aggregates has one row
     assert lateness is not None  # noqa: S101
     return {
@@ -83,60 +107,26 @@ async def read_report(database: Database, since: datetime) -> dict[str, Any]:
     }
 
 
-def render(summary: Summary) -> RenderableType:
-    """The live view in the terminal."""
-    progress = summary.progress
-    head = Text.assemble(
-        (f"{progress['manifests']} manifests", "bold"),
-        f"  {progress['occurrences']} fired  ",
-        (f"{progress['running']} running", "cyan"),
-        f"  {progress['waiting']} waiting  ",
-        (f"{progress['completed']} completed", "green"),
-        "  ",
-        (f"{progress['failed']} failed", "red" if progress["failed"] else "dim"),
-        f"  {progress['skipped']} skipped  ",
-        (f"{progress['dead_letters']} dead letters", "red" if progress["dead_letters"] else "dim"),
+def in_words(report: dict[str, Any]) -> str:
+    """The figures for people."""
+    late = report["lateness_ms"]["p99"]
+    return (
+        f"{report['occurrences']} fired, {counted(report['runs_completed'], 'run')} completed, "
+        f"{report['runs_failed']} failed, {counted(report['dead_letters'], 'dead letter')}"
+        + (f"; 99 of 100 began within {late:g} ms of their time" if late is not None else "")
     )
-    due = Table(title="next due", title_justify="left", show_header=False, box=None)
-    for external_id, next_due_at in summary.next_due:
-        due.add_row(external_id, _in(next_due_at, summary.now), style="dim")
-    runs = Table(title="latest runs", title_justify="left", show_header=False, box=None)
-    for row in summary.latest:
-        state = row["state"]
-        runs.add_row(
-            row["manifest"] or "",
-            Text(state.replace("_", " "), style=_STATE_STYLES.get(state, "")),
-            f"attempt {row['attempt']}",
-            _duration(row),
-            Text(row["message"] or "", style="dim", overflow="ellipsis"),
-        )
-    return Group(head, due, runs)
 
 
 def line(summary: Summary) -> str:
-    """The same in one line, where there is no terminal to draw on."""
+    """How things stand in one line, where there is no terminal to draw on."""
     progress = summary.progress
-    return ", ".join(
-        f"{progress[key]} {label}"
-        for key, label in (
-            ("manifests", "manifests"),
-            ("occurrences", "fired"),
-            ("running", "running"),
-            ("waiting", "waiting"),
-            ("completed", "completed"),
-            ("failed", "failed"),
-        )
+    return (
+        f"{counted(progress.manifests, 'manifest')}, {progress.occurrences} fired, "
+        f"{progress.running} running, {progress.waiting} waiting, "
+        f"{progress.completed} completed, {progress.failed} failed"
     )
 
 
-def _in(moment: datetime, now: datetime) -> str:
-    seconds = max(0, round((moment - now).total_seconds()))
-    if seconds < 120:
-        return f"in {seconds} s"
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _duration(row: dict[str, Any]) -> str:
-    if row["started_at"] is None or row["finished_at"] is None:
-        return ""
-    return f"{(row['finished_at'] - row['started_at']).total_seconds():.2f} s"
+def counted(number: int, thing: str) -> str:
+    """A number with its noun."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -45,22 +45,31 @@ WHERE metadata.created_at >= $1
 ORDER BY metadata.created_at DESC
 LIMIT $2
 
--- name: unsettled
--- Work that is under way, or could be: everything but what waits for a later time or for a
--- worker. $1 now.
+-- name: under_way
+-- Work that was sent to a worker, or heard of from one, since a moment. Older work may have died
+-- with its worker, which only the reaper can tell in time. $1 since.
+SELECT count(*)
+FROM dispatcher.work_queue
+JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
+JOIN dispatcher.lease ON lease.id = metadata.lease_id
+WHERE work_queue.state = 'dispatched'
+  AND coalesce(lease.last_heard_at, lease.created_at) >= $1
+
+-- name: to_come
+-- What could still be set going without any new decision: work that waits for nothing but its
+-- turn, messages not sent, and outcomes that have not reached the scheduler. $1 now.
 SELECT (SELECT count(*) FROM dispatcher.work_queue
-        WHERE state = 'dispatched'
-           OR (state IN ('queued', 'waiting') AND not_before <= $1 AND wait_reason <> 'no_worker'))
+        WHERE state IN ('queued', 'waiting') AND not_before <= $1 AND wait_reason <> 'no_worker')
      + (SELECT count(*) FROM scheduler.outbox)
      + (SELECT count(*) FROM scheduler.work
-        WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work.id))
-     + (SELECT count(*) FROM dispatcher.outbox) AS unsettled
+        WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue
+                          WHERE work_queue.id = work.id AND work_queue.state <> 'settled'))
+     + (SELECT count(*) FROM dispatcher.outbox) AS to_come
 
 -- name: now
 -- The database's time.
 SELECT clock_timestamp()
 
--- name: live_workers
--- Workers that were heard of lately.
-SELECT count(*) FROM dispatcher.worker
-WHERE last_heard_at > clock_timestamp() - interval '10 seconds'
+-- name: workers_heard
+-- Workers that were heard of since a moment. $1 since.
+SELECT count(*) FROM dispatcher.worker WHERE last_heard_at >= $1

@@ -1,0 +1,50 @@
+"""The commands, and what their end means to the shell."""
+
+import logging
+from typing import Any
+
+import click
+from headway_service_kit.process import log_to_stderr
+
+from headway_cli.faults import INTERRUPTED, report_fault, report_misuse
+from headway_cli.options import debug_option
+from headway_cli.services import dispatcher, migrate, provision, scheduler, worker
+from headway_cli.up import up
+
+
+class InOrder(click.Group):
+    """A group that lists its commands as they were added, the one to begin with first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        """The names of the commands."""
+        return list(self.commands)
+
+
+@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@debug_option
+@click.version_option(package_name="headway-cli", prog_name="headway")
+def headway() -> None:
+    """Headway decides when work is due and hands it to workers.
+
+    'headway up APP' runs everything on this machine. In production each part is a process of its
+    own: prepare with 'migrate' and 'provision', then run as many of 'scheduler', 'dispatcher' and
+    'worker' as you like.
+    """
+
+
+for command in (up, migrate, provision, scheduler, dispatcher, worker):
+    headway.add_command(command)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; every expected fault is a line with a remedy."""
+    log_to_stderr()
+    try:
+        code: Any = headway.main(arguments, prog_name="headway", standalone_mode=False)
+    except click.ClickException as error:
+        return report_misuse(error)
+    except click.Abort:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the outermost frame: nothing passes unexplained
+        return report_fault(error, debug=logging.getLogger().isEnabledFor(logging.DEBUG))
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,67 @@
+"""Options that several commands share, each under one name with one meaning."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+from headway_service_kit.process import log_to_stderr
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def setting(flag: str, name: str, description: str, **attributes: Any) -> Decorator:
+    """An option that stands for the setting `HEADWAY_<NAME>`; the flag wins."""
+    described = f"{description} [HEADWAY_{name.upper()}]"
+    return click.option(flag, name, help=described, **attributes)
+
+
+def _seconds(
+    context: click.Context, parameter: click.Parameter, value: float | None
+) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no number of seconds.", context, parameter)
+    return value
+
+
+def seconds_option(flag: str, name: str, description: str, **attributes: Any) -> Decorator:
+    """An option that takes a number of seconds."""
+    return click.option(
+        flag, name, metavar="SECONDS", callback=_seconds, help=description, **attributes
+    )
+
+
+def _log_more(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
+    if value:
+        log_to_stderr(debug=True)
+
+
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    envvar="HEADWAY_DEBUG",
+    expose_value=False,
+    is_eager=True,
+    callback=_log_more,
+    help="Log more, and show tracebacks.",
+)
+app_option = setting("--app", "app", "Your app: file.py, module or module:name.", metavar="APP")
+database_option = setting("--database-url", "database_url", "PostgreSQL.", metavar="URL")
+nats_option = setting("--nats-url", "nats_url", "NATS.", metavar="URL")
+health_option = setting(
+    "--health-address",
+    "health_address",
+    "Where to answer /livez and /readyz; without it on any free port.",
+    metavar="HOST:PORT",
+)
+slots_option = setting(
+    "--slots", "worker_slots", "How many runs at once.", type=click.IntRange(min=1), metavar="N"
+)
+wait_option = seconds_option(
+    "--wait",
+    "wait",
+    "How long to try to reach the servers.",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+)

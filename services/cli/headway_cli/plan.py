@@ -1,0 +1,77 @@
+"""What `up` is going to do, read and checked before anything is started."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.definitions import Definitions
+from headway.worker import WorkerSettings
+from headway_dispatcher.settings import DispatcherSettings
+from headway_scheduler.settings import SchedulerSettings
+from msgspec import Struct
+
+from headway_cli import settings
+from headway_cli.apps import load_app
+
+_STREAM_BYTES = 256 * 1024**2
+_ANY_PORT = "127.0.0.1:0"
+
+# Stand in for the addresses of embedded servers, which are known only when those run.
+_EMBEDDED = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://embedded"}
+
+
+class UpSettings(Struct, frozen=True, kw_only=True):
+    """The settings that `up` itself heeds; a server without a URL is embedded."""
+
+    database_url: str | None = None
+    nats_url: str | None = None
+    nats_creds: str | None = None
+    health_address: str | None = None
+    worker_slots: int | None = None
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """The app, and the settings of every part."""
+
+    app: str
+    definitions: Definitions
+    data: Path
+    seconds: float | None
+    wait: float
+    settings: UpSettings
+    scheduler: SchedulerSettings
+    dispatcher: DispatcherSettings
+
+
+def make_plan(
+    app: str, flags: Mapping[str, Any], *, data: Path, seconds: float | None, wait: float
+) -> Plan:
+    """Read the app and all settings; tells the problems of all parts together."""
+    given = {name: value for name, value in os.environ.items() if value}
+    environment = {**_EMBEDDED, **given}
+    settings.check(
+        [UpSettings, SchedulerSettings, DispatcherSettings, WorkerSettings], flags, environment
+    )
+    # One address cannot serve two services: `up` answers there for all of them.
+    shared = {**flags, "health_address": _ANY_PORT}
+    return Plan(
+        app=app,
+        definitions=load_app(app).definitions(),
+        data=data,
+        seconds=seconds,
+        wait=wait,
+        settings=settings.read(UpSettings, flags, given),
+        scheduler=settings.read(SchedulerSettings, shared, environment),
+        dispatcher=settings.read(DispatcherSettings, {**shared, **_small_streams()}, environment),
+    )
+
+
+def _small_streams() -> dict[str, Any]:
+    """Everything in one command makes its streams itself, and small ones, unless told otherwise."""
+    wanted = {"provision": "auto", "stream_max_bytes": _STREAM_BYTES}
+    return {
+        name: value
+        for name, value in wanted.items()
+        if not os.environ.get(f"HEADWAY_{name.upper()}")
+    }

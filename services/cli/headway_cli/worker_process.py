@@ -1,0 +1,95 @@
+"""The worker of `up`: a child process, so that a job that hogs its interpreter delays nobody."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE
+
+from headway_embedded import Warded
+from msgspec import Struct
+
+# The worker's own drain comes after `up` has let runs finish, so it may be short unless the user
+# wants otherwise; then the worker needs some seconds more to cancel and hand back what is left.
+_DRAIN = "HEADWAY_DRAIN_SECONDS"
+_DRAIN_SECONDS = 1.0
+_HAND_BACK_SECONDS = 7.0
+_LAST_WORDS_SECONDS = 1.0
+
+ShowLine = Callable[[str], None]
+
+
+class PartEnded(Exception):
+    """A part ended that never should."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A process that must live as long as `up` does."""
+
+    name: str
+    process: Warded
+    where: str
+
+    def check(self) -> None:
+        """Raise if it has ended."""
+        if self.process.returncode is not None:
+            raise PartEnded(
+                f"{self.name} ended by itself with exit code {self.process.returncode}: "
+                f"{self.where}"
+            )
+
+
+class WorkerProcess:
+    """A worker that cannot outlive us, and whose output is shown line by line."""
+
+    def __init__(self, process: Warded, show_line: ShowLine, drain: float) -> None:
+        self._stop_seconds = drain + _HAND_BACK_SECONDS
+        self.part = Part(name="the worker", process=process, where="its last words are above")
+        self._readers = [
+            asyncio.create_task(_show_lines(stream, show_line))
+            for stream in (process.stdout, process.stderr)
+            if stream is not None
+        ]
+
+    @classmethod
+    async def start(
+        cls, app: str, *, slots: int | None, environment: dict[str, str], show_line: ShowLine
+    ) -> "WorkerProcess":
+        """Start a worker for the app."""
+        flags = ["--slots", str(slots)] if slots is not None else []
+        drain = float(environment.get(_DRAIN) or _DRAIN_SECONDS)
+        process = await Warded.start(
+            [sys.executable, "-m", "headway_cli", "worker", "--app", app, *flags],
+            env={"PYTHONUNBUFFERED": "1", **environment, _DRAIN: str(drain)},
+            cwd=Path.cwd(),
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        return cls(process, show_line, drain)
+
+    async def check(self) -> None:
+        """Raise if it has ended, once its last words are shown."""
+        if self.part.process.returncode is not None:
+            await self._hear_last_words()
+        self.part.check()
+
+    async def stop(self) -> None:
+        """Let it drain, and show what it says in the meantime."""
+        await self.part.process.stop(within=self._stop_seconds)
+        await self._hear_last_words()
+
+    async def _hear_last_words(self) -> None:
+        # Not for ever: what a job has started may live on and keep the pipe open.
+        await asyncio.wait(self._readers, timeout=_LAST_WORDS_SECONDS)
+
+
+async def _show_lines(stream: asyncio.StreamReader, show_line: ShowLine) -> None:
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:  # longer than the stream's limit; reading on keeps the worker alive
+            show_line("(a very long line of the worker is left out)")
+            continue
+        if not line:
+            return
+        show_line(line.decode(errors="replace").rstrip("\r\n"))
