@@ -82,7 +82,7 @@ async def settles(world, scheduler) -> None:
 
 async def begin(world, app):
     await world.dispatcher(orphan_timeout_seconds=5)
-    await world.worker(app, orphan_timeout_seconds=5)
+    await world.worker(app)
     scheduler = await world.scheduler(app)
     await goes_on(world)
     return scheduler

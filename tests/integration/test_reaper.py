@@ -46,7 +46,7 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
         return f"attempt {ctx.attempt}"
 
     await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1.5)
-    zombie = await world.worker(app, worker_name="zombie", orphan_timeout_seconds=600)
+    zombie = await world.worker(app, worker_name="zombie")
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
@@ -108,7 +108,7 @@ async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(
             await stuck.wait()
 
     await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1.5)
-    rude = await world.worker(app, worker_name="rude", orphan_timeout_seconds=600)
+    rude = await world.worker(app, worker_name="rude")
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
     lease = await world.until("SELECT id FROM dispatcher.lease WHERE claimed_by = 'rude'")

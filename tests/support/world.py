@@ -64,7 +64,7 @@ class World:
 
     async def worker(self, app: App, **settings: Any) -> Worker:
         broker = await Broker.connect(self.nats_url, name="worker")
-        worker = Worker(app, broker, WorkerSettings(**{**QUICK, **settings}))
+        worker = Worker(app, broker, WorkerSettings(**{"heartbeat_seconds": 0.2, **settings}))
         stop = asyncio.Event()
         task = asyncio.create_task(worker.run(stop))
         self._workers.append((stop, task, broker))

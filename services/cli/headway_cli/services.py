@@ -227,6 +227,10 @@ async def _reach_patiently(given: WorkerProgramSettings) -> Broker:
     )
 
 
+# How many heartbeats may go unanswered before a worker calls itself not ready.
+_MISSED_BEATS = 10
+
+
 def _worker_health(program: Worker, broker: Broker, given: WorkerSettings) -> Health:
     async def broker_answers() -> str | None:
         try:
@@ -237,7 +241,7 @@ def _worker_health(program: Worker, broker: Broker, given: WorkerSettings) -> He
 
     async def dispatcher_answers() -> str | None:
         silent = monotonic() - program.heart.last_reply
-        if silent > given.orphan_timeout_seconds / 2:
+        if silent > _MISSED_BEATS * given.heartbeat_seconds:
             return f"no dispatcher has answered for {silent:.0f} s"
         return None
 

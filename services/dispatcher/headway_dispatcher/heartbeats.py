@@ -111,6 +111,7 @@ class Heartbeats:
         if self._recording is not None and not self._recording.done():
             return Heard()
         self._recording = asyncio.create_task(self._record_each(heartbeats))
+        self._recording.add_done_callback(_take_note)
         done, _ = await asyncio.wait({self._recording}, timeout=_PATIENCE)
         return self._recording.result() if done else Heard()
 
@@ -184,6 +185,12 @@ class Heartbeats:
     def forget_consumers(self) -> None:
         """Look at the next heartbeat whether every job still has its consumer."""
         self._jobs_with_consumer.clear()
+
+
+def _take_note(recording: "asyncio.Task[Heard]") -> None:
+    """A recording that nobody waited for may fail, too; the loop would complain at its end."""
+    if not recording.cancelled() and recording.exception() is not None:
+        logger.debug("heartbeats were not recorded: %s", recording.exception())
 
 
 async def _hear_workers(connection: Connection, alive: list[Heartbeat], now: datetime) -> bool:

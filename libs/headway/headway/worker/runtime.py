@@ -30,7 +30,6 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     worker_name: str | None = None
     worker_slots: int = 10
     heartbeat_seconds: float = 3.0
-    orphan_timeout_seconds: float = 60.0
     drain_seconds: float = 30.0
 
 
