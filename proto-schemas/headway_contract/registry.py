@@ -26,4 +26,6 @@ CONTROL: dict[str, type[Struct]] = {
     "cancel.push": control.CancelPush,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
+    "manifests.question": control.ManifestsQuestion,
+    "manifests.answer": control.ManifestsAnswer,
 }

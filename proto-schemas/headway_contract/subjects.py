@@ -27,6 +27,8 @@ SETTLED_CONSUMER = "scheduler"
 HEARTBEAT = "headway.heartbeat"
 DISPATCHERS = "dispatchers"
 LEASE_QUESTION = "headway.control.dispatcher.lease"
+MANIFESTS_QUESTION = "headway.control.scheduler.manifests"
+SCHEDULERS = "schedulers"
 
 # The worker token under which the dispatcher publishes its own fenced events. Names of
 # workers cannot start with an underscore, so no worker can be called this.

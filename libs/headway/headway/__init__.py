@@ -10,15 +10,16 @@
     async def nightly_cleanup(ctx):
         ...
 
-`App` collects definitions; `headway.worker` runs their bodies. Nothing here talks to a
-database, and importing a module of definitions talks to nobody.
+`App` collects definitions, `headway.worker` runs their bodies, and `Client` asks how things
+stand. Nothing here talks to a database, and importing a module of definitions talks to nobody.
 """
 
 from headway.app import App
 from headway.cadences import cron, every
+from headway.client import Client
 from headway.context import Context
 from headway.definitions import InvalidDefinitions
 from headway.errors import Fatal
 from headway.marks import retry
 
-__all__ = ["App", "Context", "Fatal", "InvalidDefinitions", "cron", "every", "retry"]
+__all__ = ["App", "Client", "Context", "Fatal", "InvalidDefinitions", "cron", "every", "retry"]

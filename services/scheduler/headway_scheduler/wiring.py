@@ -11,6 +11,7 @@ from headway_service_kit.passes import Wakeup
 from headway_service_kit.service import Service, open_service
 
 from headway_scheduler.declare import declare
+from headway_scheduler.desk import ManifestDesk
 from headway_scheduler.intake import settled_intake
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import MIGRATIONS, OUTBOX
@@ -37,6 +38,7 @@ async def start_scheduler(
         await MIGRATIONS.check(service.database)
         if definitions is not None:
             await declare(service.database, definitions)
+        await ManifestDesk(service.database, service.broker).listen()
         _keep_passes(service, settings)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:

@@ -141,3 +141,13 @@ SET last_outcome = told.outcome,
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
     AS told (id, outcome, settled_at, dead_letter)
 WHERE manifest.id = told.id
+
+-- name: page
+-- A page of manifests as clients see them. $1 after this id, $2 how many.
+SELECT external_id, owner, job, group_name AS "group", enabled,
+       undeclared_at IS NULL AS declared, next_due_at, blocked_by, last_outcome, last_settled_at,
+       success_number
+FROM scheduler.manifest
+WHERE external_id > $1
+ORDER BY external_id
+LIMIT $2
