@@ -48,6 +48,15 @@ class Broker:
         options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
 
         closed = asyncio.Event()
+        early: list[Exception] = []
+        connected = False
+
+        async def on_error(error: Exception) -> None:
+            # Until the first connection stands, the last of many tries tells what is wrong.
+            if connected:
+                logger.warning("NATS: %s", reason(error))
+            else:
+                early.append(error)
 
         async def log_disconnected() -> None:
             if not client.is_closed:
@@ -71,13 +80,15 @@ class Broker:
                     # would otherwise be stored after all, at some later time.
                     pending_size=0,
                     closed_cb=on_closed,
-                    error_cb=_log_error,
+                    error_cb=on_error,
                     disconnected_cb=log_disconnected,
                     reconnected_cb=_log_reconnected,
                     **options,
                 )
         except (OSError, TimeoutError, NatsError) as error:
-            raise BrokerUnavailable(f"{where}: {error or type(error).__name__}") from error
+            why = early[-1] if early else error
+            raise BrokerUnavailable(f"{where}: {reason(why)}") from error
+        connected = True
         return cls(client, where, closed)
 
     async def ping(self) -> None:
@@ -87,7 +98,7 @@ class Broker:
         try:
             await self.client.flush(timeout=2)
         except (OSError, TimeoutError, NatsError) as error:
-            raise BrokerUnavailable(f"{self.where}: {error or type(error).__name__}") from error
+            raise BrokerUnavailable(f"{self.where}: {reason(error)}") from error
 
     async def api(self, verb: str, request: Any = None, *, timeout: float = 5) -> dict[str, Any]:
         """One request of JetStream's API; raises `ApiError` with the server's own code."""
@@ -97,7 +108,7 @@ class Broker:
         except NoRespondersError as error:
             raise BrokerUnavailable(f"{self.where}: JetStream is not enabled") from error
         except (OSError, TimeoutError, NatsError) as error:
-            raise BrokerUnavailable(f"{self.where}: {error or type(error).__name__}") from error
+            raise BrokerUnavailable(f"{self.where}: {reason(error)}") from error
         answer: dict[str, Any] = msgspec.json.decode(reply.data)
         fault = answer.get("error")
         if fault:
@@ -115,12 +126,13 @@ class Broker:
             logger.warning("closing the connection to NATS: %s", error)
 
 
-async def _log_error(error: Exception) -> None:
-    logger.warning("NATS: %s", error or type(error).__name__)
-
-
 async def _log_reconnected() -> None:
     logger.info("reconnected to NATS")
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, or what it is if it says nothing."""
+    return str(error) or type(error).__name__
 
 
 def describe_urls(urls: str) -> str:

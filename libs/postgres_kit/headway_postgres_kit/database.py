@@ -104,7 +104,8 @@ class _translated:  # noqa: N801 - reads as a statement
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _OUTAGES) and not isinstance(error, asyncpg.DataError):
-            raise DatabaseUnavailable(f"{self.where}: {error or type(error).__name__}") from error
+            why = str(error) or type(error).__name__
+            raise DatabaseUnavailable(f"{self.where}: {why}") from error
 
 
 async def _init_connection(connection: Any) -> None:
@@ -144,5 +145,4 @@ def storable(text: str) -> str:
 def describe_url(url: str) -> str:
     """The address without the secret, for messages."""
     parts = urlsplit(url)
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.hostname or 'local socket'}{port}{parts.path}"
+    return f"{parts.netloc.rpartition('@')[2] or 'local socket'}{parts.path}"

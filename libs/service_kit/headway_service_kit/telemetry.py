@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -15,6 +14,11 @@ def start_exporting(service: str, environment: Mapping[str, str]) -> TracerProvi
     """Export spans by OTLP where an endpoint is configured; otherwise stay silent."""
     if not any(environment.get(name) for name in _ENDPOINTS):
         return None
+    # A quarter of a second that every start without an endpoint is spared.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+        OTLPSpanExporter,
+    )
+
     resource = Resource.create({"service.name": environment.get("OTEL_SERVICE_NAME", service)})
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 from headway.worker import Worker, WorkerSettings
-from headway_clock import monotonic
 from headway_dispatcher.provisioning import provision as provision_streams
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
@@ -240,7 +239,9 @@ def _worker_health(program: Worker, broker: Broker, given: WorkerSettings) -> He
         return None
 
     async def dispatcher_answers() -> str | None:
-        silent = monotonic() - program.heart.last_reply
+        silent = program.heart.silence()
+        if program.heart.last_reply is None:
+            return "no dispatcher has answered yet"
         if silent > _MISSED_BEATS * given.heartbeat_seconds:
             return f"no dispatcher has answered for {silent:.0f} s"
         return None

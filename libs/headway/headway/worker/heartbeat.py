@@ -34,7 +34,8 @@ class Heart:
         self._obey = obey
         self._on_silence = on_silence
         self._interval = interval
-        self.last_reply = monotonic()
+        self.last_reply: float | None = None
+        self._since = monotonic()
 
     async def beat_for_ever(self) -> None:
         """Beat at once and then at every interval."""
@@ -51,9 +52,8 @@ class Heart:
             )
             instructions = msgspec.json.decode(reply.data, type=HeartbeatReply)
         except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
-            silent = monotonic() - self.last_reply
             logger.debug("heartbeat: %s", error)
-            self._on_silence(silent)
+            self._on_silence(self.silence())
             return
         self.last_reply = monotonic()
         if instructions.error:
@@ -61,6 +61,10 @@ class Heart:
         if instructions.heartbeat_seconds:
             self._interval = instructions.heartbeat_seconds
         self._obey(instructions)
+
+    def silence(self) -> float:
+        """For how many seconds nobody has answered."""
+        return monotonic() - (self._since if self.last_reply is None else self.last_reply)
 
     async def listen(self, worker: str) -> None:
         """Hear cancels that should not wait for the next beat."""
