@@ -4,6 +4,7 @@ python -m headway_contract.generate            write them
 python -m headway_contract.generate --check    fail if they have drifted
 """
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,21 @@ def schemas() -> dict[str, bytes]:
     files = {f"{struct.type}.json": _event_schema(struct) for struct in EVENTS}
     files |= {f"{name}.json": _control_schema(name, struct) for name, struct in CONTROL.items()}
     return {
-        name: msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
+        name: msgspec.json.format(msgspec.json.encode(_tidy(schema)), indent=2) + b"\n"
         for name, schema in sorted(files.items())
     }
+
+
+def _tidy(schema: Any) -> Any:
+    """Docstrings without their indentation, which newer Pythons drop by themselves."""
+    if isinstance(schema, dict):
+        return {
+            key: inspect.cleandoc(value)
+            if key == "description" and isinstance(value, str)
+            else _tidy(value)
+            for key, value in schema.items()
+        }
+    return [_tidy(one) for one in schema] if isinstance(schema, list) else schema
 
 
 def _event_schema(struct: Any) -> dict[str, Any]:
