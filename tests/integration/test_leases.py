@@ -239,7 +239,7 @@ async def test_a_heartbeat_is_told_which_leases_are_not_its_own(desk):
 async def test_endpoints_are_found_as_micro_services_and_say_what_is_wrong(desk):
     reply = await desk.world.broker.client.request(subjects.LEASE_QUESTION, b"what?", timeout=5)
     assert reply.headers["Nats-Service-Error-Code"] == "400"
-    assert "not a lease question" in reply.headers["Nats-Service-Error"]
+    assert "not a LeaseQuestion" in reply.headers["Nats-Service-Error"]
     info = await desk.world.broker.client.request("$SRV.INFO.headway-dispatcher", b"", timeout=5)
     endpoints = msgspec.json.decode(info.data)["endpoints"]
     assert [one["subject"] for one in endpoints] == [subjects.LEASE_QUESTION]

@@ -4,7 +4,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from importlib import metadata
+from typing import TypeVar
 
+import msgspec
+from msgspec import Struct
 from nats.errors import Error as NatsError
 from nats.micro import add_service
 from nats.micro.request import Request
@@ -15,6 +18,7 @@ from headway_jetstream_kit.connection import Broker
 logger = logging.getLogger(__name__)
 
 Endpoint = Callable[[bytes], Awaitable[bytes]]
+Question = TypeVar("Question", bound=Struct)
 
 
 class BadRequest(Exception):
@@ -35,6 +39,19 @@ async def serve(
         name = subject.rpartition(".")[2]
         await made.add_endpoint(name=name, subject=subject, handler=_concurrently(endpoint))
     return made
+
+
+def typed(question: type[Question], answer: Callable[[Question], Awaitable[Struct]]) -> Endpoint:
+    """An endpoint that reads and writes JSON; what cannot be read is the asker's fault."""
+
+    async def endpoint(body: bytes) -> bytes:
+        try:
+            asked = msgspec.json.decode(body, type=question)
+        except msgspec.DecodeError as error:
+            raise BadRequest(f"not a {question.__name__}: {error}") from error
+        return msgspec.json.encode(await answer(asked))
+
+    return endpoint
 
 
 def _concurrently(endpoint: Endpoint) -> Callable[[Request], Awaitable[None]]:

@@ -4,13 +4,12 @@ import base64
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from headway_contract import Event, Malformed, decode, subjects
 from headway_contract.control import LeaseAnswer, LeaseQuestion, LeaseState
 from headway_contract.lifecycle import LeaseEvent, LeaseRevoked
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
-from headway_jetstream_kit.controlling import BadRequest, serve
+from headway_jetstream_kit.controlling import serve, typed
 from headway_postgres_kit import Database, DatabaseUnavailable
 from msgspec import Struct
 
@@ -69,19 +68,11 @@ class LeaseDesk:
 
     async def listen(self) -> None:
         """Share the questions with all other dispatchers."""
-
-        async def on_question(body: bytes) -> bytes:
-            try:
-                question = msgspec.json.decode(body, type=LeaseQuestion)
-            except msgspec.DecodeError as error:
-                raise BadRequest(f"not a lease question: {error}") from error
-            return msgspec.json.encode(await self.answer(question))
-
         await serve(
             self._broker,
             service="headway-dispatcher",
             queue=subjects.DISPATCHERS,
-            endpoints={subjects.LEASE_QUESTION: on_question},
+            endpoints={subjects.LEASE_QUESTION: typed(LeaseQuestion, self.answer)},
         )
 
     async def answer(self, question: LeaseQuestion) -> LeaseAnswer:

@@ -4,7 +4,7 @@ import msgspec
 from headway_contract import subjects
 from headway_contract.control import ManifestsAnswer, ManifestsQuestion, ManifestStatus
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest, serve
+from headway_jetstream_kit.controlling import serve, typed
 from headway_postgres_kit import Database
 
 from headway_scheduler.store import manifests
@@ -19,19 +19,11 @@ class ManifestDesk:
 
     async def listen(self) -> None:
         """Share the questions with all other schedulers."""
-
-        async def on_question(body: bytes) -> bytes:
-            try:
-                question = msgspec.json.decode(body, type=ManifestsQuestion)
-            except msgspec.DecodeError as error:
-                raise BadRequest(f"not a question about manifests: {error}") from error
-            return msgspec.json.encode(await self.answer(question))
-
         await serve(
             self._broker,
             service="headway-scheduler",
             queue=subjects.SCHEDULERS,
-            endpoints={subjects.MANIFESTS_QUESTION: on_question},
+            endpoints={subjects.MANIFESTS_QUESTION: typed(ManifestsQuestion, self.answer)},
         )
 
     async def answer(self, question: ManifestsQuestion) -> ManifestsAnswer:
