@@ -29,10 +29,17 @@ LIFECYCLE = {
 
 # Each must find nothing.
 VIOLATIONS = {
-    "I1: an occurrence that fired has exactly its own work": """
-        SELECT manifest_id, work_id FROM scheduler.occurrence
-        WHERE decision = 'queued'
-        GROUP BY manifest_id, work_id HAVING count(*) > 1
+    "I1: an occurrence fired, and its work is neither outstanding nor settled": """
+        SELECT manifest_id, cause FROM scheduler.occurrence
+        WHERE decision = 'queued' AND outcome IS NULL
+          AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.id = occurrence.work_id)
+    """,
+    "I1: work of a manifest that no occurrence tells of": """
+        SELECT id FROM dispatcher.work_queue
+        WHERE manifest_id IS NOT NULL AND NOT EXISTS (
+            SELECT FROM scheduler.occurrence
+            WHERE occurrence.manifest_id = work_queue.manifest_id
+              AND occurrence.cause = work_queue.cause AND occurrence.work_id = work_queue.id)
     """,
     "I2: two accepted outcomes of one run": """
         SELECT run_id FROM dispatcher.history
@@ -40,9 +47,11 @@ VIOLATIONS = {
                                     'headway.run.cancelled.v1')
         GROUP BY run_id HAVING count(*) > 1
     """,
-    "I2: two live runs of one piece of work": """
-        SELECT work_id FROM dispatcher.metadata
-        WHERE state IN ('pending', 'in_progress') GROUP BY work_id HAVING count(*) > 1
+    "I2: a live run of work that is not dispatched": """
+        SELECT metadata.run_id FROM dispatcher.metadata
+        JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+        WHERE metadata.state IN ('pending', 'in_progress')
+          AND (work_queue.state <> 'dispatched' OR work_queue.run_id <> metadata.run_id)
     """,
     "I2: an ended run without an accepted outcome": """
         SELECT run_id FROM dispatcher.metadata
