@@ -21,6 +21,7 @@ check:
     {{uv}} lint-imports
     {{uv}} python -m headway_contract.generate --check
     {{uv}} python -m headway_decisions.diagrams README.md --check
+    {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
     {{uv}} pytest -q tests/unit tests/architecture
 
 # All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
@@ -31,6 +32,7 @@ test *arguments:
 generate:
     {{uv}} python -m headway_contract.generate
     {{uv}} python -m headway_decisions.diagrams README.md
+    {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
 
 # Format and mend what lint can mend
 format:

@@ -56,10 +56,13 @@ def thumbnail(ctx):
     return {"sha256": digest.hexdigest()}
 
 
-for number, name in enumerate(["Ada", "Grace", "Edsger", "Barbara"], start=1):
-    app.schedule(
-        f"sync-{name.lower()}",
-        job=sync_customer,
-        when=every(seconds=4),
-        input=Customer(id=number, name=name),
-    )
+app.schedule_many(
+    "sync",
+    job=sync_customer,
+    items=[
+        Customer(id=number, name=name)
+        for number, name in enumerate(["Ada", "Grace", "Edsger", "Barbara"], start=1)
+    ],
+    key=lambda customer: customer.name.lower(),
+    when=every(seconds=4),
+)

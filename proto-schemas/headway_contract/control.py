@@ -94,33 +94,3 @@ class LeaseAnswer(Struct, frozen=True, kw_only=True):
     stored: list[str] = []
     ended_runs: list[UUID] = []
     reason: str = ""
-
-
-class ManifestsQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for manifests, a page at a time, in the order of their ids."""
-
-    after: str = ""
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
-
-
-class ManifestStatus(Struct, frozen=True, kw_only=True):
-    """How a manifest stands."""
-
-    external_id: str
-    owner: str
-    job: str
-    group: str
-    enabled: bool
-    declared: bool
-    next_due_at: datetime | None = None
-    blocked_by: UUID | None = None
-    last_outcome: str | None = None
-    last_settled_at: datetime | None = None
-    success_number: int = 0
-
-
-class ManifestsAnswer(Struct, frozen=True, kw_only=True):
-    """One page; `more` if there are others after it."""
-
-    manifests: list[ManifestStatus] = []
-    more: bool = False

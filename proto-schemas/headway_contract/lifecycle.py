@@ -6,10 +6,10 @@ The dispatcher publishes the same types under its own worker token when it takes
 lease away.
 """
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headway_contract.envelope import EventData, register
 
@@ -93,6 +93,26 @@ class RunCancelled(RunEvent, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Activation(Struct, frozen=True, kw_only=True):
+    """A dormant dependent that a run wakes, with the input that it gets.
+
+    `key` tells several activations of one dependent by the same work apart; an attempt that
+    is made again and says the same key again activates nothing anew.
+    """
+
+    manifest: str
+    key: str = ""
+    input: Any = None
+
+
+class RunActivated(RunEvent, frozen=True, kw_only=True):
+    """The job's body woke dormant dependents; all of them count, or none."""
+
+    type: ClassVar[str] = "headway.run.activated.v1"
+
+    activations: Annotated[list[Activation], Meta(min_length=1)]
+
+
 # Failure kinds that are not the job's doing: a run, but not a counted attempt.
 WORKER_STOPPED = "worker_stopped"
 UNDELIVERED = "undelivered"
@@ -105,6 +125,7 @@ register(
     LeaseRenewed,
     LeaseRevoked,
     RunStarted,
+    RunActivated,
     RunCompleted,
     RunFailed,
     RunCancelled,

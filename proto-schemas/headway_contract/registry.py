@@ -2,22 +2,30 @@
 
 from msgspec import Struct
 
-from headway_contract import control, lifecycle, orders, settled, work
+from headway_contract import control, lifecycle, orders, scheduling, settled, work
 from headway_contract.envelope import EventData
 
 EVENTS: tuple[type[EventData], ...] = (
     work.WorkQueued,
     work.GroupChanged,
+    work.WorkCancelRequested,
+    work.WorkBroughtForward,
+    work.ManifestPruned,
     orders.RunDispatched,
     lifecycle.LeaseClaimed,
     lifecycle.LeaseRenewed,
     lifecycle.LeaseRevoked,
     lifecycle.RunStarted,
+    lifecycle.RunActivated,
     lifecycle.RunCompleted,
     lifecycle.RunFailed,
     lifecycle.RunCancelled,
     settled.WorkSettled,
     settled.DeadLetterCreated,
+    settled.DeadLetterRetried,
+    settled.DeadLetterAcknowledged,
+    settled.ActivationRequested,
+    settled.PruneConfirmed,
 )
 
 CONTROL: dict[str, type[Struct]] = {
@@ -26,6 +34,26 @@ CONTROL: dict[str, type[Struct]] = {
     "cancel.push": control.CancelPush,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
-    "manifests.question": control.ManifestsQuestion,
-    "manifests.answer": control.ManifestsAnswer,
+    "manifests.question": scheduling.ManifestsQuestion,
+    "manifests.answer": scheduling.ManifestsAnswer,
+    "manifest.question": scheduling.ManifestQuestion,
+    "manifest.answer": scheduling.ManifestAnswer,
+    "groups.question": scheduling.GroupsQuestion,
+    "groups.answer": scheduling.GroupsAnswer,
+    "preview.question": scheduling.PreviewQuestion,
+    "preview.answer": scheduling.PreviewAnswer,
+    "explain.question": scheduling.ExplainQuestion,
+    "explain.answer": scheduling.ExplainAnswer,
+    "ledger.question": scheduling.LedgerQuestion,
+    "ledger.answer": scheduling.LedgerAnswer,
+    "activation.question": scheduling.ActivationQuestion,
+    "activation.answer": scheduling.ActivationAnswer,
+    "apply.request": scheduling.ApplyRequest,
+    "apply.answer": scheduling.ApplyAnswer,
+    "change.request": scheduling.ChangeRequest,
+    "change_group.request": scheduling.ChangeGroupRequest,
+    "trigger.request": scheduling.TriggerRequest,
+    "trigger.answer": scheduling.TriggerAnswer,
+    "delete.request": scheduling.DeleteRequest,
+    "changed.answer": scheduling.Changed,
 }

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 from uuid import UUID
 
 from headway_contract.envelope import EventData, register
+from headway_contract.lifecycle import Activation
 from headway_contract.work import Name
 
 # What is told today. Receivers take any text, so that a new outcome is no rubbish to them.
@@ -27,6 +28,8 @@ class WorkSettled(EventData, frozen=True, kw_only=True):
     runs: int
     attempts: int
     dead_letter: UUID | None = None
+    # Every activation of the round again, in case the events that told them were lost.
+    activations: list[Activation] = []
     settled_at: datetime
 
 
@@ -46,4 +49,67 @@ class DeadLetterCreated(EventData, frozen=True, kw_only=True):
     attempts: int
 
 
-register(WorkSettled, DeadLetterCreated)
+class DeadLetterRetried(EventData, frozen=True, kw_only=True):
+    """A dead letter's work runs again, in its next round."""
+
+    type: ClassVar[str] = "headway.dead_letter.retried.v1"
+
+    dead_letter: UUID
+    work: UUID
+    round: int
+    manifest_id: UUID | None = None
+    manifest: str | None = None
+    group: Name
+    actor: str = ""
+    resolved_at: datetime
+
+
+class DeadLetterAcknowledged(EventData, frozen=True, kw_only=True):
+    """Somebody has seen to a dead letter; its manifest may go on."""
+
+    type: ClassVar[str] = "headway.dead_letter.acknowledged.v1"
+
+    dead_letter: UUID
+    work: UUID
+    round: int
+    manifest_id: UUID | None = None
+    manifest: str | None = None
+    group: Name
+    note: str = ""
+    actor: str = ""
+    resolved_at: datetime
+
+
+class ActivationRequested(EventData, frozen=True, kw_only=True):
+    """A run of this work woke dormant dependents of its manifest."""
+
+    type: ClassVar[str] = "headway.activation.requested.v1"
+
+    work: UUID
+    round: int
+    run: UUID
+    manifest_id: UUID
+    manifest: str | None = None
+    group: Name
+    activations: list[Activation]
+
+
+class PruneConfirmed(EventData, frozen=True, kw_only=True):
+    """Nothing of a pruned manifest is left at the dispatcher."""
+
+    type: ClassVar[str] = "headway.prune.confirmed.v1"
+
+    manifest_id: UUID
+    manifest: str
+    group: Name
+    confirmed_at: datetime
+
+
+register(
+    WorkSettled,
+    DeadLetterCreated,
+    DeadLetterRetried,
+    DeadLetterAcknowledged,
+    ActivationRequested,
+    PruneConfirmed,
+)

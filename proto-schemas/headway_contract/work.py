@@ -49,6 +49,8 @@ class WorkQueued(EventData, frozen=True, kw_only=True):
     cancel_grace_seconds: Seconds = 30.0
     on_lost_contact: str = "stop"
     concurrency_key: str | None = None
+    # Somebody asked for this work, so a manifest that is disabled does not hold it back.
+    explicit: bool = False
 
 
 class GroupChanged(EventData, frozen=True, kw_only=True):
@@ -63,4 +65,47 @@ class GroupChanged(EventData, frozen=True, kw_only=True):
     enabled: bool = True
 
 
-register(WorkQueued, GroupChanged)
+class WorkCancelRequested(EventData, frozen=True, kw_only=True):
+    """Work is to end early: what waits is settled as cancelled, what runs is asked to stop.
+
+    It may come before the work itself, which then never runs.
+    """
+
+    type: ClassVar[str] = "headway.work.cancel_requested.v1"
+
+    work: UUID
+    round: Annotated[int, Meta(ge=1)] = 1
+    manifest_id: UUID | None = None
+    manifest: str | None = None
+    group: Name
+    reason: str = ""
+    requested_at: datetime
+
+
+class WorkBroughtForward(EventData, frozen=True, kw_only=True):
+    """Work that waits should run as soon as there is room; work that runs is left alone."""
+
+    type: ClassVar[str] = "headway.work.brought_forward.v1"
+
+    work: UUID
+    group: Name
+    at: datetime
+
+
+class ManifestPruned(EventData, frozen=True, kw_only=True):
+    """A manifest is going away with all that belongs to it.
+
+    The dispatcher remembers it for good, so that work which arrives later finds no home;
+    it confirms once the last live run has ended and everything is deleted.
+    """
+
+    type: ClassVar[str] = "headway.manifest.pruned.v1"
+
+    manifest_id: UUID
+    manifest: str
+    group: Name
+    reason: str = ""
+    pruned_at: datetime
+
+
+register(WorkQueued, GroupChanged, WorkCancelRequested, WorkBroughtForward, ManifestPruned)

@@ -2,7 +2,9 @@
 
 import pytest
 from headway import App, InvalidDefinitions, cron, every
-from headway_scheduler.declare import Declared, declare
+from headway.definitions import Definitions
+from headway_postgres_kit import DATABASE_CLOCK
+from headway_scheduler.startup import Applied, apply
 
 
 def app_with(*names: str, when=None, owner: str = "billing", max_active: int | None = None) -> App:
@@ -14,25 +16,35 @@ def app_with(*names: str, when=None, owner: str = "billing", max_active: int | N
     return app
 
 
+async def declare(world, app: App | Definitions, policy="delete") -> Applied:
+    definitions = app if isinstance(app, Definitions) else app.definitions()
+    return await apply(world.database, definitions, policy=policy, clock=DATABASE_CLOCK)
+
+
 async def manifests(world) -> dict:
-    return {row["external_id"]: row for row in await world.rows("SELECT * FROM scheduler.manifest")}
+    rows = await world.rows("SELECT * FROM scheduler.manifest WHERE pruning_at IS NULL")
+    return {row["external_id"]: row for row in rows}
 
 
 async def test_an_unchanged_definition_writes_nothing(world):
-    definitions = app_with("a", "b").definitions()
-    assert await declare(world.database, definitions) == Declared(created=2)
+    app = app_with("a", "b")
+    assert (await declare(world, app)).declared.created == ["a", "b"]
     before = await manifests(world)
     history = await world.value("SELECT count(*) FROM scheduler.history")
-    assert await declare(world.database, definitions) == Declared(unchanged=2)
+    again = (await declare(world, app)).declared
+    assert (again.created, again.changed, again.unchanged) == ([], [], 2)
     assert await manifests(world) == before
     assert await world.value("SELECT count(*) FROM scheduler.history") == history == 2
 
 
 async def test_a_changed_cadence_moves_the_next_due_time_and_keeps_the_rest(world):
-    await declare(world.database, app_with("a").definitions())
-    await world.value("UPDATE scheduler.manifest SET success_number = 7, enabled = false")
-    changed = app_with("a", when=cron("15 3 * * *", tz="Europe/Berlin")).definitions()
-    assert await declare(world.database, changed) == Declared(changed=1)
+    await declare(world, app_with("a"))
+    await world.value(
+        "UPDATE scheduler.manifest SET success_number = 7, enabled = false,"
+        " disabled_by = 'operator', touched = '{enabled}'"
+    )
+    changed = app_with("a", when=cron("15 3 * * *", tz="Europe/Berlin"))
+    assert (await declare(world, changed)).declared.changed == ["a"]
     row = (await manifests(world))["a"]
     assert (row["success_number"], row["enabled"]) == (7, False)
     local = await world.value(
@@ -41,56 +53,50 @@ async def test_a_changed_cadence_moves_the_next_due_time_and_keeps_the_rest(worl
     assert local == "03:15:00"
 
 
-async def test_what_is_no_longer_declared_stops_and_comes_back_when_it_is(world):
-    await declare(world.database, app_with("a", "b").definitions())
-    assert await declare(world.database, app_with("a").definitions()) == Declared(
-        unchanged=1, undeclared=1
-    )
-    assert (await manifests(world))["b"]["undeclared_at"] is not None
-    first = (await manifests(world))["b"]["id"]
-    assert await declare(world.database, app_with("a", "b").definitions()) == Declared(
-        unchanged=1, changed=1
-    )
-    row = (await manifests(world))["b"]
-    assert (row["id"], row["undeclared_at"]) == (first, None)
+async def test_a_change_that_is_not_of_its_timing_keeps_the_next_due_time(world):
+    app = app_with()
+    app.schedule("a", job="job", when=every(hours=1))
+    await declare(world, app)
+    due = (await manifests(world))["a"]["next_due_at"]
+    other = app_with()
+    other.schedule("a", job="job", when=every(hours=1), priority=9)
+    assert (await declare(world, other)).declared.changed == ["a"]
+    row = (await manifests(world))["a"]
+    assert (row["priority"], row["next_due_at"], row["wake_at"]) == (9, due, due)
 
 
 async def test_two_applications_do_not_touch_each_other(world):
-    await declare(world.database, app_with("a").definitions())
-    assert await declare(world.database, app_with("b", owner="crm").definitions()) == Declared(
-        created=1
-    )
-    assert (await manifests(world))["a"]["undeclared_at"] is None
+    await declare(world, app_with("a"))
+    assert (await declare(world, app_with("b", owner="crm"))).declared.created == ["b"]
+    assert set(await manifests(world)) == {"a", "b"}
     with pytest.raises(InvalidDefinitions, match="'a' belongs to the application 'billing'"):
-        await declare(world.database, app_with("a", "c", owner="crm").definitions())
+        await declare(world, app_with("a", "c", owner="crm"))
     assert set(await manifests(world)) == {"a", "b"}, "all of it or none"
 
 
 async def test_an_app_that_merely_uses_a_group_leaves_its_priority_alone(world):
-    one, other = app_with("a"), app_with("b", owner="crm")
+    one, other = App("billing"), app_with("b", owner="crm")
+    one.job("job", group="ops")(lambda ctx: None)
+    one.schedule("a", job="job", when=every(hours=1))
     one.group("ops", priority=5)
-    await declare(world.database, one.definitions())
-    await declare(world.database, other.definitions())
+    await declare(world, one)
+    await declare(world, other)
     assert await world.value("SELECT priority FROM scheduler.manifest_group") == 5
 
 
 async def test_limits_get_a_new_version_only_when_they_change(world):
-    await declare(world.database, app_with("a", max_active=2).definitions())
-    await declare(world.database, app_with("a", max_active=2).definitions())
-    await declare(world.database, app_with("a", max_active=3).definitions())
-    await declare(world.database, app_with("a", max_active=None).definitions())
-    rows = await world.rows(
-        "SELECT message_id FROM scheduler.outbox WHERE message_id LIKE 'group.%' ORDER BY id"
+    versions = []
+    for limit in (2, 2, 3, None):
+        await declare(world, app_with("a", max_active=limit))
+        versions.append(await world.value("SELECT version FROM scheduler.manifest_group"))
+    assert versions[0] == versions[1] < versions[2] == versions[3]
+    told = await world.value(
+        "SELECT count(*) FROM scheduler.outbox WHERE message_id LIKE 'group.%'"
     )
-    assert [row["message_id"] for row in rows] == [
-        "group.ops.1",
-        "group.ops.1",
-        "group.ops.2",
-        "group.ops.2",
-    ], "told again at every declaration, under the same version while nothing changes"
+    assert told == 4, "told again at every declaration, in case it was lost"
     assert await world.value("SELECT max_active FROM scheduler.manifest_group") == 3
 
 
 async def test_ten_thousand_manifests_are_declared_together(world):
-    definitions = app_with(*(f"m-{number}" for number in range(10_000))).definitions()
-    assert await declare(world.database, definitions) == Declared(created=10_000)
+    app = app_with(*(f"m-{number}" for number in range(10_000)))
+    assert len((await declare(world, app)).declared.created) == 10_000

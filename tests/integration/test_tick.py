@@ -1,74 +1,164 @@
 """The tick on a real database."""
 
+import asyncio
+
 from headway import App, every
-from headway_scheduler.declare import declare
+from headway_postgres_kit import DATABASE_CLOCK
+from headway_scheduler.store import TICK_LOCK, manifests
 from headway_scheduler.tick import Tick
 from headway_service_kit.passes import Wakeup
 
 
-def tick_of(world) -> Tick:
-    return Tick(world.database, holder="me", max_entries=200, relay=Wakeup())
+def tick_of(world, *, holder: str = "me", max_entries: int | None = 200) -> Tick:
+    return Tick(
+        world.database,
+        holder=holder,
+        max_entries=max_entries,
+        relay=Wakeup(),
+        clock=DATABASE_CLOCK,
+    )
 
 
-async def declare_due(world, *names: str) -> None:
+async def declare_due(world, *names: str, group: str = "job") -> None:
     app = App("test")
     app.job("job")(lambda ctx: None)
     for name in names:
-        app.schedule(name, job="job", when=every(hours=1))
-    await declare(world.database, app.definitions())
-    await world.value("UPDATE scheduler.manifest SET next_due_at = clock_timestamp()")
+        app.schedule(name, job="job", when=every(hours=1), group=group)
+    await world.declare(app, prune="keep")
+    await world.make_due(*names)
 
 
 async def test_a_manifest_that_cannot_be_judged_holds_nobody_else_up(world):
     await declare_due(world, "good", "bad-retry", "bad-zone", "bad-cadence")
     change = "UPDATE scheduler.manifest SET {} WHERE external_id = $1"
     await world.value(change.format("retry = '{\"attempts\": null}'"), "bad-retry")
-    await world.value(change.format("zone = 'Mars/Base'"), "bad-zone")
-    await world.value(change.format('cadence = \'{"type": "lunar"}\''), "bad-cadence")
-    result = await tick_of(world).run_once()
-    assert (result.fired, result.skipped) == (1, 3)
+    bad_zone = '{"cadence": {"type": "every", "seconds": 60}, "zone": "Mars/Base"}'
+    await world.value(change.format(f"timing = '{bad_zone}'"), "bad-zone")
+    lunar = '{"cadence": {"type": "lunar"}}'
+    await world.value(change.format(f"timing = '{lunar}'"), "bad-cadence")
+    assert (await tick_of(world).run_once()).fired == 1
+    rows = await world.rows("SELECT external_id, trouble FROM scheduler.manifest")
+    troubles = {row["external_id"]: row["trouble"] for row in rows}
+    assert troubles["good"] is None
+    assert "Mars/Base" in troubles["bad-zone"]
+    assert "attempts" in troubles["bad-retry"]
+    assert troubles["bad-cadence"]
+    assert (await tick_of(world).run_once()).rest > 200, "looked at again in a few minutes"
+
+
+async def test_an_entry_that_cannot_be_recorded_holds_nobody_else_up(world):
+    await declare_due(world, "good", "bad", "fine")
+    await world.value(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF EXISTS (SELECT FROM scheduler.manifest WHERE id = NEW.manifest_id"
+        "            AND external_id = 'bad') THEN"
+        " RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'no such thing'; END IF;"
+        " RETURN NEW; END $$"
+    )
+    await world.value(
+        "CREATE TRIGGER refuse BEFORE INSERT ON scheduler.work"
+        " FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    assert (await tick_of(world).run_once()).fired == 2
     rows = await world.rows(
-        "SELECT external_id, reason FROM scheduler.occurrence"
-        " JOIN scheduler.manifest ON manifest.id = manifest_id ORDER BY external_id"
+        "SELECT external_id, trouble, (SELECT count(*) FROM scheduler.occurrence"
+        " WHERE manifest_id = manifest.id) AS decisions FROM scheduler.manifest"
     )
-    assert {row["external_id"]: row["reason"] for row in rows}["good"] is None
-    assert all(
-        row["reason"].startswith("cannot be judged") for row in rows if row["external_id"] != "good"
-    )
-    assert await world.value("SELECT bool_and(next_due_at > now()) FROM scheduler.manifest")
-    assert (await tick_of(world).run_once()).fired == 0
+    by_name = {row["external_id"]: row for row in rows}
+    assert {name for name, row in by_name.items() if row["decisions"]} == {"good", "fine"}
+    assert "no such thing" in by_name["bad"]["trouble"]
 
 
 async def test_only_the_holder_of_the_lock_ticks(world):
     await declare_due(world, "a")
     async with world.database.transaction() as connection:
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", 0x48570001)
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", TICK_LOCK)
         result = await tick_of(world).run_once()
         assert (result.led, result.fired) == (False, 0)
     assert (await tick_of(world).run_once()).fired == 1
 
 
+async def test_a_change_of_leader_raises_the_epoch(world):
+    for holder, epoch in (("a", 1), ("a", 1), ("b", 2), ("a", 3)):
+        await declare_due(
+            world,
+            f"{holder}-{epoch}-{await world.value('SELECT random()::text')}"[:20].replace(".", "-"),
+        )
+        assert (await tick_of(world, holder=holder).run_once()).fired == 1
+        row = (await world.rows("SELECT epoch, holder FROM scheduler.leader"))[0]
+        assert (row["holder"], row["epoch"]) == (holder, epoch)
+
+
+async def test_two_leaders_at_once_decide_each_occurrence_once(world):
+    """Should the lock ever fail, the leader's row and the ledger's key hold."""
+    await declare_due(world, *(f"m-{number}" for number in range(40)))
+    ticks = [tick_of(world, holder=name) for name in "ab"]
+    queries = {
+        "try_lead": "SELECT $1::bigint IS NOT NULL",
+    }
+    from headway_scheduler import tick as module
+
+    kept = module.leaders
+    module.leaders = {**{name: kept[name] for name in kept}, **queries}
+    try:
+        results = await asyncio.gather(*(one.run_once() for one in ticks))
+    finally:
+        module.leaders = kept
+    assert all(one.led for one in results)
+    assert sum(one.fired for one in results) == 40
+    assert await world.value("SELECT count(*) FROM scheduler.work") == 40
+
+
 async def test_an_occurrence_that_was_decided_is_not_decided_again(world):
-    """Should the lock ever fail, the ledger's key holds."""
     await declare_due(world, "a")
     due_at = await world.value("SELECT next_due_at FROM scheduler.manifest")
     assert (await tick_of(world).run_once()).fired == 1
     await world.value("DELETE FROM scheduler.work")
-    await world.value("UPDATE scheduler.manifest SET next_due_at = $1", due_at)
+    await world.value("UPDATE scheduler.manifest SET next_due_at = $1, wake_at = $1", due_at)
     assert (await tick_of(world).run_once()).fired == 0
     assert await world.value("SELECT count(*) FROM scheduler.occurrence") == 1
 
 
-async def test_the_due_path_uses_its_index(world):
-    await declare_due(world, *(f"m-{number}" for number in range(2000)))
-    await world.value("UPDATE scheduler.manifest SET next_due_at = now() + interval '1 d'")
-    await world.value("ANALYZE scheduler.manifest")
-    from headway_scheduler.store import manifests
+async def test_a_cycle_that_cannot_take_all_shares_between_groups(world):
+    await declare_due(world, *(f"big-{number}" for number in range(30)), group="big")
+    await declare_due(world, *(f"small-{number}" for number in range(3)), group="small")
+    assert (await tick_of(world, max_entries=10).run_once()).fired == 10
+    rows = await world.rows(
+        "SELECT group_name, count(*) FROM scheduler.work"
+        " JOIN scheduler.manifest ON manifest.id = manifest_id GROUP BY 1"
+    )
+    assert {row["group_name"]: row["count"] for row in rows} == {"small": 3, "big": 7}
+    result = await tick_of(world, max_entries=10).run_once()
+    assert (result.fired, result.rest) == (10, 0.0), "the next cycle starts at once"
+    assert (await tick_of(world, max_entries=None).run_once()).fired == 13, "no limit"
 
-    async with world.database.acquire() as connection:
-        plan = await connection.fetch(
-            "EXPLAIN " + manifests["due"].replace("$1", "now()").replace("$2", "200")
-        )
-    text = "\n".join(row[0] for row in plan)
-    assert "manifest_due" in text
-    assert "Seq Scan on manifest " not in text
+
+async def explain(world, query: str, *arguments: str) -> str:
+    for number, value in reversed(list(enumerate(arguments, start=1))):
+        query = query.replace(f"${number}", value)
+    rows = await world.rows(f"EXPLAIN {query}")
+    return "\n".join(row[0] for row in rows)
+
+
+async def test_what_sleeps_costs_the_tick_nothing(world):
+    """However many are disabled, blocked or outstanding and past due: they are not in the index."""
+    await declare_due(world, *(f"m-{number}" for number in range(3000)))
+    await world.value(
+        "UPDATE scheduler.manifest SET wake_at = CASE WHEN external_id LIKE '%7'"
+        " THEN now() + interval '1 d' END"
+    )
+    await world.value("VACUUM ANALYZE scheduler.manifest")
+    for name, arguments in {
+        "awake": ("now()", "201"),
+        "next_wake": (),
+        "awake_groups": ("now()", "200"),
+        "awake_of_groups": ("now()", "'{job}'", "'{200}'"),
+    }.items():
+        plan = await explain(world, manifests[name], *arguments)
+        assert "Index Only Scan using manifest_" in plan, f"{name}: {plan}"
+        assert "Seq Scan on manifest " not in plan, f"{name}: {plan}"
+    sizes = await world.rows(
+        "SELECT relname, reltuples::int FROM pg_class"
+        " WHERE relname IN ('manifest_wake', 'manifest_group_wake')"
+    )
+    assert [row["reltuples"] for row in sizes] == [300, 300]

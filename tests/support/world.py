@@ -6,13 +6,14 @@ from typing import Any
 
 from headway import App
 from headway.worker import Worker, WorkerSettings
+from headway_contract.scheduling import PrunePolicy
 from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
-from headway_postgres_kit import Database
-from headway_scheduler.declare import declare
+from headway_postgres_kit import DATABASE_CLOCK, Database
 from headway_scheduler.settings import SchedulerSettings
+from headway_scheduler.startup import Applied, apply
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.service import Service
 
@@ -58,9 +59,21 @@ class World:
 
     async def fire(self, app: App) -> Service:
         """Declare the app, with every manifest due right now, and start a scheduler."""
-        await declare(self.database, app.definitions())
-        await self.value("UPDATE scheduler.manifest SET next_due_at = clock_timestamp()")
+        await self.declare(app)
+        await self.make_due()
         return await self.scheduler(app)
+
+    async def declare(self, app: App, *, prune: PrunePolicy = "delete") -> Applied:
+        """Declare an app as a starting scheduler does."""
+        return await apply(self.database, app.definitions(), policy=prune, clock=DATABASE_CLOCK)
+
+    async def make_due(self, *external_ids: str) -> None:
+        """Make manifests due right now, all of them if none is named."""
+        await self.value(
+            "UPDATE scheduler.manifest SET next_due_at = clock_timestamp(),"
+            " wake_at = clock_timestamp() WHERE external_id = ANY($1) OR $1 = '{}'",
+            list(external_ids),
+        )
 
     async def worker(self, app: App, **settings: Any) -> Worker:
         broker = await Broker.connect(self.nats_url, name="worker")

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from headway import App
+from headway import App, InvalidDefinitions
 from headway_cli.apps import AppNotFound, load_app
 
 ONE = "from headway import App\napp = App('shop')\n"
@@ -116,3 +116,23 @@ def test_ctrl_c_in_the_module_stays_what_it_is(here):
     (here / "stuck.py").write_text("raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
         load_app("stuck.py")
+
+
+@pytest.mark.parametrize("name", ["shop.yaml", "shop.yml", "./sub/../shop.yaml"])
+def test_an_app_may_be_a_yaml_file(here, name):
+    (here / "sub").mkdir()
+    (here / name).write_text(
+        "app: shop\njobs: {work: }\nmanifests: {one: {job: work, manual: true}}"
+    )
+    app = load_app(name)
+    assert app.name == "shop"
+    assert [one.external_id for one in app.definitions().manifests] == ["one"]
+    with pytest.raises(InvalidDefinitions, match=r"shop\.ya?ml declares jobs but holds no bodies"):
+        app.jobs  # noqa: B018
+
+
+def test_a_yaml_file_that_is_not_there_or_not_right_is_told(here):
+    assert_complaint("nowhere.yaml", r"there is no file 'nowhere\.yaml': give the path")
+    (here / "wrong.yaml").write_text("app: shop\njobs: 5")
+    with pytest.raises(InvalidDefinitions, match=r"wrong\.yaml:2: jobs is not valid"):
+        load_app("wrong.yaml")

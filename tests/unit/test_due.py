@@ -1,75 +1,375 @@
-"""What a tick does with one manifest."""
+"""What is decided about one manifest: which due times fire, which are owed, which are skipped."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_decisions import due, identity
-from headway_decisions.cadence import Every
-from headway_decisions.due import Fire, ManifestView, NotDue, Skip, Stretch
+from headway_decisions import due, identity, timing
+from headway_decisions.cadence import Every, Manual, Once, Spaced
+from headway_decisions.calendar import ExcludedTimes, Filters
+from headway_decisions.due import Entry, ManifestView, Owed, Release, Verdict
+from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.timing import Timing
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 MANIFEST = UUID(int=1)
 WORK = UUID(int=2)
 NOON = datetime(2027, 5, 1, 12, tzinfo=UTC)
+MINUTELY = Timing(cadence=Every(60))
+QUEUE_ONE = Overlap(policy="queue_one")
+CANCEL = Overlap(policy="cancel_running")
 
 
 def view(**changes) -> ManifestView:
-    fields = {"id": MANIFEST, "cadence": Every(60), "zone": "UTC", "next_due_at": NOON}
-    return ManifestView(**(fields | changes))
+    return ManifestView(**({"id": MANIFEST, "timing": MINUTELY, "next_due_at": NOON} | changes))
 
 
 def minutes(count: float) -> timedelta:
     return timedelta(minutes=count)
 
 
-def test_nothing_before_its_time():
-    assert due.judge(view(), now=NOON - timedelta(microseconds=1)) == NotDue(manifest=MANIFEST)
+def noon(after: float = 0) -> datetime:
+    return NOON + minutes(after)
 
 
-def test_fires_at_its_time_and_moves_on():
-    assert due.judge(view(), now=NOON) == Fire(
-        manifest=MANIFEST, due_at=NOON, missed=None, next_due_at=NOON + minutes(1)
+def fired(at: float, *, slot: int = 0) -> Entry:
+    return Entry(
+        cause=identity.due_cause(noon(at)),
+        first_due_at=noon(at),
+        last_due_at=noon(at),
+        decision="queued",
+        slot=slot,
     )
 
 
-def test_after_an_outage_it_fires_once_for_the_latest_and_owns_up_to_the_rest():
-    assert due.judge(view(), now=NOON + minutes(7.5)) == Fire(
-        manifest=MANIFEST,
-        due_at=NOON + minutes(7),
-        missed=Stretch(NOON, NOON + minutes(6)),
-        next_due_at=NOON + minutes(8),
+def owed(at: float) -> Entry:
+    return Entry(
+        cause=identity.due_cause(noon(at)),
+        first_due_at=noon(at),
+        last_due_at=noon(at),
+        decision="owed",
+        reason="still_outstanding",
     )
 
 
-def test_one_missed_occurrence_is_a_stretch_of_one():
-    verdict = due.judge(view(), now=NOON + minutes(1))
-    assert isinstance(verdict, Fire)
-    assert verdict.missed == Stretch(NOON, NOON)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"group_enabled": False}, "group_disabled"),
-        ({"blocked_by": WORK}, "blocked_by_dead_letter"),
-        ({"outstanding": WORK}, "still_outstanding"),
-        ({"outstanding": WORK, "blocked_by": WORK, "group_enabled": False}, "group_disabled"),
-    ],
-)
-def test_what_holds_a_manifest_back_is_a_recorded_skip(changes, reason):
-    assert due.judge(view(**changes), now=NOON) == Skip(
-        manifest=MANIFEST,
-        due_at=NOON,
+def skipped(first: float, last: float, reason: str) -> Entry:
+    return Entry(
+        cause=identity.stretch_cause(noon(first), noon(last)),
+        first_due_at=noon(first),
+        last_due_at=noon(last),
+        decision="skipped",
         reason=reason,
-        missed=None,
-        next_due_at=NOON + minutes(1),
     )
 
 
-def test_years_of_outage_are_judged_at_once():
-    verdict = due.judge(view(cadence=Every(1)), now=NOON + timedelta(days=2000))
-    assert isinstance(verdict, Fire)
-    assert verdict.due_at == NOON + timedelta(days=2000)
+def success(number: int) -> Entry:
+    return Entry(cause=f"success:{number}", first_due_at=NOON, last_due_at=NOON, decision="queued")
+
+
+def test_nothing_before_its_time():
+    verdict = due.judge(view(), now=NOON - timedelta(microseconds=1))
+    assert verdict == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
+
+
+def test_it_fires_at_its_time_and_sleeps_until_its_work_has_ended():
+    assert due.judge(view(), now=NOON) == Verdict(
+        manifest=MANIFEST, entries=(fired(0),), next_due_at=noon(1), wake_at=None
+    )
+
+
+def test_with_room_left_it_wakes_at_the_next_due_time():
+    verdict = due.judge(view(overlap=Overlap(policy="allow", limit=2)), now=NOON)
+    assert verdict.wake_at == noon(1)
+
+
+class TestMissed:
+    def test_fire_once_fires_for_the_latest_and_owns_up_to_the_rest(self):
+        verdict = due.judge(view(), now=noon(7.5))
+        assert verdict.entries == (skipped(0, 6, "missed"), fired(7))
+        assert verdict.next_due_at == noon(8)
+
+    def test_one_missed_occurrence_is_named_by_its_time(self):
+        verdict = due.judge(view(), now=noon(1))
+        assert verdict.entries == (skipped(0, 0, "missed"), fired(1))
+        assert verdict.entries[0].cause == identity.due_cause(NOON)
+
+    @pytest.mark.parametrize(("late", "fires"), [(60, True), (61, False)])
+    def test_skip_fires_only_within_the_threshold(self, late, fires):
+        hourly = view(timing=Timing(cadence=Every(3600)), misfire=Misfire(policy="skip"))
+        verdict = due.judge(hourly, now=NOON + timedelta(seconds=late))
+        assert verdict.entries == ((fired(0),) if fires else (skipped(0, 0, "missed"),))
+        assert verdict.next_due_at == noon(60)
+
+    def test_the_threshold_is_a_setting(self):
+        patient = Misfire(policy="skip", threshold_seconds=600)
+        hourly = view(timing=Timing(cadence=Every(3600)), misfire=patient)
+        assert due.judge(hourly, now=noon(10)).entries == (fired(0),)
+
+    def test_catch_up_fires_the_last_ones_one_after_the_other(self):
+        verdict = due.judge(view(misfire=Misfire(policy="catch_up", limit=3)), now=noon(7.5))
+        assert verdict.entries == (skipped(0, 4, "missed"), fired(5), owed(6), owed(7))
+        assert (verdict.next_due_at, verdict.wake_at) == (noon(8), None)
+
+    def test_catch_up_of_all_there_were(self):
+        verdict = due.judge(view(misfire=Misfire(policy="catch_up", limit=50)), now=noon(1.5))
+        assert verdict.entries == (fired(0), owed(1))
+
+    def test_catching_up_is_no_licence_to_pile_up_in_ordinary_times(self):
+        busy = view(misfire=Misfire(policy="catch_up", limit=5), slots=(0,))
+        assert due.judge(busy, now=NOON).entries == (skipped(0, 0, "still_outstanding"),)
+
+    def test_years_of_outage_are_judged_at_once(self):
+        second = Timing(cadence=Every(1))
+        verdict = due.judge(view(timing=second), now=NOON + timedelta(days=2000))
+        assert verdict.entries[-1].first_due_at == NOON + timedelta(days=2000)
+
+
+class TestPauses:
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"hold": "group_disabled"}, "group_disabled"),
+            ({"hold": "manifest_disabled", "slots": (0,)}, "manifest_disabled"),
+            ({"hold": "blocked_by_dead_letter"}, "blocked_by_dead_letter"),
+            ({"slots": (0,)}, "still_outstanding"),
+            ({"slots": (0, 1), "overlap": Overlap(policy="allow", limit=2)}, "still_outstanding"),
+            (
+                {"slots": (0,), "overlap": QUEUE_ONE, "owed": (Owed(cause="x"),)},
+                "one_already_waits",
+            ),
+            ({"slots": (0,), "overlap": CANCEL, "owed": (Owed(cause="x"),)}, "one_already_waits"),
+        ],
+    )
+    def test_a_pause_has_a_reason_and_nobody_looks_meanwhile(self, changes, reason):
+        paused = view(**changes)
+        assert due.pause(paused) == reason
+        assert due.wake_at(paused) is None
+        after, entries = due.account(paused, reason, until=noon(7.5))
+        assert entries == [skipped(0, 7, reason)]
+        assert after.next_due_at == noon(8)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {},
+            {"slots": (0,), "overlap": QUEUE_ONE},
+            {"slots": (0,), "overlap": CANCEL},
+            {"slots": (1,), "overlap": Overlap(policy="allow", limit=2)},
+        ],
+    )
+    def test_no_pause_while_something_can_be_decided(self, changes):
+        assert due.pause(view(**changes)) is None
+        assert due.wake_at(view(**changes)) == NOON
+
+    def test_a_pause_in_which_nothing_came_due_leaves_no_trace(self):
+        before = view(slots=(0,))
+        assert due.account(before, "still_outstanding", until=noon(-1)) == (before, [])
+
+    def test_what_came_due_after_the_pause_is_judged_as_missed(self):
+        """The work ended at five past, and we heard of it at ten past: we were down."""
+        after, entries = due.account(view(slots=(0,)), "still_outstanding", until=noon(5))
+        verdict = due.judge(view(next_due_at=after.next_due_at), now=noon(10))
+        assert entries == [skipped(0, 5, "still_outstanding")]
+        assert verdict.entries == (skipped(6, 9, "missed"), fired(10))
+
+
+class TestOverlap:
+    def test_queue_one_lets_one_wait(self):
+        busy = view(slots=(0,), overlap=QUEUE_ONE)
+        verdict = due.judge(busy, now=NOON)
+        assert (verdict.entries, verdict.cancel_running) == ((owed(0),), False)
+        assert verdict.wake_at is None
+
+    def test_cancel_running_asks_for_it_and_lets_one_wait(self):
+        verdict = due.judge(view(slots=(0,), overlap=CANCEL), now=NOON)
+        assert (verdict.entries, verdict.cancel_running) == ((owed(0),), True)
+
+    def test_allow_takes_the_lowest_free_slot(self):
+        three = Overlap(policy="allow", limit=3)
+        verdict = due.judge(view(slots=(0, 2), overlap=three), now=NOON)
+        assert verdict.entries == (fired(0, slot=1),)
+        assert verdict.wake_at is None
+
+    def test_what_is_owed_goes_first(self):
+        waiting = (Owed(cause="due:a"), Owed(cause="trigger:b"))
+        verdict = due.judge(view(owed=waiting, next_due_at=noon(1)), now=NOON)
+        assert verdict.releases == (Release(cause="due:a", slot=0),)
+        assert verdict.wake_at is None
+
+    def test_a_due_time_does_not_overtake_what_is_owed(self):
+        waiting = (Owed(cause="due:a"),)
+        verdict = due.judge(view(owed=waiting), now=NOON)
+        assert verdict.releases == (Release(cause="due:a", slot=0),)
+        assert verdict.entries == (skipped(0, 0, "still_outstanding"),)
+
+
+class TestHolds:
+    def test_a_disabled_manifest_lets_only_through_what_somebody_asked_for(self):
+        waiting = (Owed(cause="due:a"), Owed(cause="trigger:b", explicit=True))
+        held = view(hold="manifest_disabled", owed=waiting, next_due_at=None)
+        assert due.judge(held, now=NOON).releases == (Release(cause="trigger:b", slot=0),)
+
+    def test_a_blocked_one_lets_nothing_through(self):
+        waiting = (Owed(cause="trigger:b", explicit=True),)
+        held = view(hold="blocked_by_dead_letter", owed=waiting, next_due_at=None)
+        assert due.judge(held, now=NOON) == Verdict(manifest=MANIFEST)
+
+
+class TestDependents:
+    def child(self, **changes) -> ManifestView:
+        fields = {"timing": Timing(cadence=Manual()), "next_due_at": None, "parent_success": 0}
+        return view(**(fields | changes))
+
+    def test_a_success_fires_once(self):
+        verdict = due.judge(self.child(parent_success=1), now=NOON)
+        assert verdict == Verdict(manifest=MANIFEST, entries=(success(1),), seen_success=1)
+        seen = self.child(parent_success=1, seen_success=1)
+        assert due.judge(seen, now=NOON).entries == ()
+
+    def test_successes_during_a_run_stay_owed_and_collapse_into_the_latest(self):
+        busy = self.child(parent_success=5, seen_success=2, slots=(0,))
+        assert due.judge(busy, now=NOON) == Verdict(manifest=MANIFEST, seen_success=2)
+        free = self.child(parent_success=5, seen_success=2)
+        verdict = due.judge(free, now=NOON)
+        assert [entry.cause for entry in verdict.entries] == ["successes:3/4", "success:5"]
+        assert verdict.entries[0].reason == "collapsed_into_a_later_success"
+        assert verdict.seen_success == 5
+
+    @pytest.mark.parametrize("hold", ["manifest_disabled", "group_disabled"])
+    def test_a_disabled_dependent_lets_a_success_pass(self, hold):
+        verdict = due.judge(self.child(parent_success=2, hold=hold), now=NOON)
+        assert [(one.cause, one.decision, one.reason) for one in verdict.entries] == [
+            ("successes:1/2", "skipped", hold)
+        ]
+        assert verdict.seen_success == 2
+
+    def test_a_blocked_one_remembers_what_it_owes(self):
+        held = self.child(parent_success=2, hold="blocked_by_dead_letter")
+        assert due.judge(held, now=NOON).seen_success == 0
+
+
+class TestSpaced:
+    def spaced(self, **changes) -> ManifestView:
+        fields = {"timing": Timing(cadence=Spaced(600)), "next_due_at": None}
+        return view(**(fields | changes))
+
+    def test_a_new_one_fires_at_once(self):
+        verdict = due.judge(self.spaced(), now=NOON)
+        assert verdict.entries == (fired(0),)
+        assert (verdict.next_due_at, verdict.wake_at) == (None, None)
+
+    def test_it_counts_from_the_end_of_its_work(self):
+        verdict = due.judge(self.spaced(settled_at=NOON), now=noon(1))
+        assert verdict.entries == ()
+        assert (verdict.next_due_at, verdict.wake_at) == (noon(10), noon(10))
+
+    def test_while_its_work_is_under_way_there_is_no_due_time(self):
+        verdict = due.judge(self.spaced(settled_at=NOON, slots=(0,)), now=noon(60))
+        assert verdict == Verdict(manifest=MANIFEST)
+
+    def test_a_pause_does_not_eat_it(self):
+        paused = self.spaced(next_due_at=NOON, hold="manifest_disabled")
+        assert due.account(paused, "manifest_disabled", until=noon(60)) == (paused, [])
+
+    def test_a_filter_puts_it_off(self):
+        at_night = Timing(cadence=Spaced(600), filters=Filters(between="22:00-02:00"))
+        verdict = due.judge(self.spaced(timing=at_night, settled_at=NOON), now=noon(1))
+        assert verdict.next_due_at == NOON.replace(hour=22)
+
+
+def test_a_one_shot_fires_even_if_it_was_missed_and_never_again():
+    once = Timing(cadence=Once("2027-05-01 12:00"))
+    verdict = due.judge(view(timing=once), now=noon(60 * 24))
+    assert (verdict.entries, verdict.next_due_at) == ((fired(0),), None)
+
+
+class TestExclusions:
+    LUNCH = Timing(cadence=Every(60), exclusions=(ExcludedTimes("12:00-12:30"),))
+
+    def test_it_sleeps_through_an_exclusion(self):
+        assert due.wake_at(view(timing=self.LUNCH)) == noon(30)
+
+    def test_and_says_so_when_it_wakes(self):
+        verdict = due.judge(view(timing=self.LUNCH), now=noon(30))
+        [skip, fire] = verdict.entries
+        assert (skip.first_due_at, skip.last_due_at) == (noon(0), noon(29))
+        assert skip.reason.startswith("excluded: ")
+        assert fire == fired(30)
+
+    def test_an_outage_that_reaches_into_it_fires_for_the_last_time_before(self):
+        before = view(timing=self.LUNCH, next_due_at=noon(-5))
+        verdict = due.judge(before, now=noon(10))
+        assert [(one.first_due_at, one.decision) for one in verdict.entries] == [
+            (noon(-5), "skipped"),
+            (noon(-1), "queued"),
+            (noon(0), "skipped"),
+        ]
+        assert verdict.entries[0].reason == "missed"
+        assert verdict.entries[2].reason.startswith("excluded")
+        assert verdict.next_due_at == noon(11)
+
+
+class TestJitter:
+    def test_it_is_never_early_and_always_the_same(self):
+        moments = {identity.fire_at(MANIFEST, noon(at), 30) for at in range(200)}
+        late = {(identity.fire_at(MANIFEST, noon(at), 30) - noon(at)).seconds for at in range(500)}
+        assert late == set(range(31)), "whole seconds from none to all of it"
+        assert moments == {identity.fire_at(MANIFEST, noon(at), 30) for at in range(200)}
+
+    def test_a_due_time_waits_for_its_jitter(self):
+        jittery = view(jitter_seconds=3000)
+        wake = due.wake_at(jittery)
+        assert wake == identity.fire_at(MANIFEST, NOON, 3000)
+        assert wake > NOON
+        assert due.judge(jittery, now=wake - timedelta(seconds=1)).entries == ()
+        causes = [one.cause for one in due.judge(jittery, now=wake).entries]
+        assert any(cause.startswith(("due:", "stretch:")) for cause in causes)
+
+
+REASONS = st.sampled_from(["still_outstanding", "manifest_disabled"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    step=st.sampled_from([1, 7, 60, 3600, 5 * 3600]),
+    jitter=st.sampled_from([0, 0, 5, 90]),
+    looks=st.lists(st.integers(1, 30_000), min_size=1, max_size=12),
+    pauses=st.lists(st.booleans(), min_size=12, max_size=12),
+    misfire=st.sampled_from(
+        [Misfire(), Misfire(policy="skip"), Misfire(policy="catch_up", limit=3)]
+    ),
+)
+def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, misfire):
+    """However often and seldom somebody looks, and whatever pauses there are."""
+    every = Timing(cadence=Every(step))
+    first = timing.next_due(every, NOON)
+    manifest = view(
+        timing=every, next_due_at=first, jitter_seconds=jitter, misfire=misfire, owed=()
+    )
+    now, entries = NOON, []
+    for wait, paused in zip(looks, pauses, strict=False):
+        now += timedelta(seconds=wait)
+        if paused:
+            manifest, told = due.account(manifest, "manifest_disabled", until=now)
+            entries += told
+        else:
+            verdict = due.judge(manifest, now=now)
+            entries += verdict.entries
+            manifest = view(
+                timing=every,
+                next_due_at=verdict.next_due_at,
+                jitter_seconds=jitter,
+                misfire=misfire,
+            )
+    covered, at = 0, first
+    while at < manifest.next_due_at:
+        matches = [one for one in entries if one.first_due_at <= at <= one.last_due_at]
+        assert len(matches) == 1, f"{at} is decided {len(matches)} times"
+        covered, at = covered + 1, timing.next_due(every, at)
+        if covered > 300:
+            break
+    assert len({one.cause for one in entries}) == len(entries)
 
 
 def test_the_same_cause_has_the_same_work():

@@ -5,10 +5,12 @@ from uuid import UUID
 
 import pytest
 from headway_contract.lifecycle import (
+    Activation,
     Failure,
     LeaseClaimed,
     LeaseRenewed,
     LeaseRevoked,
+    RunActivated,
     RunCancelled,
     RunCompleted,
     RunFailed,
@@ -17,7 +19,7 @@ from headway_contract.lifecycle import (
 from headway_contract.subjects import DISPATCHER
 from headway_decisions import acceptance
 from headway_decisions.acceptance import Arrived, Lease
-from headway_decisions.folding import Fact, Run, fold
+from headway_decisions.folding import Fact, Run, fold, unite
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +37,11 @@ def fact(data, *, second: int = 0, worker: str = "w1", accepted: bool = True) ->
 CLAIMED = fact(LeaseClaimed(**RIGHTS, host="h1"))
 STARTED = fact(RunStarted(**RIGHTS, run=RUN), second=1)
 RENEWED = fact(LeaseRenewed(**RIGHTS), second=2)
+MAIL = Activation(manifest="mail", input={"b": 1, "a": [2]})
+MAIL_AGAIN = Activation(manifest="mail", key="1", input=None)
+ARCHIVE = Activation(manifest="archive")
+ACTIVATED = fact(RunActivated(**RIGHTS, run=RUN, activations=[MAIL, ARCHIVE]), second=2)
+ACTIVATED_TOO = fact(RunActivated(**RIGHTS, run=RUN, activations=[MAIL_AGAIN, MAIL]), second=2)
 COMPLETED = fact(RunCompleted(**RIGHTS, run=RUN, output=[1]), second=3)
 FAILED = fact(RunFailed(**RIGHTS, run=RUN, failure=BOOM), second=4, worker=DISPATCHER)
 CANCELLED = fact(RunCancelled(**RIGHTS, run=RUN, reason="asked"), second=5)
@@ -53,7 +60,7 @@ def refuse(one: Fact) -> Fact:
 def test_the_fold_is_the_same_for_every_order_with_duplicates_and_a_refused_rival(
     data, outcome, rival
 ):
-    accepted = [CLAIMED, STARTED, RENEWED, outcome]
+    accepted = [CLAIMED, STARTED, RENEWED, ACTIVATED, ACTIVATED_TOO, outcome]
     expected = fold(Run(id=RUN), accepted)
     extra = data.draw(st.lists(st.sampled_from(accepted), max_size=6))
     shuffled = data.draw(st.permutations([*accepted, *extra, refuse(rival)]))
@@ -61,6 +68,7 @@ def test_the_fold_is_the_same_for_every_order_with_duplicates_and_a_refused_riva
     assert expected.ended
     assert expected.started_at == STARTED.at
     assert expected.finished_at == outcome.at
+    assert expected.activations == (ARCHIVE, MAIL, MAIL_AGAIN)
 
 
 @given(st.data())
@@ -172,3 +180,52 @@ def test_nobody_claims_a_lease_that_was_withdrawn():
     late = acceptance.judge(judged.lease, judged.runs, arrived(CLAIMED, STARTED, sequence=2))
     assert late.refusals == ("lease_ended", "lease_ended")
     assert late.runs == judged.runs
+
+
+def test_one_key_with_two_inputs_comes_to_the_same_whichever_is_first():
+    one, other = Activation(manifest="mail", input=1), Activation(manifest="mail", input=2)
+    assert unite([one, other]) == unite([other, one]) == (one,)
+
+
+def test_an_activation_counts_while_the_run_lives_and_not_after_its_end():
+    claimed = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(CLAIMED, STARTED))
+    activated = acceptance.judge(
+        claimed.lease, claimed.runs, arrived(ACTIVATED, sequence=2, predecessor=1)
+    )
+    assert activated.refusals == (None,)
+    assert activated.runs[RUN].activations == (ARCHIVE, MAIL)
+    ended = acceptance.judge(
+        activated.lease, activated.runs, arrived(COMPLETED, sequence=3, predecessor=2)
+    )
+    late = acceptance.judge(
+        ended.lease, ended.runs, arrived(ACTIVATED_TOO, sequence=4, predecessor=3)
+    )
+    assert late.refusals == ("run_ended",)
+    assert late.runs == ended.runs
+
+
+def test_an_activation_that_its_run_s_end_has_overtaken_counts():
+    """It was stored before the end; only its delivery was slower."""
+    claimed = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(CLAIMED, STARTED))
+    ended = acceptance.judge(
+        claimed.lease, claimed.runs, arrived(COMPLETED, sequence=4, predecessor=3)
+    )
+    assert ended.lease.ended
+    first = acceptance.judge(ended.lease, ended.runs, arrived(ACTIVATED, sequence=2, predecessor=1))
+    second = acceptance.judge(
+        first.lease, first.runs, arrived(ACTIVATED_TOO, sequence=3, predecessor=2)
+    )
+    assert (first.refusals, second.refusals) == ((None,), (None,))
+    assert second.runs[RUN].activations == (ARCHIVE, MAIL, MAIL_AGAIN)
+    assert second.runs[RUN].state == "completed"
+    assert second.lease.sequence == 4
+
+
+def test_nobody_but_the_claimant_activates():
+    claimed = acceptance.judge(MINE, {RUN: Run(id=RUN)}, arrived(CLAIMED, STARTED))
+    stolen = fact(RunActivated(**SECOND_PROCESS, run=RUN, activations=[MAIL]))
+    judged = acceptance.judge(
+        claimed.lease, claimed.runs, arrived(stolen, sequence=2, predecessor=1)
+    )
+    assert judged.refusals == ("not_the_claimant",)
+    assert judged.runs == claimed.runs

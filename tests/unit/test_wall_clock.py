@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from headway_decisions.cadence import Cadence, Cron, Every, InvalidCadence, check
-from headway_decisions.wall_clock import latest_between, next_after
+from headway_decisions.cadence import Clocked, Cron, Daily, Every, Once
+from headway_decisions.wall_clock import latest_between, next_after, transitions, zone_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ ZONES = [
     "Pacific/Apia",
     "Asia/Kathmandu",
 ]
-CADENCES: list[Cadence] = [
+CADENCES: list[Clocked] = [
     Cron("30 2 * * *"),
     Cron("*/20 * * * *"),
     Cron("0 */6 * * *"),
@@ -37,7 +37,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def fires(cadence: Cadence, zone: str, after: str, until: str) -> list[str]:
+def fires(cadence: Clocked, zone: str, after: str, until: str) -> list[str]:
     """Every fire in (after, until], as local times with their offset."""
     found, moment = [], next_after(cadence, ZoneInfo(zone), at(after))
     while moment is not None and moment <= at(until):
@@ -207,33 +207,86 @@ def test_the_latest_is_the_last_one_of_a_walk(cadence, zone, after, steps, part)
     assert latest_between(cadence, tz, after, until) == (walked[-2] if steps else None)
 
 
-@pytest.mark.parametrize(
-    ("cadence", "complaint"),
-    [
-        (Cron("61 * * * *"), "not valid"),
-        (Cron("* * *"), "3 fields"),
-        (Cron("* * * * * * *"), "7 fields"),
-        (Cron("0 0 30 2 *"), "no"),
-        (Cron("a b c d e"), "not valid"),
-        (Cron(""), "0 fields"),
-        (Cron("R * * * *"), "random"),
-        (Cron("0 H(2-4) * * *"), "random"),
-        (Every(0), "one second"),
-        (Every(-5), "one second"),
-        (Every(86_401), "a day"),
-    ],
-)
-def test_what_cannot_be_kept_is_refused(cadence, complaint):
-    with pytest.raises(InvalidCadence, match=complaint):
-        check(cadence)
-
-
-@pytest.mark.parametrize("cadence", CADENCES, ids=str)
-def test_what_can_be_kept_is_not(cadence):
-    check(cadence)
-
-
 def test_the_29th_of_february_is_within_ten_years():
-    check(Cron("0 0 29 2 *"))
     leap = next_after(Cron("0 0 29 2 *"), ZoneInfo("UTC"), at("2096-03-01T00:00+00:00"))
     assert leap == at("2104-02-29T00:00+00:00")
+
+
+@pytest.mark.parametrize(
+    ("zone", "year", "expected"),
+    [
+        (BERLIN, 2027, ["2027-03-28T01:00:00", "2027-10-31T01:00:00"]),
+        ("UTC", 2027, []),
+        ("Africa/Casablanca", 2027, ["2027-02-07T02:00:00", "2027-03-14T02:00:00"]),
+        (
+            "Pacific/Apia",
+            2011,
+            ["2011-04-02T14:00:00", "2011-09-24T14:00:00", "2011-12-30T10:00:00"],
+        ),
+        # Local mean time was 53 minutes and 28 seconds ahead of Greenwich.
+        (BERLIN, 1893, ["1893-03-31T23:06:32"]),
+        # The transition ends the year of UTC, and belongs to it.
+        ("Asia/Singapore", 1981, ["1981-12-31T16:00:00"]),
+    ],
+)
+def test_transitions(zone, year, expected):
+    found = transitions(ZoneInfo(zone), year)
+    assert [moment.at.replace(tzinfo=None).isoformat() for moment in found] == expected
+    for moment in found:
+        before = (moment.at - timedelta(seconds=1)).astimezone(ZoneInfo(zone))
+        assert (before.utcoffset(), moment.at.astimezone(ZoneInfo(zone)).utcoffset()) == moment[1:]
+
+
+def test_a_cadence_at_its_end_still_fires_while_the_clock_repeats_it():
+    class UntilHalfPastTwo:
+        fires_in_repeated_hour = True
+
+        def next_wall(self, wall):
+            fire = Every(600).next_wall(wall)
+            return fire if fire <= datetime(2027, 10, 31, 2, 30) else None
+
+    assert fires(
+        UntilHalfPastTwo(), BERLIN, "2027-10-31T02:10+02:00", "2027-11-01T00:00+01:00"
+    ) == [
+        "2027-10-31T02:20:00+02:00",
+        "2027-10-31T02:30:00+02:00",
+        "2027-10-31T02:00:00+01:00",
+        "2027-10-31T02:10:00+01:00",
+        "2027-10-31T02:20:00+01:00",
+        "2027-10-31T02:30:00+01:00",
+    ]
+
+
+def test_local_mean_time_of_odd_seconds():
+    assert fires(Daily("12:00"), BERLIN, "1893-03-30T13:00+01:00", "1893-04-01T23:00+01:00") == [
+        "1893-03-31T12:00:00+00:53:28",
+        "1893-04-01T12:00:00+01:00",
+    ]
+
+
+def test_once_in_a_repeated_hour_fires_once():
+    once = Once("2027-10-31 02:30")
+    assert fires(once, BERLIN, "2027-10-01T00:00+02:00", "2027-12-01T00:00+01:00") == [
+        "2027-10-31T02:30:00+02:00"
+    ]
+    assert next_after(once, ZoneInfo(BERLIN), at("2027-10-31T02:10+01:00")) is None
+
+
+def test_the_latest_of_ten_thousand_seconds_takes_few_steps():
+    asked = []
+
+    class Counted(Every):
+        def next_wall(self, wall):
+            asked.append(wall)
+            return super().next_wall(wall)
+
+    until = at("2027-05-05T12:00:00.5+00:00")
+    found = latest_between(Counted(1), ZoneInfo("UTC"), until - timedelta(days=9000), until)
+    assert found == at("2027-05-05T12:00+00:00")
+    assert len(asked) < 40
+
+
+@pytest.mark.parametrize("name", ["Mars/Base", "", "../etc/passwd", "right/UTC", "a\0b", "Europe"])
+def test_a_zone_that_nobody_knows(name):
+    with pytest.raises(ValueError, match="is not known: use a name such as 'Europe/Berlin'"):
+        zone_named(name)

@@ -14,7 +14,14 @@ the chain in which every message names its predecessor.
 from typing import Literal
 from uuid import UUID
 
-from headway_contract.lifecycle import LeaseClaimed, LeaseEvent, LeaseRevoked, RunEvent, RunStarted
+from headway_contract.lifecycle import (
+    LeaseClaimed,
+    LeaseEvent,
+    LeaseRevoked,
+    RunActivated,
+    RunEvent,
+    RunStarted,
+)
 from headway_contract.subjects import DISPATCHER
 from msgspec import Struct, structs
 
@@ -66,7 +73,7 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
     runs = dict(runs)
     refusals: list[Refusal | None] = []
     for fact in arrived.facts:
-        refusal = _refusal(lease, runs, arrived.worker, fact.data)
+        refusal = _refusal(lease, runs, arrived, fact.data)
         refusals.append(refusal)
         if refusal is None:
             lease = _take(lease, arrived.worker, fact.data)
@@ -88,18 +95,20 @@ def advance(lease: Lease, predecessor: int, sequence: int) -> Lease:
     return structs.replace(lease, sequence=mark, loose_links=links)
 
 
-def _refusal(lease: Lease, runs: dict[UUID, Run], worker: str, data: LeaseEvent) -> Refusal | None:
+def _refusal(
+    lease: Lease, runs: dict[UUID, Run], arrived: Arrived, data: LeaseEvent
+) -> Refusal | None:
     if data.lease != lease.id:
         return "wrong_lease"
     if data.token != lease.token:
         return "wrong_token"
-    if worker != DISPATCHER:
-        if not _is_claimant(lease, worker, data):
+    if arrived.worker != DISPATCHER:
+        if not _is_claimant(lease, arrived.worker, data):
             return "not_the_claimant"
         if lease.ended and lease.claimed_by is None:
             return "lease_ended"
     if isinstance(data, RunEvent):
-        return _run_refusal(runs.get(data.run), data)
+        return _run_refusal(runs.get(data.run), data, overtaken=_is_overtaken(lease, arrived))
     if isinstance(data, LeaseClaimed) and any(run.host is not None for run in runs.values()):
         return "already_claimed"
     return None
@@ -111,12 +120,23 @@ def _is_claimant(lease: Lease, worker: str, data: LeaseEvent) -> bool:
     return lease.claimed_by is None or (lease.claimed_by, lease.nonce) == (worker, data.nonce)
 
 
-def _run_refusal(run: Run | None, data: RunEvent) -> Refusal | None:
-    """A late start of an ended run still tells when it began; a second outcome tells nothing."""
+def _is_overtaken(lease: Lease, arrived: Arrived) -> bool:
+    """Whether something that was stored after this message has been projected before it."""
+    return arrived.sequence < max(lease.loose_links.values(), default=0)
+
+
+def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal | None:
+    """A late start of an ended run still tells when it began; a second outcome tells nothing.
+
+    An activation counts if it was said before the end, even if the end was heard of first:
+    its publisher was told that it is stored.
+    """
     if run is None:
         return "unknown_run"
     if isinstance(data, RunStarted):
         return "already_started" if run.started_at is not None else None
+    if isinstance(data, RunActivated) and overtaken:
+        return None
     return "run_ended" if run.ended else None
 
 

@@ -1,101 +1,340 @@
-"""What a tick does with one manifest whose time has come."""
+"""What is decided about one manifest whose time has come, or whose state has changed.
 
+A manifest remembers its first undecided due time. Everything between that and now gets a
+decision: fired, owed (it fires as soon as there is room), or skipped with the reason; skips
+that follow each other are decided together, as one stretch.
+
+While a manifest is *paused* (disabled, blocked, or its work leaves no room) nothing is
+decided, so a pause costs nothing however long it lasts. Whoever ends a pause first calls
+`account`, which skips all that came due meanwhile, with the pause as the reason; then
+`judge` decides the rest in the new state.
+"""
+
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from headway_decisions import wall_clock
-from headway_decisions.cadence import Cadence
+from headway_decisions import identity, timing
+from headway_decisions.cadence import Spaced
+from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.timing import Timing
+
+# Why a manifest does not fire, however due it is.
+Hold = Literal["group_disabled", "manifest_disabled", "blocked_by_dead_letter"]
+
+MISSED = "missed"
+EXCLUDED = "excluded"
+STILL_OUTSTANDING = "still_outstanding"
+ONE_ALREADY_WAITS = "one_already_waits"
+COLLAPSED = "collapsed_into_a_later_success"
+
+_INSTANT = timedelta(microseconds=1)
+
+
+class Owed(Struct, frozen=True, kw_only=True):
+    """A decision that waits for room. An explicit one was asked for by somebody."""
+
+    cause: str
+    explicit: bool = False
 
 
 class ManifestView(Struct, frozen=True, kw_only=True):
-    """What the decision needs to know of a manifest."""
+    """What the decision needs to know of a manifest.
+
+    `slots` are those that work under way takes up. `settled_at` is when work of it was last
+    settled. `parent_success` is the number of its parent's latest success, for a dependent
+    that is not dormant; `seen_success` the one that was decided about last.
+    """
 
     id: UUID
-    cadence: Cadence
-    zone: str
-    next_due_at: datetime
-    group_enabled: bool = True
-    blocked_by: UUID | None = None
-    outstanding: UUID | None = None
+    timing: Timing
+    next_due_at: datetime | None = None
+    jitter_seconds: float = 0.0
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Overlap()
+    hold: Hold | None = None
+    slots: tuple[int, ...] = ()
+    owed: tuple[Owed, ...] = ()
+    settled_at: datetime | None = None
+    parent_success: int | None = None
+    seen_success: int = 0
 
 
-class Stretch(Struct, frozen=True):
-    """Occurrences from `first` to `last`, decided together."""
+class Entry(Struct, frozen=True, kw_only=True):
+    """One row of the ledger. `slot` is where queued work runs."""
 
-    first: datetime
-    last: datetime
-
-
-class Fire(Struct, frozen=True, kw_only=True):
-    """Queue work for the occurrence at `due_at`; `missed` came before it and is skipped."""
-
-    manifest: UUID
-    due_at: datetime
-    missed: Stretch | None
-    next_due_at: datetime | None
+    cause: str
+    first_due_at: datetime
+    last_due_at: datetime
+    decision: Literal["queued", "owed", "skipped"]
+    reason: str | None = None
+    slot: int = 0
 
 
-class Skip(Struct, frozen=True, kw_only=True):
-    """Record that the occurrence at `due_at`, and those missed before, make no work."""
+class Release(Struct, frozen=True, kw_only=True):
+    """An owed decision for which there is room now."""
 
-    manifest: UUID
-    due_at: datetime
-    reason: str
-    missed: Stretch | None
-    next_due_at: datetime | None
+    cause: str
+    slot: int
 
 
-class NotDue(Struct, frozen=True, kw_only=True):
-    """Its time has not come."""
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What the ledger is told, and how the manifest goes on."""
 
     manifest: UUID
+    entries: tuple[Entry, ...] = ()
+    releases: tuple[Release, ...] = ()
+    cancel_running: bool = False
+    next_due_at: datetime | None = None
+    wake_at: datetime | None = None
+    seen_success: int = 0
 
 
-Verdict = Fire | Skip | NotDue
+def pause(view: ManifestView) -> str | None:
+    """Why nothing is decided about this manifest for now, if that is so."""
+    if view.hold is not None:
+        return view.hold
+    if _has_room(view):
+        return None
+    if view.overlap.policy in ("queue_one", "cancel_running"):
+        return ONE_ALREADY_WAITS if view.owed else None
+    return STILL_OUTSTANDING
+
+
+def account(
+    view: ManifestView, reason: str, *, until: datetime
+) -> tuple[ManifestView, list[Entry]]:
+    """Skip all that was ripe by the end of a pause; returns how the manifest stands after it."""
+    if view.next_due_at is None or isinstance(view.timing.cadence, Spaced):
+        return view, []
+    last = _latest_ripe(view, until)
+    if last is None:
+        return view, []
+    moved_on = structs.replace(view, next_due_at=timing.next_due(view.timing, last))
+    return moved_on, [_skip(view.next_due_at, last, reason)]
 
 
 def judge(view: ManifestView, *, now: datetime) -> Verdict:
-    """Decide the latest occurrence up to `now`; earlier undecided ones count as missed.
-
-    A manifest that was due while nobody looked fires once, for its latest occurrence:
-    a nightly job survives a restart, and a minutely one does not run sixty times.
-    """
-    if view.next_due_at > now:
-        return NotDue(manifest=view.id)
-    zone = ZoneInfo(view.zone)
-    due_at = wall_clock.latest_between(view.cadence, zone, view.next_due_at, now)
-    due_at = due_at or view.next_due_at
-    missed = _missed(view, zone, due_at)
-    next_due_at = wall_clock.next_after(view.cadence, zone, due_at)
-    reason = _held_back(view)
-    if reason is not None:
-        return Skip(
-            manifest=view.id,
-            due_at=due_at,
-            reason=reason,
-            missed=missed,
-            next_due_at=next_due_at,
-        )
-    return Fire(manifest=view.id, due_at=due_at, missed=missed, next_due_at=next_due_at)
-
-
-def _held_back(view: ManifestView) -> str | None:
-    if not view.group_enabled:
-        return "group_disabled"
-    if view.blocked_by is not None:
-        return "blocked_by_dead_letter"
-    if view.outstanding is not None:
-        return "still_outstanding"
-    return None
-
-
-def _missed(view: ManifestView, zone: ZoneInfo, due_at: datetime) -> Stretch | None:
-    if due_at == view.next_due_at:
-        return None
-    last = wall_clock.latest_between(
-        view.cadence, zone, view.next_due_at, due_at - timedelta(microseconds=1)
+    """Decide all that is ripe, let go what is owed, and say when to look again."""
+    if view.hold is not None:
+        return _judge_held(view, view.hold, now)
+    view = _space(view, now)
+    view, releases = _release(view)
+    view, successes = _follow_parent(view, now)
+    view, entries, cancel = _judge_due(view, now)
+    return Verdict(
+        manifest=view.id,
+        entries=(*successes, *entries),
+        releases=releases,
+        cancel_running=cancel,
+        next_due_at=view.next_due_at,
+        wake_at=wake_at(view),
+        seen_success=view.seen_success,
     )
-    return Stretch(view.next_due_at, last or view.next_due_at)
+
+
+def wake_at(view: ManifestView) -> datetime | None:
+    """When the tick has to look at a manifest: never during a pause."""
+    if view.next_due_at is None or pause(view) is not None:
+        return None
+    if isinstance(view.timing.cadence, Spaced):
+        return view.next_due_at if _has_room(view) else None
+    due_at: datetime | None = view.next_due_at
+    if timing.excluded_by(view.timing, view.next_due_at) is not None:
+        due_at = timing.next_allowed(view.timing, view.next_due_at)
+    return None if due_at is None else identity.fire_at(view.id, due_at, view.jitter_seconds)
+
+
+def _judge_held(view: ManifestView, hold: Hold, now: datetime) -> Verdict:
+    """Only what somebody asked for passes a disabled manifest; nothing passes a blocked one."""
+    view, entries = account(view, hold, until=now)
+    releases: tuple[Release, ...] = ()
+    if hold != "blocked_by_dead_letter":
+        view, releases = _release(view, explicit_only=True)
+        if view.parent_success is not None and view.parent_success > view.seen_success:
+            entries.append(_successes(view, view.parent_success, now, hold))
+            view = structs.replace(view, seen_success=view.parent_success)
+    return Verdict(
+        manifest=view.id,
+        entries=tuple(entries),
+        releases=releases,
+        next_due_at=view.next_due_at,
+        seen_success=view.seen_success,
+    )
+
+
+def _space(view: ManifestView, now: datetime) -> ManifestView:
+    """A spaced manifest is due so long after its last work was settled; a new one at once."""
+    cadence = view.timing.cadence
+    if not isinstance(cadence, Spaced) or view.next_due_at is not None or not _has_room(view):
+        return view
+    spacing = timedelta(seconds=cadence.seconds)
+    earliest = now if view.settled_at is None else view.settled_at + spacing
+    return structs.replace(view, next_due_at=timing.first_open(view.timing, earliest))
+
+
+def _release(
+    view: ManifestView, *, explicit_only: bool = False
+) -> tuple[ManifestView, tuple[Release, ...]]:
+    releases = []
+    for owed in view.owed:
+        if not _has_room(view):
+            break
+        if explicit_only and not owed.explicit:
+            continue
+        view, slot = _take_slot(view)
+        view = structs.replace(view, owed=tuple(one for one in view.owed if one is not owed))
+        releases.append(Release(cause=owed.cause, slot=slot))
+    return view, tuple(releases)
+
+
+def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry]]:
+    """Fire for the parent's latest success; without room it stays owed, by its number."""
+    latest = view.parent_success
+    if latest is None or latest <= view.seen_success or view.owed or not _has_room(view):
+        return view, []
+    entries = []
+    if latest - view.seen_success > 1:
+        entries.append(_successes(view, latest - 1, now, COLLAPSED))
+    view, slot = _take_slot(view)
+    entries.append(
+        Entry(
+            cause=identity.success_cause(latest, latest),
+            first_due_at=now,
+            last_due_at=now,
+            decision="queued",
+            slot=slot,
+        )
+    )
+    return structs.replace(view, seen_success=latest), entries
+
+
+def _successes(view: ManifestView, last: int, now: datetime, reason: str) -> Entry:
+    return Entry(
+        cause=identity.success_cause(view.seen_success + 1, last),
+        first_due_at=now,
+        last_due_at=now,
+        decision="skipped",
+        reason=reason,
+    )
+
+
+def _judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry], bool]:
+    """Decide the due times up to now: which fire, and what the others are skipped for."""
+    first = view.next_due_at
+    last = None if first is None else _latest_ripe(view, now)
+    if first is None or last is None:
+        return view, [], False
+    fires = _choose(view, first, last, now)
+    entries = list(_skips(view, first, last, fires))
+    caught_up = view.misfire.policy == "catch_up" and len(fires) > 1
+    cancel = False
+    for due_at in fires:
+        view, entry = _fire(view, due_at, must=caught_up)
+        entries.append(entry)
+        cancel = cancel or (entry.decision == "owed" and view.overlap.policy == "cancel_running")
+    view = structs.replace(view, next_due_at=timing.next_due(view.timing, last))
+    entries.sort(key=lambda entry: entry.first_due_at)
+    return view, entries, cancel
+
+
+def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) -> list[datetime]:
+    """The due times that fire, by the misfire policy, oldest first."""
+    latest = _latest_allowed(view, first, last)
+    if latest is None:
+        return []
+    misfire = view.misfire
+    late = now - identity.fire_at(view.id, latest, view.jitter_seconds)
+    if misfire.policy == "skip" and late.total_seconds() > misfire.threshold_seconds:
+        return []
+    fires = [latest]
+    while misfire.policy == "catch_up" and len(fires) < misfire.limit:
+        earlier = _latest_allowed(view, first, fires[0] - _INSTANT)
+        if earlier is None:
+            break
+        fires.insert(0, earlier)
+    return fires
+
+
+def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[ManifestView, Entry]:
+    """Queue one due time, or do with it what the overlap policy says."""
+    decision: Literal["queued", "owed", "skipped"] = "queued"
+    reason, slot = None, 0
+    if _has_room(view) and not view.owed:
+        view, slot = _take_slot(view)
+    elif must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
+        decision, reason = "owed", STILL_OUTSTANDING
+        view = structs.replace(view, owed=(*view.owed, Owed(cause=identity.due_cause(due_at))))
+    else:
+        decision, reason = "skipped", ONE_ALREADY_WAITS if view.owed else STILL_OUTSTANDING
+    return view, Entry(
+        cause=identity.due_cause(due_at),
+        first_due_at=due_at,
+        last_due_at=due_at,
+        decision=decision,
+        reason=reason,
+        slot=slot,
+    )
+
+
+def _skips(
+    view: ManifestView, first: datetime, last: datetime, fires: list[datetime]
+) -> Iterator[Entry]:
+    """The stretches before, between and after the due times that fire."""
+    start: datetime | None = first
+    for fire in [*fires, None]:
+        before = last if fire is None else fire - _INSTANT
+        if start is not None and start <= before:
+            end = timing.latest_due(view.timing, start, before) or start
+            yield _skip(start, end, _why_not(view, start, end))
+        if fire is not None:
+            start = timing.next_due(view.timing, fire)
+
+
+def _why_not(view: ManifestView, first: datetime, last: datetime) -> str:
+    if _latest_allowed(view, first, last) is not None:
+        return MISSED
+    return f"{EXCLUDED}: {timing.excluded_by(view.timing, first)}"
+
+
+def _latest_ripe(view: ManifestView, until: datetime) -> datetime | None:
+    """The last undecided due time that was let go by then; its jitter may hold it back."""
+    first = view.next_due_at
+    if first is None or identity.fire_at(view.id, first, view.jitter_seconds) > until:
+        return None
+    latest = timing.latest_due(view.timing, first, until) or first
+    while identity.fire_at(view.id, latest, view.jitter_seconds) > until:
+        latest = timing.latest_due(view.timing, first, latest - _INSTANT) or first
+    return latest
+
+
+def _latest_allowed(view: ManifestView, first: datetime, last: datetime) -> datetime | None:
+    """The last due time from first to last that no exclusion covers."""
+    if last < first:
+        return None
+    latest = timing.latest_allowed(view.timing, first, last)
+    if latest is None and timing.excluded_by(view.timing, first) is None:
+        return first
+    return latest
+
+
+def _skip(first: datetime, last: datetime, reason: str) -> Entry:
+    return Entry(
+        cause=identity.stretch_cause(first, last),
+        first_due_at=first,
+        last_due_at=last,
+        decision="skipped",
+        reason=reason,
+    )
+
+
+def _has_room(view: ManifestView) -> bool:
+    return len(view.slots) < view.overlap.slots
+
+
+def _take_slot(view: ManifestView) -> tuple[ManifestView, int]:
+    slot = next(number for number in range(len(view.slots) + 1) if number not in view.slots)
+    return structs.replace(view, slots=(*view.slots, slot)), slot

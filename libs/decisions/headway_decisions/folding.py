@@ -3,6 +3,7 @@
 Every field is filled by exactly one kind of event, and the state is the furthest one
 that any event reached. So the order in which events arrive does not matter, nor how
 often; which of two rival outcomes counts was decided before, when it was accepted.
+Activations are a union: one for each dependent and key, told in a fixed order.
 """
 
 from collections.abc import Iterable
@@ -10,11 +11,14 @@ from datetime import datetime
 from typing import Any, Literal, assert_never
 from uuid import UUID
 
+import msgspec
 from headway_contract.lifecycle import (
+    Activation,
     Failure,
     LeaseClaimed,
     LeaseRenewed,
     LeaseRevoked,
+    RunActivated,
     RunCancelled,
     RunCompleted,
     RunFailed,
@@ -30,6 +34,7 @@ Lifecycle = (
     | LeaseRenewed
     | LeaseRevoked
     | RunStarted
+    | RunActivated
     | RunCompleted
     | RunFailed
     | RunCancelled
@@ -57,6 +62,7 @@ class Run(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     output: Any = None
     cancel_reason: str | None = None
+    activations: tuple[Activation, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -72,6 +78,24 @@ def fold(run: Run, facts: Iterable[Fact]) -> Run:
     return run
 
 
+def unite(activations: Iterable[Activation]) -> tuple[Activation, ...]:
+    """One activation for each dependent and key, in a fixed order.
+
+    Should one key ever come with two inputs, the lesser counts, whichever came first.
+    """
+    united: dict[tuple[str, str], Activation] = {}
+    for activation in activations:
+        named = (activation.manifest, activation.key)
+        known = united.get(named)
+        if known is None or _spelling(activation) < _spelling(known):
+            united[named] = activation
+    return tuple(united[named] for named in sorted(united))
+
+
+def _spelling(activation: Activation) -> bytes:
+    return msgspec.json.encode(activation.input, order="deterministic")
+
+
 def _apply(run: Run, fact: Fact) -> Run:
     if fact.worker != DISPATCHER:
         run = structs.replace(run, worker=fact.worker)
@@ -82,6 +106,8 @@ def _apply(run: Run, fact: Fact) -> Run:
             return run
         case RunStarted():
             return structs.replace(run, state=_reach(run, "started"), started_at=fact.at)
+        case RunActivated(activations=activations):
+            return structs.replace(run, activations=unite([*run.activations, *activations]))
         case RunCompleted(output=output):
             return _finish(run, "completed", fact, output=output)
         case RunFailed(failure=failure):

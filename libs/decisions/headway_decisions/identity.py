@@ -4,20 +4,58 @@ Work is named by what caused it, so the same cause can never make two pieces of 
 whoever decides it, however often.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
+
+_CHANCES = 1 << 128
 
 
 def due_cause(due_at: datetime) -> str:
     """The cause of work that a due time made."""
-    return f"due:{due_at.astimezone(UTC).isoformat().replace('+00:00', 'Z')}"
+    return f"due:{_stamp(due_at)}"
 
 
-def missed_cause(first: datetime, last: datetime) -> str:
-    """The key of a stretch of occurrences that were decided together."""
-    return f"missed:{due_cause(first)[4:]}/{due_cause(last)[4:]}"
+def stretch_cause(first: datetime, last: datetime) -> str:
+    """The key of occurrences that were decided together; one alone is named by its time."""
+    return due_cause(first) if first == last else f"stretch:{_stamp(first)}/{_stamp(last)}"
+
+
+def success_cause(first: int, last: int) -> str:
+    """The cause that a parent's success is, or the key of several that were decided together."""
+    return f"success:{last}" if first == last else f"successes:{first}/{last}"
+
+
+def repeated_cause(cause: str, times: int) -> str:
+    """A cause whose work came to nothing and is made again."""
+    return f"{cause}+{times}"
+
+
+def activation_cause(work: UUID, key: str) -> str:
+    """The cause that an activation is: its key tells it from others by the same work."""
+    return f"activation:{work}:{key}"
+
+
+def trigger_cause(key: str) -> str:
+    """The cause that a trigger is: the same key triggers only once."""
+    return f"trigger:{key}"
 
 
 def work_id(manifest: UUID, cause: str) -> UUID:
     """The id of the work that a cause makes of a manifest."""
     return uuid5(manifest, cause)
+
+
+def fire_at(manifest: UUID, due_at: datetime, jitter_seconds: float) -> datetime:
+    """When a due time is let go: never early, and the same whenever it is asked.
+
+    The chance is drawn from the names of manifest and time, so a preview knows it and no
+    restart draws anew.
+    """
+    if not jitter_seconds:
+        return due_at
+    chance = uuid5(manifest, f"jitter:{_stamp(due_at)}").int / _CHANCES
+    return due_at + timedelta(seconds=int(chance * (jitter_seconds + 1)))
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,25 +1,79 @@
 """Headway for users: define jobs and when they run, and run them.
 
-    from headway import App, cron, every, retry
+    from headway import App, Days, daily, every, retry
 
     app = App("billing")
 
     @app.job("nightly-cleanup", group="ops", description="Vacuums stale rows.")
-    @cron("15 3 * * *", tz="Europe/Berlin")
+    @daily("03:15", days=Days.WEEKDAYS, tz="Europe/Berlin")
     @retry(attempts=3, interval=60)
     async def nightly_cleanup(ctx):
         ...
 
-`App` collects definitions, `headway.worker` runs their bodies, and `Client` asks how things
-stand. Nothing here talks to a database, and importing a module of definitions talks to nobody.
+    app.schedule_many("sync", job=sync_customer, items=customers, when=every(minutes=5))
+    app.schedule("report", job=report, when=daily("06:00")).then("mail-report", job=mail)
+
+`App` collects definitions, `load_yaml` reads them from a file for teams whose workers are not
+Python, `headway.worker` runs their bodies, and `Client` asks how things stand. Nothing here
+talks to a database, and importing a module of definitions talks to nobody.
 """
 
 from headway.app import App
-from headway.cadences import cron, every
+from headway.batches import Item
+from headway.cadences import (
+    cron,
+    daily,
+    every,
+    manual,
+    monthly,
+    monthly_dow,
+    once,
+    spaced,
+    weekly,
+)
+from headway.calendar import LAST, Days, Months, Weeks
+from headway.chain import Chain
 from headway.client import Client
 from headway.context import Context
-from headway.definitions import InvalidDefinitions
+from headway.definitions import Definitions, InvalidDefinitions
 from headway.errors import Fatal
+from headway.exclusions import exclude_dates, exclude_days, exclude_range, exclude_times
 from headway.marks import retry
+from headway.policies import allow, catch_up, fire_once, skip_missed
+from headway.when import When
+from headway.yaml_file import load_yaml
 
-__all__ = ["App", "Client", "Context", "Fatal", "InvalidDefinitions", "cron", "every", "retry"]
+__all__ = [
+    "LAST",
+    "App",
+    "Chain",
+    "Client",
+    "Context",
+    "Days",
+    "Definitions",
+    "Fatal",
+    "InvalidDefinitions",
+    "Item",
+    "Months",
+    "Weeks",
+    "When",
+    "allow",
+    "catch_up",
+    "cron",
+    "daily",
+    "every",
+    "exclude_dates",
+    "exclude_days",
+    "exclude_range",
+    "exclude_times",
+    "fire_once",
+    "load_yaml",
+    "manual",
+    "monthly",
+    "monthly_dow",
+    "once",
+    "retry",
+    "skip_missed",
+    "spaced",
+    "weekly",
+]

@@ -1,44 +1,45 @@
 """An application: its jobs, its groups and when they run."""
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
-import msgspec
-from headway_contract.names import InvalidName, check_manifest_id, check_name
-from headway_contract.work import RetryPolicy
+from headway_contract.names import InvalidName, check_name
 
-from headway import marks
-from headway.cadences import When
-from headway.definitions import (
-    Definitions,
-    GroupDefinition,
-    InvalidDefinitions,
-    JobDefinition,
-    ManifestDefinition,
-)
-from headway.jobs import Job, holds_nul, input_type_of
+from headway.assembly import assemble
+from headway.batches import BatchDraft, Configure, Items, add_batch
+from headway.chain import Chain
+from headway.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
+from headway.definitions import Definitions, GroupDefinition
+from headway.jobs import Job, input_type_of
+from headway.when import When, refuse_unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-INPUT_LIMIT = 256 * 1024
-
 
 class App:
-    """Collects what an application declares; `definitions` checks all of it at once."""
+    """Collects what an application declares; `definitions` checks all of it at once.
 
-    def __init__(self, name: str) -> None:
-        self.name = check_name("app", name)
-        self.jobs: dict[str, Job] = {}
-        self._groups: dict[str, GroupDefinition] = {}
-        self._scheduled: list[tuple[str, Callable[..., Any] | str, When, Any]] = []
-        self._problems: list[str] = []
+    A process of an older `generation` than the one that declared last changes nothing.
+    """
+
+    def __init__(self, name: str, *, generation: int = 0) -> None:
+        self.name = check_app_name(name)
+        self._declared = Declarations(owner=self.name, generation=generation)
+
+    @property
+    def jobs(self) -> dict[str, Job]:
+        """The jobs whose bodies are here."""
+        found = self._declared.jobs.items()
+        return {name: job for name, job in found if isinstance(job, Job)}
 
     def job(
         self,
         name: str,
         *,
-        group: str | None = None,
+        title: str = "",
+        category: str = "",
         description: str = "",
+        group: str | None = None,
         timeout: float = 1200.0,
         cancel_grace: float = 30.0,
         priority: int = 0,
@@ -51,9 +52,11 @@ class App:
                 takes_input, input_type = input_type_of(function)
                 job = Job(
                     name=check_name("job", name),
+                    title=title,
+                    category=category,
+                    description=description or (function.__doc__ or "").strip(),
                     function=function,
                     group=check_name("group", group or name),
-                    description=description or (function.__doc__ or "").strip(),
                     timeout_seconds=timeout,
                     cancel_grace_seconds=cancel_grace,
                     priority=priority,
@@ -62,166 +65,80 @@ class App:
                     input_type=input_type,
                 )
             except (InvalidName, TypeError, NameError) as error:
-                self._problems.append(str(error))
-                return function
-            if name in self.jobs:
-                self._problems.append(f"job {name!r} is declared twice")
-            self.jobs[name] = job
+                self._declared.problems.append(str(error))
+            else:
+                self._declared.add_job(job)
             return function
 
         return declare
 
     def group(
-        self, name: str, *, max_active: int | None = None, priority: int | None = None
+        self,
+        name: str,
+        *,
+        max_active: int | None = None,
+        priority: int | None = None,
+        enabled: bool | None = None,
     ) -> None:
-        """State limits of a group: how many runs at once, and its priority from 0 to 31."""
-        self._groups[name] = GroupDefinition(name=name, max_active=max_active, priority=priority)
+        """State settings of a group: how many runs at once, and its priority from 0 to 31.
+
+        What is not stated is the operator's.
+        """
+        group = GroupDefinition(
+            name=name, max_active=max_active, priority=priority, enabled=enabled
+        )
+        self._declared.groups.append(("", group))
 
     def schedule(
         self,
         external_id: str,
         *,
-        job: Callable[..., Any] | str,
+        job: JobGiven,
         when: When,
         input: Any = None,  # noqa: A002
-    ) -> None:
+        **terms: Unpack[Terms],
+    ) -> Chain:
         """Schedule a declared job under an id of its own, with an input."""
-        self._scheduled.append((external_id, job, when, input))
+        refuse_unknown("schedule", terms, Terms)
+        self._declared.drafts.append(
+            Draft(external_id=external_id, job=job, when=when, input=input, terms=terms)
+        )
+        return self.manifest(external_id)
+
+    def schedule_many(
+        self,
+        name: str,
+        *,
+        job: JobGiven,
+        items: Items,
+        when: When,
+        key: Callable[[Any], str | int] | None = None,
+        prune: bool = True,
+        configure: Configure | None = None,
+        **terms: Unpack[Terms],
+    ) -> Chain:
+        """Schedule a job once for each item, as manifests `name-<id>` in a group of that name.
+
+        Items are a mapping from id to input, `(id, input)` pairs, `Item`s, or anything with a
+        `key` function that tells the id. With `prune`, manifests whose item is gone are deleted.
+        """
+        refuse_unknown("schedule_many", terms, Terms)
+        batch = BatchDraft(
+            name=name, job=job, items=items, when=when, key=key, prune=prune,
+            configure=configure, terms=terms,
+        )  # fmt: skip
+        for draft in add_batch(self._declared, batch):
+            if draft.depends_on is not None:
+                self._declared.problems.append(
+                    f"{draft.called}: it has a cadence and a depends_on: hang it on its parent "
+                    "with include_many instead"
+                )
+        return Chain(self._declared, root=None, cursor=None, after=name)
+
+    def manifest(self, external_id: str) -> Chain:
+        """A manifest that is declared anywhere in this app, to hang dependents on."""
+        return Chain(self._declared, root=external_id, cursor=external_id)
 
     def definitions(self) -> Definitions:
         """Everything declared, as plain data; raises with all problems at once."""
-        problems = list(self._problems)
-        manifests = [*self._decorated(), *self._built(problems)]
-        _check_unique(manifests, problems)
-        for manifest in manifests:
-            problems += _problems_of_manifest(manifest, self.jobs[manifest.job])
-        for group in self._groups.values():
-            problems += _problems_of_group(group)
-        jobs = [
-            JobDefinition(
-                name=job.name, description=job.description, input_schema=job.input_schema()
-            )
-            for job in self.jobs.values()
-        ]
-        for job in jobs:
-            problems += _problems_of_storing(f"job {job.name!r}", job)
-        if problems:
-            raise InvalidDefinitions(problems)
-        return Definitions(
-            owner=self.name,
-            groups=self._all_groups(manifests),
-            jobs=tuple(jobs),
-            manifests=tuple(manifests),
-        )
-
-    def _decorated(self) -> list[ManifestDefinition]:
-        return [
-            _manifest(f"{job.name}-{when.name}", job, when, None)
-            for job in self.jobs.values()
-            for when in marks.of(job.function).cadences
-        ]
-
-    def _built(self, problems: list[str]) -> list[ManifestDefinition]:
-        manifests = []
-        for external_id, target, when, given in self._scheduled:
-            job = self._find(target)
-            if job is None:
-                called = target if isinstance(target, str) else target.__qualname__
-                problems.append(
-                    f"manifest {external_id!r} names the job {called!r}, which nobody declared: "
-                    "put @app.job(...) over its function"
-                )
-                continue
-            manifests.append(_manifest(external_id, job, when, given))
-        return manifests
-
-    def _find(self, target: Callable[..., Any] | str) -> Job | None:
-        if isinstance(target, str):
-            return self.jobs.get(target)
-        return next((job for job in self.jobs.values() if job.function is target), None)
-
-    def _all_groups(self, manifests: list[ManifestDefinition]) -> tuple[GroupDefinition, ...]:
-        names = dict.fromkeys([*self._groups, *(manifest.group for manifest in manifests)])
-        return tuple(self._groups.get(name, GroupDefinition(name=name)) for name in names)
-
-
-def _manifest(external_id: str, job: Job, when: When, given: Any) -> ManifestDefinition:
-    return ManifestDefinition(
-        external_id=external_id,
-        job=job.name,
-        group=job.group,
-        cadence=when.cadence,
-        tz=when.tz,
-        input=_as_json(given),
-        priority=job.priority,
-        retry=marks.of(job.function).retry or RetryPolicy(),
-        timeout_seconds=job.timeout_seconds,
-        cancel_grace_seconds=job.cancel_grace_seconds,
-        on_lost_contact=job.on_lost_contact,
-    )
-
-
-def _as_json(given: Any) -> Any:
-    """What the input will look like after its journey; unreadable things stay as they are."""
-    try:
-        return msgspec.to_builtins(given)
-    except TypeError:
-        return given
-
-
-def _check_unique(manifests: list[ManifestDefinition], problems: list[str]) -> None:
-    seen: set[str] = set()
-    for manifest in manifests:
-        if manifest.external_id in seen:
-            problems.append(
-                f"two manifests have the id {manifest.external_id!r}: give one of them another "
-                "id, or a name= to its cadence"
-            )
-        seen.add(manifest.external_id)
-
-
-def _problems_of_manifest(manifest: ManifestDefinition, job: Job) -> list[str]:
-    called = f"manifest {manifest.external_id!r}"
-    problems = []
-    try:
-        check_manifest_id(manifest.external_id)
-    except InvalidName as error:
-        problems.append(str(error))
-    trouble = When(cadence=manifest.cadence, tz=manifest.tz, name="").problem()
-    if trouble:
-        problems.append(f"{called}: {trouble}")
-    problems += _problems_of_input(called, manifest, job)
-    if not problems:
-        problems += _problems_of_storing(called, manifest)
-    return problems
-
-
-def _problems_of_input(called: str, manifest: ManifestDefinition, job: Job) -> list[str]:
-    try:
-        job.read_input(manifest.input)
-        encoded = msgspec.json.encode(manifest.input)
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
-        return [f"{called}: its input does not fit job {job.name!r}: {error}"]
-    if len(encoded) > INPUT_LIMIT:
-        return [f"{called}: its input is larger than {INPUT_LIMIT} bytes"]
-    return []
-
-
-def _problems_of_group(group: GroupDefinition) -> list[str]:
-    try:
-        check_name("group", group.name)
-    except InvalidName as error:
-        return [str(error)]
-    return _problems_of_storing(f"group {group.name!r}", group)
-
-
-def _problems_of_storing(called: str, definition: msgspec.Struct) -> list[str]:
-    """What keeps a definition from coming back from the database as it went in."""
-    try:
-        encoded = msgspec.json.encode(definition)
-        msgspec.json.decode(encoded, type=type(definition))
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
-        return [f"{called}: {error}"]
-    if holds_nul(encoded):
-        return [f"{called}: it holds a NUL character, which cannot be stored"]
-    return []
+        return assemble(self._declared)

@@ -1,53 +1,48 @@
 """Cadences as users write them: values for the builder, and decorators for a job.
 
-`cron("15 3 * * *", tz="Europe/Berlin")` and `every(minutes=5)` can be handed to
-`App.schedule` or put over a function, several of them if need be.
+`daily("03:15", tz="Europe/Berlin")` and `every(minutes=5)` can be handed to `App.schedule`
+or put over a function, several of them if need be. All take filters (`days=`, `months=`,
+`weeks=`, `between=`, `start=`, `end=`), a zone (`tz=`), `exclude=`, `jitter=` in seconds,
+`misfire=`, `overlap=`, `enabled=`, and a `name=` that becomes part of the manifest's id.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import date, datetime
+from typing import Unpack, cast
 
 from headway_decisions import cadence
-from headway_decisions.cadence import Cadence, InvalidCadence
-from msgspec import Struct
 
-from headway import marks
+from headway import calendar
+from headway.when import (
+    DayOptions,
+    PlainOptions,
+    TimedOptions,
+    WeekOptions,
+    When,
+    make_when,
+    refuse_unknown,
+)
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class When(Struct, frozen=True, kw_only=True):
-    """A cadence in a zone. Put over a function it schedules that function."""
-
-    cadence: Cadence
-    tz: str = "UTC"
-    name: str
-
-    def __call__(self, function: Function) -> Function:
-        """Schedule the job that this function is."""
-        marks.of(function).cadences.append(self)
-        return function
-
-    def problem(self) -> str | None:
-        """What is wrong with it, or none."""
-        try:
-            cadence.check(self.cadence)
-            ZoneInfo(self.tz)
-        except InvalidCadence as error:
-            return str(error)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            return f"time zone {self.tz!r} is not known: use a name such as 'Europe/Berlin'"
-        return None
+__all__ = [
+    "When",
+    "cron",
+    "daily",
+    "every",
+    "manual",
+    "monthly",
+    "monthly_dow",
+    "once",
+    "spaced",
+    "weekly",
+]
 
 
-def cron(expression: str, *, tz: str = "UTC", name: str | None = None) -> When:
+def cron(expression: str, **options: Unpack[DayOptions]) -> When:
     """Fire where a cron expression matches the wall clock of the zone.
 
-    Five fields (minute hour day month weekday), or six with seconds first. `name` becomes
-    part of the manifest's id; by default the expression does.
+    Five fields (minute hour day month weekday), or six with seconds first.
     """
-    return When(cadence=cadence.Cron(expression), tz=tz, name=name or _cron_name(expression))
+    refuse_unknown("cron", options, DayOptions)
+    return make_when(cadence.Cron(expression), options, [])
 
 
 def every(
@@ -55,26 +50,125 @@ def every(
     seconds: float = 0,
     minutes: float = 0,
     hours: float = 0,
-    tz: str = "UTC",
-    name: str | None = None,
+    days: float | calendar.DaysGiven = None,
+    at: calendar.TimeGiven | None = None,
+    **options: Unpack[WeekOptions],
 ) -> When:
-    """Fire on a wall-clock grid that is counted from each midnight of the zone."""
+    """Fire on a wall-clock grid that is counted from each midnight of the zone.
+
+    A number of `days` counts from the `start` date, or from 2000-01-01, and fires `at` a time
+    of day. Anything else in `days` is a filter, as in `every(minutes=5, days="weekdays")`.
+    """
+    refuse_unknown("every", options, WeekOptions)
+    problems: list[str] = []
     step = seconds + 60 * minutes + 3600 * hours
-    whole = int(step) if step == int(step) else step
-    # A step that is no whole number of seconds is told with all other problems.
-    return When(cadence=cadence.Every(whole), tz=tz, name=name or f"every-{_step_name(whole)}")  # type: ignore[arg-type]
+    if not _is_number(days):
+        if at is not None:
+            problems.append("every(at=...) goes with days=: a grid within the day has no time")
+        return make_when(cadence.Every(_whole(step)), {**options, "days": days}, problems)
+    if step:
+        problems.append("every(days=...) takes no hours, minutes or seconds beside it")
+    counted = cadence.Daily(
+        time="00:00" if at is None else calendar.time_of_day(at),
+        every=cast("int", days),
+        anchor=_anchor(options.get("start")),
+    )
+    return make_when(counted, options, problems)
 
 
-_CRON_WORDS = {"*": "any", "/": "per", ",": "and", "#": "nth", "?": "any"}
+def spaced(
+    *,
+    seconds: float = 0,
+    minutes: float = 0,
+    hours: float = 0,
+    days: float | calendar.DaysGiven = None,
+    **options: Unpack[WeekOptions],
+) -> When:
+    """Fire so long after the last success; a new one fires at once.
+
+    A number of `days` is a distance, anything else in it a filter on weekdays.
+    """
+    refuse_unknown("spaced", options, WeekOptions)
+    filtered = None if _is_number(days) else days
+    count = cast("float", days) if _is_number(days) else 0
+    step = seconds + 60 * minutes + 3600 * hours + 86_400 * count
+    return make_when(cadence.Spaced(float(step)), {**options, "days": filtered}, [])
 
 
-def _cron_name(expression: str) -> str:
-    text = "_".join(str(expression).split())
-    return "cron-" + "".join(_CRON_WORDS.get(letter, letter) for letter in text)
+def daily(at: calendar.TimeGiven, **options: Unpack[DayOptions]) -> When:
+    """Fire once a day at a time such as "03:15"."""
+    refuse_unknown("daily", options, DayOptions)
+    return make_when(cadence.Daily(calendar.time_of_day(at)), options, [])
 
 
-def _step_name(seconds: float) -> str:
-    for size, unit in ((3600, "h"), (60, "m")):
-        if seconds and seconds % size == 0:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+def weekly(
+    days: calendar.DaysGiven,
+    at: calendar.TimeGiven,
+    *,
+    every: int = 1,
+    **options: Unpack[WeekOptions],
+) -> When:
+    """Fire on weekdays at a time, every so many weeks counted from that of the `start` date."""
+    refuse_unknown("weekly", options, WeekOptions)
+    problems: list[str] = []
+    chosen = calendar.weekdays(days, problems)
+    anchor = _anchor(options.get("start")) if every != 1 else cadence.ANCHOR
+    kept = cadence.Weekly(chosen, calendar.time_of_day(at), every, anchor)
+    return make_when(kept, options, problems)
+
+
+def monthly(
+    days: calendar.MonthDaysGiven, at: calendar.TimeGiven, **options: Unpack[WeekOptions]
+) -> When:
+    """Fire on days of the month, `LAST` among them; a day that a month lacks is passed over."""
+    refuse_unknown("monthly", options, WeekOptions)
+    problems: list[str] = []
+    chosen = calendar.month_days(days, problems)
+    return make_when(cadence.Monthly(chosen, calendar.time_of_day(at)), options, problems)
+
+
+def monthly_dow(
+    weeks: calendar.WeeksGiven,
+    days: calendar.DaysGiven,
+    at: calendar.TimeGiven,
+    **options: Unpack[TimedOptions],
+) -> When:
+    """Fire on the first, second, third, fourth or last of a weekday in each month."""
+    refuse_unknown("monthly_dow", options, TimedOptions)
+    problems: list[str] = []
+    kept = cadence.MonthlyDow(
+        calendar.weeks(weeks, problems),
+        calendar.weekdays(days, problems),
+        calendar.time_of_day(at),
+    )
+    return make_when(kept, options, problems)
+
+
+def once(at: str | datetime, **options: Unpack[DayOptions]) -> When:
+    """Fire once, at a wall-clock time such as "2027-06-01 09:00"."""
+    refuse_unknown("once", options, DayOptions)
+    problems: list[str] = []
+    return make_when(cadence.Once(calendar.wall_time(at, problems) or ""), options, problems)
+
+
+def manual(**options: Unpack[PlainOptions]) -> When:
+    """Fire only when somebody asks for it."""
+    refuse_unknown("manual", options, PlainOptions)
+    return make_when(cadence.Manual(), options, [])
+
+
+def _whole(step: float) -> int:
+    """A whole number as one; anything else stays, and is told with all other problems."""
+    return int(step) if float(step).is_integer() else cast("int", step)
+
+
+def _anchor(start: calendar.WallGiven) -> date:
+    """The date that steps are counted from; a start that is no date is told elsewhere."""
+    try:
+        return date.fromisoformat(str(start)[:10])
+    except ValueError:
+        return cadence.ANCHOR
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)

@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 import msgspec
 from headway_contract import subjects
-from headway_contract.control import ManifestsAnswer, ManifestsQuestion, ManifestStatus
+from headway_contract.scheduling import ManifestsAnswer, ManifestsQuestion, ManifestStatus
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError

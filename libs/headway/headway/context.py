@@ -2,17 +2,40 @@
 
 import logging
 import threading
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from headway_contract.orders import OrderedRun
+
+from headway.errors import ActivationUnavailable
+
+
+class Wanted(NamedTuple):
+    """An activation as a body asks for it; without a key it gets one by its number."""
+
+    manifest: str
+    input: Any = None
+    key: str | None = None
+
+
+class Activator(Protocol):
+    """Who wakes dependents for a run."""
+
+    def activate(self, wanted: list[Wanted]) -> Awaitable[None]:
+        """Wake all of them or none; done when awaited, or at once where nothing can await."""
+        ...
 
 
 class Context:
     """Handed to a job's body as its first argument."""
 
-    def __init__(self, ordered: OrderedRun, job: str) -> None:
+    def __init__(
+        self, ordered: OrderedRun, job: str, *, activator: Activator | None = None
+    ) -> None:
         self._ordered = ordered
+        self._activator = activator
         self._cancelled = threading.Event()
         self.job = job
         self.log = logging.getLogger(f"headway.job.{job}")
@@ -56,6 +79,32 @@ class Context:
     def cancelled(self) -> bool:
         """Whether the run was asked to stop. Long plain functions should look at it."""
         return self._cancelled.is_set()
+
+    def activate(
+        self,
+        manifest: str,
+        input: Any = None,  # noqa: A002 - what a job takes is called its input
+        key: str | None = None,
+    ) -> Awaitable[None]:
+        """Wake a dormant dependent of this run's manifest, with an input.
+
+            await ctx.activate("mail-report", Report(day=today))     # in an async body
+            ctx.activate("mail-report", Report(day=today))           # in a plain function
+
+        It counts as soon as this returns, whether the run then succeeds or not. `key` tells
+        several activations of one dependent apart; by default it is their number in this run,
+        so that a body which is tried again and does the same activates nothing twice.
+        """
+        return self._activate([Wanted(manifest, input, key)])
+
+    def activate_many(self, activations: Iterable[tuple[str, Any]]) -> Awaitable[None]:
+        """Wake several dependents, each given as (manifest, input): all of them, or none."""
+        return self._activate([Wanted(manifest, given) for manifest, given in activations])
+
+    def _activate(self, wanted: list[Wanted]) -> Awaitable[None]:
+        if self._activator is None:
+            raise ActivationUnavailable("this context belongs to no worker that could activate")
+        return self._activator.activate(wanted)
 
     def ask_to_stop(self) -> None:
         """Called by the worker when the run should end early."""

@@ -8,11 +8,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from headway_contract.work import Priority, RetryPolicy
-from headway_decisions.cadence import Cadence
+from headway_decisions.policies import LONGEST_JITTER_SECONDS, Misfire, Overlap
+from headway_decisions.timing import Timing
 from msgspec import Meta, Struct
 
 # Half of the age that events are kept for: the claim of a longer run could expire under it.
 LONGEST_TIMEOUT_SECONDS = 3.5 * 86_400
+
+# Who owns manifests that were made at run time. No start of an application prunes them.
+API_OWNER = "api"
 
 
 class InvalidDefinitions(Exception):
@@ -23,46 +27,73 @@ class InvalidDefinitions(Exception):
         self.problems = problems
 
 
-class GroupDefinition(Struct, frozen=True, kw_only=True):
-    """Limits of a group. None leaves the limit to the operator."""
+class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Settings of a group. None leaves a setting to the operator."""
 
     name: str
     max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     priority: Priority | None = None
+    enabled: bool | None = None
 
 
-class JobDefinition(Struct, frozen=True, kw_only=True):
-    """A job: a name that workers serve, and what its input looks like."""
+class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job: a name that workers serve, what its input looks like, and how people call it."""
 
     name: str
+    title: str = ""
+    category: str = ""
     description: str = ""
     input_schema: dict[str, Any] | None = None
+    takes_input: bool = True
 
 
-class ManifestDefinition(Struct, frozen=True, kw_only=True):
-    """What runs and when."""
+class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What runs and when.
+
+    A dependent has no cadence of its own: it names its parent in `depends_on` and fires at
+    the parent's success, or if it is `dormant` only when the parent's run says so.
+    """
 
     external_id: str
     job: str
     group: str
-    cadence: Cadence
-    tz: str = "UTC"
+    timing: Timing
     input: Any = None
     priority: Priority = 0
     retry: RetryPolicy = RetryPolicy()
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
     cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     on_lost_contact: Literal["stop", "continue"] = "stop"
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Overlap()
+    jitter_seconds: Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)] = 0.0
+    enabled: bool = True
+    depends_on: str | None = None
+    dormant: bool = False
+    batch: str | None = None
 
     def fingerprint(self) -> str:
         """Equal for equal definitions: an unchanged one writes nothing."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
 
 
-class Definitions(Struct, frozen=True, kw_only=True):
-    """All that one app declares."""
+class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Manifests that were declared together; `prune` deletes those that have left it."""
+
+    name: str
+    prune: bool = True
+
+
+class Definitions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that one app declares.
+
+    An app of a lower generation than the one that declared last changes nothing: it is an
+    old process that was started again in the middle of a roll-out.
+    """
 
     owner: str
+    generation: Annotated[int, Meta(ge=0)] = 0
     groups: tuple[GroupDefinition, ...] = ()
     jobs: tuple[JobDefinition, ...] = ()
     manifests: tuple[ManifestDefinition, ...] = ()
+    batches: tuple[Batch, ...] = ()

@@ -1,4 +1,8 @@
-"""A job's function, and how its input is read."""
+"""Jobs: what they are called, how they run, and how their input is read.
+
+The body of a job is a Python function, or it is somewhere else, in another language: then a
+JSON Schema says what its input looks like.
+"""
 
 import inspect
 import re
@@ -8,6 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from headway_contract.work import RetryPolicy
+
+from headway import inputs, marks
+from headway.definitions import JobDefinition
+from headway.when import When
 
 # A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
 # of backslashes, or else it is only text about one.
@@ -19,25 +28,85 @@ def holds_nul(encoded: bytes) -> bool:
     return _NUL.search(encoded) is not None
 
 
-@dataclass(frozen=True)
-class Job:
-    """A named function that workers run, and the type of its input if it takes one."""
+@dataclass(frozen=True, kw_only=True)
+class DeclaredJob:
+    """What is known of a job wherever its body is."""
 
     name: str
-    function: Callable[..., Any]
+    title: str = ""
+    category: str = ""
+    description: str = ""
     group: str
-    description: str
-    timeout_seconds: float
-    cancel_grace_seconds: float
-    priority: int
-    on_lost_contact: Literal["stop", "continue"]
-    takes_input: bool
-    input_type: Any
+    timeout_seconds: float = 1200.0
+    cancel_grace_seconds: float = 30.0
+    priority: int = 0
+    on_lost_contact: Literal["stop", "continue"] = "stop"
+    takes_input: bool = True
+    where: str = ""
+
+    def retry_policy(self) -> RetryPolicy:
+        """How its runs are retried."""
+        return RetryPolicy()
+
+    def cadences(self) -> list[When]:
+        """The cadences that were stacked over it."""
+        return []
+
+    def input_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the input, or none where any JSON will do."""
+        return None
+
+    def problem_of_input(self, raw: Any) -> str | None:
+        """Why it cannot take an input, or none."""
+        return inputs.problem_of_input(self.input_schema(), self.takes_input, raw)
+
+    def definition(self) -> JobDefinition:
+        """The job as plain data; raises `TypeError` if its input type has no JSON Schema."""
+        return JobDefinition(
+            name=self.name,
+            title=self.title,
+            category=self.category,
+            description=self.description,
+            input_schema=self.input_schema(),
+            takes_input=self.takes_input,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteJob(DeclaredJob):
+    """A job whose body is somewhere else."""
+
+    retry: RetryPolicy | None = None
+    schema: dict[str, Any] | None = None
+
+    def retry_policy(self) -> RetryPolicy:
+        """How its runs are retried."""
+        return self.retry or RetryPolicy()
+
+    def input_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the input, or none where any JSON will do."""
+        return self.schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(DeclaredJob):
+    """A named function that workers run, and the type of its input if it takes one."""
+
+    function: Callable[..., Any]
+    input_type: Any = None
 
     @property
     def is_async(self) -> bool:
         """Whether the body is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
+
+    def retry_policy(self) -> RetryPolicy:
+        """How its runs are retried, read late: decorators may stand above the job's."""
+        return marks.of(self.function).retry or RetryPolicy()
+
+    def cadences(self) -> list[When]:
+        """The cadences that were stacked over it."""
+        return marks.of(self.function).cadences
 
     def read_input(self, raw: Any) -> Any:
         """Convert JSON to what the body takes, or raise `msgspec.ValidationError`."""
@@ -52,6 +121,14 @@ class Job:
         if not self.takes_input or self.input_type is Any:
             return None
         return msgspec.json.schema(self.input_type)
+
+    def problem_of_input(self, raw: Any) -> str | None:
+        """Why it cannot take an input, or none."""
+        try:
+            self.read_input(raw)
+        except (msgspec.ValidationError, TypeError, ValueError) as error:
+            return str(error)
+        return None
 
 
 def input_type_of(function: Callable[..., Any]) -> tuple[bool, Any]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway_contract.work import RetryPolicy
+from msgspec import Struct
 
 if TYPE_CHECKING:
-    from headway.cadences import When
+    from headway.when import When
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -34,6 +35,17 @@ def of(function: Callable[..., Any]) -> Marks:
     return marks
 
 
+class Retry(Struct, frozen=True):
+    """A retry policy: over a function it is that job's, in the builder that manifest's."""
+
+    policy: RetryPolicy
+
+    def __call__(self, function: Function) -> Function:
+        """Retry the job that this function is in this way."""
+        of(function).retry = self.policy
+        return function
+
+
 def retry(
     *,
     attempts: int = 3,
@@ -41,18 +53,14 @@ def retry(
     backoff: float = 2.0,
     max_interval: float = 3600.0,
     jitter: float = 0.1,
-) -> Callable[[Function], Function]:
+) -> Retry:
     """How often a job is tried in total, and how long it rests between, in seconds."""
-    policy = RetryPolicy(
-        attempts=attempts,
-        interval_seconds=interval,
-        backoff=backoff,
-        max_interval_seconds=max_interval,
-        jitter=jitter,
+    return Retry(
+        RetryPolicy(
+            attempts=attempts,
+            interval_seconds=interval,
+            backoff=backoff,
+            max_interval_seconds=max_interval,
+            jitter=jitter,
+        )
     )
-
-    def decorate(function: Function) -> Function:
-        of(function).retry = policy
-        return function
-
-    return decorate

@@ -1,10 +1,12 @@
 """Mechanism over asyncpg; knows no word of the domain.
 
 - `database`: a pool with timeouts and JSON codecs, and errors translated once.
+- `clock`: the time of decisions, PostgreSQL's unless somebody brings another.
 - `sql`: named queries out of `.sql` files.
 - `migrations`: forward-only numbered migrations with checksums.
 """
 
+from headway_postgres_kit.clock import DATABASE_CLOCK, Clock, DatabaseClock
 from headway_postgres_kit.database import (
     Connection,
     Database,
@@ -16,8 +18,11 @@ from headway_postgres_kit.migrations import Migrations, SchemaMismatch
 from headway_postgres_kit.sql import Queries
 
 __all__ = [
+    "DATABASE_CLOCK",
+    "Clock",
     "Connection",
     "Database",
+    "DatabaseClock",
     "DatabaseUnavailable",
     "Migrations",
     "Queries",

@@ -27,6 +27,7 @@ class Service:
         self.health: Health | None = None
         self._vitals: list[Vitals] = []
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._wakeups: dict[str, Wakeup] = {}
 
     def keep(
         self,
@@ -40,11 +41,12 @@ class Service:
         """Run a pass until the service stops."""
         vitals = Vitals(name, patience=poll + 25)
         self._vitals.append(vitals)
+        self._wakeups[name] = wakeup = wakeup or Wakeup()
         self._tasks[name] = asyncio.create_task(
             keep_running(
                 run_once,
                 vitals=vitals,
-                wakeup=wakeup or Wakeup(),
+                wakeup=wakeup,
                 expected_faults=EXPECTED_FAULTS,
                 poll=poll,
                 longest_backoff=longest_backoff,
@@ -77,6 +79,13 @@ class Service:
         finally:
             await end([stopped, closed])
             await self.stop()
+
+    def wake(self, name: str) -> None:
+        """Let a kept pass run at once instead of at the end of its rest."""
+        if name not in self._wakeups:
+            kept = ", ".join(self._wakeups) or "none"
+            raise KeyError(f"{self.name} keeps no pass {name!r}; its passes are: {kept}")
+        self._wakeups[name].call()
 
     async def end_pass(self, name: str) -> None:
         """Stop one pass; the others go on."""

@@ -1,4 +1,4 @@
-"""Finding the user's app.
+"""Finding the user's app, in Python or in YAML.
 
 Whatever is wrong with the user's module is told as the user would say it: which file, which
 line, what.
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 from headway import App, InvalidDefinitions
+from headway.yaml_file import SUFFIXES, read_app
 from headway_contract import InvalidName
 
 
@@ -22,7 +23,12 @@ class AppNotFound(Exception):
 
 
 def load_app(target: str) -> App:
-    """Load an app from `module`, `module:name` or `path/to/file.py[:name]`."""
+    """Load an app from `module`, `module:name`, `path/to/file.py[:name]` or a YAML file.
+
+    An app from YAML declares but has no bodies: whoever asks for its `jobs` is told so.
+    """
+    if target.endswith(SUFFIXES):
+        return _read_yaml(Path(target))
     place, _, name = target.partition(":")
     module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
     apps = {called: value for called, value in vars(module).items() if isinstance(value, App)}
@@ -41,13 +47,23 @@ def load_app(target: str) -> App:
     return next(iter(apps.values()))
 
 
+def _read_yaml(path: Path) -> App:
+    if not path.is_file():
+        raise _no_file(path)
+    return read_app(path)
+
+
+def _no_file(path: Path) -> AppNotFound:
+    return AppNotFound(f"there is no file {str(path)!r}: give the path of your app, or a module")
+
+
 def _listed(apps: dict[str, App]) -> str:
     return ", ".join(apps)
 
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise AppNotFound(f"there is no file {str(path)!r}: give the path of your app, or a module")
+        raise _no_file(path)
     name = path.stem
     if name in sys.modules:  # a file called headway.py must not hide Headway
         name = f"app_in_{name}"

@@ -13,7 +13,7 @@ from headway_contract import encode, event, subjects
 from headway_contract.orders import OrderedRun, RunDispatched
 from headway_decisions import capacity
 from headway_decisions.capacity import Admitted, Held
-from headway_postgres_kit import Database
+from headway_postgres_kit import Clock, Database
 from headway_relay import OutboxMessage
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span, traceparent
@@ -41,9 +41,17 @@ class GateResult(Struct, frozen=True, kw_only=True):
 class Gate:
     """The gate of one dispatcher process."""
 
-    def __init__(self, database: Database, settings: DispatcherSettings, *, relay: Wakeup) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: DispatcherSettings,
+        *,
+        clock: Clock,
+        relay: Wakeup,
+    ) -> None:
         self._database = database
         self._settings = settings
+        self._clock = clock
         self._relay = relay
 
     async def run_once(self) -> GateResult:
@@ -51,14 +59,15 @@ class Gate:
         async with self._database.transaction() as connection:
             tx = GateTransaction(connection)
             await tx.lock()
-            now = await store.read_now(connection)
+            times = await store.read_times(connection, self._clock)
+            now = times.schedule
             situation = await tx.situation(
-                now, worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds)
+                times.real, worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds)
             )
             rooms, _ = capacity.rooms(
                 situation.load, self._settings.max_active, situation.limits, most=BATCH
             )
-            waiting = await tx.candidates(situation, rooms, limit=BATCH)
+            waiting = await tx.candidates(situation, rooms, now=now, limit=BATCH)
             verdicts = capacity.admit(
                 [one.candidate for one in waiting],
                 load=situation.load,
@@ -71,7 +80,7 @@ class Gate:
             ordered = [self._order(one) for one in waiting if one.id in admitted]
             if ordered:
                 with span("gate", admitted=len(ordered), held=len(held)):
-                    await tx.dispatch(ordered, now=now)
+                    ordered = await tx.dispatch(ordered, times=times)
                     await OUTBOX.add(connection, [_message(one, now) for one in ordered])
             await tx.hold(held)
             rest = _rest(await tx.next_not_before(now), now)

@@ -21,7 +21,7 @@ from headway_postgres_kit import Connection
 from headway_tracing import trace_id
 from msgspec import Struct
 
-from headway_dispatcher.store import HISTORY, SOURCE, gates
+from headway_dispatcher.store import HISTORY, SOURCE, Times, gates
 
 GATE_LOCK = 0x48570010
 _EXPLAINED_AT_ONCE = 1000
@@ -75,7 +75,6 @@ class Ordered(Struct, frozen=True, kw_only=True):
 class Situation(Struct, frozen=True, kw_only=True):
     """What the gate knows before it looks at any work."""
 
-    now: datetime
     load: Load
     limits: dict[str, GroupLimit]
     fleet: list[Worker]
@@ -102,7 +101,7 @@ class GateTransaction:
         await self.connection.execute(gates["lock"], GATE_LOCK)
 
     async def situation(self, now: datetime, *, worker_silence: timedelta) -> Situation:
-        """Count what runs, and who is there to run more."""
+        """Count what runs, and who is there to run more; `now` is real time."""
         heard_since = now - worker_silence
         active = await self.connection.fetch(gates["active"], heard_since)
         by_group: dict[str, int] = {}
@@ -113,7 +112,6 @@ class GateTransaction:
         limits = await self.connection.fetch(gates["limits"])
         fleet = await self.connection.fetch(gates["fleet"], heard_since)
         return Situation(
-            now=now,
             load=Load(by_group=by_group, on_fleet_by_job=by_job),
             limits={
                 row["name"]: GroupLimit(
@@ -125,7 +123,7 @@ class GateTransaction:
         )
 
     async def candidates(
-        self, situation: Situation, rooms: dict[str, int], *, limit: int
+        self, situation: Situation, rooms: dict[str, int], *, now: datetime, limit: int
     ) -> list[WaitingWork]:
         """The first of those who wait in each group with room, in the order of the gate."""
         rows = await self.connection.fetch(
@@ -133,7 +131,7 @@ class GateTransaction:
             list(rooms),
             list(rooms.values()),
             list(situation.jobs_with_room),
-            situation.now,
+            now,
             limit,
         )
         return [_waiting_work(row) for row in rows]
@@ -144,7 +142,9 @@ class GateTransaction:
             gates["hold"], [one.work for one in held], [one.reason for one in held]
         )
 
-    async def explain_waits(self, situation: Situation, closed: dict[str, str]) -> None:
+    async def explain_waits(
+        self, situation: Situation, closed: dict[str, str], *, now: datetime
+    ) -> None:
         """Write down why work waits that is no candidate."""
         await self.connection.execute(
             gates["explain_waits"],
@@ -152,7 +152,7 @@ class GateTransaction:
             list(closed.values()),
             list(situation.jobs),
             list(situation.jobs_with_room),
-            situation.now,
+            now,
             _EXPLAINED_AT_ONCE,
         )
 
@@ -161,14 +161,25 @@ class GateTransaction:
         moment: datetime | None = await self.connection.fetchval(gates["next_not_before"], now)
         return moment
 
-    async def dispatch(self, ordered: Sequence[Ordered], *, now: datetime) -> None:
-        """Write lease, run, work and history of admitted work."""
+    async def dispatch(self, admitted: Sequence[Ordered], *, times: Times) -> list[Ordered]:
+        """Write lease, run, work and history of admitted work.
+
+        Returns what was really dispatched: not what was cancelled since it was looked at.
+        """
+        rows = await self.connection.fetch(
+            gates["dispatch"],
+            [one.work.id for one in admitted],
+            [one.run.run for one in admitted],
+        )
+        dispatched = {row["id"] for row in rows}
+        ordered = [one for one in admitted if one.work.id in dispatched]
+        # How long a lease stays unclaimed is a matter of liveness.
         await self.connection.execute(
             gates["add_leases"],
             [one.order.lease for one in ordered],
             [one.order.token for one in ordered],
             [one.order.job for one in ordered],
-            now,
+            times.real,
         )
         await self.connection.execute(
             gates["add_runs"],
@@ -183,14 +194,11 @@ class GateTransaction:
             [one.work.due_at for one in ordered],
             [trace_id(one.run.traceparent) for one in ordered],
             [one.work.patience_seconds for one in ordered],
-            now,
+            times.schedule,
         )
-        await self.connection.execute(
-            gates["dispatch"],
-            [one.work.id for one in ordered],
-            [one.run.run for one in ordered],
-        )
-        await HISTORY.append(self.connection, [_record(one, now) for one in ordered], now=now)
+        records = [_record(one, times.schedule) for one in ordered]
+        await HISTORY.append(self.connection, records, now=times.real)
+        return ordered
 
 
 def _record(ordered: Ordered, now: datetime) -> Record:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 from headway_contract import InvalidName, check_name, subjects
-from headway_contract.control import Heartbeat, HeartbeatReply, ReleaseLease
+from headway_contract.control import CancelRun, Heartbeat, HeartbeatReply, ReleaseLease
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import ensure_consumer
@@ -40,10 +40,11 @@ class _Beat(Struct, frozen=True):
 
 
 class Heard(Struct, frozen=True, kw_only=True):
-    """What heartbeats changed: if the gate should look, and what each process lost."""
+    """What heartbeats changed: if the gate should look; what each process lost or must stop."""
 
     news: bool = False
     releases: dict[Process, list[ReleaseLease]] = {}
+    cancels: dict[Process, list[CancelRun]] = {}
 
 
 class Heartbeats:
@@ -98,7 +99,7 @@ class Heartbeats:
             await self._make_consumers(beats)
             heard = await self._record_in_time([beat.heartbeat for beat in beats])
         finally:
-            await self._answer(beats, heard.releases)
+            await self._answer(beats, heard)
         if heard.news:
             self._gate.call()
         return None
@@ -130,6 +131,7 @@ class Heartbeats:
         return Heard(
             news=any(one.news for one in heard),
             releases={key: value for one in heard for key, value in one.releases.items()},
+            cancels={key: value for one in heard for key, value in one.cancels.items()},
         )
 
     async def _record(self, heartbeats: list[Heartbeat]) -> Heard:
@@ -143,7 +145,8 @@ class Heartbeats:
             news = await _hear_workers(connection, alive, now)
             await _forget(connection, [one for one in beats if one.stopped])
             releases = await _hear_leases(connection, beats, now)
-        return Heard(news=news, releases=releases)
+            cancels = await _cancels(connection, beats)
+        return Heard(news=news, releases=releases, cancels=cancels)
 
     async def _hear_witnesses(
         self, connection: Connection, heartbeats: list[Heartbeat], now: datetime
@@ -153,14 +156,13 @@ class Heartbeats:
             gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
             await connection.execute(workers["hear_witnesses"], names, now, gap)
 
-    async def _answer(
-        self, beats: list[_Beat], releases: dict[Process, list[ReleaseLease]]
-    ) -> None:
+    async def _answer(self, beats: list[_Beat], heard: Heard) -> None:
         for beat in beats:
-            one = beat.heartbeat
+            process = (beat.heartbeat.worker, beat.heartbeat.nonce)
             reply = HeartbeatReply(
                 dispatcher=self._name,
-                release=releases.get((one.worker, one.nonce), []),
+                cancel=heard.cancels.get(process, []),
+                release=heard.releases.get(process, []),
                 heartbeat_seconds=self._settings.heartbeat_seconds,
             )
             await self._reply(beat.message, reply)
@@ -239,6 +241,25 @@ async def _hear_leases(
         key = (row["worker"], row["nonce"])
         releases.setdefault(key, []).append(ReleaseLease(lease=row["id"], reason=row["reason"]))
     return releases
+
+
+async def _cancels(
+    connection: Connection, heartbeats: list[Heartbeat]
+) -> dict[Process, list[CancelRun]]:
+    """The runs that each process has to stop, however often it was told before."""
+    if not heartbeats:
+        return {}
+    processes = {(one.worker, one.nonce) for one in heartbeats}
+    rows = await connection.fetch(
+        workers["cancels"],
+        [worker for worker, _ in processes],
+        [nonce for _, nonce in processes],
+    )
+    cancels: dict[Process, list[CancelRun]] = {}
+    for row in rows:
+        cancel = CancelRun(run=row["run_id"], lease=row["lease_id"], reason=row["reason"])
+        cancels.setdefault((row["worker"], row["nonce"]), []).append(cancel)
+    return cancels
 
 
 class Witness:

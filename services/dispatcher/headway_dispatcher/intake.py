@@ -1,42 +1,74 @@
-"""The intake: take work and limits over from the scheduler.
+"""The intake: take over what the scheduler tells: work, limits, cancels, prunes.
 
 Work is known by its id, so a message that comes twice changes nothing. Work whose
-manifest already has unsettled work in its slot is settled as coalesced; it never sticks.
+manifest already has unsettled work in its slot is settled as coalesced, and work whose
+manifest was pruned as cancelled; it never sticks.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from headway_contract import Event, encode, event, subjects
-from headway_contract.settled import WorkSettled
-from headway_contract.work import GroupChanged, WorkQueued
+from headway_contract import Event, subjects
+from headway_contract.settled import Outcome, WorkSettled
+from headway_contract.work import (
+    GroupChanged,
+    ManifestPruned,
+    WorkBroughtForward,
+    WorkCancelRequested,
+    WorkQueued,
+)
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
-from headway_postgres_kit import Connection, Database
+from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import OutboxMessage, events_in
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
+from msgspec import Struct
 
-from headway_dispatcher import store
-from headway_dispatcher.store import OUTBOX, REJECTED, SOURCE, works
+from headway_dispatcher import cancels, prunes, settling
+from headway_dispatcher.store import OUTBOX, REJECTED, works
+from headway_dispatcher.telling import settled_message
 
 # How much older one step of priority makes work look. Ageing is thereby built in.
 RANK_STEP = timedelta(seconds=60)
 
 
-def work_intake(database: Database, broker: Broker, *, gate: Wakeup, relay: Wakeup) -> Intake:
-    """The intake of work and group limits."""
+class Followers(Struct, frozen=True, kw_only=True):
+    """The passes that go on with what was taken in."""
+
+    gate: Wakeup
+    relay: Wakeup
+    cancels: Wakeup
+    prunes: Wakeup
+
+
+def work_intake(
+    database: Database, broker: Broker, *, clock: Clock, followers: Followers
+) -> Intake:
+    """The intake of all that the scheduler tells."""
 
     async def handle(messages: list[Message]) -> None:
         events = [one for message in messages for one in events_in(message)]
+        told = [one.data for one in events]
+        pruned = [one for one in told if isinstance(one, ManifestPruned)]
+        requests = [one for one in told if isinstance(one, WorkCancelRequested)]
         with span("intake", events=len(events)):
             async with database.transaction() as connection:
-                now = await store.read_now(connection)
-                await _apply_groups(connection, [one.data for one in events])
+                await prunes.lock(connection, to_bury=bool(pruned))
+                now = await clock.now(connection)
+                await _apply_groups(connection, told)
+                await prunes.bury(connection, pruned, now)
                 await _take_in(connection, events, now)
-        gate.call()
-        relay.call()
+                await cancels.request(connection, requests, now)
+                await _bring_forward(connection, told, now)
+        followers.gate.call()
+        followers.relay.call()
+        if requests:
+            followers.cancels.call()
+        if pruned:
+            followers.prunes.call()
 
     puller = Puller(broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
@@ -65,6 +97,7 @@ async def _apply_groups(connection: Connection, told: list[Any]) -> None:
 
 async def _take_in(connection: Connection, events: list[Event], now: datetime) -> None:
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
+    queued = await _without_the_buried(connection, queued, now)
     if not queued:
         return
     await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
@@ -73,53 +106,63 @@ async def _take_in(connection: Connection, events: list[Event], now: datetime) -
     )
     left = set(queued) - {row["id"] for row in rows}
     if left:
+        await connection.execute(works["fill_in"], [_row(queued[work]) for work in left])
         left -= {row["id"] for row in await connection.fetch(works["known"], list(left))}
     if left:
         await _coalesce(connection, [queued[work] for work in left], now)
 
 
+async def _without_the_buried(
+    connection: Connection, queued: dict[Any, Event], now: datetime
+) -> dict[Any, Event]:
+    """Leave out work of pruned manifests, and tell whoever waits for it that it will not run.
+
+    Work that is known already may still be running; its own end will be told.
+    """
+    buried = await prunes.buried(connection, [one.data.manifest_id for one in queued.values()])
+    doomed = [one.data for one in queued.values() if one.data.manifest_id in buried]
+    if not doomed:
+        return queued
+    rows = await connection.fetch(works["known"], [one.work for one in doomed])
+    known = {row["id"] for row in rows}
+    await OUTBOX.add(
+        connection,
+        [_tell(one, "cancelled", settling.PRUNED, now) for one in doomed if one.work not in known],
+    )
+    return {work: one for work, one in queued.items() if one.data.manifest_id not in buried}
+
+
 async def _coalesce(connection: Connection, events: list[Event], now: datetime) -> None:
     rows = await connection.fetch(works["take_in"], [_row(one) for one in events], now, "settled")
     kept = {row["id"] for row in rows}
+    why = "its manifest already had unsettled work"
     await OUTBOX.add(
-        connection, [_tell_coalesced(one.data, now) for one in events if one.data.work in kept]
+        connection,
+        [_tell(one.data, "coalesced", why, now) for one in events if one.data.work in kept],
     )
 
 
-def _tell_coalesced(work: WorkQueued, now: datetime) -> OutboxMessage:
+async def _bring_forward(connection: Connection, told: Sequence[Any], now: datetime) -> None:
+    ids = {one.work for one in told if isinstance(one, WorkBroughtForward)}
+    if ids:
+        await connection.execute(works["bring_forward"], list(ids), now)
+
+
+def _tell(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> OutboxMessage:
+    """The end of work that never came to run."""
     settled = WorkSettled(
         work=work.work,
         round=work.round,
         manifest_id=work.manifest_id,
         manifest=work.manifest,
         group=work.group,
-        outcome="coalesced",
-        reason="its manifest already had unsettled work",
+        outcome=outcome,
+        reason=reason,
         runs=0,
         attempts=0,
         settled_at=now,
     )
     return settled_message(settled, None)
-
-
-def settled_message(settled: WorkSettled, traceparent: str | None) -> OutboxMessage:
-    """The message that tells how work ended."""
-    message_id = f"settled.{settled.work}.{settled.round}"
-    return OutboxMessage(
-        message_id=message_id,
-        subject=subjects.settled(settled.group),
-        body=encode(
-            event(
-                settled,
-                id=message_id,
-                source=SOURCE,
-                subject=settled.work,
-                time=settled.settled_at,
-                traceparent=traceparent,
-            )
-        ),
-        traceparent=traceparent,
-    )
 
 
 def _row(queued: Event) -> dict[str, Any]:

@@ -13,21 +13,23 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import Event, subjects
-from headway_contract.lifecycle import Failure, LeaseEvent, RunEvent
+from headway_contract.lifecycle import Activation, Failure, LeaseEvent, RunActivated, RunEvent
+from headway_contract.settled import ActivationRequested
 from headway_decisions import acceptance
 from headway_decisions.acceptance import Arrived, Judged, Lease
 from headway_decisions.folding import Fact, Run
 from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
-from headway_postgres_kit import Connection, Database, json_array
+from headway_postgres_kit import Clock, Connection, Database, json_array
 from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct, structs
 
 from headway_dispatcher import settling, store
-from headway_dispatcher.store import HISTORY, REJECTED, leases
+from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, Times, leases, works
+from headway_dispatcher.telling import activation_message
 
 logger = logging.getLogger(__name__)
 
@@ -58,27 +60,41 @@ class _Books(Struct):
     made_at: dict[UUID, datetime]
     runs: dict[UUID, dict[UUID, Run]]
     work_of: dict[UUID, UUID]
+    # Accepted events that woke something new, and what.
+    woken: list[tuple[Event, list[Activation]]]
 
 
-def event_intake(database: Database, broker: Broker, *, gate: Wakeup, relay: Wakeup) -> Intake:
+def event_intake(
+    database: Database,
+    broker: Broker,
+    *,
+    clock: Clock,
+    gate: Wakeup,
+    relay: Wakeup,
+    prunes: Wakeup,
+) -> Intake:
     """The intake of lifecycle events."""
 
     async def handle(messages: list[Message]) -> None:
         told = [_read(message) for message in messages]
         with span("projector", messages=len(told)):
             async with database.transaction() as connection:
-                await _project(connection, told)
+                last_of_pruned = await _project(connection, told, clock)
         gate.call()
         relay.call()
+        if last_of_pruned:
+            prunes.call()
 
     puller = Puller(broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
 
 
-async def _project(connection: Connection, told: list[Told]) -> None:
+async def _project(connection: Connection, told: list[Told], clock: Clock) -> bool:
+    """Project messages; tells whether a run of a pruned manifest has ended thereby."""
     books = await _open_books(connection, {one.lease for one in told})
-    now = await store.read_now(connection)
-    fresh = await _remember(connection, told, now)
+    times = await store.read_times(connection, clock)
+    now = times.schedule
+    fresh = await _remember(connection, told, times.real)
     before = {run.id: run for runs in books.runs.values() for run in runs.values()}
     records = []
     for one in sorted(told, key=lambda told: told.message.sequence):
@@ -86,13 +102,15 @@ async def _project(connection: Connection, told: list[Told]) -> None:
             records += _judge(books, one, fresh, now)
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
-    await _write_runs(connection, changed)
-    await _write_leases(connection, list(books.leases.values()), now)
+    await _write_runs(connection, changed, times)
+    await _write_leases(connection, list(books.leases.values()), times.real)
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
-    await settling.settle(connection, ended, now=now)
-    await HISTORY.append(connection, records, now=now)
+    await _tell_woken(connection, books.woken, now)
+    last_of_pruned = await settling.settle(connection, ended, now=now)
+    await HISTORY.append(connection, records, now=times.real)
+    return last_of_pruned
 
 
 def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> list[Record]:
@@ -104,10 +122,11 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
         logger.debug("%s: passed over events that were applied before", one.message.subject)
     if lease is None:
         return [_record(event, "unknown_lease", now) for event in events]
-    facts = tuple(_fact(event, one, books.made_at[lease.id], now) for event in events)
+    facts = tuple(_fact(event, one, books.made_at.get(lease.id, now), now) for event in events)
+    runs = books.runs.get(lease.id, {})
     judged = acceptance.judge(
         lease,
-        books.runs.get(lease.id, {}),
+        runs,
         Arrived(
             worker=one.worker,
             sequence=one.message.sequence,
@@ -115,12 +134,53 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
             facts=facts,
         ),
     )
+    books.woken += _woken(events, judged, runs)
     books.leases[lease.id], books.runs[lease.id] = judged.lease, judged.runs
     _report(one, judged)
     return [
         _record(event, refusal, fact.at)
         for event, refusal, fact in zip(events, judged.refusals, facts, strict=True)
     ]
+
+
+def _woken(
+    events: list[Event], judged: Judged, before: dict[UUID, Run]
+) -> list[tuple[Event, list[Activation]]]:
+    """The accepted activations that their run had not told before."""
+    woken = []
+    for event, refusal in zip(events, judged.refusals, strict=True):
+        if refusal is None and isinstance(event.data, RunActivated):
+            known = {(one.manifest, one.key) for one in before[event.data.run].activations}
+            new = [one for one in event.data.activations if (one.manifest, one.key) not in known]
+            if new:
+                woken.append((event, new))
+    return woken
+
+
+async def _tell_woken(
+    connection: Connection, woken: list[tuple[Event, list[Activation]]], now: datetime
+) -> None:
+    if not woken:
+        return
+    runs = await connection.fetch(works["activators"], [event.data.run for event, _ in woken])
+    by_run = {row["run_id"]: row for row in runs}
+    messages = []
+    for event, activations in woken:
+        row = by_run[event.data.run]
+        if row["manifest_id"] is None:
+            logger.warning("run %s has no manifest and can wake nothing", row["run_id"])
+            continue
+        requested = ActivationRequested(
+            work=row["work_id"],
+            round=row["round"],
+            run=row["run_id"],
+            manifest_id=row["manifest_id"],
+            manifest=row["manifest"],
+            group=row["group_name"],
+            activations=activations,
+        )
+        messages.append(activation_message(requested, event.id, now, row["traceparent"]))
+    await OUTBOX.add(connection, messages)
 
 
 def _report(one: Told, judged: Judged) -> None:
@@ -171,9 +231,11 @@ async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
         by_lease.setdefault(row["lease_id"], {})[row["run_id"]] = _run(row)
     return _Books(
         leases={row["id"]: _lease(row) for row in rows},
-        made_at={row["id"]: row["created_at"] for row in rows},
+        # Not the lease's own time, which is real: a run's times are schedule time throughout.
+        made_at={row["lease_id"]: row["created_at"] for row in runs},
         runs=by_lease,
         work_of={row["run_id"]: row["work_id"] for row in runs},
+        woken=[],
     )
 
 
@@ -186,7 +248,7 @@ async def _remember(connection: Connection, told: list[Told], now: datetime) -> 
     return {(row["lease_id"], row["event_id"]) for row in rows}
 
 
-async def _write_runs(connection: Connection, runs: Sequence[Run]) -> None:
+async def _write_runs(connection: Connection, runs: Sequence[Run], times: Times) -> None:
     if runs:
         await connection.execute(
             leases["write_runs"],
@@ -199,6 +261,8 @@ async def _write_runs(connection: Connection, runs: Sequence[Run]) -> None:
             json_array(run.failure for run in runs),
             json_array(run.output for run in runs),
             [run.cancel_reason for run in runs],
+            json_array(run.activations or None for run in runs),
+            times.real,
         )
 
 
@@ -238,4 +302,5 @@ def _run(row: Any) -> Run:
         failure=None if row["failure"] is None else msgspec.convert(row["failure"], Failure),
         output=row["output"],
         cancel_reason=row["cancel_reason"],
+        activations=msgspec.convert(row["activations"] or (), tuple[Activation, ...]),
     )

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headway_clock import new_id
-from headway_contract import Event, encode, event, subjects
+from headway_contract import Event, event, subjects
 from headway_contract.lifecycle import (
     ORPHANED,
     TIMED_OUT,
@@ -25,12 +25,12 @@ from headway_contract.lifecycle import (
 )
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
-from headway_jetstream_kit.publishing import Answer, publish
 from headway_postgres_kit import Database
 from headway_tracing import span
 from msgspec import Struct
 
 from headway_dispatcher import store
+from headway_dispatcher.fencing import publish_fenced, withdraw_order
 from headway_dispatcher.leases import last_stored
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import SOURCE, leases, workers
@@ -91,15 +91,17 @@ class Reaper:
         kind = row["kind"]
         with span("revoke", lease=str(row["id"]), reason=kind):
             events = self._words(row, kind, now)
-            answer = await self._publish(row, events, expected=row["sequence"])
+            answer = await publish_fenced(self._broker, row["id"], events, expected=row["sequence"])
             if isinstance(answer, Refused):
                 expected = await self._expected_instead(row)
                 if expected is not None:
-                    answer = await self._publish(row, events, expected=expected)
+                    answer = await publish_fenced(
+                        self._broker, row["id"], events, expected=expected
+                    )
             if not isinstance(answer, Stored):
                 logger.debug("lease %s not revoked: %s", row["id"], answer)
                 return False
-            await self._withdraw_order(row)
+            await withdraw_order(self._broker, row["job"], row["id"])
         logger.warning("lease %s of %s revoked: %s", row["id"], row["claimed_by"], kind)
         return True
 
@@ -145,18 +147,3 @@ class Reaper:
             )
             for word in words
         ]
-
-    async def _publish(self, row: Any, events: list[Event], *, expected: int) -> Answer:
-        return await publish(
-            self._broker,
-            subjects.event(row["id"], subjects.DISPATCHER),
-            encode(events),
-            headers=subjects.fence(row["id"], expected),
-        )
-
-    async def _withdraw_order(self, row: Any) -> None:
-        """Remove the order, delivered or not, so that nobody claims it after this."""
-        await self._broker.api(
-            f"STREAM.PURGE.{subjects.RUNS_STREAM}",
-            {"filter": subjects.order(row["job"], row["id"])},
-        )

@@ -1,4 +1,7 @@
-"""What follows the end of a run: settle its work, try again, or ask for a person."""
+"""What follows the end of a run: settle its work, try again, or ask for a person.
+
+Work that somebody wants to end early, or whose manifest is gone, is never tried again.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,20 +10,22 @@ from uuid import UUID
 
 import msgspec
 from headway_clock import jitter, new_id
-from headway_contract import encode, event, subjects
-from headway_contract.lifecycle import Failure
+from headway_contract.lifecycle import Activation, Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import RetryPolicy
 from headway_decisions import retries
-from headway_decisions.folding import Run
+from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
 from headway_postgres_kit import Connection, json_array
 from headway_relay import OutboxMessage
 from msgspec import Struct
 
-from headway_dispatcher.intake import settled_message
-from headway_dispatcher.store import OUTBOX, SOURCE, works
+from headway_dispatcher.store import OUTBOX, works
+from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
+
+# Why work of a manifest that is gone does not run (again).
+PRUNED = "manifest was pruned"
 
 
 class _Settled(Struct, frozen=True, kw_only=True):
@@ -32,10 +37,13 @@ class _Settled(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
-async def settle(connection: Connection, ended: dict[UUID, Run], *, now: datetime) -> None:
-    """Decide about the work of runs that have just ended; `ended` is by work id."""
+async def settle(connection: Connection, ended: dict[UUID, Run], *, now: datetime) -> bool:
+    """Decide about the work of runs that have just ended; `ended` is by work id.
+
+    Tells whether any of it belongs to a pruned manifest, which may now be deleted.
+    """
     if not ended:
-        return
+        return False
     rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Settled] = []
     again: list[tuple[UUID, Retry]] = []
@@ -48,24 +56,38 @@ async def settle(connection: Connection, ended: dict[UUID, Run], *, now: datetim
     await _write_retries(connection, again)
     await _write_settled(connection, settled, now)
     await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+    return any(row["pruned"] for row in rows)
+
+
+async def cancel(
+    connection: Connection, waiting: Sequence[tuple[Any, str]], *, now: datetime
+) -> None:
+    """Settle work that waits as cancelled: rows that are locked, and the reason of each."""
+    settled = []
+    for row, reason in waiting:
+        next_work_state(row["state"], "cancelled")
+        settled.append(
+            _Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason)
+        )
+    await _write_settled(connection, settled, now)
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
 
 
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
     """One verdict for one piece of work; the table of transitions has the last word."""
-    attempts: int = row["attempts"]
     if run.failure is None:
-        ending: Literal["completed", "cancelled"] = (
-            "completed" if run.state == "completed" else "cancelled"
-        )
-        next_work_state(row["state"], ending)
-        return _Settled(row=row, outcome=ending, attempts=attempts + 1)
+        return _as_it_ended(row, run)
     verdict = retries.after_failure(
         msgspec.convert(row["retry"], RetryPolicy),
         run.failure,
-        attempts=attempts,
+        attempts=row["attempts"],
         now=now,
         chance=jitter(),
     )
+    if row["cancel_requested_at"] is not None or row["pruned"]:
+        next_work_state(row["state"], "cancelled")
+        reason = PRUNED if row["cancel_reason"] is None else row["cancel_reason"]
+        return _Settled(row=row, outcome="cancelled", attempts=verdict.attempts, reason=reason)
     move: WorkMove = "retry" if isinstance(verdict, Retry) else "dead_lettered"
     next_work_state(row["state"], move)
     if isinstance(verdict, DeadLetter):
@@ -78,6 +100,21 @@ def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
             failure=run.failure,
         )
     return verdict
+
+
+def _as_it_ended(row: Any, run: Run) -> _Settled:
+    """Work whose run did not fail. One that was taken back unbegun was no attempt."""
+    ending: Literal["completed", "cancelled"] = (
+        "completed" if run.state == "completed" else "cancelled"
+    )
+    next_work_state(row["state"], ending)
+    begun = ending == "completed" or run.started_at is not None
+    return _Settled(
+        row=row,
+        outcome=ending,
+        attempts=row["attempts"] + begun,
+        reason=run.cancel_reason or "",
+    )
 
 
 async def _write_retries(connection: Connection, again: Sequence[tuple[UUID, Retry]]) -> None:
@@ -134,12 +171,19 @@ def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
         runs=row["runs"],
         attempts=one.attempts,
         dead_letter=one.letter,
+        activations=fitting(_activations(row)),
         settled_at=now,
     )
     messages = [settled_message(settled, row["traceparent"])]
     if one.letter is not None:
         messages.append(_letter_message(one, one.letter, now))
     return messages
+
+
+def _activations(row: Any) -> tuple[Activation, ...]:
+    """What all runs of the round have woken."""
+    by_run = msgspec.convert(row["activations"] or [], list[list[Activation]])
+    return unite(activation for run in by_run for activation in run)
 
 
 def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage:
@@ -155,7 +199,4 @@ def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage
         reason=one.reason,
         attempts=one.attempts,
     )
-    body = encode(event(created, id=letter, source=SOURCE, subject=letter, time=now))
-    return OutboxMessage(
-        message_id=str(letter), subject=subjects.settled(row["group_name"]), body=body
-    )
+    return dead_letter_message(created, now)

@@ -1,10 +1,11 @@
-"""What the passes of the dispatcher share: schema, queries, outbox, history."""
+"""What the passes of the dispatcher share: schema, queries, outbox, history, time."""
 
 from datetime import datetime
 
 from headway_history import History
-from headway_postgres_kit import Connection, Migrations, Queries
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Migrations, Queries
 from headway_relay import Outbox, Rejected
+from msgspec import Struct
 
 SCHEMA = "dispatcher"
 MIGRATIONS = Migrations("headway_dispatcher", SCHEMA)
@@ -17,9 +18,29 @@ works = Queries("headway_dispatcher", "sql/work_queue.sql")
 gates = Queries("headway_dispatcher", "sql/gate.sql")
 leases = Queries("headway_dispatcher", "sql/lease.sql")
 workers = Queries("headway_dispatcher", "sql/worker.sql")
+prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
+
+
+class Times(Struct, frozen=True, kw_only=True):
+    """What time it is, twice over.
+
+    `real` is PostgreSQL's: who was heard when, how long a worker is waited for. `schedule` is
+    the time that schedules and records go by; a test may bend it, and it is the same
+    otherwise.
+    """
+
+    real: datetime
+    schedule: datetime
 
 
 async def read_now(connection: Connection) -> datetime:
     """PostgreSQL's time, to be read after the locks were taken."""
     now: datetime = await connection.fetchval(works["now"])
     return now
+
+
+async def read_times(connection: Connection, clock: Clock) -> Times:
+    """Both times; one reading will do where they are of one clock."""
+    real = await read_now(connection)
+    schedule = real if clock is DATABASE_CLOCK else await clock.now(connection)
+    return Times(real=real, schedule=schedule)

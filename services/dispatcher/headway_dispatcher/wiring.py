@@ -6,17 +6,20 @@ import socket
 
 from headway_clock import new_nonce
 from headway_jetstream_kit import BrokerUnavailable
+from headway_postgres_kit import DATABASE_CLOCK, Clock
 from headway_relay import Relay
 from headway_service_kit.passes import Wakeup
 from headway_service_kit.process import keep_trying
 from headway_service_kit.service import Service, open_service
 
+from headway_dispatcher.cancels import Cancels
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
-from headway_dispatcher.intake import work_intake
+from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.leases import LeaseDesk
 from headway_dispatcher.projector import event_intake
 from headway_dispatcher.provisioning import check_provisioned, provision
+from headway_dispatcher.prunes import Prunes
 from headway_dispatcher.reaper import Reaper
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
@@ -28,9 +31,15 @@ _REAP_EVERY = 1.0
 
 
 async def start_dispatcher(
-    settings: DispatcherSettings, *, give_up_after: int | None = None
+    settings: DispatcherSettings,
+    *,
+    give_up_after: int | None = None,
+    clock: Clock = DATABASE_CLOCK,
 ) -> Service:
-    """Connect, check schema and streams, then run all passes."""
+    """Connect, check schema and streams, then run all passes.
+
+    `clock` tells schedule time; liveness goes by PostgreSQL's clock whatever it says.
+    """
     service = await open_service(
         "dispatcher",
         database_url=settings.database_url,
@@ -46,7 +55,7 @@ async def start_dispatcher(
             faults=(BrokerUnavailable,),
             give_up_after=give_up_after,
         )
-        await _keep_passes(service, settings)
+        await _keep_passes(service, settings, clock)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:
         await service.stop()
@@ -67,12 +76,12 @@ async def _see_to_streams(service: Service, settings: DispatcherSettings) -> lis
     return []
 
 
-async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
+async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Clock) -> None:
     database, broker = service.database, service.broker
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
-    gate_wakeup, relay_wakeup = Wakeup(), Wakeup()
-    heartbeats = Heartbeats(database, broker, settings, name=name, gate=gate_wakeup)
-    gate = Gate(database, settings, relay=relay_wakeup)
+    wake = Followers(gate=Wakeup(), relay=Wakeup(), cancels=Wakeup(), prunes=Wakeup())
+    heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
+    gate = Gate(database, settings, clock=clock, relay=wake.relay)
     reaper = Reaper(database, broker, settings, name=name)
 
     async def run_gate() -> float | None:
@@ -93,14 +102,19 @@ async def _keep_passes(service: Service, settings: DispatcherSettings) -> None:
     await heartbeats.listen()
     await LeaseDesk(database, broker).listen()
     intakes = {
-        "intake": work_intake(database, broker, gate=gate_wakeup, relay=relay_wakeup),
-        "projector": event_intake(database, broker, gate=gate_wakeup, relay=relay_wakeup),
+        "intake": work_intake(database, broker, clock=clock, followers=wake),
+        "projector": event_intake(
+            database, broker, clock=clock, gate=wake.gate, relay=wake.relay, prunes=wake.prunes
+        ),
     }
-    service.keep("relay", Relay(database, broker, OUTBOX).run_once, relay_wakeup)
+    prunes = Prunes(database, clock=clock, relay=wake.relay)
+    service.keep("relay", Relay(database, broker, OUTBOX).run_once, wake.relay)
     for pass_name, intake in intakes.items():
         service.keep(pass_name, intake.run_once)
-    service.keep("gate", run_gate, gate_wakeup)
-    service.keep("waits", Waits(database, settings).run_once)
+    service.keep("gate", run_gate, wake.gate)
+    service.keep("waits", Waits(database, settings, clock=clock).run_once)
+    service.keep("cancels", Cancels(database, broker, name=name).run_once, wake.cancels)
+    service.keep("prunes", prunes.run_once, wake.prunes)
     # Workers must hear from us whatever our own troubles are, so this one hardly rests.
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
     service.keep("witness", Witness(broker, settings, name=name).run_once)

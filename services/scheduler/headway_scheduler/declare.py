@@ -1,223 +1,329 @@
 """Declaring what an application defines: an upsert by external id, in one transaction.
 
-An unchanged definition writes nothing and keeps its next due time. A changed one gets a
-next due time counted from now. What its owner no longer declares keeps its record and
-stops firing.
+An unchanged definition writes nothing and keeps its next due time; so does a changed one
+whose timing is the same. What came due under the old definition is decided under it first.
+What operators have touched stays as they left it.
 """
 
-import logging
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import msgspec
-from headway.definitions import Definitions, GroupDefinition, InvalidDefinitions, ManifestDefinition
+from headway.definitions import (
+    API_OWNER,
+    Definitions,
+    GroupDefinition,
+    InvalidDefinitions,
+    ManifestDefinition,
+)
 from headway_clock import new_id
-from headway_contract import encode, event, subjects
 from headway_contract.work import GroupChanged
-from headway_decisions import wall_clock
+from headway_decisions import timing
+from headway_decisions.cadence import Once
+from headway_decisions.timing import Timing
 from headway_history import Record
-from headway_postgres_kit import Connection, Database, json_array
-from headway_relay import OutboxMessage
+from headway_postgres_kit import Connection, json_array
 from msgspec import Struct
 
-from headway_scheduler.store import DECLARE_LOCK, HISTORY, OUTBOX, manifests
+from headway_scheduler.advance import account_for, advance
+from headway_scheduler.announce import announce_group
+from headway_scheduler.checking import problems_of
+from headway_scheduler.store import (
+    DECLARE_LOCK,
+    HISTORY,
+    OUTBOX,
+    groups,
+    lock_manifests,
+    manifests,
+    occurrences,
+)
 
-logger = logging.getLogger(__name__)
+
+class Known(Struct, frozen=True, kw_only=True):
+    """A manifest as it is stored."""
+
+    id: UUID
+    external_id: str
+    owner: str
+    definition_hash: str
+    timing: Any
+    batch: str | None
+    disabled_by: str | None
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """How definitions differ from what is stored."""
+
+    new: list[ManifestDefinition]
+    changed: list[ManifestDefinition]
+    unchanged: int
+    # Stored manifests of this owner that are not among the definitions.
+    gone: list[Known]
+    known: dict[str, Known]
 
 
 class Declared(Struct, frozen=True, kw_only=True):
     """What a declaration changed."""
 
-    created: int = 0
-    changed: int = 0
+    created: list[str] = []
+    changed: list[str] = []
     unchanged: int = 0
-    undeclared: int = 0
+    gone: list[Known] = []
+    stale: bool = False
 
 
-class _Known(Struct, frozen=True):
-    id: UUID
-    owner: str
-    definition_hash: str
-    undeclared: bool
-
-
-async def declare(database: Database, definitions: Definitions) -> Declared:
-    """Store definitions; all of them or none."""
-    async with database.transaction() as connection:
-        await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-        now: datetime = await connection.fetchval(manifests["now"])
-        known = await _known(connection, definitions)
-        _refuse_foreign(definitions, known)
-        stale, gone = _compare(definitions, known)
-        await _write_jobs(connection, definitions, now)
-        await _write_groups(connection, definitions.groups, now)
-        await _write_manifests(connection, definitions.owner, stale, known, now)
-        await connection.execute(manifests["undeclare"], [known[one].id for one in gone], now)
-        await _write_history(connection, definitions.owner, stale, gone, known, now)
-    created = sum(one.external_id not in known for one in stale)
-    declared = Declared(
-        created=created,
-        changed=len(stale) - created,
-        unchanged=len(definitions.manifests) - len(stale),
-        undeclared=len(gone),
+async def declare(
+    connection: Connection, definitions: Definitions, *, source: str, now: datetime
+) -> Declared:
+    """Store definitions, all of them or none; the caller's transaction is one of its own."""
+    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+    if not await _is_current(connection, definitions, now):
+        return Declared(stale=True)
+    compared = await compare(connection, definitions)
+    problems = await problems_of(connection, definitions, compared.known)
+    if problems:
+        raise InvalidDefinitions(problems)
+    ids = {one.external_id: new_id() for one in compared.new} | {
+        external_id: stored.id for external_id, stored in compared.known.items()
+    }
+    switched = await _members_to_switch(connection, definitions.groups)
+    touched = {ids[one.external_id] for one in compared.changed} | switched
+    await _finish_the_past(connection, touched, now)
+    await _write_jobs(connection, definitions, now)
+    await _write_groups(connection, definitions, source, now)
+    await _write_manifests(connection, definitions, compared, ids, now)
+    await advance(
+        connection,
+        await lock_manifests(connection, touched | {ids[one.external_id] for one in compared.new}),
+        now=now,
     )
-    logger.info(
-        "%s declares %d manifest(s): %d new, %d changed, %d no longer declared",
-        definitions.owner,
-        len(definitions.manifests),
-        declared.created,
-        declared.changed,
-        declared.undeclared,
+    await _write_history(connection, source, [*compared.new, *compared.changed], now)
+    return Declared(
+        created=sorted(one.external_id for one in compared.new),
+        changed=sorted(one.external_id for one in compared.changed),
+        unchanged=compared.unchanged,
+        gone=compared.gone,
     )
-    return declared
 
 
-async def _known(connection: Connection, definitions: Definitions) -> dict[str, _Known]:
+async def compare(connection: Connection, definitions: Definitions) -> Comparison:
+    """Which definitions are new, which have changed, and what is no longer among them."""
     rows = await connection.fetch(
         manifests["declared_by"],
         definitions.owner,
         [one.external_id for one in definitions.manifests],
     )
-    return {
-        row["external_id"]: _Known(
-            row["id"], row["owner"], row["definition_hash"], row["undeclared_at"] is not None
+    known = {
+        row["external_id"]: Known(
+            id=row["id"],
+            external_id=row["external_id"],
+            owner=row["owner"],
+            definition_hash=row["definition_hash"],
+            timing=row["timing"],
+            batch=row["batch"],
+            disabled_by=row["disabled_by"],
         )
         for row in rows
     }
-
-
-def _refuse_foreign(definitions: Definitions, known: dict[str, _Known]) -> None:
-    """Two applications share a database; neither takes a manifest from the other."""
-    problems = [
-        f"manifest {one.external_id!r} belongs to the application "
-        f"{known[one.external_id].owner!r}: give it another id"
+    new = [one for one in definitions.manifests if one.external_id not in known]
+    changed = [
+        one
         for one in definitions.manifests
-        if one.external_id in known and known[one.external_id].owner != definitions.owner
+        if one.external_id in known and known[one.external_id].definition_hash != one.fingerprint()
     ]
-    if problems:
-        raise InvalidDefinitions(problems)
-
-
-def _compare(
-    definitions: Definitions, known: dict[str, _Known]
-) -> tuple[list[ManifestDefinition], list[str]]:
-    """Which definitions are new or changed, and which manifests are no longer declared."""
-    stale = []
-    for one in definitions.manifests:
-        stored = known.get(one.external_id)
-        if stored is None or stored.undeclared or stored.definition_hash != one.fingerprint():
-            stale.append(one)
-    # Rows are locked in the order of their ids everywhere, or two of us could wait for ever.
-    stale.sort(key=lambda one: known[one.external_id].id.int if one.external_id in known else 0)
     named = {one.external_id for one in definitions.manifests}
-    gone = [
-        external_id
-        for external_id, stored in known.items()
-        if external_id not in named and not stored.undeclared
-    ]
-    return stale, gone
+    return Comparison(
+        new=new,
+        changed=changed,
+        unchanged=len(definitions.manifests) - len(new) - len(changed),
+        gone=[
+            one
+            for one in known.values()
+            if one.external_id not in named and one.owner == definitions.owner
+        ],
+        known=known,
+    )
+
+
+def first_due(definition: ManifestDefinition, now: datetime) -> datetime | None:
+    """When a new or retimed manifest is due first; a one-shot may be a little late."""
+    after = now
+    if isinstance(definition.timing.cadence, Once):
+        after = now - timedelta(seconds=definition.misfire.threshold_seconds)
+    return timing.next_due(definition.timing, after)
+
+
+async def _is_current(connection: Connection, definitions: Definitions, now: datetime) -> bool:
+    if definitions.owner == API_OWNER:
+        return True
+    generation = await connection.fetchval(
+        manifests["declare_application"], definitions.owner, definitions.generation, now
+    )
+    return generation is not None
+
+
+async def _members_to_switch(
+    connection: Connection, stated: Sequence[GroupDefinition]
+) -> set[UUID]:
+    """The manifests of groups that the code is about to enable or disable."""
+    wanted = {group.name: group.enabled for group in stated if group.enabled is not None}
+    rows = await connection.fetch(groups["read"], list(wanted))
+    members: set[UUID] = set()
+    for row in rows:
+        if row["enabled"] != wanted[row["name"]] and "enabled" not in row["touched"]:
+            found = await connection.fetch(groups["members"], row["name"])
+            members.update(one["id"] for one in found)
+    return members
+
+
+async def _finish_the_past(connection: Connection, ids: Iterable[UUID], now: datetime) -> None:
+    """Decide under the old definition what came due under it."""
+    locked = await lock_manifests(connection, ids)
+    await account_for(connection, locked, until=now, now=now)
+    await advance(connection, locked, now=now)
 
 
 async def _write_jobs(connection: Connection, definitions: Definitions, now: datetime) -> None:
-    await connection.execute(
-        manifests["upsert_job"],
-        [job.name for job in definitions.jobs],
-        definitions.owner,
-        [job.description for job in definitions.jobs],
-        json_array(job.input_schema for job in definitions.jobs),
-        now,
-    )
+    jobs = definitions.jobs
+    if jobs:
+        await connection.execute(
+            manifests["upsert_job"],
+            [job.name for job in jobs],
+            definitions.owner,
+            [job.title for job in jobs],
+            [job.category for job in jobs],
+            [job.description for job in jobs],
+            json_array(job.input_schema for job in jobs),
+            [job.takes_input for job in jobs],
+            now,
+        )
 
 
 async def _write_groups(
-    connection: Connection, groups: tuple[GroupDefinition, ...], now: datetime
+    connection: Connection, definitions: Definitions, source: str, now: datetime
 ) -> None:
-    names = [group.name for group in groups]
-    await connection.execute(
-        manifests["upsert_group"],
-        names,
-        [group.max_active for group in groups],
-        [group.priority for group in groups],
+    """Settings of groups; they are told again at every declaration, in case they were lost."""
+    stated = {group.name: group for group in definitions.groups}
+    for one in definitions.manifests:
+        stated.setdefault(one.group, GroupDefinition(name=one.group))
+    arguments = (
+        list(stated),
+        [group.max_active for group in stated.values()],
+        [group.priority for group in stated.values()],
+        [group.enabled for group in stated.values()],
+        definitions.owner,
         now,
-        [group.name for group in groups if group.priority is not None],
     )
-    rows = await connection.fetch(manifests["groups"], names)
-    changes = [
-        GroupChanged(
-            group=row["name"],
-            version=row["version"],
-            max_active=row["max_active"],
-            priority=row["priority"],
-            enabled=row["enabled"],
-        )
-        for row in rows
-    ]
-    await OUTBOX.add(connection, [_announce(change, now) for change in changes])
+    await connection.execute(groups["upsert"], *arguments)
+    changed = {row["name"] for row in await connection.fetch(groups["restate"], *arguments)}
+    rows = await connection.fetch(groups["read"], list(stated))
+    await OUTBOX.add(connection, [announce_group(group_changed(row), now=now) for row in rows])
+    await HISTORY.append(
+        connection,
+        [
+            audit("headway.group.changed.v1", row["name"], source, dict(row), now)
+            for row in rows
+            if row["name"] in changed
+        ],
+        now=now,
+    )
+
+
+def group_changed(row: Any) -> GroupChanged:
+    """The event that tells the settings of a group."""
+    return GroupChanged(
+        group=row["name"],
+        version=row["version"],
+        max_active=row["max_active"],
+        priority=row["priority"],
+        enabled=row["enabled"],
+    )
 
 
 async def _write_manifests(
     connection: Connection,
-    owner: str,
-    stale: list[ManifestDefinition],
-    known: dict[str, _Known],
+    definitions: Definitions,
+    compared: Comparison,
+    ids: dict[str, UUID],
     now: datetime,
 ) -> None:
+    new = [_row(one, ids[one.external_id], now) for one in compared.new]
+    changed = [_row(one, ids[one.external_id], now) for one in compared.changed]
+    retimed = [(row["id"], row["timing"]) for row in new]
+    for definition, row in zip(compared.changed, changed, strict=True):
+        stored = msgspec.convert(compared.known[definition.external_id].timing, Timing)
+        row["retimed"] = stored != definition.timing
+        if row["retimed"]:
+            retimed.append((row["id"], row["timing"]))
+    if new:
+        await connection.execute(manifests["insert_manifest"], new, definitions.owner, now)
+    if changed:
+        await connection.execute(manifests["update_manifest"], changed, now)
     await connection.execute(
-        manifests["upsert_manifest"],
-        [known[one.external_id].id if one.external_id in known else new_id() for one in stale],
-        [one.external_id for one in stale],
-        owner,
-        [one.job for one in stale],
-        [one.group for one in stale],
-        json_array(one.input for one in stale),
-        json_array(one.cadence for one in stale),
-        [one.tz for one in stale],
-        [one.priority for one in stale],
-        json_array(one.retry for one in stale),
-        [one.timeout_seconds for one in stale],
-        [one.on_lost_contact for one in stale],
-        [one.fingerprint() for one in stale],
-        [wall_clock.next_after(one.cadence, ZoneInfo(one.tz), now) for one in stale],
+        occurrences["add_timings"],
+        [manifest for manifest, _ in retimed],
+        json_array(one for _, one in retimed),
         now,
-        [one.cancel_grace_seconds for one in stale],
+    )
+    await _write_parents(connection, [*compared.new, *compared.changed], ids)
+
+
+async def _write_parents(
+    connection: Connection, definitions: Sequence[ManifestDefinition], ids: dict[str, UUID]
+) -> None:
+    named = {one.depends_on for one in definitions if one.depends_on} - set(ids)
+    rows = await connection.fetch(manifests["ids_of"], list(named))
+    found = {**ids, **{row["external_id"]: row["id"] for row in rows}}
+    await connection.execute(
+        manifests["set_parents"],
+        [ids[one.external_id] for one in definitions],
+        [found[one.depends_on] if one.depends_on else None for one in definitions],
     )
 
 
+def _row(definition: ManifestDefinition, manifest: UUID, now: datetime) -> dict[str, Any]:
+    return {
+        "id": manifest,
+        "external_id": definition.external_id,
+        "job": definition.job,
+        "group_name": definition.group,
+        "input": definition.input,
+        "timing": definition.timing,
+        "misfire": definition.misfire,
+        "overlap": definition.overlap,
+        "jitter_seconds": definition.jitter_seconds,
+        "priority": definition.priority,
+        "retry": definition.retry,
+        "timeout_seconds": definition.timeout_seconds,
+        "cancel_grace_seconds": definition.cancel_grace_seconds,
+        "on_lost_contact": definition.on_lost_contact,
+        "enabled": definition.enabled,
+        "dormant": definition.dormant,
+        "batch": definition.batch,
+        "definition_hash": definition.fingerprint(),
+        "next_due_at": first_due(definition, now),
+    }
+
+
 async def _write_history(
-    connection: Connection,
-    owner: str,
-    stale: list[ManifestDefinition],
-    gone: list[str],
-    known: dict[str, _Known],
-    now: datetime,
+    connection: Connection, source: str, written: Sequence[ManifestDefinition], now: datetime
 ) -> None:
-    entries = [
-        ("headway.manifest.declared.v1", one.external_id, msgspec.to_builtins(one)) for one in stale
-    ] + [
-        ("headway.manifest.undeclared.v1", external_id, {"id": str(known[external_id].id)})
-        for external_id in gone
-    ]
+    kind = "headway.manifest.declared.v1"
     records = [
-        Record(
-            event_id=str(new_id()),
-            type=kind,
-            subject=external_id,
-            source=f"app/{owner}",
-            occurred_at=now,
-            data=data,
-        )
-        for kind, external_id, data in entries
+        audit(kind, one.external_id, source, msgspec.to_builtins(one), now) for one in written
     ]
     await HISTORY.append(connection, records, now=now)
 
 
-def _announce(change: GroupChanged, now: datetime) -> OutboxMessage:
-    message_id = f"group.{change.group}.{change.version}"
-    return OutboxMessage(
-        message_id=message_id,
-        subject=subjects.work(change.group),
-        body=encode(
-            event(change, id=message_id, source="headway/scheduler", subject=change.group, time=now)
-        ),
+def audit(kind: str, subject: str, source: str, data: Any, now: datetime) -> Record:
+    """One line of the audit: what was done to what, and by whom."""
+    return Record(
+        event_id=str(new_id()),
+        type=kind,
+        subject=subject,
+        source=source,
+        occurred_at=now,
+        data=data,
     )

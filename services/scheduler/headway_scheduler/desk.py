@@ -1,34 +1,151 @@
-"""Answers about manifests, for clients."""
+"""The desk: answers questions about manifests, and takes requests to change them."""
+
+import zlib
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, TypeVar
 
 import msgspec
+from headway.definitions import Definitions, InvalidDefinitions
 from headway_contract import subjects
-from headway_contract.control import ManifestsAnswer, ManifestsQuestion, ManifestStatus
+from headway_contract.scheduling import (
+    ActivationAnswer,
+    ActivationQuestion,
+    ApplyAnswer,
+    ApplyRequest,
+    Changed,
+    ChangeGroupRequest,
+    ChangeRequest,
+    DeleteRequest,
+    TriggerAnswer,
+    TriggerRequest,
+)
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import serve, typed
-from headway_postgres_kit import Database
+from headway_jetstream_kit.controlling import BadRequest, serve, typed
+from headway_postgres_kit import Clock, Connection, Database
+from headway_service_kit.passes import Wakeup
 
-from headway_scheduler.store import manifests
+from headway_scheduler import activate, operate
+from headway_scheduler.questions import Questions
+from headway_scheduler.settings import SchedulerSettings
+from headway_scheduler.startup import apply
+
+_MOST_BYTES = 64 * 1024**2
+
+Answer = TypeVar("Answer")
 
 
-class ManifestDesk:
-    """Answers questions about manifests."""
+class Desk:
+    """Answers for one scheduler process; all schedulers share the requests."""
 
-    def __init__(self, database: Database, broker: Broker) -> None:
+    def __init__(
+        self,
+        database: Database,
+        broker: Broker,
+        settings: SchedulerSettings,
+        *,
+        clock: Clock,
+        relay: Wakeup,
+        tick: Wakeup,
+    ) -> None:
         self._database = database
         self._broker = broker
+        self._settings = settings
+        self._clock = clock
+        self._relay = relay
+        self._tick = tick
+        self._questions = Questions(database, settings, clock=clock)
 
     async def listen(self) -> None:
-        """Share the questions with all other schedulers."""
+        """Share the requests with all other schedulers."""
+        asked = self._questions
         await serve(
             self._broker,
             service="headway-scheduler",
             queue=subjects.SCHEDULERS,
-            endpoints={subjects.MANIFESTS_QUESTION: typed(ManifestsQuestion, self.answer)},
+            endpoints={
+                **asked.endpoints(),
+                subjects.ACTIVATION_QUESTION: typed(ActivationQuestion, self.may_activate),
+                subjects.APPLY_REQUEST: typed(ApplyRequest, self.apply),
+                subjects.CHANGE_REQUEST: typed(ChangeRequest, self.change),
+                subjects.CHANGE_GROUP_REQUEST: typed(ChangeGroupRequest, self.change_group),
+                subjects.TRIGGER_REQUEST: typed(TriggerRequest, self.trigger),
+                subjects.DELETE_REQUEST: typed(DeleteRequest, self.delete),
+            },
         )
 
-    async def answer(self, question: ManifestsQuestion) -> ManifestsAnswer:
-        """One page of manifests, in the order of their ids."""
+    async def may_activate(self, question: ActivationQuestion) -> ActivationAnswer:
+        """Whether the runs of a manifest may wake these dependents."""
         async with self._database.acquire() as connection:
-            rows = await connection.fetch(manifests["page"], question.after, question.limit + 1)
-        found = [msgspec.convert(dict(row), ManifestStatus) for row in rows[: question.limit]]
-        return ManifestsAnswer(manifests=found, more=len(rows) > question.limit)
+            found = await activate.problems(connection, question.manifest, question.activations)
+        return ActivationAnswer(problems=found)
+
+    async def apply(self, request: ApplyRequest) -> ApplyAnswer:
+        """Store definitions and prune what they no longer name."""
+        definitions = read_definitions(request.definitions)
+        try:
+            applied = await apply(
+                self._database,
+                definitions,
+                policy=request.prune or self._settings.prune,
+                clock=self._clock,
+                source=f"operator/{request.actor}" if request.actor else None,
+            )
+        except InvalidDefinitions as error:
+            raise BadRequest(str(error)) from error
+        self._wake()
+        return ApplyAnswer(
+            owner=definitions.owner,
+            created=applied.declared.created,
+            changed=applied.declared.changed,
+            unchanged=applied.declared.unchanged,
+            pruned=applied.pruned,
+            disabled=applied.disabled,
+            warnings=applied.warnings,
+            stale=applied.declared.stale,
+        )
+
+    async def change(self, request: ChangeRequest) -> Changed:
+        """Change what operators own of a manifest."""
+        return Changed(text=await self._do(operate.change, request))
+
+    async def change_group(self, request: ChangeGroupRequest) -> Changed:
+        """Change the settings of a group."""
+        return Changed(text=await self._do(operate.change_group, request))
+
+    async def delete(self, request: DeleteRequest) -> Changed:
+        """Delete a manifest."""
+        return Changed(text=await self._do(operate.delete, request))
+
+    async def trigger(self, request: TriggerRequest) -> TriggerAnswer:
+        """Run a manifest now."""
+        return await self._do(operate.trigger, request)
+
+    async def _do(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
+        """Carry out a request in one transaction, or say why not."""
+        try:
+            async with self._database.transaction() as connection:
+                answer = await act(connection, request, now=await self._now(connection))
+        except operate.Refused as error:
+            raise BadRequest(str(error)) from error
+        self._wake()
+        return answer
+
+    async def _now(self, connection: Connection) -> datetime:
+        return await self._clock.now(connection)
+
+    def _wake(self) -> None:
+        self._relay.call()
+        self._tick.call()
+
+
+def read_definitions(packed: bytes) -> Definitions:
+    """Unpack definitions that came over the wire."""
+    unpacker = zlib.decompressobj()
+    try:
+        body = unpacker.decompress(packed, _MOST_BYTES)
+        if unpacker.unconsumed_tail:
+            raise BadRequest(f"the definitions are larger than {_MOST_BYTES} bytes")
+        return msgspec.json.decode(body, type=Definitions)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise BadRequest(f"not definitions: {error}") from error

@@ -1,34 +1,86 @@
-"""The intake: hear how work ended, and move its manifest on."""
+"""The intake: hear from the dispatcher, and move manifests on.
 
+What is told here may come twice, late and in any order. Outcomes are known by their work
+row, activations and dependents by their place in the ledger, prunes by the manifest that
+is gone: a second telling finds nothing left to do.
+"""
+
+from collections.abc import Sequence
 from contextlib import ExitStack
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
-from headway_contract import subjects
-from headway_contract.settled import WorkSettled
+from headway_contract import Event, subjects
+from headway_contract.settled import (
+    ActivationRequested,
+    DeadLetterAcknowledged,
+    DeadLetterRetried,
+    PruneConfirmed,
+    WorkSettled,
+)
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
-from headway_postgres_kit import Database
+from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import events_in
+from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 
-from headway_scheduler import store
+from headway_scheduler import activate, prune, settle
 from headway_scheduler.store import REJECTED
 
+_Resolved = DeadLetterRetried | DeadLetterAcknowledged
 
-def settled_intake(database: Database, broker: Broker) -> Intake:
-    """The intake of outcomes; other events on their stream are for others."""
+
+def settled_intake(
+    database: Database, broker: Broker, *, clock: Clock, relay: Wakeup, tick: Wakeup
+) -> Intake:
+    """The intake of what the dispatcher tells; events of other kinds are for others."""
 
     async def handle(messages: list[Message]) -> None:
         told = [one for message in messages for one in events_in(message)]
-        outcomes = [one for one in told if isinstance(one.data, WorkSettled)]
-        if not outcomes:
-            return
         with ExitStack() as traces:
-            for one in outcomes:
-                traces.enter_context(
-                    span("settle", parent=one.traceparent, outcome=one.data.outcome)
-                )
+            for one in told:
+                if isinstance(one.data, WorkSettled):
+                    traces.enter_context(
+                        span("settle", parent=one.traceparent, outcome=one.data.outcome)
+                    )
             async with database.transaction() as connection:
-                await store.settle(connection, [one.data for one in outcomes])
+                await take_in(connection, told, now=await clock.now(connection))
+        relay.call()
+        tick.call()
 
     puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
+
+
+async def take_in(connection: Connection, told: Sequence[Event], *, now: datetime) -> None:
+    """Apply a batch of events."""
+    outcomes = _of(told, WorkSettled)
+    requests = _of(told, ActivationRequested)
+    await activate.activate(connection, [*requests, *_told_again(outcomes)], now=now)
+    await settle.settle(connection, outcomes, now=now)
+    for resolved in (one.data for one in told if isinstance(one.data, _Resolved)):
+        await settle.resolve(connection, resolved, now=now)
+    await prune.confirm(connection, [one.manifest_id for one in _of(told, PruneConfirmed)], now=now)
+
+
+def _of(told: Sequence[Event], kind: type[Any]) -> list[Any]:
+    return [one.data for one in told if isinstance(one.data, kind)]
+
+
+def _told_again(outcomes: Sequence[WorkSettled]) -> list[ActivationRequested]:
+    """The activations that an outcome brings along, in case their own events were lost."""
+    return [
+        ActivationRequested(
+            work=one.work,
+            round=one.round,
+            run=one.run or UUID(int=0),
+            manifest_id=one.manifest_id,
+            manifest=one.manifest,
+            group=one.group,
+            activations=one.activations,
+        )
+        for one in outcomes
+        if one.activations and one.manifest_id is not None
+    ]

@@ -1,5 +1,7 @@
 """Settings of the scheduler."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 
@@ -10,4 +12,11 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     nats_url: str
     nats_creds: str | None = None
     health_address: str = "127.0.0.1:0"
-    max_entries_per_cycle: int = 200
+    # How many manifests one tick decides about; none for all that are due.
+    max_entries_per_cycle: int | None = 200
+    # What becomes of manifests that the application no longer declares.
+    prune: Literal["delete", "disable", "keep"] = "delete"
+    # Off: declare and list, and never tick.
+    tick: Literal["on", "off"] = "on"
+    # How long decisions and the audit are kept.
+    history_days: float = 30.0

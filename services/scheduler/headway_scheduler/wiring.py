@@ -6,14 +6,17 @@ import socket
 
 from headway.definitions import Definitions
 from headway_clock import new_nonce
+from headway_postgres_kit import DATABASE_CLOCK, Clock
 from headway_relay import Relay
 from headway_service_kit.passes import Wakeup
 from headway_service_kit.service import Service, open_service
 
-from headway_scheduler.declare import declare
-from headway_scheduler.desk import ManifestDesk
+from headway_scheduler.desk import Desk
 from headway_scheduler.intake import settled_intake
+from headway_scheduler.prune import Prunes
+from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
+from headway_scheduler.startup import apply_at_start
 from headway_scheduler.store import MIGRATIONS, OUTBOX
 from headway_scheduler.tick import Tick
 
@@ -25,6 +28,7 @@ async def start_scheduler(
     definitions: Definitions | None,
     *,
     give_up_after: int | None = None,
+    clock: Clock = DATABASE_CLOCK,
 ) -> Service:
     """Connect, check the schema, declare what the application defines, then tick."""
     service = await open_service(
@@ -37,31 +41,42 @@ async def start_scheduler(
     try:
         await MIGRATIONS.check(service.database)
         if definitions is not None:
-            await declare(service.database, definitions)
-        await ManifestDesk(service.database, service.broker).listen()
-        _keep_passes(service, settings)
+            await apply_at_start(service.database, definitions, policy=settings.prune, clock=clock)
+        await _keep_passes(service, settings, clock)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:
         await service.stop()
         raise
-    logger.info("scheduler runs, health on port %d", port)
+    ticking = "" if settings.tick == "on" else " and does not tick (HEADWAY_TICK=off)"
+    logger.info("scheduler runs%s, health on port %d", ticking, port)
     return service
 
 
-def _keep_passes(service: Service, settings: SchedulerSettings) -> None:
-    relay_wakeup = Wakeup()
+async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clock) -> None:
+    database, broker = service.database, service.broker
+    relay_wakeup, tick_wakeup = Wakeup(), Wakeup()
     tick = Tick(
-        service.database,
+        database,
         holder=f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}",
         max_entries=settings.max_entries_per_cycle,
         relay=relay_wakeup,
+        clock=clock,
     )
-    relay = Relay(service.database, service.broker, OUTBOX)
-    intake = settled_intake(service.database, service.broker)
+    intake = settled_intake(database, broker, clock=clock, relay=relay_wakeup, tick=tick_wakeup)
 
     async def run_tick() -> float | None:
         return (await tick.run_once()).rest
 
-    service.keep("relay", relay.run_once, relay_wakeup)
+    await Desk(
+        database, broker, settings, clock=clock, relay=relay_wakeup, tick=tick_wakeup
+    ).listen()
+    service.keep("relay", Relay(database, broker, OUTBOX).run_once, relay_wakeup)
     service.keep("intake", intake.run_once)
-    service.keep("tick", run_tick)
+    service.keep("prunes", Prunes(database, clock=clock, relay=relay_wakeup).run_once, poll=30.0)
+    service.keep(
+        "retention",
+        Retention(database, days=settings.history_days, clock=clock).run_once,
+        poll=600.0,
+    )
+    if settings.tick == "on":
+        service.keep("tick", run_tick, tick_wakeup)

@@ -15,11 +15,14 @@ from headway_contract.lifecycle import (
     RunFailed,
 )
 from headway_contract.orders import OrderedRun
+from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
 
 from headway.context import Context
-from headway.errors import Fatal
+from headway.errors import ActivationRefused, ActivationUnavailable, Fatal, LeaseLost
 from headway.jobs import Job, holds_nul
+from headway.worker.activations import Activations
+from headway.worker.leases import Lease
 from headway.worker.threads import run_in_thread
 
 OUTPUT_LIMIT = 256 * 1024
@@ -33,11 +36,14 @@ Outcome = RunCompleted | RunFailed | RunCancelled
 class Execution:
     """Runs one body, can be asked to stop, and tells the outcome as an event's data."""
 
-    def __init__(self, job: Job, ordered: OrderedRun, credentials: dict[str, Any]) -> None:
+    def __init__(self, job: Job, ordered: OrderedRun, lease: Lease, broker: Broker) -> None:
         self.ordered = ordered
-        self.context = Context(ordered, job.name)
+        self._activations = Activations(
+            broker, lease, ordered, on_lost=lambda: self.stop("released")
+        )
+        self.context = Context(ordered, job.name, activator=self._activations)
         self._job = job
-        self._credentials = credentials
+        self._credentials = lease.credentials
         self._body: asyncio.Future[Any] | None = None
         self._asked = asyncio.Event()
         self._stopping: StopReason | None = None
@@ -64,7 +70,10 @@ class Execution:
             attempt=self.ordered.attempt,
         ) as current:
             self.traceparent = traceparent() or self.ordered.traceparent
-            outcome = await self._attempt()
+            try:
+                outcome = await self._attempt()
+            finally:
+                await self._activations.close()
             if isinstance(outcome, RunFailed):
                 current.set_attribute("headway.failure", outcome.failure.kind)
             return outcome
@@ -83,8 +92,18 @@ class Execution:
             return self._stopped()
         if body.cancelled():
             return self._stopped() if self._stopping else self._raised(_Cancelled())
-        fault = body.exception()
+        fault = body.exception() or await self._trouble_of_activations()
+        if self._stopping == "released":
+            return None
         return self._returned(body.result()) if fault is None else self._raised(fault)
+
+    async def _trouble_of_activations(self) -> BaseException | None:
+        """What became of activations that the body has begun and not awaited."""
+        try:
+            await self._activations.finish()
+        except (ActivationRefused, ActivationUnavailable, LeaseLost) as error:
+            return error
+        return None
 
     def _start(self, given: Any) -> "asyncio.Future[Any]":
         arguments = (self.context, given) if self._job.takes_input else (self.context,)

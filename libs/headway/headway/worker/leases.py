@@ -26,6 +26,7 @@ Said = Literal["stored", "lost"]
 
 # Below the ack wait of an order, so that an undecided claim is handed back in time.
 CLAIM_PATIENCE = 20.0
+_HEADERS = 4096
 
 
 class Lease:
@@ -41,6 +42,8 @@ class Lease:
         self._host = host
         self._sequence = 0
         self._told: list[Event] = []
+        # Each word names its predecessor, so only one can be on its way.
+        self._speaking = asyncio.Lock()
         self.lost = False
 
     async def claim(self) -> Claim:
@@ -67,7 +70,14 @@ class Lease:
         return "undecided"
 
     async def say(self, *events: Event) -> Said:
-        """Publish events of this lease; returns once they are stored or the lease is lost."""
+        """Publish events of this lease; returns once they are stored or the lease is lost.
+
+        Whoever speaks at the same time waits for its turn.
+        """
+        async with self._speaking:
+            return await self._say(*events)
+
+    async def _say(self, *events: Event) -> Said:
         pause = 0.2
         while not self.lost:
             answer = await self._publish(list(events), expected=self._sequence)
@@ -114,14 +124,24 @@ class Lease:
                 self.lost = True
                 return any(one.id in whose.stored for one in events)
             case "nothing_stored":
-                # The stream forgot this lease: tell all of it again, with the same ids.
-                answer = await self._publish([*self._told, *events], expected=0)
-                if isinstance(answer, Stored):
-                    self._hold(events, answer.sequence)
-                    return True
+                return await self._tell_all_again(events)
             case _:
                 logger.debug("lease %s is undecided: %s", self.order.lease, whose.reason)
         return False
+
+    async def _tell_all_again(self, events: list[Event]) -> bool:
+        """The stream forgot this lease: tell all of it again, with the same ids.
+
+        In one message if it fits, so that nobody sees half of it.
+        """
+        expected = 0
+        for part in _parts([*self._told, *events], self._broker.client.max_payload - _HEADERS):
+            answer = await self._publish(part, expected=expected)
+            if not isinstance(answer, Stored):
+                return False
+            expected = answer.sequence
+        self._hold(events, expected)
+        return True
 
     def _hold(self, events: list[Event], sequence: int) -> Literal["mine"]:
         self._told += events
@@ -147,3 +167,17 @@ class Lease:
         if isinstance(answer, NoAnswer):
             logger.warning("lease %s: %s", self.order.lease, answer.why)
         return answer
+
+
+def _parts(events: list[Event], most: int) -> list[list[Event]]:
+    """Events in as few messages as the broker takes."""
+    parts: list[list[Event]] = [[]]
+    size = 0
+    for one in events:
+        length = len(encode(one)) + 1
+        if parts[-1] and size + length > most:
+            parts.append([])
+            size = 0
+        parts[-1].append(one)
+        size += length
+    return parts

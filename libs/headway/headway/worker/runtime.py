@@ -186,7 +186,7 @@ class Worker:
     async def _run(self, lease: Lease, index: int) -> None:
         ordered = lease.order.runs[index]
         job = self._jobs[lease.order.job]
-        execution = Execution(job, ordered, lease.credentials)
+        execution = Execution(job, ordered, lease, self._broker)
         self._executions[ordered.run] = execution
         try:
             if len(lease.order.runs) > 1:

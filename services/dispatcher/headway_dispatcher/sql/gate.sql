@@ -61,18 +61,34 @@ FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text
             $8::integer[], $9::timestamptz[], $10::text[], $11::double precision[]) AS made
 
 -- name: dispatch
--- Work that now has a run. $1 work ids, $2 runs.
+-- Work that now has a run, unless it was settled since it was looked at; returns the ids of
+-- what has. Locked in a fixed order. $1 work ids, $2 runs.
 UPDATE dispatcher.work_queue
-SET state = 'dispatched', run_id = made.run_id, runs = runs + 1, wait_reason = NULL
-FROM unnest($1::uuid[], $2::uuid[]) AS made (id, run_id)
-WHERE work_queue.id = made.id
+SET state = 'dispatched', run_id = waiting.run_id, runs = runs + 1, wait_reason = NULL
+FROM (
+    SELECT work_queue.id, made.run_id
+    FROM dispatcher.work_queue
+    JOIN unnest($1::uuid[], $2::uuid[]) AS made (id, run_id) ON made.id = work_queue.id
+    WHERE work_queue.state IN ('queued', 'waiting')
+    ORDER BY work_queue.id
+    FOR UPDATE OF work_queue
+) AS waiting
+WHERE work_queue.id = waiting.id
+RETURNING work_queue.id
 
 -- name: hold
--- Why work waits, where the reason is a new one. $1 work ids, $2 reasons.
+-- Why work waits, where the reason is a new one. It is only for people, so rows that somebody
+-- else is at are left for the next time. $1 work ids, $2 reasons.
 UPDATE dispatcher.work_queue
 SET wait_reason = held.reason
-FROM unnest($1::uuid[], $2::text[]) AS held (id, reason)
-WHERE work_queue.id = held.id AND work_queue.wait_reason <> held.reason
+FROM (
+    SELECT work_queue.id, told.reason
+    FROM dispatcher.work_queue
+    JOIN unnest($1::uuid[], $2::text[]) AS told (id, reason) ON told.id = work_queue.id
+    WHERE work_queue.wait_reason <> told.reason
+    FOR UPDATE OF work_queue SKIP LOCKED
+) AS held
+WHERE work_queue.id = held.id
 
 -- name: explain_waits
 -- Why work waits that is no candidate: its group has no room, no live worker serves its job,

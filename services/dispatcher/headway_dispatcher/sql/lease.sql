@@ -1,6 +1,6 @@
 -- name: lock
 -- Leases of arrived events, locked in a fixed order. $1 ids.
-SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at, created_at
+SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at
 FROM dispatcher.lease
 WHERE id = ANY($1::uuid[])
 ORDER BY id
@@ -8,8 +8,8 @@ FOR UPDATE
 
 -- name: runs_of
 -- The runs of leases, as the fold left them. $1 leases.
-SELECT run_id, work_id, lease_id, state, worker, host, started_at, finished_at, failure, output,
-       cancel_reason
+SELECT run_id, work_id, lease_id, state, worker, host, created_at, started_at, finished_at,
+       failure, output, cancel_reason, activations
 FROM dispatcher.metadata
 WHERE lease_id = ANY($1::uuid[])
 
@@ -22,16 +22,19 @@ ON CONFLICT DO NOTHING
 RETURNING lease_id, event_id
 
 -- name: write_runs
--- What the fold made of runs.
+-- What the fold made of runs, and when we first heard that they have begun.
 -- $1 runs, $2 states, $3 workers, $4 hosts, $5 start times, $6 finish times,
--- $7 failures, $8 outputs, $9 cancel reasons.
+-- $7 failures, $8 outputs, $9 cancel reasons, $10 activations, $11 our own wall clock.
 UPDATE dispatcher.metadata
 SET state = told.state, worker = told.worker, host = told.host, started_at = told.started_at,
     finished_at = told.finished_at, failure = told.failure, output = told.output,
-    cancel_reason = told.cancel_reason
+    cancel_reason = told.cancel_reason, activations = told.activations,
+    start_heard_at = CASE WHEN told.started_at IS NOT NULL
+                          THEN coalesce(metadata.start_heard_at, $11) END
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[],
-            $7::jsonb[], $8::jsonb[], $9::text[])
-    AS told (run_id, state, worker, host, started_at, finished_at, failure, output, cancel_reason)
+            $7::jsonb[], $8::jsonb[], $9::text[], $10::jsonb[])
+    AS told (run_id, state, worker, host, started_at, finished_at, failure, output, cancel_reason,
+             activations)
 WHERE metadata.run_id = told.run_id
 
 -- name: write_leases
@@ -75,6 +78,6 @@ GROUP BY lease.id
 HAVING lease.last_heard_at < $1
     OR (lease.claimed_by IS NULL AND lease.created_at < $2)
     OR bool_or(metadata.finished_at IS NULL
-               AND metadata.started_at + metadata.patience_seconds * interval '1 s' < $3)
+               AND metadata.start_heard_at + metadata.patience_seconds * interval '1 s' < $3)
 ORDER BY lease.created_at
 LIMIT $4

@@ -46,6 +46,19 @@ SELECT id, worker, nonce, CASE WHEN another THEN 'another' ELSE 'ended' END AS r
 FROM named
 WHERE ended OR another
 
+-- name: cancels
+-- What workers have to stop: live runs of theirs whose work is to end early. $1 workers,
+-- $2 their nonces.
+SELECT lease.claimed_by AS worker, lease.nonce, lease.id AS lease_id, metadata.run_id,
+       work_queue.cancel_reason AS reason
+FROM dispatcher.work_queue
+JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
+JOIN dispatcher.lease ON lease.id = metadata.lease_id
+JOIN unnest($1::text[], $2::text[]) AS told (worker, nonce)
+    ON told.worker = lease.claimed_by AND told.nonce = lease.nonce
+WHERE work_queue.cancel_requested_at IS NOT NULL AND work_queue.state = 'dispatched'
+  AND metadata.finished_at IS NULL
+
 -- name: hear_witnesses
 -- The dispatchers' own heartbeats. A gap starts the count anew. $1 names, $2 now, $3 gap.
 INSERT INTO dispatcher.witness AS known (name, heard_since, last_heard_at)

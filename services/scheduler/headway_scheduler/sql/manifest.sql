@@ -1,132 +1,92 @@
--- name: now
--- The time of every decision: PostgreSQL's, read after the lock.
-SELECT clock_timestamp()
-
 -- name: lock_declaring
 -- One declaration at a time. $1 lock key.
 SELECT pg_advisory_xact_lock($1)
 
--- name: declared_by
--- What an owner's manifests look like now. $1 owner, $2 external ids that are being declared.
-SELECT id, external_id, owner, definition_hash, undeclared_at
-FROM scheduler.manifest
-WHERE owner = $1 OR external_id = ANY($2::text[])
+-- name: lock
+-- Manifests, locked in a fixed order; those that are going away are left alone. $1 ids.
+SELECT id FROM scheduler.manifest
+WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
+ORDER BY id
+FOR NO KEY UPDATE
 
--- name: upsert_job
--- $1 names, $2 owner, $3 descriptions, $4 input schemas, $5 now.
-INSERT INTO scheduler.job (name, owner, description, input_schema, declared_at)
-SELECT job.name, $2, job.description, job.input_schema, $5
-FROM unnest($1::text[], $3::text[], $4::jsonb[]) AS job (name, description, input_schema)
-ON CONFLICT (name) DO UPDATE
-SET owner = excluded.owner,
-    description = excluded.description,
-    input_schema = excluded.input_schema,
-    declared_at = excluded.declared_at
-WHERE (job.owner, job.description, job.input_schema)
-    IS DISTINCT FROM (excluded.owner, excluded.description, excluded.input_schema)
-
--- name: upsert_group
--- A limit that is null in code keeps what is stored. $1 names, $2 max active, $3 priorities,
--- $4 now, $5 the names of those whose priority is stated.
-INSERT INTO scheduler.manifest_group AS known (name, max_active, priority, changed_at)
-SELECT stated.name, stated.max_active, coalesce(stated.priority, 0), $4
-FROM unnest($1::text[], $2::integer[], $3::smallint[]) AS stated (name, max_active, priority)
-ON CONFLICT (name) DO UPDATE
-SET max_active = coalesce(excluded.max_active, known.max_active),
-    priority = CASE WHEN excluded.name = ANY($5::text[])
-                    THEN excluded.priority ELSE known.priority END,
-    version = known.version + 1,
-    changed_at = $4
-WHERE coalesce(excluded.max_active, known.max_active) IS DISTINCT FROM known.max_active
-   OR (excluded.name = ANY($5::text[]) AND excluded.priority <> known.priority)
-
--- name: groups
--- The limits of groups, to be told again whenever they are declared. $1 names.
-SELECT name, max_active, priority, enabled, version
-FROM scheduler.manifest_group
-WHERE name = ANY($1::text[])
-ORDER BY name
-
--- name: upsert_manifest
--- Write new and changed definitions; what operators own stays. $1 ids, $2 external ids,
--- $3 owner, $4 jobs, $5 groups, $6 inputs, $7 cadences, $8 zones, $9 priorities, $10 retry
--- policies, $11 timeouts, $12 lost-contact policies, $13 hashes, $14 next due times, $15 now,
--- $16 cancel graces.
-INSERT INTO scheduler.manifest
-    (id, external_id, owner, job, group_name, input, cadence, zone, priority, retry,
-     timeout_seconds, cancel_grace_seconds, on_lost_contact, definition_hash, next_due_at,
-     declared_at)
-SELECT stated.id, stated.external_id, $3, stated.job, stated.group_name, stated.input,
-       stated.cadence, stated.zone, stated.priority, stated.retry, stated.timeout_seconds,
-       stated.cancel_grace_seconds, stated.on_lost_contact, stated.definition_hash, stated.next_due_at, $15
-FROM unnest($1::uuid[], $2::text[], $4::text[], $5::text[], $6::jsonb[], $7::jsonb[], $8::text[],
-            $9::smallint[], $10::jsonb[], $11::double precision[], $12::text[], $13::text[],
-            $14::timestamptz[], $16::double precision[])
-    AS stated (id, external_id, job, group_name, input, cadence, zone, priority, retry,
-               timeout_seconds, on_lost_contact, definition_hash, next_due_at,
-               cancel_grace_seconds)
-ON CONFLICT (external_id) DO UPDATE
-SET job = excluded.job,
-    group_name = excluded.group_name,
-    input = excluded.input,
-    cadence = excluded.cadence,
-    zone = excluded.zone,
-    priority = excluded.priority,
-    retry = excluded.retry,
-    timeout_seconds = excluded.timeout_seconds,
-    cancel_grace_seconds = excluded.cancel_grace_seconds,
-    on_lost_contact = excluded.on_lost_contact,
-    definition_hash = excluded.definition_hash,
-    next_due_at = excluded.next_due_at,
-    declared_at = excluded.declared_at,
-    undeclared_at = NULL
-
--- name: undeclare
--- Stop manifests that their owner no longer declares. $1 ids, $2 now.
-UPDATE scheduler.manifest SET undeclared_at = $2 WHERE id = ANY($1::uuid[])
-
--- name: due
--- Manifests whose time has come, the oldest of them, with what the decision needs and what
--- the work will carry; locked in a fixed order, so that no declaration comes in between.
--- $1 now, $2 how many.
-WITH due AS MATERIALIZED (
-    SELECT id
-    FROM scheduler.manifest
-    WHERE enabled AND undeclared_at IS NULL AND next_due_at <= $1
-    ORDER BY next_due_at
-    LIMIT $2
-)
+-- name: views
+-- Everything that decisions about manifests need, and what their work will carry. $1 ids.
 SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.input,
-       manifest.cadence, manifest.zone, manifest.priority, manifest.retry,
-       manifest.timeout_seconds, manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
-       manifest.blocked_by, manifest_group.enabled AS group_enabled,
-       (SELECT work.id FROM scheduler.work WHERE work.manifest_id = manifest.id LIMIT 1)
-           AS outstanding
+       manifest.timing, manifest.misfire, manifest.overlap, manifest.jitter_seconds,
+       manifest.priority, manifest.retry, manifest.timeout_seconds,
+       manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
+       manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
+       manifest.seen_success, parent.success_number AS parent_success,
+       manifest_group.enabled AS group_enabled, job.input_schema,
+       coalesce(job.takes_input, true) AS takes_input,
+       ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
+       (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.decided_at, one.due_at)
+        FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
+                     decided_at
+              FROM scheduler.occurrence
+              WHERE occurrence.manifest_id = manifest.id AND decision = 'owed'
+              ORDER BY decided_at, first_due_at
+              LIMIT 100) AS one) AS owed
 FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
-WHERE manifest.id IN (SELECT id FROM due)
-  AND manifest.enabled
-  AND manifest.undeclared_at IS NULL
-  AND manifest.next_due_at <= $1
+LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
+LEFT JOIN scheduler.job ON job.name = manifest.job
+WHERE manifest.id = ANY($1::uuid[])
 ORDER BY manifest.id
-FOR NO KEY UPDATE OF manifest
+
+-- name: awake
+-- Manifests that the tick has to look at, the longest due first. $1 now, $2 how many.
+SELECT id FROM scheduler.manifest WHERE wake_at <= $1 ORDER BY wake_at LIMIT $2
+
+-- name: awake_groups
+-- How many manifests each group has that are due, counted no further than needed. $1 now,
+-- $2 how far to count.
+SELECT manifest_group.name, manifest_group.priority, awake.due
+FROM scheduler.manifest_group
+CROSS JOIN LATERAL (
+    SELECT count(*) AS due
+    FROM (SELECT FROM scheduler.manifest
+          WHERE manifest.group_name = manifest_group.name AND manifest.wake_at <= $1
+          LIMIT $2) AS few
+) AS awake
+WHERE awake.due > 0
+
+-- name: awake_of_groups
+-- The longest due of each group, as many as its share. $1 now, $2 groups, $3 shares.
+SELECT awake.id
+FROM unnest($2::text[], $3::integer[]) AS shared (name, room)
+CROSS JOIN LATERAL (
+    SELECT id FROM scheduler.manifest
+    WHERE manifest.group_name = shared.name AND manifest.wake_at <= $1
+    ORDER BY manifest.wake_at
+    LIMIT shared.room
+) AS awake
+
+-- name: next_wake
+-- When the tick has to look again.
+SELECT min(wake_at) FROM scheduler.manifest WHERE wake_at IS NOT NULL
 
 -- name: move_on
--- Where each manifest goes next. $1 ids, $2 next due times (null where there is none).
+-- How manifests go on after a decision. $1 ids, $2 next due times (null where there is none),
+-- $3 when to look again (null while nothing can happen), $4 successes of parents seen.
 UPDATE scheduler.manifest
-SET next_due_at = decided.next_due_at
-FROM unnest($1::uuid[], $2::timestamptz[]) AS decided (id, next_due_at)
+SET next_due_at = decided.next_due_at, wake_at = decided.wake_at,
+    seen_success = decided.seen_success, trouble = NULL
+FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::bigint[])
+    AS decided (id, next_due_at, wake_at, seen_success)
 WHERE manifest.id = decided.id
 
--- name: next_due
--- When the next manifest is due.
-SELECT min(next_due_at)
-FROM scheduler.manifest
-WHERE enabled AND undeclared_at IS NULL AND next_due_at IS NOT NULL
+-- name: put_off
+-- Manifests that could not be judged. $1 ids, $2 troubles, $3 when to look again.
+UPDATE scheduler.manifest
+SET trouble = told.trouble, wake_at = $3
+FROM unnest($1::uuid[], $2::text[]) AS told (id, trouble)
+WHERE manifest.id = told.id
 
--- name: lock
--- Manifests, locked in a fixed order. $1 ids.
-SELECT id FROM scheduler.manifest WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+-- name: children
+-- Dependents that a success of these manifests wakes. $1 ids.
+SELECT id FROM scheduler.manifest
+WHERE depends_on = ANY($1::uuid[]) AND NOT dormant AND pruning_at IS NULL
 
 -- name: settle
 -- What an outcome does to its manifest. $1 ids, $2 outcomes, $3 settling times, $4 dead
@@ -142,12 +102,223 @@ FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
     AS told (id, outcome, settled_at, dead_letter)
 WHERE manifest.id = told.id
 
+-- name: unblock
+-- Manifests whose dead letter was seen to. $1 ids, $2 dead letters.
+UPDATE scheduler.manifest
+SET blocked_by = NULL
+FROM unnest($1::uuid[], $2::uuid[]) AS seen_to (id, dead_letter)
+WHERE manifest.id = seen_to.id AND manifest.blocked_by = seen_to.dead_letter
+
+-- name: retire
+-- One-shots that have had their shot: they disable themselves. $1 ids.
+UPDATE scheduler.manifest
+SET enabled = false, disabled_by = 'once', wake_at = NULL
+WHERE id = ANY($1::uuid[]) AND enabled
+  AND timing -> 'cadence' ->> 'type' = 'once' AND next_due_at IS NULL
+  AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.manifest_id = manifest.id)
+  AND NOT EXISTS (SELECT FROM scheduler.occurrence
+                  WHERE occurrence.manifest_id = manifest.id AND decision = 'owed')
+RETURNING id
+
+-- name: change
+-- What an operator says of a manifest. $1 id, $2 enabled, $3 who disabled it (null where it
+-- is enabled), $4 retry policy, $5 jitter, $6 the fields that are the operator's.
+UPDATE scheduler.manifest
+SET enabled = $2, disabled_by = $3, retry = $4, jitter_seconds = $5, touched = $6
+WHERE id = $1
+
+-- name: by_external_id
+-- One manifest by the name that people use. $1 external id.
+SELECT manifest.*, manifest_group.enabled AS group_enabled
+FROM scheduler.manifest
+JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
+WHERE external_id = $1 AND pruning_at IS NULL
+
+-- name: ids_of
+-- The ids of manifests by the names that people use, and whose children they are.
+-- $1 external ids.
+SELECT id, external_id, depends_on, dormant
+FROM scheduler.manifest
+WHERE external_id = ANY($1::text[]) AND pruning_at IS NULL
+
 -- name: page
 -- A page of manifests as clients see them. $1 after this id, $2 how many.
-SELECT external_id, owner, job, group_name AS "group", enabled,
-       undeclared_at IS NULL AS declared, next_due_at, blocked_by, last_outcome, last_settled_at,
-       success_number
+SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
+       (SELECT count(*) FROM scheduler.work WHERE work.manifest_id = manifest.id) AS outstanding,
+       (SELECT count(*) FROM scheduler.occurrence
+        WHERE occurrence.manifest_id = manifest.id AND decision = 'owed') AS owed
 FROM scheduler.manifest
-WHERE external_id > $1
-ORDER BY external_id
+JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
+LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
+WHERE manifest.external_id > $1 AND manifest.pruning_at IS NULL
+ORDER BY manifest.external_id
 LIMIT $2
+
+-- name: targets
+-- What activations need to know of manifests. $1 external ids.
+SELECT manifest.id, manifest.external_id, manifest.depends_on, manifest.dormant, job.input_schema,
+       coalesce(job.takes_input, true) AS takes_input
+FROM scheduler.manifest
+LEFT JOIN scheduler.job ON job.name = manifest.job
+WHERE external_id = ANY($1::text[]) AND pruning_at IS NULL
+
+-- name: mark_pruning
+-- Manifests that begin to go away. $1 ids, $2 now.
+UPDATE scheduler.manifest
+SET pruning_at = $2, prune_asked_at = $2, wake_at = NULL, depends_on = NULL
+WHERE id = ANY($1::uuid[])
+RETURNING id, external_id, group_name
+
+-- name: orphan_children
+-- Dependents of manifests that go away keep their record and lose their parent. $1 ids.
+UPDATE scheduler.manifest SET depends_on = NULL WHERE depends_on = ANY($1::uuid[])
+
+-- name: lock_pruning
+-- Manifests that are going away, locked in a fixed order. $1 ids.
+SELECT id, group_name FROM scheduler.manifest
+WHERE id = ANY($1::uuid[]) AND pruning_at IS NOT NULL
+ORDER BY id
+FOR UPDATE
+
+-- name: remove
+-- Manifests that are gone. $1 ids.
+DELETE FROM scheduler.manifest WHERE id = ANY($1::uuid[])
+
+-- name: ask_again
+-- Prunes that nobody confirmed for a while. $1 now, $2 asked before, $3 how many.
+UPDATE scheduler.manifest
+SET prune_asked_at = $1
+WHERE id IN (
+    SELECT id FROM scheduler.manifest
+    WHERE pruning_at IS NOT NULL AND prune_asked_at < $2
+    ORDER BY prune_asked_at
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED)
+RETURNING id, external_id, group_name
+
+-- name: declared_by
+-- What an owner's manifests look like now, and those that bear ids which are being declared.
+-- $1 owner, $2 external ids.
+SELECT id, external_id, owner, definition_hash, timing, jitter_seconds, batch, depends_on,
+       disabled_by, next_due_at
+FROM scheduler.manifest
+WHERE (owner = $1 OR external_id = ANY($2::text[])) AND pruning_at IS NULL
+
+-- name: jobs
+-- Declared jobs. $1 names.
+SELECT name, owner, input_schema, takes_input FROM scheduler.job WHERE name = ANY($1::text[])
+
+-- name: upsert_job
+-- $1 names, $2 owner, $3 titles, $4 categories, $5 descriptions, $6 input schemas, $7 whether
+-- they take an input, $8 now.
+INSERT INTO scheduler.job AS known
+    (name, owner, title, category, description, input_schema, takes_input, declared_at)
+SELECT stated.name, $2, stated.title, stated.category, stated.description, stated.input_schema,
+       stated.takes_input, $8
+FROM unnest($1::text[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::boolean[])
+    AS stated (name, title, category, description, input_schema, takes_input)
+ORDER BY stated.name
+ON CONFLICT (name) DO UPDATE
+SET owner = excluded.owner,
+    title = excluded.title,
+    category = excluded.category,
+    description = excluded.description,
+    input_schema = excluded.input_schema,
+    takes_input = excluded.takes_input,
+    declared_at = excluded.declared_at
+WHERE (known.owner, known.title, known.category, known.description, known.input_schema,
+       known.takes_input)
+    IS DISTINCT FROM (excluded.owner, excluded.title, excluded.category, excluded.description,
+                      excluded.input_schema, excluded.takes_input)
+
+-- name: declare_application
+-- Note which generation of an application declares; returns none if a newer one did before.
+-- $1 name, $2 generation, $3 now.
+INSERT INTO scheduler.application AS known (name, generation, declared_at)
+VALUES ($1, $2, $3)
+ON CONFLICT (name) DO UPDATE SET generation = excluded.generation, declared_at = $3
+WHERE excluded.generation >= known.generation
+RETURNING generation
+
+-- name: insert_manifest
+-- New manifests. $1 the manifests as an array of objects, $2 owner, $3 now.
+INSERT INTO scheduler.manifest
+    (id, external_id, owner, job, group_name, input, timing, misfire, overlap, jitter_seconds,
+     priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, enabled,
+     disabled_by, dormant, batch, definition_hash, next_due_at, declared_at)
+SELECT stated.id, stated.external_id, $2, stated.job, stated.group_name, stated.input,
+       stated.timing, stated.misfire, stated.overlap, stated.jitter_seconds, stated.priority,
+       stated.retry, stated.timeout_seconds, stated.cancel_grace_seconds, stated.on_lost_contact,
+       stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
+       stated.definition_hash, stated.next_due_at, $3
+FROM jsonb_to_recordset($1) AS stated (
+    id uuid, external_id text, job text, group_name text, input jsonb, timing jsonb,
+    misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
+    retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
+    on_lost_contact text, enabled boolean, dormant boolean, batch text, definition_hash text,
+    next_due_at timestamptz)
+
+-- name: update_manifest
+-- Changed manifests; what operators have touched stays as they left it, and one that had
+-- disabled itself or was no longer declared may fire again. $1 the manifests as an array of
+-- objects, $2 now.
+UPDATE scheduler.manifest
+SET job = stated.job,
+    group_name = stated.group_name,
+    input = stated.input,
+    timing = stated.timing,
+    misfire = stated.misfire,
+    overlap = stated.overlap,
+    jitter_seconds = CASE WHEN 'jitter' = ANY(touched)
+                          THEN manifest.jitter_seconds ELSE stated.jitter_seconds END,
+    priority = stated.priority,
+    retry = CASE WHEN 'retry' = ANY(touched) THEN manifest.retry ELSE stated.retry END,
+    timeout_seconds = stated.timeout_seconds,
+    cancel_grace_seconds = stated.cancel_grace_seconds,
+    on_lost_contact = stated.on_lost_contact,
+    enabled = CASE WHEN 'enabled' = ANY(touched) THEN manifest.enabled ELSE stated.enabled END,
+    disabled_by = CASE WHEN 'enabled' = ANY(touched) THEN manifest.disabled_by
+                       WHEN NOT stated.enabled THEN 'code' END,
+    dormant = stated.dormant,
+    batch = stated.batch,
+    definition_hash = stated.definition_hash,
+    next_due_at = CASE WHEN stated.retimed THEN stated.next_due_at ELSE manifest.next_due_at END,
+    declared_at = $2,
+    trouble = NULL
+FROM jsonb_to_recordset($1) AS stated (
+    id uuid, job text, group_name text, input jsonb, timing jsonb,
+    misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
+    retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
+    on_lost_contact text, enabled boolean, dormant boolean, batch text, definition_hash text,
+    next_due_at timestamptz, retimed boolean)
+WHERE manifest.id = stated.id
+
+-- name: set_parents
+-- Whose dependents manifests are; a new dependent waits for the next success. $1 ids,
+-- $2 parents (null where none).
+UPDATE scheduler.manifest
+SET depends_on = stated.parent,
+    seen_success = CASE WHEN manifest.depends_on IS DISTINCT FROM stated.parent
+                        THEN coalesce(parent.success_number, 0) ELSE manifest.seen_success END
+FROM unnest($1::uuid[], $2::uuid[]) AS stated (id, parent)
+LEFT JOIN scheduler.manifest AS parent ON parent.id = stated.parent
+WHERE manifest.id = stated.id
+
+-- name: disable_undeclared
+-- Manifests that their owner no longer declares, kept and silenced. $1 ids.
+UPDATE scheduler.manifest
+SET enabled = false, disabled_by = 'pruned', definition_hash = '', wake_at = NULL
+WHERE id = ANY($1::uuid[]) AND enabled
+RETURNING external_id
+
+-- name: parents_of
+-- The parents of manifests, all the way up. $1 ids.
+WITH RECURSIVE line AS (
+    SELECT id, external_id, depends_on FROM scheduler.manifest WHERE id = ANY($1::uuid[])
+    UNION
+    SELECT manifest.id, manifest.external_id, manifest.depends_on
+    FROM scheduler.manifest JOIN line ON manifest.id = line.depends_on
+)
+SELECT external_id, (SELECT parent.external_id FROM scheduler.manifest AS parent
+                     WHERE parent.id = line.depends_on) AS parent
+FROM line

@@ -1,31 +1,36 @@
--- name: decide
--- Write decisions into the ledger; returns those that nobody had written yet. $1 manifests,
--- $2 causes, $3 first due times, $4 last due times, $5 decisions, $6 reasons, $7 work ids,
--- $8 now.
-INSERT INTO scheduler.occurrence
-    (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, decided_at)
-SELECT verdict.*, $8
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
-            $7::uuid[]) AS verdict
-ON CONFLICT DO NOTHING
-RETURNING work_id
-
 -- name: add
--- Work that is now outstanding. $1 ids, $2 manifests, $3 causes, $4 now.
-INSERT INTO scheduler.work (id, manifest_id, cause, queued_at)
-SELECT made.*, $4 FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS made
+-- Work that is now outstanding. $1 ids, $2 manifests, $3 causes, $4 slots, $5 now.
+INSERT INTO scheduler.work (id, manifest_id, cause, slot, queued_at)
+SELECT made.*, $5 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[]) AS made
+ON CONFLICT DO NOTHING
+
+-- name: manifests_of
+-- Whose work these are. $1 ids.
+SELECT id, manifest_id FROM scheduler.work WHERE id = ANY($1::uuid[])
 
 -- name: lock
 -- The outstanding work among these, locked in a fixed order. $1 ids.
-SELECT id, manifest_id, cause, round FROM scheduler.work WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
+SELECT id, manifest_id, cause, round FROM scheduler.work
+WHERE id = ANY($1::uuid[])
+ORDER BY id
+FOR UPDATE
 
 -- name: remove
 -- Work that is settled. $1 ids.
 DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 
--- name: tell_outcome
--- How the work of an occurrence ended. $1 manifests, $2 causes, $3 outcomes.
-UPDATE scheduler.occurrence
-SET outcome = told.outcome
-FROM unnest($1::uuid[], $2::text[], $3::text[]) AS told (manifest_id, cause, outcome)
-WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
+-- name: remove_of
+-- All work of manifests. $1 manifests.
+DELETE FROM scheduler.work WHERE manifest_id = ANY($1::uuid[])
+
+-- name: outstanding_of
+-- What is under way of manifests. $1 manifests.
+SELECT id, manifest_id, cause, round, slot, queued_at FROM scheduler.work
+WHERE manifest_id = ANY($1::uuid[])
+ORDER BY queued_at, id
+
+-- name: start_round
+-- Work of a dead letter that runs again. $1 id, $2 manifest, $3 cause, $4 round, $5 now.
+INSERT INTO scheduler.work AS known (id, manifest_id, cause, round, queued_at)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (id) DO UPDATE SET round = greatest(known.round, excluded.round)

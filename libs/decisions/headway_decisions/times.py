@@ -1,0 +1,99 @@
+"""Times of day, windows of the day and wall-clock times, as users write them."""
+
+import re
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
+# Whoever writes a year outside of these has made a slip; and none of them overflows in a zone.
+EARLIEST_YEAR, LATEST_YEAR = 1970, 2199
+
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+_MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?: ([0-9:]+))?")
+
+
+class Window(NamedTuple):
+    """A part of the day in seconds from midnight: start included, end not, maybe over midnight."""
+
+    start: int
+    end: int
+
+    def covers(self, wall: datetime) -> bool:
+        """Whether a wall-clock time lies in it."""
+        second = second_of_day(wall)
+        if self.start < self.end:
+            return self.start <= second < self.end
+        return second >= self.start or second < self.end
+
+    def opens_at(self, wall: datetime) -> datetime:
+        """Its next start after a time that it does not cover."""
+        return _next_at(wall, self.start)
+
+    def closes_at(self, wall: datetime) -> datetime:
+        """Its next end after a time that it covers."""
+        return _next_at(wall, self.end)
+
+
+@lru_cache(maxsize=4096)
+def time_of_day(text: str) -> time:
+    """Read H:MM, HH:MM or HH:MM:SS."""
+    found = _TIME.fullmatch(text)
+    hour, minute, second = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"time of day {text!r} is not valid: write it as HH:MM or HH:MM:SS")
+    return time(hour, minute, second)
+
+
+@lru_cache(maxsize=4096)
+def window(text: str) -> Window:
+    """Read a window such as 22:00-02:00."""
+    first, dash, last = text.partition("-")
+    if not dash:
+        raise ValueError(f"window {text!r} is not valid: write it as HH:MM-HH:MM")
+    start, end = (_seconds(time_of_day(part.strip())) for part in (first, last))
+    if start == end:
+        raise ValueError(
+            f"window {text!r} ends where it starts: write two different times, or leave it out"
+        )
+    return Window(start, end)
+
+
+@lru_cache(maxsize=4096)
+def moment(text: str) -> datetime:
+    """Read YYYY-MM-DD HH:MM[:SS], or YYYY-MM-DD as its midnight."""
+    found = _MOMENT.fullmatch(text)
+    try:
+        day = date.fromisoformat(found[1] if found else "")
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not valid: write it as YYYY-MM-DD HH:MM") from error
+    if not EARLIEST_YEAR <= day.year <= LATEST_YEAR:
+        raise ValueError(
+            f"{text!r} is not valid: its year must lie between {EARLIEST_YEAR} and {LATEST_YEAR}"
+        )
+    return datetime.combine(day, time_of_day(found[2]) if found and found[2] else time())
+
+
+def has_time(text: str) -> bool:
+    """Whether a wall-clock time names a time of day, and not the date alone."""
+    return " " in text
+
+
+def midnight(day: date) -> datetime:
+    """The wall-clock time at which a day begins."""
+    return datetime.combine(day, time())
+
+
+def second_of_day(wall: datetime) -> int:
+    """The whole seconds since midnight on the wall clock."""
+    return wall.hour * 3600 + wall.minute * 60 + wall.second
+
+
+def _seconds(at: time) -> int:
+    return at.hour * 3600 + at.minute * 60 + at.second
+
+
+def _next_at(wall: datetime, second: int) -> datetime:
+    at = midnight(wall.date()) + timedelta(seconds=second)
+    return at if at > wall else at + DAY

@@ -1,0 +1,183 @@
+"""From declarations to definitions: find, put together, check, and tell all problems at once."""
+
+from typing import Any
+
+import msgspec
+from headway_contract.work import RetryPolicy
+from headway_decisions.cadence import Manual
+from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.timing import Timing
+
+from headway import checks, exclusions, policies
+from headway.declarations import Declarations, Draft, JobGiven
+from headway.definitions import (
+    Definitions,
+    GroupDefinition,
+    InvalidDefinitions,
+    JobDefinition,
+    ManifestDefinition,
+)
+from headway.jobs import DeclaredJob, Job
+from headway.marks import Retry
+from headway.when import When
+
+_DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
+
+
+def assemble(declared: Declarations) -> Definitions:
+    """Everything declared, as plain data; raises with all problems at once."""
+    problems = list(declared.problems)
+    problems += checks.problems_of_generation(declared.generation)
+    drafts = [*_decorated(declared), *declared.drafts]
+    jobs = _jobs(declared, problems)
+    manifests = _manifests(declared, drafts, problems)
+    groups = _groups(declared, manifests, problems)
+    problems += checks.problems_of_ids(drafts)
+    problems += checks.problems_of_parents(drafts)
+    if problems:
+        raise InvalidDefinitions(list(dict.fromkeys(problems)))
+    return Definitions(
+        owner=declared.owner,
+        generation=declared.generation,
+        groups=groups,
+        jobs=jobs,
+        manifests=tuple(manifests),
+        batches=tuple(declared.batches.values()),
+    )
+
+
+def _decorated(declared: Declarations) -> list[Draft]:
+    """A manifest for each cadence over a job; its id always carries the cadence."""
+    return [
+        Draft(external_id=f"{job.name}-{when.name}", job=job.name, when=when, decorated=True)
+        for job in declared.jobs.values()
+        for when in job.cadences()
+    ]
+
+
+def _jobs(declared: Declarations, problems: list[str]) -> tuple[JobDefinition, ...]:
+    definitions = []
+    for job in declared.jobs.values():
+        called = f"{job.where}job {job.name!r}"
+        try:
+            definition = job.definition()
+        except (TypeError, ValueError) as error:
+            problems.append(f"{called}: its input type has no JSON Schema: {error}")
+            continue
+        problems += checks.problems_of_storing(called, definition)
+        definitions.append(definition)
+    return tuple(definitions)
+
+
+def _manifests(
+    declared: Declarations, drafts: list[Draft], problems: list[str]
+) -> list[ManifestDefinition]:
+    timings = checks.TimingChecks()
+    manifests = []
+    for draft in drafts:
+        job = None if draft.job is None else _find(declared, draft.job)
+        if job is None:
+            problems += _problems_without_job(draft, timings)
+            continue
+        wrong: list[str] = []
+        manifest = _manifest(draft, job, wrong)
+        if not wrong:
+            wrong += timings.problems_of(manifest.timing)
+        problems += [f"{draft.called}: {one}" for one in wrong]
+        problems += checks.problems_of_manifest(draft, manifest, job, timing_is_sound=not wrong)
+        manifests.append(manifest)
+    return manifests
+
+
+def _find(declared: Declarations, target: JobGiven) -> DeclaredJob | None:
+    if isinstance(target, str):
+        return declared.jobs.get(target)
+    jobs = declared.jobs.values()
+    return next((job for job in jobs if isinstance(job, Job) and job.function is target), None)
+
+
+def _problems_without_job(draft: Draft, timings: checks.TimingChecks) -> list[str]:
+    """What can be told of a manifest whose job is not known."""
+    problems = [] if draft.job is None else [_nobody_declared(draft, draft.job)]
+    if draft.when is not None:
+        wrong = draft.when.problems or timings.problems_of(draft.when.timing)
+        problems += [f"{draft.called}: {one}" for one in wrong]
+    return problems
+
+
+def _nobody_declared(draft: Draft, target: JobGiven) -> str:
+    called = target if isinstance(target, str) else getattr(target, "__qualname__", repr(target))
+    remedy = "declare it under jobs" if draft.where else "put @app.job(...) over its function"
+    return f"{draft.called} names the job {called!r}, which nobody declared: {remedy}"
+
+
+def _manifest(draft: Draft, job: DeclaredJob, wrong: list[str]) -> ManifestDefinition:
+    """A manifest from what its draft, its cadence and its job state, in that order."""
+    terms = draft.terms
+    when = draft.when if draft.when is not None else _DEPENDENT
+    wrong += when.problems
+    excluded = exclusions.read(terms.get("exclude"), wrong)
+    timing = when.timing
+    if excluded:
+        timing = msgspec.structs.replace(timing, exclusions=(*timing.exclusions, *excluded))
+    return ManifestDefinition(
+        external_id=draft.external_id,
+        job=job.name,
+        group=_first(terms.get("group"), job.group),
+        timing=timing,
+        input=_as_json(draft.input),
+        priority=_first(terms.get("priority"), job.priority),
+        retry=_retry(terms.get("retry"), job, wrong),
+        timeout_seconds=_first(terms.get("timeout"), job.timeout_seconds),
+        cancel_grace_seconds=_first(terms.get("cancel_grace"), job.cancel_grace_seconds),
+        on_lost_contact=_first(terms.get("on_lost_contact"), job.on_lost_contact),
+        misfire=_first(policies.read_misfire(terms.get("misfire"), wrong), when.misfire, Misfire()),
+        overlap=_first(policies.read_overlap(terms.get("overlap"), wrong), when.overlap, Overlap()),
+        jitter_seconds=_first(terms.get("jitter"), when.jitter, 0.0),
+        enabled=_first(terms.get("enabled"), when.enabled, True),  # noqa: FBT003
+        depends_on=draft.depends_on,
+        dormant=draft.dormant,
+        batch=draft.batch,
+    )
+
+
+def _retry(given: object, job: DeclaredJob, wrong: list[str]) -> RetryPolicy:
+    match given:
+        case None:
+            return job.retry_policy()
+        case Retry(policy):
+            return policy
+        case RetryPolicy():
+            return given
+    wrong.append(f"retry={given!r} is no retry policy: write retry=retry(attempts=...)")
+    return RetryPolicy()
+
+
+def _first(*values: Any) -> Any:
+    """The first value that was stated."""
+    return next(value for value in values if value is not None)
+
+
+def _as_json(given: Any) -> Any:
+    """What the input will look like after its journey; unreadable things stay as they are."""
+    try:
+        return msgspec.to_builtins(given, str_keys=True)
+    except TypeError:
+        return given
+
+
+def _groups(
+    declared: Declarations, manifests: list[ManifestDefinition], problems: list[str]
+) -> tuple[GroupDefinition, ...]:
+    """Groups that are stated, put together, and groups that are only used."""
+    groups: dict[str, GroupDefinition] = {}
+    for where, stated in declared.groups:
+        problems += checks.problems_of_group(where, stated)
+        known = groups.get(stated.name, GroupDefinition(name=stated.name))
+        problems += checks.problems_of_two_statements(where, known, stated)
+        settings = msgspec.structs.asdict(stated)
+        told = {name: value for name, value in settings.items() if value is not None}
+        groups[stated.name] = msgspec.structs.replace(known, **told)
+    for manifest in manifests:
+        groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
+    return tuple(groups.values())

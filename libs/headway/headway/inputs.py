@@ -1,0 +1,61 @@
+"""Inputs of jobs against the JSON Schema that the job declares.
+
+Whoever takes an input in (a declaration, a trigger, an activation) asks here. Schemas refer
+only to themselves: nothing is ever fetched for one.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+
+# A pattern that runs wild fails to match instead of taking minutes.
+_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)
+_LONGEST = 300
+
+
+def problem_of_input(schema: dict[str, Any] | None, takes_input: bool, value: Any) -> str | None:
+    """Why a job with this schema cannot take this input, or none."""
+    if not takes_input:
+        return None if value is None else "the job takes no input"
+    if schema is None:
+        return None
+    try:
+        validator = _validator(msgspec.json.encode(schema, order="sorted"))
+        errors = validator.iter_errors(value)
+        first = next(errors, None)
+        more = sum(1 for _ in errors)
+    except ValueError as error:
+        return _told(error)
+    if first is None:
+        return None
+    return f"{_told(first)}{f' (and {more} more)' if more else ''}"
+
+
+def problem_of_schema(schema: Any) -> str | None:
+    """Why something is no usable JSON Schema, or none."""
+    if schema is None:
+        return None
+    if not isinstance(schema, dict):
+        return "a JSON Schema is a mapping, such as {type: object}"
+    try:
+        _validator(msgspec.json.encode(schema, order="sorted"))
+    except (ValueError, TypeError) as error:
+        return _told(error)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _validator(schema: bytes) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for(
+        msgspec.json.decode(schema), offline=True, pattern_options=_PATTERNS
+    )
+
+
+def _told(error: Exception) -> str:
+    """What is wrong and where, without what only the library knows of."""
+    path = error.instance_path if isinstance(error, jsonschema_rs.ValidationError) else []
+    place = ".".join(str(step) for step in path)
+    text = f"{f'at {place}: ' if place else ''}{str(error).partition(chr(10))[0]}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,116 @@
+"""When: a cadence with its filters, zone and policies, as a value and as a decorator."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, TypeVar
+
+from headway_decisions.cadence import Cadence
+from headway_decisions.calendar import Filters
+from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.timing import Timing
+from msgspec import Struct
+
+from headway import calendar, exclusions, marks, naming, policies
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class When(Struct, frozen=True, kw_only=True):
+    """A cadence in a zone. Put over a function it schedules that function.
+
+    What could not be read is kept in `problems`, and told with those of the whole app. None
+    leaves a setting to whoever uses it.
+    """
+
+    timing: Timing
+    name: str
+    misfire: Misfire | None = None
+    overlap: Overlap | None = None
+    jitter: float | None = None
+    enabled: bool | None = None
+    problems: tuple[str, ...] = ()
+
+    def __call__(self, function: Function) -> Function:
+        """Schedule the job that this function is."""
+        marks.of(function).cadences.append(self)
+        return function
+
+    @property
+    def cadence(self) -> Cadence:
+        """The cadence alone."""
+        return self.timing.cadence
+
+
+class PlainOptions(TypedDict, total=False):
+    """What even a cadence takes that never fires by itself."""
+
+    name: str | None
+    overlap: policies.OverlapGiven
+    enabled: bool | None
+
+
+class TimedOptions(PlainOptions, total=False):
+    """What every cadence takes that fires by itself."""
+
+    months: calendar.MonthsGiven
+    between: str | None
+    start: calendar.WallGiven
+    end: calendar.WallGiven
+    tz: str
+    jitter: float | None
+    misfire: policies.MisfireGiven
+    exclude: exclusions.Excluded
+
+
+class WeekOptions(TimedOptions, total=False):
+    """The same with a filter on weeks of the month."""
+
+    weeks: calendar.WeeksGiven
+
+
+class DayOptions(WeekOptions, total=False):
+    """The same with a filter on weekdays."""
+
+    days: calendar.DaysGiven
+
+
+def refuse_unknown(function: str, given: Mapping[str, Any], accepted: type) -> None:
+    """Raise for a keyword that a function does not take, as Python itself would."""
+    known: frozenset[str] = accepted.__optional_keys__  # type: ignore[attr-defined]
+    for name in given:
+        if name not in known:
+            hint = calendar.did_you_mean(name, known)
+            raise TypeError(f"{function}() takes no keyword {name!r}{hint}")
+
+
+def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str]) -> When:
+    """A cadence with its options read; `problems` are those of the cadence itself."""
+    timing = Timing(
+        cadence=cadence,
+        zone=options.get("tz", "UTC"),
+        filters=_filters(options, problems),
+        exclusions=exclusions.read(options.get("exclude"), problems),
+    )
+    return When(
+        timing=timing,
+        name=options.get("name") or naming.name_of(timing),
+        misfire=policies.read_misfire(options.get("misfire"), problems),
+        overlap=policies.read_overlap(options.get("overlap"), problems),
+        jitter=options.get("jitter"),
+        enabled=options.get("enabled"),
+        problems=tuple(problems),
+    )
+
+
+def _filters(options: Mapping[str, Any], problems: list[str]) -> Filters:
+    days = calendar.weekdays(options.get("days"), problems)
+    months = calendar.months(options.get("months"), problems)
+    weeks = calendar.weeks(options.get("weeks"), problems)
+    return Filters(
+        # All of them restrict nothing, as none do: one thing has one spelling.
+        days=() if len(days) == len(calendar.Days) else days,
+        months=() if len(months) == len(calendar.Months) else months,
+        weeks=() if len(weeks) == len(calendar.Weeks) else weeks,
+        between=options.get("between"),
+        start=calendar.wall_time(options.get("start"), problems),
+        end=calendar.wall_time(options.get("end"), problems),
+    )

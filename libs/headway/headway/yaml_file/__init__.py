@@ -1,0 +1,82 @@
+"""Definitions in YAML, for teams whose workers are not Python.
+
+    app: billing
+    jobs:
+      cleanup: {description: Vacuums stale rows., takes_input: false}
+    manifests:
+      nightly-cleanup:
+        job: cleanup
+        daily: {at: "03:15", days: weekdays, tz: Europe/Berlin}
+
+A file says the same as an `App` in Python and goes the same way: `nodes` reads the text with
+its lines, `walking` holds it against `records`, `reading` makes declarations of it with the
+functions that Python uses, and `assembly` checks those. `schema` writes the JSON Schema that
+editors help with.
+"""
+
+from pathlib import Path
+
+from headway.app import App
+from headway.assembly import assemble
+from headway.definitions import Definitions, InvalidDefinitions
+from headway.jobs import Job
+from headway.yaml_file import nodes
+from headway.yaml_file.reading import read_file
+from headway.yaml_file.walking import Walk
+
+_NO_BODIES = (
+    "declares jobs but holds no bodies, so no worker can run it: start the workers of those "
+    "jobs, in whatever language they are, or give a Python app with jobs of the same names"
+)
+SUFFIXES = (".yaml", ".yml")
+
+
+class YamlApp(App):
+    """An app that was read from a file: it has definitions, but no bodies."""
+
+    def __init__(self, definitions: Definitions, source: str) -> None:
+        super().__init__(definitions.owner, generation=definitions.generation)
+        self._definitions = definitions
+        self._source = source
+
+    @property
+    def jobs(self) -> dict[str, Job]:
+        """Raises: the bodies of its jobs are with workers of their own."""
+        called = self._source or "the YAML"
+        raise InvalidDefinitions([f"{called} {_NO_BODIES}"])
+
+    def definitions(self) -> Definitions:
+        """Everything that the file declares."""
+        return self._definitions
+
+
+def load_yaml(path_or_text: str | Path) -> Definitions:
+    """Definitions from a file, or from text; raises with all problems at once."""
+    return read_app(path_or_text).definitions()
+
+
+def read_app(path_or_text: str | Path) -> YamlApp:
+    """An app from a file, or from text; raises with all problems at once.
+
+    A string is a path if it is one line that ends in .yaml or .yml.
+    """
+    text, source = _text_of(path_or_text)
+    walk = Walk(source)
+    try:
+        root = nodes.parse(text)
+    except nodes.Unreadable as error:
+        raise InvalidDefinitions([f"{walk.where(error.line)}{error.reason}"]) from error
+    return YamlApp(assemble(read_file(root, walk)), source)
+
+
+def _text_of(given: str | Path) -> tuple[str, str]:
+    is_text = isinstance(given, str) and ("\n" in given or not given.endswith(SUFFIXES))
+    if is_text:
+        return str(given), ""
+    try:
+        # utf-8-sig, because some editors begin a file with a mark of its encoding.
+        return Path(given).read_text(encoding="utf-8-sig"), str(given)
+    except UnicodeDecodeError as error:
+        raise InvalidDefinitions([f"{given}: it is not encoded in UTF-8: {error}"]) from error
+    except OSError as error:
+        raise InvalidDefinitions([f"{given}: it cannot be read: {error.strerror}"]) from error

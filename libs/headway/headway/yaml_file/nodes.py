@@ -1,0 +1,189 @@
+"""YAML text as plain values that remember their lines.
+
+The text is read as YAML 1.2 means it: `on`, `yes`, `03:15` and `2027-06-01` are text, not a
+boolean, a number to the base of sixty and a date. Tags make no objects, a key may stand only
+once, and aliases cannot blow a small text up.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+MOST_BYTES = 8 * 1024**2
+MOST_NODES = 1_000_000
+MOST_LEVELS = 100
+
+# The parser in C where the wheel brings it; events are built without recursion in both.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TEXT_TAG = "tag:yaml.org,2002:str"
+
+_WORDS = {
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"], None),
+    **dict.fromkeys(["true", "True", "TRUE"], True),
+    **dict.fromkeys(["false", "False", "FALSE"], False),
+}
+# No more digits than Python reads; what is longer is text.
+_WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
+_FRACTION = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
+
+
+class Unreadable(Exception):
+    """Text that is not the YAML we take, and the line where it stops being so."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason
+
+
+class Node(Struct, eq=False):
+    """A value of the text: a scalar, a list of nodes, or a mapping from text to nodes.
+
+    A value in a mapping has the line of its key. `size` counts what is in it.
+    """
+
+    line: int
+    value: Any
+    size: int = 1
+
+
+def parse(text: str) -> Node:
+    """The one document of a text."""
+    if len(text) > MOST_BYTES:
+        raise Unreadable(1, f"it is larger than {MOST_BYTES // 1024**2} MiB: split it")
+    try:
+        return _Reader(yaml.parse(text, Loader=_LOADER)).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = error.problem or error.context or "it is no YAML"
+        raise Unreadable(mark.line + 1 if mark else 1, reason) from error
+    except yaml.YAMLError as error:
+        raise Unreadable(1, " ".join(str(error).split())) from error
+
+
+def plain(node: Node) -> Any:
+    """A node as plain data."""
+    match node.value:
+        case dict():
+            return {key: plain(child) for key, child in node.value.items()}
+        case list():
+            return [plain(child) for child in node.value]
+        case scalar:
+            return scalar
+
+
+class _Reader:
+    """Builds nodes from the events of a parser."""
+
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = events
+        self._anchors: dict[str, Node | None] = {}
+        self._level = 0
+
+    def document(self) -> Node:
+        """The root of the only document."""
+        root: Node | None = None
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    raise Unreadable(_line(event), "a second document begins: use one file each")
+                root = self._node(next(self._events))
+        if root is None:
+            raise Unreadable(1, "it is empty: write at least 'app: name'")
+        return root
+
+    def _node(self, event: Any) -> Node:
+        if isinstance(event, yaml.AliasEvent):
+            return self._known(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        node = self._fresh(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _known(self, event: Any) -> Node:
+        if event.anchor not in self._anchors:
+            raise Unreadable(_line(event), f"nothing is anchored as &{event.anchor}")
+        node = self._anchors[event.anchor]
+        if node is None:
+            raise Unreadable(_line(event), f"&{event.anchor} contains itself")
+        return node
+
+    def _fresh(self, event: Any) -> Node:
+        if event.tag not in (None, "!", _TEXT_TAG):
+            raise Unreadable(_line(event), f"the tag {event.tag!r} is not taken: write plain data")
+        if isinstance(event, yaml.ScalarEvent):
+            is_plain = event.implicit[0] and event.tag is None
+            return Node(_line(event), _scalar(event.value) if is_plain else event.value)
+        self._level += 1
+        if self._level > MOST_LEVELS:
+            raise Unreadable(_line(event), f"it is nested deeper than {MOST_LEVELS} levels")
+        is_list = isinstance(event, yaml.SequenceStartEvent)
+        node = self._list(event) if is_list else self._mapping(event)
+        self._level -= 1
+        if node.size > MOST_NODES:
+            raise Unreadable(_line(event), f"it holds more than {MOST_NODES} values")
+        return node
+
+    def _list(self, start: Any) -> Node:
+        children = []
+        for event in self._events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            children.append(self._node(event))
+        return Node(_line(start), children, 1 + sum(child.size for child in children))
+
+    def _mapping(self, start: Any) -> Node:
+        own: dict[str, Node] = {}
+        merged: dict[str, Node] = {}
+        size = 1
+        for event in self._events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            key, line = self._key(event), _line(event)
+            child = self._node(next(self._events))
+            size += child.size
+            if key == "<<" and event.implicit[0]:
+                merged = {**_merged(child), **merged}
+                continue
+            if key in own:
+                raise Unreadable(
+                    line, f"the key {key!r} stands twice (first in line {own[key].line})"
+                )
+            own[key] = Node(line, child.value, child.size)
+        return Node(_line(start), {**merged, **own}, size)
+
+    @staticmethod
+    def _key(event: Any) -> str:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise Unreadable(_line(event), "a key must be a plain word")
+        return str(event.value)
+
+
+def _merged(child: Node) -> dict[str, Node]:
+    """What a merge key `<<` brings in; of several the first goes before the others."""
+    sources = child.value if isinstance(child.value, list) else [child]
+    found: dict[str, Node] = {}
+    for source in sources:
+        if not isinstance(source.value, dict):
+            raise Unreadable(child.line, "<< takes a mapping, or a list of them")
+        found = {**source.value, **found}
+    return found
+
+
+def _scalar(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _FRACTION.fullmatch(text):
+        return float(text)
+    return text
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1

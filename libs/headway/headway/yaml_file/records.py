@@ -1,0 +1,256 @@
+"""What may stand in a file of definitions: the source of its checks and of its JSON Schema.
+
+Words such as weekdays are plain text to the checks, which say more about a wrong one than a
+schema could; editors are given the choice through the schema alone.
+"""
+
+from typing import Annotated, Any, Literal
+
+from headway_contract.names import NAME_PATTERN
+from msgspec import Meta, Struct
+
+from headway.calendar import Days, Months, Weeks
+
+MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
+_TIME = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?"
+
+
+def _text(pattern: str, example: str) -> Meta:
+    return Meta(extra_json_schema={"pattern": pattern, "examples": [example]})
+
+
+def _word(kind: type[Days] | type[Months] | type[Weeks]) -> Meta:
+    return Meta(extra_json_schema={"enum": [name.lower() for name in kind.__members__]})
+
+
+Name = Annotated[str, _text(NAME_PATTERN, "billing")]
+ManifestId = Annotated[str, _text(MANIFEST_ID_PATTERN, "nightly-cleanup")]
+Time = Annotated[str, _text(f"^{_TIME}$", "03:15")]
+Window = Annotated[str, _text(f"^{_TIME} ?- ?{_TIME}$", "09:00-17:00")]
+Day = Annotated[str, _text("^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "2027-12-24")]
+Moment = Annotated[str, _text(f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}( {_TIME})?$", "2027-06-01 09:00")]
+
+DayWord = Annotated[str, _word(Days)]
+MonthWord = Annotated[str, _word(Months)]
+WeekWord = Annotated[str, _word(Weeks)]
+MonthNumber = Annotated[int, Meta(ge=1, le=12)]
+MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
+Seconds = Annotated[float, Meta(ge=0)]
+Priority = Annotated[int, Meta(ge=0, le=31)]
+
+
+class Record(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A mapping whose keys are known."""
+
+
+class Bounds(Record):
+    """Filters, and the zone whose wall clock counts."""
+
+    months: MonthWord | MonthNumber | list[MonthWord | MonthNumber] | None = None
+    between: Window | None = None
+    start: Moment | None = None
+    end: Moment | None = None
+    tz: Annotated[str, Meta(description="A zone such as Europe/Berlin; UTC by default.")] | None = (
+        None
+    )
+
+
+class WeekBounds(Bounds):
+    """The same with weeks of the month."""
+
+    weeks: WeekWord | list[WeekWord] | None = None
+
+
+class DayBounds(WeekBounds):
+    """The same with weekdays."""
+
+    days: DayWord | list[DayWord] | None = None
+
+
+class CronRecord(DayBounds, kw_only=True):
+    """Fires where a cron expression matches: five fields, or six with seconds first."""
+
+    expression: str
+
+
+class EveryRecord(WeekBounds):
+    """Fires on a grid counted from each midnight, or every so many days at a time.
+
+    `days` is such a number, or else a filter on weekdays.
+    """
+
+    seconds: Seconds = 0
+    minutes: Seconds = 0
+    hours: Seconds = 0
+    days: Annotated[int, Meta(ge=1)] | DayWord | list[DayWord] | None = None
+    at: Time | None = None
+
+
+class SpacedRecord(WeekBounds):
+    """Fires so long after the last success; `days` is a number, or a filter on weekdays."""
+
+    seconds: Seconds = 0
+    minutes: Seconds = 0
+    hours: Seconds = 0
+    days: Seconds | DayWord | list[DayWord] | None = None
+
+
+class DailyRecord(DayBounds, kw_only=True):
+    """Fires once a day at a time."""
+
+    at: Time
+
+
+class WeeklyRecord(WeekBounds, kw_only=True):
+    """Fires on weekdays at a time, every so many weeks counted from the start date."""
+
+    days: DayWord | list[DayWord]
+    at: Time
+    every: Annotated[int, Meta(ge=1, le=520)] = 1
+
+
+class MonthlyRecord(WeekBounds, kw_only=True):
+    """Fires on days of the month; a day that a month lacks is passed over."""
+
+    days: MonthDay | list[MonthDay]
+    at: Time
+
+
+class MonthlyDowRecord(Bounds, kw_only=True):
+    """Fires on the first, second, third, fourth or last of a weekday in each month."""
+
+    weeks: WeekWord | list[WeekWord]
+    days: DayWord | list[DayWord]
+    at: Time
+
+
+class OnceRecord(DayBounds, kw_only=True):
+    """Fires once."""
+
+    at: Moment
+
+
+class RetryRecord(Record):
+    """How often a job is tried in total, and how long it rests between, in seconds."""
+
+    attempts: Annotated[int, Meta(ge=1)] = 3
+    interval: Seconds = 60.0
+    backoff: Annotated[float, Meta(ge=1)] = 2.0
+    max_interval: Seconds = 3600.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+
+
+class MisfireRecord(Record, kw_only=True):
+    """What becomes of missed fires; `limit` is how many `catch_up` makes up for."""
+
+    policy: Literal["fire_once", "skip", "catch_up"]
+    threshold: Seconds = 60.0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+
+class AllowRecord(Record, kw_only=True):
+    """How many pieces of work of one manifest may be under way at once."""
+
+    allow: Annotated[int, Meta(ge=1, le=1000)]
+
+
+class ExcludeRecord(Record):
+    """What is cut out: weekdays, dates, a range from one date to another, a window of the day."""
+
+    days: DayWord | list[DayWord] | None = None
+    dates: Day | list[Day] | None = None
+    range: Annotated[list[Day], Meta(min_length=2, max_length=2)] | None = None
+    times: Window | None = None
+
+
+class GroupRecord(Record):
+    """Settings of a group; what is not stated is the operator's."""
+
+    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    priority: Priority | None = None
+    enabled: bool | None = None
+
+
+class JobRecord(Record):
+    """A job whose body a worker brings. Without an `input_schema` it takes any input."""
+
+    title: str = ""
+    category: str = ""
+    description: str = ""
+    group: Name | None = None
+    timeout: Seconds = 1200.0
+    cancel_grace: Seconds = 30.0
+    priority: Priority = 0
+    on_lost_contact: Literal["stop", "continue"] = "stop"
+    retry: RetryRecord | None = None
+    input_schema: dict[str, Any] | None = None
+    takes_input: bool = True
+
+
+class ScheduledRecord(DayBounds, kw_only=True):
+    """What manifests and batches have in common: one cadence, or a parent that they follow."""
+
+    job: Name
+    cron: str | CronRecord | None = None
+    every: EveryRecord | None = None
+    spaced: SpacedRecord | None = None
+    daily: Time | DailyRecord | None = None
+    weekly: WeeklyRecord | None = None
+    monthly: MonthlyRecord | None = None
+    monthly_dow: MonthlyDowRecord | None = None
+    once: Moment | OnceRecord | None = None
+    manual: bool | None = None
+    depends_on: ManifestId | None = None
+    dormant: bool = False
+    group: Name | None = None
+    priority: Priority | None = None
+    timeout: Seconds | None = None
+    cancel_grace: Seconds | None = None
+    on_lost_contact: Literal["stop", "continue"] | None = None
+    retry: RetryRecord | None = None
+    misfire: Literal["fire_once", "skip"] | MisfireRecord | None = None
+    overlap: Literal["skip", "queue_one", "cancel_running"] | AllowRecord | None = None
+    exclude: ExcludeRecord | list[ExcludeRecord] | None = None
+    jitter: Seconds | None = None
+    enabled: bool | None = None
+
+
+class ManifestRecord(ScheduledRecord):
+    """What runs and when."""
+
+    input: Any = None
+
+
+class ItemRecord(Record, kw_only=True):
+    """One manifest of a batch."""
+
+    id: str | int
+    input: Any = None
+    depends_on: ManifestId | None = None
+
+
+class BatchRecord(ScheduledRecord, kw_only=True):
+    """One manifest for each item, called `<batch>-<item>`, in a group of the batch's name.
+
+    Items are a mapping from id to input, or a list of items. With `prune`, manifests whose
+    item is gone are deleted.
+    """
+
+    items: dict[str, Any] | list[ItemRecord]
+    prune: bool = True
+
+
+class FileRecord(Record, kw_only=True):
+    """Definitions of one application."""
+
+    app: Name
+    generation: Annotated[int, Meta(ge=0)] = 0
+    groups: dict[Name, GroupRecord | None] = {}
+    jobs: dict[Name, JobRecord | None] = {}
+    manifests: dict[ManifestId, ManifestRecord] = {}
+    batches: dict[Name, BatchRecord] = {}
+
+
+CADENCES = (
+    "cron", "every", "spaced", "daily", "weekly", "monthly", "monthly_dow", "once", "manual",
+)  # fmt: skip

@@ -1,0 +1,65 @@
+"""Writes the JSON Schema that editors help with, or checks that it is up to date.
+
+python -m headway.yaml_file.schema PATH            write it
+python -m headway.yaml_file.schema PATH --check    fail if it has drifted
+"""
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headway.yaml_file.records import CADENCES, FileRecord
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a file of definitions."""
+    made = _tidy(msgspec.json.schema(FileRecord))
+    definitions = made["$defs"]
+    root = definitions.pop("FileRecord")
+    root["patternProperties"] = {"^x-": {"description": "Your own, for anchors to stand on."}}
+    one_of = [{"required": [name]} for name in (*CADENCES, "depends_on")]
+    definitions["ManifestRecord"]["oneOf"] = one_of
+    return {
+        "$schema": _DIALECT,
+        **root,
+        "title": "Headway definitions",
+        "$defs": definitions,
+    }
+
+
+def _tidy(value: Any) -> Any:
+    """Docstrings without their indentation, which newer Pythons drop by themselves."""
+    if isinstance(value, dict):
+        return {
+            key: inspect.cleandoc(one)
+            if key == "description" and isinstance(one, str)
+            else _tidy(one)
+            for key, one in value.items()
+        }
+    return [_tidy(one) for one in value] if isinstance(value, list) else value
+
+
+def rendered() -> bytes:
+    """The file's content."""
+    return msgspec.json.format(msgspec.json.encode(schema()), indent=2) + b"\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check."""
+    path = Path(next(one for one in arguments if one != "--check"))
+    if "--check" not in arguments:
+        path.write_bytes(rendered())
+        return 0
+    if path.is_file() and path.read_bytes() == rendered():
+        return 0
+    sys.stderr.write(f"{path} has drifted: run './justw generate' and commit the result\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

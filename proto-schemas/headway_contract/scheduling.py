@@ -1,0 +1,298 @@
+"""Questions and requests to the scheduler. They travel on core NATS, unwrapped.
+
+A request that is refused is answered with an error that says why; several reasons stand
+on a line each. Every request that changes something names its actor, for the audit.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from headway_contract.control import Text
+from headway_contract.lifecycle import Activation
+from headway_contract.work import Name, Priority, Seconds
+
+ManifestId = Annotated[str, Meta(max_length=200)]
+Days = Annotated[int, Meta(ge=0, le=3660)]
+
+# What becomes of manifests that their application no longer declares.
+PrunePolicy = Literal["delete", "disable", "keep"]
+
+
+class ManifestsQuestion(Struct, frozen=True, kw_only=True):
+    """Somebody asks for manifests, a page at a time, in the order of their ids."""
+
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+
+
+class ManifestStatus(Struct, frozen=True, kw_only=True):
+    """How a manifest stands. `held_by` says what keeps it from firing, if anything does."""
+
+    external_id: str
+    owner: str
+    job: str
+    group: str
+    enabled: bool
+    declared: bool
+    next_due_at: datetime | None = None
+    blocked_by: UUID | None = None
+    last_outcome: str | None = None
+    last_settled_at: datetime | None = None
+    success_number: int = 0
+    cadence: str = ""
+    zone: str = "UTC"
+    next_fire_at: datetime | None = None
+    held_by: str | None = None
+    outstanding: int = 0
+    owed: int = 0
+    depends_on: str | None = None
+    dormant: bool = False
+
+
+class ManifestsAnswer(Struct, frozen=True, kw_only=True):
+    """One page; `more` if there are others after it."""
+
+    manifests: list[ManifestStatus] = []
+    more: bool = False
+
+
+class ManifestQuestion(Struct, frozen=True, kw_only=True):
+    """Somebody asks for one manifest with everything that is known of it."""
+
+    manifest: ManifestId
+
+
+class ManifestAnswer(Struct, frozen=True, kw_only=True):
+    """One manifest: how it stands, how it is defined, and what operators have changed."""
+
+    status: ManifestStatus
+    definition: dict[str, Any]
+    touched: list[str] = []
+
+
+class GroupsQuestion(Struct, frozen=True, kw_only=True):
+    """Somebody asks for groups, a page at a time, in the order of their names."""
+
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+
+
+class GroupStatus(Struct, frozen=True, kw_only=True):
+    """How a group stands."""
+
+    name: str
+    max_active: int | None = None
+    priority: int = 0
+    enabled: bool = True
+    manifests: int = 0
+    touched: list[str] = []
+
+
+class GroupsAnswer(Struct, frozen=True, kw_only=True):
+    """One page; `more` if there are others after it."""
+
+    groups: list[GroupStatus] = []
+    more: bool = False
+
+
+class PreviewQuestion(Struct, frozen=True, kw_only=True):
+    """When will a manifest fire? From `after` on, or from now."""
+
+    manifest: ManifestId
+    count: Annotated[int, Meta(ge=1, le=1000)] = 20
+    after: datetime | None = None
+
+
+class FireTime(Struct, frozen=True, kw_only=True):
+    """One theoretical fire time: when it is due, when its jitter lets it go, what is odd.
+
+    `excluded` names the exclusion that will skip it. `dst` says that the clock jumps there:
+    `gap` or `repeated`.
+    """
+
+    due_at: datetime
+    fire_at: datetime
+    local: str
+    excluded: str | None = None
+    dst: str | None = None
+
+
+class PreviewAnswer(Struct, frozen=True, kw_only=True):
+    """The fire times; `note` says why there are none, or why they may not come."""
+
+    manifest: str
+    zone: str
+    fires: list[FireTime] = []
+    note: str = ""
+
+
+class ExplainQuestion(Struct, frozen=True, kw_only=True):
+    """Why did a manifest run, or not? At a time, or how does it stand now."""
+
+    manifest: ManifestId
+    at: datetime | None = None
+
+
+class LedgerEntry(Struct, frozen=True, kw_only=True):
+    """One decision of the ledger."""
+
+    cause: str
+    first_due_at: datetime
+    last_due_at: datetime
+    decision: str
+    reason: str | None = None
+    work: UUID | None = None
+    outcome: str | None = None
+    decided_at: datetime | None = None
+    actor: str | None = None
+
+
+class ExplainAnswer(Struct, frozen=True, kw_only=True):
+    """The answer in one paragraph, and the entries of the ledger that it rests on."""
+
+    manifest: str
+    text: str
+    entries: list[LedgerEntry] = []
+
+
+class LedgerQuestion(Struct, frozen=True, kw_only=True):
+    """Compare what should have fired with what the ledger tells, a page of manifests at a time."""
+
+    manifest: ManifestId | None = None
+    since: datetime | None = None
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class LedgerGap(Struct, frozen=True, kw_only=True):
+    """Fire times without a decision, or decisions without a fire time."""
+
+    manifest: str
+    first_due_at: datetime
+    last_due_at: datetime
+    trouble: str
+
+
+class LedgerAnswer(Struct, frozen=True, kw_only=True):
+    """What one page came to; go on after `last` if there is more."""
+
+    manifests: int = 0
+    fire_times: int = 0
+    gaps: list[LedgerGap] = []
+    last: str = ""
+    more: bool = False
+
+
+class ActivationQuestion(Struct, frozen=True, kw_only=True):
+    """May the runs of this manifest wake these dependents with these inputs?"""
+
+    manifest: ManifestId
+    activations: Annotated[list[Activation], Meta(min_length=1, max_length=10_000)]
+
+
+class ActivationAnswer(Struct, frozen=True, kw_only=True):
+    """What is wrong with them; nothing means that all of them may be woken."""
+
+    problems: list[str] = []
+
+
+class ApplyRequest(Struct, frozen=True, kw_only=True):
+    """Store definitions, all or none; or only tell what that would change (a plan).
+
+    `definitions` is their JSON, compressed with zlib. `days` is how far a plan looks ahead.
+    """
+
+    definitions: bytes
+    prune: PrunePolicy | None = None
+    days: Days = 7
+    actor: Text = ""
+
+
+class FireChange(Struct, frozen=True, kw_only=True):
+    """How the fire times of one manifest change: which come, which go, on which days of DST."""
+
+    manifest: str
+    zone: str
+    appear: list[FireTime] = []
+    vanish: list[FireTime] = []
+    unchanged: int = 0
+    truncated: bool = False
+
+
+class ApplyAnswer(Struct, frozen=True, kw_only=True):
+    """What was changed, or what would be. `stale`: a newer generation is declared already."""
+
+    owner: str
+    created: list[str] = []
+    changed: list[str] = []
+    unchanged: int = 0
+    pruned: list[str] = []
+    disabled: list[str] = []
+    fires: list[FireChange] = []
+    warnings: list[str] = []
+    stale: bool = False
+
+
+class ChangeRequest(Struct, frozen=True, kw_only=True):
+    """An operator changes what operators own; a field that is not named stays as it is.
+
+    `give_back` names fields that the code is to own again.
+    """
+
+    manifest: ManifestId
+    enabled: bool | UnsetType = UNSET
+    attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
+    interval_seconds: Seconds | UnsetType = UNSET
+    jitter_seconds: Annotated[float, Meta(ge=0, le=86_400)] | UnsetType = UNSET
+    give_back: list[Literal["enabled", "retry", "jitter"]] = []
+    actor: Text = ""
+
+
+class ChangeGroupRequest(Struct, frozen=True, kw_only=True):
+    """An operator changes the limits of a group; none for `max_active` lifts that limit."""
+
+    group: Name
+    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    give_back: list[Literal["max_active", "priority", "enabled"]] = []
+    actor: Text = ""
+
+
+class TriggerRequest(Struct, frozen=True, kw_only=True):
+    """Run a manifest now, or after a delay, beside its schedule.
+
+    The same `key` triggers only once. An `input` takes the place of the manifest's own.
+    """
+
+    manifest: ManifestId
+    key: Text | None = None
+    input: Any = UNSET
+    delay_seconds: Seconds = 0.0
+    actor: Text = ""
+
+
+class TriggerAnswer(Struct, frozen=True, kw_only=True):
+    """What became of it: `queued`, `owed` (after the present run), `brought_forward`
+    (the work that was already waiting comes first), `skipped`, or `known` (the same key
+    came before). `text` says it in words."""
+
+    result: str
+    work: UUID | None = None
+    text: str = ""
+
+
+class DeleteRequest(Struct, frozen=True, kw_only=True):
+    """Delete a manifest that was made at run time, with its work, dead letters and runs."""
+
+    manifest: ManifestId
+    actor: Text = ""
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """It is done; `text` says what."""
+
+    text: str

@@ -1,0 +1,174 @@
+"""Cancels: work that is to end early.
+
+What waits is settled at once. What was ordered is marked, and never tried again: whoever
+runs it is told so in every answer to its heartbeats until the run has ended, and sooner by
+a push. An order that nobody has claimed is taken back under the same fence that a claim
+goes through, so exactly one of the two succeeds. Work that is not known yet is written
+down as settled; when it comes, it stays so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_clock import new_id
+from headway_contract import Event, InvalidName, event, subjects
+from headway_contract.control import CancelPush, CancelRun
+from headway_contract.lifecycle import LeaseEvent, LeaseRevoked, RunCancelled
+from headway_contract.settled import WorkSettled
+from headway_contract.work import WorkCancelRequested
+from headway_jetstream_kit import Broker, Stored
+from headway_postgres_kit import Connection, Database
+from headway_relay import OutboxMessage
+from nats.errors import Error as NatsError
+
+from headway_dispatcher import prunes, settling, store
+from headway_dispatcher.fencing import publish_fenced, withdraw_order
+from headway_dispatcher.store import OUTBOX, SOURCE, works
+from headway_dispatcher.telling import settled_message
+
+logger = logging.getLogger(__name__)
+
+BATCH = 1000
+# How soon to look again at an order that somebody claimed just when it was to be taken back.
+_LOOK_AGAIN = 0.5
+
+
+async def request(
+    connection: Connection, requests: Sequence[WorkCancelRequested], now: datetime
+) -> None:
+    """Write cancels down; what waits, and what is not known yet, is settled by it."""
+    newest: dict[UUID, WorkCancelRequested] = {}
+    for one in requests:
+        if one.work not in newest or one.round > newest[one.work].round:
+            newest[one.work] = one
+    if not newest:
+        return
+    rows = await connection.fetch(works["lock"], sorted(newest))
+    unknown = set(newest) - {row["id"] for row in rows}
+    meant = [
+        row
+        for row in rows
+        if row["state"] != "settled"
+        and row["cancel_requested_at"] is None
+        and newest[row["id"]].round >= row["round"]
+    ]
+    if meant:
+        await connection.execute(
+            works["request_cancel"],
+            [row["id"] for row in meant],
+            [newest[row["id"]].reason for row in meant],
+            now,
+        )
+    waiting = [
+        (row, newest[row["id"]].reason) for row in meant if row["state"] in ("queued", "waiting")
+    ]
+    await settling.cancel(connection, waiting, now=now)
+    await _settle_unknown(connection, [newest[work] for work in unknown], now)
+
+
+async def _settle_unknown(
+    connection: Connection, requests: Sequence[WorkCancelRequested], now: datetime
+) -> None:
+    if not requests:
+        return
+    buried = await prunes.buried(connection, [one.manifest_id for one in requests])
+    kept = [one for one in requests if one.manifest_id not in buried]
+    await connection.execute(works["know_groups"], [one.group for one in kept])
+    rows = await connection.fetch(
+        works["add_cancelled"],
+        [one.work for one in kept],
+        [one.round for one in kept],
+        [one.manifest_id for one in kept],
+        [one.manifest for one in kept],
+        [one.group for one in kept],
+        [one.reason for one in kept],
+        now,
+    )
+    added = {row["id"] for row in rows}
+    settled = [one for one in requests if one.work in added or one.manifest_id in buried]
+    await OUTBOX.add(connection, [_tell(one, now) for one in settled])
+    # Whatever else is left was taken in by somebody else at this very moment.
+    await request(connection, [one for one in kept if one.work not in added], now)
+
+
+def _tell(requested: WorkCancelRequested, now: datetime) -> OutboxMessage:
+    settled = WorkSettled(
+        work=requested.work,
+        round=requested.round,
+        manifest_id=requested.manifest_id,
+        manifest=requested.manifest,
+        group=requested.group,
+        outcome="cancelled",
+        reason=requested.reason,
+        runs=0,
+        attempts=0,
+        settled_at=now,
+    )
+    return settled_message(settled, None)
+
+
+class Cancels:
+    """Takes orders back and pushes cancels to workers, for one dispatcher process."""
+
+    def __init__(self, database: Database, broker: Broker, *, name: str) -> None:
+        self._database = database
+        self._broker = broker
+        self._name = name
+
+    async def run_once(self) -> float | None:
+        """See to every ordered run whose work is to end early."""
+        async with self._database.acquire() as connection:
+            now = await store.read_now(connection)
+            rows = await connection.fetch(works["cancelling"], BATCH)
+        claimed = [row for row in rows if row["claimed_by"] is not None]
+        unclaimed = [row for row in rows if row["claimed_by"] is None and row["alone"]]
+        await self._push(claimed)
+        taken_back = await asyncio.gather(*(self._take_back(row, now) for row in unclaimed))
+        return None if all(taken_back) else _LOOK_AGAIN
+
+    async def _push(self, rows: Iterable[Any]) -> None:
+        """Tell workers ahead of their next heartbeat; its answer says the same."""
+        by_worker: dict[str, list[CancelRun]] = {}
+        for row in rows:
+            cancel = CancelRun(run=row["run_id"], lease=row["lease_id"], reason=row["reason"])
+            by_worker.setdefault(row["claimed_by"], []).append(cancel)
+        for worker, cancels in by_worker.items():
+            body = msgspec.json.encode(CancelPush(cancel=cancels))
+            try:
+                await self._broker.client.publish(subjects.cancel(worker), body)
+            except (InvalidName, NatsError) as error:
+                logger.debug("no cancel pushed to %s: %s", worker, error)
+
+    async def _take_back(self, row: Any, now: datetime) -> bool:
+        """End the runs of an order before anybody claims it; false if somebody has."""
+        lease: UUID = row["lease_id"]
+        answer = await publish_fenced(
+            self._broker, lease, self._words(row, now), expected=row["sequence"]
+        )
+        if not isinstance(answer, Stored):
+            logger.debug("the order of lease %s not taken back: %s", lease, answer)
+            return False
+        await withdraw_order(self._broker, row["job"], lease)
+        return True
+
+    def _words(self, row: Any, now: datetime) -> list[Event]:
+        credentials = {"lease": row["lease_id"], "token": row["token"], "nonce": self._name}
+        words: list[LeaseEvent] = [
+            LeaseRevoked(**credentials, reason="cancelled"),
+            RunCancelled(**credentials, run=row["run_id"], reason=row["reason"]),
+        ]
+        return [
+            event(
+                word,
+                id=new_id(),
+                source=SOURCE,
+                subject=getattr(word, "run", row["lease_id"]),
+                time=now,
+            )
+            for word in words
+        ]

@@ -1,0 +1,24 @@
+"""The dispatcher's own fenced words, with which it takes leases and orders back."""
+
+from uuid import UUID
+
+from headway_contract import Event, encode, subjects
+from headway_jetstream_kit import Broker
+from headway_jetstream_kit.publishing import Answer, publish
+
+
+async def publish_fenced(
+    broker: Broker, lease: UUID, events: list[Event], *, expected: int
+) -> Answer:
+    """Speak for a lease, provided that nobody else has spoken since `expected`."""
+    return await publish(
+        broker,
+        subjects.event(lease, subjects.DISPATCHER),
+        encode(events),
+        headers=subjects.fence(lease, expected),
+    )
+
+
+async def withdraw_order(broker: Broker, job: str, lease: UUID) -> None:
+    """Remove an order, delivered or not, so that nobody claims it after this."""
+    await broker.api(f"STREAM.PURGE.{subjects.RUNS_STREAM}", {"filter": subjects.order(job, lease)})

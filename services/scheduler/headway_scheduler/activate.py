@@ -1,0 +1,85 @@
+"""Waking dormant dependents: what a parent's run asked for becomes work, or stays owed."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from headway.inputs import problem_of_input
+from headway_contract.lifecycle import Activation
+from headway_contract.settled import ActivationRequested
+from headway_decisions import identity
+from headway_postgres_kit import Connection
+
+from headway_scheduler.advance import advance, write_ledger
+from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.store import lock_manifests, manifests
+
+# Why a decision is owed before anything else is known about it.
+AWAITS_ROOM = "awaits_room"
+
+
+async def activate(
+    connection: Connection, requests: Sequence[ActivationRequested], *, now: datetime
+) -> None:
+    """Record activations with their inputs, each once, and queue those that find room."""
+    wanted = [(request, one) for request in requests for one in request.activations]
+    if not wanted:
+        return
+    targets = await _targets(connection, [one.manifest for _, one in wanted])
+    rows = [
+        _row(targets[one.manifest], request, one, now)
+        for request, one in wanted
+        if one.manifest in targets and _problem(targets[one.manifest], request.manifest_id) is None
+    ]
+    locked = await lock_manifests(connection, [row.manifest for row in rows])
+    await write_ledger(connection, [row for row in rows if row.manifest in locked], now=now)
+    await advance(connection, locked, now=now)
+
+
+async def problems(
+    connection: Connection, parent: str, activations: Sequence[Activation]
+) -> list[str]:
+    """What keeps the runs of a manifest from waking these dependents, a line each."""
+    targets = await _targets(connection, [parent, *(one.manifest for one in activations)])
+    if parent not in targets:
+        return [f"manifest {parent!r}, whose run asks, is not known: it may have been deleted"]
+    found = []
+    for one in activations:
+        target = targets.get(one.manifest)
+        if target is None:
+            found.append(f"cannot activate {one.manifest!r}: there is no such manifest")
+            continue
+        problem = _problem(target, targets[parent]["id"])
+        if problem is None and one.input is not None:
+            problem = problem_of_input(target["input_schema"], target["takes_input"], one.input)
+        if problem is not None:
+            found.append(f"cannot activate {one.manifest!r}: {problem}")
+    return found
+
+
+async def _targets(connection: Connection, external_ids: Sequence[str]) -> dict[str, Any]:
+    rows = await connection.fetch(manifests["targets"], list(set(external_ids)))
+    return {row["external_id"]: row for row in rows}
+
+
+def _problem(target: Any, parent: UUID) -> str | None:
+    if not target["dormant"]:
+        return "it is not dormant; declare it with dormant=True"
+    if target["depends_on"] != parent:
+        return "it is no dependent of the manifest whose run asks"
+    return None
+
+
+def _row(target: Any, request: ActivationRequested, one: Activation, now: datetime) -> LedgerRow:
+    return LedgerRow(
+        manifest=target["id"],
+        cause=identity.activation_cause(request.work, one.key),
+        first_due_at=now,
+        last_due_at=now,
+        decision="owed",
+        reason=AWAITS_ROOM,
+        # Without one the dependent's own input is taken.
+        has_input=one.input is not None,
+        input=one.input,
+    )

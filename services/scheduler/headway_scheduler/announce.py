@@ -1,0 +1,163 @@
+"""The events that the scheduler tells the dispatcher, as messages for the outbox."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from uuid import UUID
+
+from headway_contract import Event, encode, event, subjects
+from headway_contract.work import (
+    GroupChanged,
+    ManifestPruned,
+    WorkBroughtForward,
+    WorkCancelRequested,
+    WorkQueued,
+)
+from headway_relay import OutboxMessage
+from headway_tracing import new_trace, traceparent
+
+from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.manifest import Manifest
+from headway_scheduler.store import SOURCE
+
+# Work that was queued together travels together: a message costs more than an event.
+MOST_EVENTS = 50
+MOST_BYTES = 256 * 1024
+
+# Work that a parent's success makes comes before what a clock makes.
+DEPENDENT_BOOST = 16
+HIGHEST_PRIORITY = 31
+
+
+def announce_work(
+    queued: Iterable[tuple[Manifest, LedgerRow]], *, now: datetime
+) -> list[OutboxMessage]:
+    """Tell the dispatcher about new work, group by group."""
+    ordered = sorted(queued, key=lambda pair: pair[0].group)
+    messages = []
+    for group, members in groupby(ordered, key=lambda pair: pair[0].group):
+        events = [_queued_event(manifest, row, now) for manifest, row in members]
+        for chunk in _chunks(events):
+            # The id of the first names the message: what was queued together stays together.
+            messages.append(
+                OutboxMessage(
+                    message_id=chunk[0].id,
+                    subject=subjects.work(group),
+                    body=encode(chunk),
+                    traceparent=chunk[0].traceparent,
+                )
+            )
+    return messages
+
+
+def announce_cancels(
+    works: Iterable[tuple[Manifest, UUID, int]], *, reason: str, now: datetime
+) -> list[OutboxMessage]:
+    """Ask for work to end early."""
+    return [
+        _message(
+            WorkCancelRequested(
+                work=work,
+                round=round_number,
+                manifest_id=manifest.view.id,
+                manifest=manifest.external_id,
+                group=manifest.group,
+                reason=reason,
+                requested_at=now,
+            ),
+            message_id=f"cancel.{work}.{round_number}",
+            group=manifest.group,
+            now=now,
+        )
+        for manifest, work, round_number in works
+    ]
+
+
+def announce_brought_forward(work: UUID, *, group: str, now: datetime) -> OutboxMessage:
+    """Ask for work that waits to come first."""
+    return _message(
+        WorkBroughtForward(work=work, group=group, at=now),
+        message_id=f"forward.{work}.{now.timestamp():.6f}",
+        group=group,
+        now=now,
+    )
+
+
+def announce_group(change: GroupChanged, *, now: datetime) -> OutboxMessage:
+    """Tell the settings of a group."""
+    message_id = f"group.{change.group}.{change.version}"
+    return _message(change, message_id=message_id, group=change.group, now=now)
+
+
+def announce_pruned(
+    manifest_id: UUID, external_id: str, group: str, *, reason: str, now: datetime
+) -> OutboxMessage:
+    """Tell that a manifest is going away; told again under a new id while nobody confirms it."""
+    pruned = ManifestPruned(
+        manifest_id=manifest_id, manifest=external_id, group=group, reason=reason, pruned_at=now
+    )
+    message_id = f"pruned.{manifest_id}.{now.timestamp():.0f}"
+    return _message(pruned, message_id=message_id, group=group, now=now)
+
+
+def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime) -> Event:
+    assert row.work is not None  # noqa: S101 - only queued decisions are announced
+    with new_trace("decide", manifest=manifest.external_id, work=str(row.work)):
+        context = traceparent()
+    queued = WorkQueued(
+        work=row.work,
+        manifest_id=row.manifest,
+        manifest=manifest.external_id,
+        group=manifest.group,
+        job=manifest.job,
+        input=row.input,
+        cause=row.cause,
+        due_at=row.due_at,
+        queued_at=now,
+        priority=_priority(manifest, row),
+        slot=row.slot,
+        not_before=row.not_before,
+        retry=manifest.retry,
+        timeout_seconds=manifest.timeout_seconds,
+        cancel_grace_seconds=manifest.cancel_grace_seconds,
+        on_lost_contact=manifest.on_lost_contact,
+        explicit=row.explicit,
+    )
+    return event(
+        queued,
+        id=f"{row.work}.{queued.round}",
+        source=SOURCE,
+        subject=row.work,
+        time=now,
+        traceparent=context,
+    )
+
+
+def _priority(manifest: Manifest, row: LedgerRow) -> int:
+    boost = DEPENDENT_BOOST if row.cause.startswith(("success:", "activation:")) else 0
+    return min(manifest.priority + boost, HIGHEST_PRIORITY)
+
+
+def _chunks(events: Sequence[Event]) -> Iterator[list[Event]]:
+    chunk: list[Event] = []
+    size = 0
+    for one in events:
+        length = len(encode(one))
+        if chunk and (len(chunk) == MOST_EVENTS or size + length > MOST_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(one)
+        size += length
+    if chunk:
+        yield chunk
+
+
+def _message(
+    data: WorkCancelRequested | WorkBroughtForward | GroupChanged | ManifestPruned,
+    *,
+    message_id: str,
+    group: str,
+    now: datetime,
+) -> OutboxMessage:
+    body = encode(event(data, id=message_id, source=SOURCE, subject=group, time=now))
+    return OutboxMessage(message_id=message_id, subject=subjects.work(group), body=body)

@@ -1,0 +1,79 @@
+"""What only the scheduler can say about definitions: how they go with what is stored."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.definitions import Definitions
+from headway.inputs import problem_of_input
+from headway_decisions.lineage import find_cycles
+from headway_postgres_kit import Connection
+
+from headway_scheduler.store import manifests
+
+
+async def problems_of(
+    connection: Connection, definitions: Definitions, known: Mapping[str, Any]
+) -> list[str]:
+    """Every problem, a line each."""
+    return [
+        *_foreign(definitions, known),
+        *await _jobs(connection, definitions),
+        *await _parents(connection, definitions),
+    ]
+
+
+def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
+    """Two applications share a database; neither takes a manifest from the other."""
+    return [
+        f"manifest {one.external_id!r} belongs to the application "
+        f"{known[one.external_id].owner!r}: give it another id"
+        for one in definitions.manifests
+        if one.external_id in known and known[one.external_id].owner != definitions.owner
+    ]
+
+
+async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
+    """Jobs that this app does not declare itself must be declared by another."""
+    own = {job.name for job in definitions.jobs}
+    named = {one.job for one in definitions.manifests} - own
+    rows = await connection.fetch(manifests["jobs"], list(named))
+    declared = {row["name"]: row for row in rows}
+    problems = []
+    for one in definitions.manifests:
+        if one.job in own:
+            continue
+        job = declared.get(one.job)
+        if job is None:
+            problems.append(
+                f"manifest {one.external_id!r} names the job {one.job!r}, which nobody declared: "
+                "start the application that has it first, or correct the name"
+            )
+            continue
+        problem = problem_of_input(job["input_schema"], job["takes_input"], one.input)
+        if problem is not None:
+            problems.append(
+                f"manifest {one.external_id!r}: its input does not fit job {one.job!r}: {problem}"
+            )
+    return problems
+
+
+async def _parents(connection: Connection, definitions: Definitions) -> list[str]:
+    """Parents exist, and nobody is an ancestor of itself, stored manifests included."""
+    parents: dict[str, str | None] = {
+        one.external_id: one.depends_on for one in definitions.manifests
+    }
+    elsewhere = {name for name in parents.values() if name is not None and name not in parents}
+    rows = await connection.fetch(manifests["ids_of"], list(elsewhere))
+    found = {row["external_id"]: row["id"] for row in rows}
+    problems = [
+        f"manifest {one.external_id!r} depends on {one.depends_on!r}, which does not exist"
+        for one in definitions.manifests
+        if one.depends_on in elsewhere and one.depends_on not in found
+    ]
+    line = await connection.fetch(manifests["parents_of"], list(found.values()))
+    stored = {row["external_id"]: row["parent"] for row in line}
+    cycles = find_cycles({**parents, **stored, **parents})
+    return problems + [
+        f"manifests depend on each other in a circle: {' → '.join(reversed(cycle))}"
+        for cycle in cycles
+    ]

@@ -1,0 +1,112 @@
+"""A manifest as the scheduler works with it: what decisions need, and what work carries."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_contract.work import RetryPolicy
+from headway_decisions.due import Hold, ManifestView, Owed
+from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.timing import Timing
+from headway_postgres_kit import Connection
+from msgspec import Struct
+
+from headway_scheduler.store import manifests
+
+
+class OwedEntry(Struct, frozen=True, kw_only=True):
+    """What an owed decision keeps for the work that it will make."""
+
+    cause: str
+    due_at: datetime
+    explicit: bool = False
+    has_input: bool = False
+    input: Any = None
+    not_before: datetime | None = None
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """One manifest, locked and read."""
+
+    view: ManifestView
+    external_id: str
+    job: str
+    group: str
+    input: Any
+    input_schema: dict[str, Any] | None
+    takes_input: bool
+    priority: int
+    retry: RetryPolicy
+    timeout_seconds: float
+    cancel_grace_seconds: float
+    on_lost_contact: str
+    owed: dict[str, OwedEntry]
+
+
+class UnreadableManifest(Struct, frozen=True, kw_only=True):
+    """A manifest whose row this program cannot make sense of."""
+
+    id: UUID
+    external_id: str
+    trouble: str
+
+
+async def read_manifests(
+    connection: Connection, ids: Iterable[UUID]
+) -> list[Manifest | UnreadableManifest]:
+    """Manifests that were locked before, in the order of their ids."""
+    rows = await connection.fetch(manifests["views"], list(ids))
+    return [_read(row) for row in rows]
+
+
+def hold_of(row: Any) -> Hold | None:
+    """What keeps a manifest from firing; the widest reason is the one to tell."""
+    if not row["group_enabled"]:
+        return "group_disabled"
+    if not row["enabled"]:
+        return "manifest_disabled"
+    return None if row["blocked_by"] is None else "blocked_by_dead_letter"
+
+
+def _read(row: Any) -> Manifest | UnreadableManifest:
+    try:
+        return _manifest(row)
+    except msgspec.ValidationError as error:
+        return UnreadableManifest(
+            id=row["id"], external_id=row["external_id"], trouble=f"its record: {error}"
+        )
+
+
+def _manifest(row: Any) -> Manifest:
+    owed = [msgspec.convert(one, OwedEntry) for one in row["owed"] or ()]
+    view = ManifestView(
+        id=row["id"],
+        timing=msgspec.convert(row["timing"], Timing),
+        next_due_at=row["next_due_at"],
+        jitter_seconds=row["jitter_seconds"],
+        misfire=msgspec.convert(row["misfire"], Misfire),
+        overlap=msgspec.convert(row["overlap"], Overlap),
+        hold=hold_of(row),
+        slots=tuple(row["slots"]),
+        owed=tuple(Owed(cause=one.cause, explicit=one.explicit) for one in owed),
+        settled_at=row["last_settled_at"],
+        parent_success=None if row["dormant"] else row["parent_success"],
+        seen_success=row["seen_success"],
+    )
+    return Manifest(
+        view=view,
+        external_id=row["external_id"],
+        job=row["job"],
+        group=row["group_name"],
+        input=row["input"],
+        input_schema=row["input_schema"],
+        takes_input=row["takes_input"],
+        priority=row["priority"],
+        retry=msgspec.convert(row["retry"], RetryPolicy),
+        timeout_seconds=row["timeout_seconds"],
+        cancel_grace_seconds=row["cancel_grace_seconds"],
+        on_lost_contact=row["on_lost_contact"],
+        owed={one.cause: one for one in owed},
+    )

@@ -1,0 +1,277 @@
+"""What operators do to manifests and groups. Every change is in the audit, with its actor."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway.definitions import API_OWNER
+from headway.inputs import problem_of_input
+from headway_clock import new_id
+from headway_contract.scheduling import (
+    ChangeGroupRequest,
+    ChangeRequest,
+    DeleteRequest,
+    TriggerAnswer,
+    TriggerRequest,
+)
+from headway_contract.work import RetryPolicy
+from headway_decisions import identity
+from headway_postgres_kit import Connection
+from msgspec import UNSET, structs
+
+from headway_scheduler import prune
+from headway_scheduler.advance import account_for, advance, write_ledger
+from headway_scheduler.announce import announce_brought_forward, announce_group
+from headway_scheduler.declare import audit, group_changed
+from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.manifest import Manifest, UnreadableManifest, read_manifests
+from headway_scheduler.store import (
+    HISTORY,
+    OUTBOX,
+    groups,
+    lock_manifests,
+    manifests,
+    occurrences,
+    works,
+)
+
+
+class Refused(Exception):
+    """The request cannot be carried out; the text says why, and what to do."""
+
+
+async def change(connection: Connection, request: ChangeRequest, *, now: datetime) -> str:
+    """Change what operators own of a manifest; returns in words what was changed."""
+    row = await _find(connection, request.manifest)
+    before = _settings(row)
+    after = _changed(request, row)
+    if after == before:
+        return f"{request.manifest}: nothing to change"
+    locked = await lock_manifests(connection, [row["id"]])
+    await account_for(connection, locked, until=now, now=now)
+    await connection.execute(
+        manifests["change"],
+        row["id"],
+        after["enabled"],
+        None if after["enabled"] else after["disabled_by"],
+        after["retry"],
+        after["jitter_seconds"],
+        after["touched"],
+    )
+    await advance(connection, locked, now=now)
+    told = {key: value for key, value in after.items() if value != before[key]}
+    await _audit(connection, "headway.manifest.changed.v1", request, request.manifest, told, now)
+    return f"{request.manifest}: {_in_words(told)}"
+
+
+async def change_group(
+    connection: Connection, request: ChangeGroupRequest, *, now: datetime
+) -> str:
+    """Change the settings of a group; returns in words what was changed."""
+    row = await connection.fetchrow(groups["lock"], request.group)
+    if row is None:
+        raise Refused(f"there is no group {request.group!r}: see 'headway groups'")
+    stated = {
+        name: value
+        for name in ("max_active", "priority", "enabled")
+        if (value := getattr(request, name)) is not UNSET
+    }
+    touched = sorted((set(row["touched"]) | set(stated)) - set(request.give_back))
+    before = {key: row[key] for key in ("max_active", "priority", "enabled", "touched")}
+    after = {**before, **stated, "touched": touched}
+    if after == before:
+        return f"group {request.group}: nothing to change"
+    members: list[UUID] = []
+    if after["enabled"] != before["enabled"]:
+        found = await connection.fetch(groups["members"], request.group)
+        members = await lock_manifests(connection, [one["id"] for one in found])
+        await account_for(connection, members, until=now, now=now)
+    await connection.execute(
+        groups["change"],
+        request.group,
+        after["max_active"],
+        after["priority"],
+        after["enabled"],
+        touched,
+        now,
+    )
+    [told] = await connection.fetch(groups["read"], [request.group])
+    await OUTBOX.add(connection, [announce_group(group_changed(told), now=now)])
+    await advance(connection, members, now=now)
+    changed = {key: value for key, value in after.items() if value != before[key]}
+    await _audit(connection, "headway.group.changed.v1", request, request.group, changed, now)
+    return f"group {request.group}: {_in_words(changed)}"
+
+
+async def delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> str:
+    """Delete a manifest that was made at run time, or that its code no longer declares."""
+    row = await _find(connection, request.manifest)
+    if row["owner"] != API_OWNER and row["disabled_by"] != "pruned":
+        raise Refused(
+            f"manifest {request.manifest!r} is declared by the application {row['owner']!r}: "
+            "remove it from the code, or disable it"
+        )
+    await prune.mark(
+        connection, [row["id"]], source=_source(request), reason="deleted by an operator", now=now
+    )
+    return f"{request.manifest}: is deleted as soon as its live runs have ended"
+
+
+async def trigger(
+    connection: Connection, request: TriggerRequest, *, now: datetime
+) -> TriggerAnswer:
+    """Run a manifest beside its schedule; the overlap policy decides while one is under way."""
+    row = await _find(connection, request.manifest)
+    await lock_manifests(connection, [row["id"]])
+    [manifest] = await read_manifests(connection, [row["id"]])
+    if isinstance(manifest, UnreadableManifest):
+        raise Refused(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
+    _check_trigger(request, manifest)
+    cause = identity.trigger_cause(request.key or str(new_id()))
+    known = await connection.fetch(occurrences["of_causes"], [row["id"]], [cause])
+    if known:
+        return TriggerAnswer(
+            result="known",
+            work=known[0]["work_id"],
+            text=f"{request.manifest}: the key {request.key!r} triggered it before",
+        )
+    answer = await _trigger(connection, request, manifest, cause, now)
+    data = {"result": answer.result, "cause": cause}
+    await _audit(connection, "headway.manifest.triggered.v1", request, request.manifest, data, now)
+    return answer
+
+
+async def _trigger(
+    connection: Connection,
+    request: TriggerRequest,
+    manifest: Manifest,
+    cause: str,
+    now: datetime,
+) -> TriggerAnswer:
+    view, called = manifest.view, request.manifest
+    delayed = now + timedelta(seconds=request.delay_seconds) if request.delay_seconds else None
+    row = LedgerRow(
+        manifest=view.id,
+        cause=cause,
+        first_due_at=now,
+        last_due_at=now,
+        decision="owed",
+        reason="awaits_room",
+        actor=request.actor or None,
+        explicit=True,
+        has_input=request.input is not UNSET,
+        input=None if request.input is UNSET else request.input,
+        not_before=delayed,
+    )
+    if len(view.slots) >= view.overlap.slots and view.overlap.policy in ("skip", "allow"):
+        skipped = structs.replace(row, decision="skipped", reason="still_outstanding")
+        await write_ledger(connection, [skipped], now=now)
+        return await _bring_forward(connection, manifest, now)
+    await write_ledger(connection, [row], now=now)
+    await advance(connection, [view.id], now=now)
+    [written] = await connection.fetch(occurrences["of_causes"], [view.id], [cause])
+    if written["decision"] == "queued":
+        when = f", not before {delayed:%Y-%m-%d %H:%M:%S} UTC" if delayed else ""
+        held = " (its group is disabled, which holds it)" if view.hold == "group_disabled" else ""
+        return TriggerAnswer(
+            result="queued", work=written["work_id"], text=f"{called}: queued{when}{held}"
+        )
+    if written["decision"] == "skipped":
+        raise Refused(f"{called}: {written['reason']}")
+    return TriggerAnswer(
+        result="owed", text=f"{called}: runs as soon as the work under way has ended"
+    )
+
+
+async def _bring_forward(
+    connection: Connection, manifest: Manifest, now: datetime
+) -> TriggerAnswer:
+    """Work of it is under way: if it still waits, it comes first."""
+    rows = await connection.fetch(works["outstanding_of"], [manifest.view.id])
+    oldest = rows[0]
+    await OUTBOX.add(
+        connection, [announce_brought_forward(oldest["id"], group=manifest.group, now=now)]
+    )
+    return TriggerAnswer(
+        result="brought_forward",
+        work=oldest["id"],
+        text=f"{manifest.external_id}: work of it is under way since "
+        f"{oldest['queued_at']:%Y-%m-%d %H:%M:%S} UTC (cause {oldest['cause']}); no second one was "
+        "queued, but if it still waits it now comes first",
+    )
+
+
+def _check_trigger(request: TriggerRequest, manifest: Manifest) -> None:
+    if manifest.view.hold == "blocked_by_dead_letter":
+        raise Refused(
+            f"manifest {request.manifest!r} is blocked by a dead letter: resolve that first"
+        )
+    if request.input is UNSET:
+        return
+    problem = problem_of_input(manifest.input_schema, manifest.takes_input, request.input)
+    if problem is not None:
+        raise Refused(f"the input does not fit job {manifest.job!r}: {problem}")
+
+
+def _settings(row: Any) -> dict[str, Any]:
+    return {
+        "enabled": row["enabled"],
+        "disabled_by": row["disabled_by"],
+        "retry": row["retry"],
+        "jitter_seconds": row["jitter_seconds"],
+        "touched": sorted(row["touched"]),
+    }
+
+
+def _changed(request: ChangeRequest, row: Any) -> dict[str, Any]:
+    """The operator's fields after the change, and which of them are the operator's now."""
+    after = _settings(row)
+    touched = set(row["touched"])
+    if request.enabled is not UNSET:
+        after["enabled"] = request.enabled
+        after["disabled_by"] = None if request.enabled else "operator"
+        touched.add("enabled")
+    stated = {
+        name: value
+        for name, value in (
+            ("attempts", request.attempts),
+            ("interval_seconds", request.interval_seconds),
+        )
+        if value is not UNSET
+    }
+    if stated:
+        policy = msgspec.convert({**row["retry"], **stated}, RetryPolicy)
+        after["retry"] = msgspec.to_builtins(policy)
+        touched.add("retry")
+    if request.jitter_seconds is not UNSET:
+        after["jitter_seconds"] = request.jitter_seconds
+        touched.add("jitter")
+    after["touched"] = sorted(touched - set(request.give_back))
+    return after
+
+
+def _in_words(told: dict[str, Any]) -> str:
+    if "enabled" in told:
+        told = {**told, "enabled": "yes" if told["enabled"] else "no"}
+    shown = {key: value for key, value in told.items() if key not in ("touched", "disabled_by")}
+    if not shown:
+        return "the code owns it again" if "touched" in told else "nothing to change"
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items())
+
+
+async def _find(connection: Connection, external_id: str) -> Any:
+    row = await connection.fetchrow(manifests["by_external_id"], external_id)
+    if row is None:
+        raise Refused(f"there is no manifest {external_id!r}: see 'headway manifests'")
+    return row
+
+
+def _source(request: Any) -> str:
+    return f"operator/{request.actor or 'unknown'}"
+
+
+async def _audit(
+    connection: Connection, kind: str, request: Any, subject: str, data: Any, now: datetime
+) -> None:
+    await HISTORY.append(connection, [audit(kind, subject, _source(request), data, now)], now=now)

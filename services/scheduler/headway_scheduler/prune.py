@@ -1,0 +1,110 @@
+"""Manifests that go away, over two services.
+
+The scheduler marks a manifest and tells the dispatcher. From then on it never fires, its id
+is free for another, and its dependents have no parent. The dispatcher waits for live runs,
+deletes what it has, remembers the manifest so that late work finds no home, and confirms;
+then the scheduler deletes its own part. A prune that nobody confirms is told again.
+"""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from headway_clock import new_id
+from headway_history import Record
+from headway_postgres_kit import Clock, Connection, Database
+from headway_service_kit.passes import Wakeup
+
+from headway_scheduler.announce import announce_pruned
+from headway_scheduler.store import (
+    HISTORY,
+    OUTBOX,
+    groups,
+    lock_manifests,
+    manifests,
+    occurrences,
+    works,
+)
+
+logger = logging.getLogger(__name__)
+
+_ASK_AGAIN = timedelta(minutes=1)
+_BATCH = 1000
+
+
+async def mark(
+    connection: Connection, ids: Sequence[UUID], *, source: str, reason: str, now: datetime
+) -> list[str]:
+    """Begin to delete manifests; returns their external ids."""
+    locked = await lock_manifests(connection, ids)
+    if not locked:
+        return []
+    rows = await connection.fetch(manifests["mark_pruning"], locked, now)
+    await connection.execute(manifests["orphan_children"], locked)
+    await OUTBOX.add(
+        connection,
+        [
+            announce_pruned(
+                row["id"], row["external_id"], row["group_name"], reason=reason, now=now
+            )
+            for row in rows
+        ],
+    )
+    await HISTORY.append(
+        connection,
+        [
+            Record(
+                event_id=str(new_id()),
+                type="headway.manifest.pruned.v1",
+                subject=row["external_id"],
+                source=source,
+                occurred_at=now,
+                data={"id": str(row["id"]), "reason": reason},
+            )
+            for row in rows
+        ],
+        now=now,
+    )
+    return sorted(row["external_id"] for row in rows)
+
+
+async def confirm(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> None:
+    """Delete what the dispatcher has let go: work, decisions, then the manifest; then its group."""
+    if not ids:
+        return
+    rows = await connection.fetch(manifests["lock_pruning"], sorted(set(ids)))
+    gone = [row["id"] for row in rows]
+    await connection.execute(works["remove_of"], gone)
+    await connection.execute(occurrences["remove_of"], gone)
+    await connection.execute(occurrences["remove_timings_of"], gone)
+    await connection.execute(manifests["remove"], gone)
+    await connection.execute(groups["remove_if_empty"], [row["group_name"] for row in rows])
+
+
+class Prunes:
+    """Tells again what nobody has confirmed."""
+
+    def __init__(self, database: Database, *, clock: Clock, relay: Wakeup) -> None:
+        self._database = database
+        self._clock = clock
+        self._relay = relay
+
+    async def run_once(self) -> float | None:
+        """Tell one batch again, the longest waiting first."""
+        async with self._database.transaction() as connection:
+            now = await self._clock.now(connection)
+            rows = await connection.fetch(manifests["ask_again"], now, now - _ASK_AGAIN, _BATCH)
+            await OUTBOX.add(
+                connection,
+                [
+                    announce_pruned(
+                        row["id"], row["external_id"], row["group_name"], reason="again", now=now
+                    )
+                    for row in rows
+                ],
+            )
+        if rows:
+            logger.info("%d prune(s) are not confirmed yet: told again", len(rows))
+            self._relay.call()
+        return 0.0 if len(rows) == _BATCH else None

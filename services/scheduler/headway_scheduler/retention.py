@@ -1,0 +1,40 @@
+"""Clean-up: decisions and audit that are older than they need to be."""
+
+import logging
+from datetime import timedelta
+
+from headway_postgres_kit import Clock, Database
+
+from headway_scheduler.store import occurrences
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 5000
+_EVERY_SECONDS = 600.0
+
+
+class Retention:
+    """Forgets what is old, a batch at a time."""
+
+    def __init__(self, database: Database, *, days: float, clock: Clock) -> None:
+        self._database = database
+        self._kept = timedelta(days=days)
+        self._clock = clock
+
+    async def run_once(self) -> float | None:
+        """Delete one batch of each kind; goes on at once while there is more."""
+        async with self._database.transaction() as connection:
+            oldest = await self._clock.now(connection) - self._kept
+            forgotten = [
+                _count(await connection.execute(occurrences[name], oldest, _BATCH))
+                for name in ("forget", "forget_history")
+            ]
+            await connection.execute(occurrences["forget_timings"], oldest)
+        if any(forgotten):
+            logger.info("forgot %d decision(s) and %d line(s) of audit", *forgotten)
+        return 0.0 if _BATCH in forgotten else _EVERY_SECONDS
+
+
+def _count(status: str) -> int:
+    """How many rows a statement touched, from what the server answers."""
+    return int(status.rpartition(" ")[2])

@@ -1,0 +1,89 @@
+-- name: decide
+-- Write decisions into the ledger; returns those that nobody had written yet. $1 manifests,
+-- $2 causes, $3 first due times, $4 last due times, $5 decisions, $6 reasons, $7 work ids,
+-- $8 now, $9 actor (null where nobody asked), $10 whether somebody asked, $11 whether it has
+-- an input of its own, $12 that input, $13 not before.
+INSERT INTO scheduler.occurrence
+    (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, decided_at, actor,
+     explicit, has_input, input, not_before)
+SELECT verdict.manifest_id, verdict.cause, verdict.first_due_at, verdict.last_due_at,
+       verdict.decision, verdict.reason, verdict.work_id, $8, verdict.actor, verdict.explicit,
+       verdict.has_input, verdict.input, verdict.not_before
+FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
+            $7::uuid[], $9::text[], $10::boolean[], $11::boolean[], $12::jsonb[],
+            $13::timestamptz[])
+    AS verdict (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, actor,
+                explicit, has_input, input, not_before)
+ON CONFLICT DO NOTHING
+RETURNING manifest_id, cause
+
+-- name: release
+-- Owed decisions for which there is room now, or whose work can never be; returns those that
+-- were still owed. $1 manifests, $2 causes, $3 work ids, $4 reasons (null where it is queued).
+UPDATE scheduler.occurrence
+SET decision = CASE WHEN freed.reason IS NULL THEN 'queued' ELSE 'skipped' END,
+    reason = freed.reason,
+    work_id = CASE WHEN freed.reason IS NULL THEN freed.work_id END
+FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[])
+    AS freed (manifest_id, cause, work_id, reason)
+WHERE occurrence.manifest_id = freed.manifest_id AND occurrence.cause = freed.cause
+  AND occurrence.decision = 'owed'
+RETURNING occurrence.manifest_id, occurrence.cause
+
+-- name: tell_outcome
+-- How the work of an occurrence ended. $1 manifests, $2 causes, $3 outcomes.
+UPDATE scheduler.occurrence
+SET outcome = told.outcome
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS told (manifest_id, cause, outcome)
+WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
+
+-- name: of_causes
+-- Decisions by their causes, with what the work that they made was given. $1 manifests,
+-- $2 causes.
+SELECT occurrence.manifest_id, occurrence.cause, occurrence.work_id, occurrence.decision,
+       occurrence.outcome, occurrence.reason, occurrence.explicit, occurrence.has_input,
+       occurrence.input, occurrence.actor
+FROM scheduler.occurrence
+JOIN unnest($1::uuid[], $2::text[]) AS asked (manifest_id, cause)
+    ON asked.manifest_id = occurrence.manifest_id AND asked.cause = occurrence.cause
+
+-- name: forget
+-- Old decisions whose work is settled. $1 decided before, $2 how many at once.
+DELETE FROM scheduler.occurrence
+WHERE ctid IN (
+    SELECT ctid FROM scheduler.occurrence
+    WHERE decided_at < $1 AND decision <> 'owed'
+      AND (decision = 'skipped' OR outcome IS NOT NULL)
+    LIMIT $2)
+
+-- name: forget_timings
+-- Timings that were replaced before the oldest decision that is kept. $1 kept since.
+DELETE FROM scheduler.timing
+WHERE EXISTS (
+    SELECT FROM scheduler.timing AS later
+    WHERE later.manifest_id = timing.manifest_id AND later.since > timing.since
+      AND later.since < $1)
+
+-- name: forget_history
+-- Old audit. $1 recorded before, $2 how many at once.
+DELETE FROM scheduler.history
+WHERE ctid IN (SELECT ctid FROM scheduler.history WHERE recorded_at < $1 LIMIT $2)
+
+-- name: remove_of
+-- Everything that the ledger holds about manifests. $1 manifests.
+DELETE FROM scheduler.occurrence WHERE manifest_id = ANY($1::uuid[])
+
+-- name: remove_timings_of
+-- By which timings manifests fired. $1 manifests.
+DELETE FROM scheduler.timing WHERE manifest_id = ANY($1::uuid[])
+
+-- name: add_timings
+-- Timings that are in force from now on. $1 manifests, $2 timings, $3 now.
+INSERT INTO scheduler.timing (manifest_id, since, timing)
+SELECT stated.manifest_id, $3, stated.timing
+FROM unnest($1::uuid[], $2::jsonb[]) AS stated (manifest_id, timing)
+ON CONFLICT (manifest_id, since) DO UPDATE SET timing = excluded.timing
+
+-- name: cause_of
+-- What caused a piece of work. $1 manifest, $2 work.
+SELECT cause FROM scheduler.occurrence WHERE manifest_id = $1 AND work_id = $2

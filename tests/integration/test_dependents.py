@@ -1,0 +1,236 @@
+"""Dependents: what a parent's success does, and what only its run can wake."""
+
+from uuid import uuid4
+
+import msgspec
+import pytest_asyncio
+from headway import App, every
+from headway_contract import decode
+from headway_contract.lifecycle import Activation
+from headway_contract.scheduling import ChangeRequest, TriggerRequest
+from headway_scheduler import activate, operate
+from support.timeline import Timeline
+
+
+class Page(msgspec.Struct):
+    number: int
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def family(**child) -> App:
+    app = App("test")
+
+    @app.job("job")
+    def job(ctx): ...
+
+    @app.job("page")
+    def page(ctx, page: Page): ...
+
+    chain = app.schedule("parent", job=job, when=every(hours=1))
+    chain.include("child", job=job, **child)
+    chain.include("sleeper", job=page, input=Page(0), dormant=True)
+    app.schedule("stranger", job=job, when=every(hours=5))
+    return app
+
+
+async def run_parent(timeline, minute: float) -> None:
+    timeline.at(minutes=minute)
+    await timeline.do(operate.trigger, TriggerRequest(manifest="parent", actor="me"))
+    await timeline.settle("parent")
+
+
+async def queued_inputs(timeline, manifest: str) -> list:
+    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
+    events = [one for row in rows for one in decode(row["body"])]
+    return [
+        (one.data.input, one.data.priority)
+        for one in events
+        if one.type == "headway.work.queued.v1" and one.data.manifest == manifest
+    ]
+
+
+async def test_a_success_queues_the_dependent_whoever_triggered_the_parent(timeline):
+    await timeline.declare(family(priority=20))
+    timeline.at(hours=1)
+    await timeline.tick()
+    await timeline.settle("parent")
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1"]
+    await timeline.settle("child")
+    await run_parent(timeline, 70)
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:2"]
+    assert await queued_inputs(timeline, "child") == [(None, 31), (None, 31)], "boosted, clamped"
+
+
+async def test_only_a_success_counts(timeline):
+    await timeline.declare(family())
+    for outcome in ("cancelled", "coalesced"):
+        await timeline.do(operate.trigger, TriggerRequest(manifest="parent"))
+        await timeline.settle("parent", outcome)
+        await timeline.rows("DELETE FROM scheduler.occurrence WHERE decision = 'owed'")
+        await timeline.rows("DELETE FROM scheduler.work")
+    assert await timeline.ledger("child") == []
+
+
+async def test_successes_during_a_run_are_neither_forgotten_nor_doubled(timeline):
+    await timeline.declare(family())
+    for minute in (1, 2, 3, 4):
+        await run_parent(timeline, minute)
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1"]
+    await timeline.settle("child", "cancelled")
+    assert await timeline.ledger("child") == [
+        ("success:1", "queued", None),
+        ("success:4", "queued", None),
+        ("successes:2/3", "skipped", "collapsed_into_a_later_success"),
+    ]
+    await timeline.settle("child")
+    assert await timeline.under_way("child") == []
+
+
+async def test_an_outcome_that_is_told_twice_wakes_nobody_twice(timeline):
+    await timeline.declare(family())
+    await timeline.do(operate.trigger, TriggerRequest(manifest="parent"))
+    [work] = await timeline.under_way("parent")
+    await timeline.settle("parent")
+    await timeline.settle("child")
+    before = await timeline.rows("SELECT success_number FROM scheduler.manifest")
+    from headway_contract.settled import WorkSettled
+
+    again = WorkSettled(
+        work=work["id"],
+        round=1,
+        manifest_id=work["manifest_id"],
+        group="any",
+        outcome="completed",
+        runs=1,
+        attempts=1,
+        settled_at=timeline.clock.at,
+    )
+    await timeline.tell(again, again)
+    assert await timeline.rows("SELECT success_number FROM scheduler.manifest") == before
+    assert await timeline.under_way("child") == []
+
+
+async def test_work_that_was_coalesced_stays_owed(timeline):
+    await timeline.declare(family())
+    await run_parent(timeline, 1)
+    await timeline.settle("child", "coalesced")
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1+1"]
+    await timeline.settle("child", "coalesced")
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1+2"]
+    await timeline.settle("child")
+    assert await timeline.under_way("child") == []
+
+
+async def test_a_disabled_dependent_lets_it_pass_and_a_blocked_one_owes_it(timeline):
+    await timeline.declare(family())
+    await timeline.do(operate.change, ChangeRequest(manifest="child", enabled=False))
+    await run_parent(timeline, 1)
+    await timeline.do(operate.change, ChangeRequest(manifest="child", enabled=True))
+    assert await timeline.ledger("child") == [("success:1", "skipped", "manifest_disabled")]
+    await run_parent(timeline, 2)
+    work, letter = await timeline.dead_letter("child")
+    await run_parent(timeline, 3)
+    assert await timeline.under_way("child") == []
+    await timeline.resolve("child", work, letter, retried=False)
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:3"]
+
+
+async def test_a_new_dependent_waits_for_the_next_success(timeline):
+    alone = App("test")
+    alone.job("job")(lambda ctx: None)
+    alone.schedule("parent", job="job", when=every(hours=1))
+    await timeline.declare(alone)
+    await run_parent(timeline, 1)
+    await timeline.declare(family())
+    assert await timeline.ledger("child") == []
+    await run_parent(timeline, 2)
+    assert await timeline.ledger("child") == [("success:2", "queued", None)]
+
+
+async def test_a_dormant_one_never_fires_by_itself_and_keeps_every_input(timeline):
+    await timeline.declare(family())
+    await run_parent(timeline, 1)
+    assert await timeline.ledger("sleeper") == []
+    work = uuid4()
+    wanted = [
+        Activation(manifest="sleeper", key=key, input={"number": n}) for n, key in enumerate("xyz")
+    ]
+    await timeline.activate("parent", work, *wanted)
+    await timeline.activate("parent", work, *wanted)
+    assert len(await timeline.under_way("sleeper")) == 1
+    await timeline.settle("sleeper")
+    await timeline.settle("sleeper")
+    await timeline.settle("sleeper")
+    assert await timeline.under_way("sleeper") == []
+    inputs = await queued_inputs(timeline, "sleeper")
+    assert sorted(given["number"] for given, _ in inputs) == [0, 1, 2]
+    assert {priority for _, priority in inputs} == {16}
+
+
+async def test_a_lost_activation_is_made_good_by_the_outcome(timeline):
+    await timeline.declare(family())
+    await timeline.do(operate.trigger, TriggerRequest(manifest="parent"))
+    await timeline.settle(
+        "parent", activations=[Activation(manifest="sleeper", input={"number": 7})]
+    )
+    assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 7}]
+
+
+async def test_without_an_input_of_its_own_it_takes_the_declared_one(timeline):
+    await timeline.declare(family())
+    await timeline.activate("parent", uuid4(), Activation(manifest="sleeper"))
+    assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 0}]
+
+
+async def test_an_activation_of_a_disabled_one_waits_with_its_input(timeline):
+    await timeline.declare(family())
+    await timeline.do(operate.change, ChangeRequest(manifest="sleeper", enabled=False))
+    await timeline.activate("parent", uuid4(), Activation(manifest="sleeper", input={"number": 5}))
+    assert await timeline.under_way("sleeper") == []
+    await timeline.do(operate.change, ChangeRequest(manifest="sleeper", enabled=True))
+    assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 5}]
+
+
+async def test_what_may_be_activated_is_asked_before(timeline):
+    await timeline.declare(family())
+    wanted = [
+        Activation(manifest="sleeper", input={"number": 1}),
+        Activation(manifest="sleeper", input={"number": "one"}),
+        Activation(manifest="child"),
+        Activation(manifest="stranger"),
+        Activation(manifest="nobody"),
+    ]
+    async with timeline.database.acquire() as connection:
+        found = await activate.problems(connection, "parent", wanted)
+        other = await activate.problems(connection, "stranger", wanted[:1])
+    assert [line.partition(":")[0] for line in found] == [
+        "cannot activate 'sleeper'",
+        "cannot activate 'child'",
+        "cannot activate 'stranger'",
+        "cannot activate 'nobody'",
+    ]
+    assert "not dormant" in found[1]
+    assert "no dependent of the manifest" in other[0]
+
+
+async def test_an_activation_that_may_not_be_is_ignored_when_it_comes_anyway(timeline):
+    await timeline.declare(family())
+    await timeline.activate(
+        "stranger", uuid4(), Activation(manifest="sleeper", input={"number": 1})
+    )
+    await timeline.activate("parent", uuid4(), Activation(manifest="child"))
+    assert await timeline.ledger("sleeper") == await timeline.ledger("child") == []
+
+
+async def test_an_input_that_no_longer_fits_is_told_in_the_ledger(timeline):
+    await timeline.declare(family())
+    await timeline.activate(
+        "parent", uuid4(), Activation(manifest="sleeper", input={"number": "x"})
+    )
+    [(_, decision, reason)] = await timeline.ledger("sleeper")
+    assert decision == "skipped"
+    assert reason.startswith("invalid_input: ")

@@ -1,0 +1,166 @@
+"""What operators do: run now, change, and what they are told."""
+
+import pytest
+import pytest_asyncio
+from headway import App, every
+from headway_contract import decode
+from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
+from headway_scheduler import operate
+from headway_scheduler.retention import Retention
+from support.timeline import Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(**options) -> App:
+    app = App("test")
+
+    @app.job("job", group="ops")
+    def job(ctx, number: int): ...
+
+    app.schedule("a", job=job, when=every(hours=1), input=1, **options)
+    return app
+
+
+async def trigger(timeline, **fields):
+    return await timeline.do(operate.trigger, TriggerRequest(manifest="a", **fields))
+
+
+async def told(timeline, kind: str) -> list:
+    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
+    return [
+        one.data for row in rows for one in decode(row["body"]) if one.type == f"headway.{kind}.v1"
+    ]
+
+
+async def test_run_now_does_not_move_the_schedule(timeline):
+    await timeline.declare(app_with())
+    due = (await timeline.manifest("a"))["next_due_at"]
+    answer = await trigger(timeline, actor="me", input=7)
+    assert answer.result == "queued"
+    [queued] = await told(timeline, "work.queued")
+    assert (queued.work, queued.input, queued.explicit, queued.due_at) == (
+        answer.work,
+        7,
+        True,
+        None,
+    )
+    assert (await timeline.manifest("a"))["next_due_at"] == due
+    audit = await timeline.rows(
+        "SELECT source FROM scheduler.history WHERE type = 'headway.manifest.triggered.v1'"
+    )
+    assert [row["source"] for row in audit] == ["operator/me"]
+
+
+async def test_the_same_key_triggers_once(timeline):
+    await timeline.declare(app_with())
+    first = await trigger(timeline, key="order-7")
+    second = await trigger(timeline, key="order-7")
+    assert (second.result, second.work) == ("known", first.work)
+    assert len(await told(timeline, "work.queued")) == 1
+
+
+async def test_a_delay_is_kept_by_the_dispatcher(timeline):
+    await timeline.declare(app_with())
+    await trigger(timeline, delay_seconds=90)
+    [queued] = await told(timeline, "work.queued")
+    assert queued.not_before == timeline.at(seconds=90)
+
+
+async def test_while_one_is_under_way_it_is_brought_forward_instead(timeline):
+    await timeline.declare(app_with())
+    first = await trigger(timeline)
+    second = await trigger(timeline)
+    assert (second.result, second.work) == ("brought_forward", first.work)
+    assert "no second one was queued" in second.text
+    assert [one.work for one in await told(timeline, "work.brought_forward")] == [first.work]
+
+
+async def test_or_waits_if_its_policy_lets_one_wait(timeline):
+    await timeline.declare(app_with(overlap="queue_one"))
+    await trigger(timeline)
+    assert (await trigger(timeline, input=2)).result == "owed"
+    await timeline.settle("a")
+    assert [one.input for one in await told(timeline, "work.queued")] == [1, 2]
+
+
+async def test_a_disabled_manifest_runs_when_somebody_asks(timeline):
+    await timeline.declare(app_with())
+    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
+    assert (await trigger(timeline)).result == "queued"
+
+
+async def test_a_disabled_group_holds_it_and_says_so(timeline):
+    await timeline.declare(app_with())
+    await timeline.do(operate.change_group, ChangeGroupRequest(group="ops", enabled=False))
+    answer = await trigger(timeline)
+    assert answer.result == "queued"
+    assert "its group is disabled" in answer.text
+    [changed] = [one for one in await told(timeline, "group.changed") if not one.enabled]
+    assert changed.group == "ops"
+
+
+async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
+    await timeline.declare(app_with())
+    await trigger(timeline)
+    await timeline.dead_letter("a")
+    with pytest.raises(operate.Refused, match="blocked by a dead letter"):
+        await trigger(timeline)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"input": "seven"}, "does not fit job 'job'"),
+        ({"manifest": "nobody"}, "no manifest 'nobody'"),
+    ],
+)
+async def test_what_cannot_be_is_refused_and_leaves_nothing_behind(timeline, fields, complaint):
+    await timeline.declare(app_with())
+    with pytest.raises(operate.Refused, match=complaint):
+        await timeline.do(operate.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
+    assert await timeline.ledger("a") == []
+
+
+async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
+    app = app_with()
+    app.group("ops", max_active=3)
+    await timeline.declare(app)
+    await timeline.do(
+        operate.change_group, ChangeGroupRequest(group="ops", max_active=1, actor="me")
+    )
+    await timeline.declare(app)
+    rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
+    assert (rows[0]["max_active"], rows[0]["touched"]) == (1, ["max_active"])
+    versions = [one.version for one in await told(timeline, "group.changed")]
+    assert versions == sorted(versions)
+    await timeline.do(
+        operate.change_group, ChangeGroupRequest(group="ops", give_back=["max_active"])
+    )
+    await timeline.declare(app)
+    rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
+    assert (rows[0]["max_active"], rows[0]["touched"]) == (3, [])
+    with pytest.raises(operate.Refused, match="no group 'nobody'"):
+        await timeline.do(operate.change_group, ChangeGroupRequest(group="nobody", priority=1))
+
+
+async def test_old_decisions_and_old_audit_are_forgotten_but_nothing_that_is_open(timeline):
+    await timeline.declare(app_with(overlap="queue_one"))
+    for hour in (1, 2, 3):
+        timeline.at(hours=hour)
+        await timeline.tick()
+    await timeline.settle("a")
+    await timeline.declare(app_with(overlap="queue_one", priority=3))
+    retention = Retention(timeline.database, days=30, clock=timeline.clock)
+    before = await timeline.ledger("a")
+    await retention.run_once()
+    assert await timeline.ledger("a") == before
+    timeline.at(days=40)
+    await retention.run_once()
+    left = await timeline.ledger("a")
+    assert [(at, decision) for at, decision, _ in left] == [("120", "queued")], "still under way"
+    assert await timeline.rows("SELECT * FROM scheduler.history") == []
+    assert len(await timeline.rows("SELECT * FROM scheduler.timing")) == 1

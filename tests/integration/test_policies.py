@@ -1,0 +1,294 @@
+"""What becomes of due times: missed, overlapping, paused, excluded; and what the ledger says."""
+
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from headway import App, allow, catch_up, every, exclude_times, once, skip_missed, spaced
+from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest
+from headway_scheduler import operate
+from support.timeline import Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(when=None, **options) -> App:
+    app = App("test")
+    app.job("job", group="ops")(lambda ctx: None)
+    app.schedule("a", job="job", when=when or every(minutes=1), **options)
+    return app
+
+
+async def switch(timeline, *, enabled: bool) -> None:
+    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=enabled, actor="me"))
+
+
+async def switch_group(timeline, *, enabled: bool) -> None:
+    request = ChangeGroupRequest(group="ops", enabled=enabled, actor="me")
+    await timeline.do(operate.change_group, request)
+
+
+class TestOverlap:
+    async def test_skip_leaves_one_row_for_all_that_came_due_meanwhile(self, timeline):
+        await timeline.declare(app_with())
+        timeline.at(minutes=1)
+        assert (await timeline.tick()).fired == 1
+        timeline.at(minutes=5.5)
+        assert (await timeline.tick()).fired == 0
+        assert await timeline.ledger("a") == [("1", "queued", None)], "a pause costs nothing"
+        await timeline.settle("a")
+        assert await timeline.ledger("a") == [
+            ("1", "queued", None),
+            ("2-5", "skipped", "still_outstanding"),
+        ]
+        timeline.at(minutes=6)
+        assert (await timeline.tick()).fired == 1
+
+    async def test_what_was_due_after_the_work_had_ended_is_not_its_fault(self, timeline):
+        """The outcome reached us late: from then on we were down, and that is a misfire."""
+        await timeline.declare(app_with())
+        ended = timeline.at(minutes=3.5)
+        timeline.at(minutes=1)
+        await timeline.tick()
+        timeline.at(minutes=10.5)
+        await timeline.settle("a", at=ended)
+        assert await timeline.ledger("a") == [
+            ("1", "queued", None),
+            ("2-3", "skipped", "still_outstanding"),
+            ("4-9", "skipped", "missed"),
+            ("10", "queued", None),
+        ]
+
+    async def test_queue_one(self, timeline):
+        await timeline.declare(app_with(overlap="queue_one"))
+        for minute in (1, 2, 3):
+            timeline.at(minutes=minute)
+            await timeline.tick()
+        timeline.at(minutes=3.5)
+        assert len(await timeline.under_way("a")) == 1
+        await timeline.settle("a")
+        assert await timeline.ledger("a") == [
+            ("1", "queued", None),
+            ("2", "queued", None),
+            ("3", "skipped", "one_already_waits"),
+        ]
+        assert [row["cause"] for row in await timeline.under_way("a")] == [
+            "due:2027-03-01T12:02:00Z"
+        ]
+
+    async def test_allow_runs_several_in_slots_of_their_own(self, timeline):
+        await timeline.declare(app_with(overlap=allow(2)))
+        for minute in (1, 2, 3):
+            timeline.at(minutes=minute)
+            await timeline.tick()
+        assert [row["slot"] for row in await timeline.under_way("a")] == [0, 1]
+        timeline.at(minutes=3.5)
+        await timeline.settle("a")
+        timeline.at(minutes=4)
+        await timeline.tick()
+        assert sorted(row["slot"] for row in await timeline.under_way("a")) == [0, 1]
+        assert ("3", "skipped", "still_outstanding") in await timeline.ledger("a")
+
+    async def test_cancel_running_asks_the_old_one_to_stop_and_follows_it(self, timeline):
+        await timeline.declare(app_with(overlap="cancel_running"))
+        for minute in (1, 2):
+            timeline.at(minutes=minute)
+            await timeline.tick()
+        [work] = await timeline.under_way("a")
+        told = await timeline.rows(
+            "SELECT body FROM scheduler.outbox WHERE message_id = $1", f"cancel.{work['id']}.1"
+        )
+        assert b"headway.work.cancel_requested.v1" in told[0]["body"]
+        await timeline.settle("a", "cancelled")
+        assert [row["cause"] for row in await timeline.under_way("a")] == [
+            "due:2027-03-01T12:02:00Z"
+        ]
+
+
+class TestMissed:
+    async def test_by_default_it_fires_once(self, timeline):
+        await timeline.declare(app_with())
+        timeline.at(hours=3, seconds=30)
+        assert (await timeline.tick()).fired == 1
+        assert await timeline.ledger("a") == [
+            ("1-179", "skipped", "missed"),
+            ("180", "queued", None),
+        ]
+
+    async def test_skip_waits_for_the_next_one(self, timeline):
+        await timeline.declare(app_with(every(hours=1), misfire=skip_missed()))
+        timeline.at(hours=3, minutes=2)
+        assert (await timeline.tick()).fired == 0
+        timeline.at(hours=4)
+        assert (await timeline.tick()).fired == 1
+        assert await timeline.ledger("a") == [
+            ("60-180", "skipped", "missed"),
+            ("240", "queued", None),
+        ]
+
+    async def test_catch_up_makes_good_for_the_last_ones_one_after_the_other(self, timeline):
+        await timeline.declare(app_with(every(hours=1), misfire=catch_up(3)))
+        timeline.at(hours=5, minutes=2)
+        assert (await timeline.tick()).fired == 1
+        for minute in (5, 10, 15):
+            timeline.at(hours=5, minutes=minute)
+            assert len(await timeline.under_way("a")) == 1
+            await timeline.settle("a")
+        assert await timeline.under_way("a") == []
+        assert await timeline.ledger("a") == [
+            ("60-120", "skipped", "missed"),
+            ("180", "queued", None),
+            ("240", "queued", None),
+            ("300", "queued", None),
+        ]
+
+    async def test_a_deployment_during_the_outage_loses_nothing(self, timeline):
+        """What came due under the old definition is decided under it."""
+        await timeline.declare(app_with(every(hours=1)))
+        timeline.at(hours=2, minutes=30)
+        await timeline.declare(app_with(every(hours=4)))
+        assert await timeline.ledger("a") == [("60", "skipped", "missed"), ("120", "queued", None)]
+        assert (await timeline.manifest("a"))["next_due_at"] == timeline.at(hours=4)
+
+
+class TestPauses:
+    async def test_a_disabled_manifest_has_one_row_for_all_that_it_let_pass(self, timeline):
+        await timeline.declare(app_with())
+        await switch(timeline, enabled=False)
+        timeline.at(minutes=90.5)
+        assert (await timeline.tick()).fired == 0
+        await switch(timeline, enabled=True)
+        assert await timeline.ledger("a") == [("1-90", "skipped", "manifest_disabled")]
+        timeline.at(minutes=91)
+        assert (await timeline.tick()).fired == 1
+
+    async def test_a_disabled_group_likewise(self, timeline):
+        await timeline.declare(app_with())
+        await switch_group(timeline, enabled=False)
+        timeline.at(minutes=10.5)
+        await timeline.tick()
+        await switch_group(timeline, enabled=True)
+        assert await timeline.ledger("a") == [("1-10", "skipped", "group_disabled")]
+
+    async def test_one_pause_after_the_other_is_told_apart(self, timeline):
+        await timeline.declare(app_with())
+        await switch(timeline, enabled=False)
+        timeline.at(minutes=2.5)
+        await switch_group(timeline, enabled=False)
+        timeline.at(minutes=4.5)
+        await switch(timeline, enabled=True)
+        timeline.at(minutes=6.5)
+        await switch_group(timeline, enabled=True)
+        assert await timeline.ledger("a") == [
+            ("1-2", "skipped", "manifest_disabled"),
+            ("3-4", "skipped", "group_disabled"),
+            ("5-6", "skipped", "group_disabled"),
+        ]
+
+    @pytest.mark.parametrize("retried", [True, False])
+    async def test_a_dead_letter_blocks_until_somebody_has_seen_to_it(self, timeline, retried):
+        await timeline.declare(app_with())
+        timeline.at(minutes=1)
+        await timeline.tick()
+        timeline.at(minutes=1.5)
+        work, letter = await timeline.dead_letter("a")
+        assert (await timeline.manifest("a"))["blocked_by"] == letter
+        timeline.at(minutes=20.5)
+        assert (await timeline.tick()).fired == 0
+        await timeline.resolve("a", work, letter, retried=retried)
+        assert await timeline.ledger("a") == [
+            ("1", "queued", None),
+            ("2-20", "skipped", "blocked_by_dead_letter"),
+        ]
+        assert (await timeline.manifest("a"))["blocked_by"] is None
+        under_way = [(row["id"], row["round"]) for row in await timeline.under_way("a")]
+        assert under_way == ([(work, 2)] if retried else [])
+        timeline.at(minutes=21)
+        assert (await timeline.tick()).fired == (0 if retried else 1)
+
+    async def test_the_letter_of_another_round_unblocks_nothing(self, timeline):
+        await timeline.declare(app_with())
+        timeline.at(minutes=1)
+        await timeline.tick()
+        work, letter = await timeline.dead_letter("a")
+        await timeline.resolve("a", work, uuid4(), retried=False)
+        assert (await timeline.manifest("a"))["blocked_by"] == letter
+
+
+async def test_an_exclusion_is_skipped_and_not_made_up_for(timeline):
+    await timeline.declare(app_with(exclude=[exclude_times("12:05-12:30")]))
+    for minute in (4, 5, 20, 29.9):
+        timeline.at(minutes=minute)
+        await timeline.tick()
+        for _ in await timeline.under_way("a"):
+            await timeline.settle("a")
+    timeline.at(minutes=30)
+    assert (await timeline.tick()).fired == 1
+    [*_, skipped, fired] = await timeline.ledger("a")
+    assert (skipped[0], skipped[1]) == ("5-29", "skipped")
+    assert skipped[2].startswith("excluded: ")
+    assert fired == ("30", "queued", None)
+
+
+async def test_spaced_counts_from_the_last_success_and_starts_at_once(timeline):
+    await timeline.declare(app_with(spaced(minutes=10)))
+    assert len(await timeline.under_way("a")) == 1, "a new one at once"
+    timeline.at(minutes=7)
+    await timeline.settle("a")
+    timeline.at(minutes=16)
+    assert (await timeline.tick()).fired == 0
+    timeline.at(minutes=17)
+    assert (await timeline.tick()).fired == 1
+
+
+async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(timeline):
+    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    timeline.at(minutes=90)
+    assert (await timeline.tick()).fired == 1, "also when it was missed"
+    assert (await timeline.manifest("a"))["enabled"], "not before its work has ended"
+    await timeline.settle("a")
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"]) == (False, "once")
+    await timeline.declare(app_with(once("2027-03-01 12:10"), priority=3))
+    timeline.at(minutes=95)
+    assert (await timeline.tick()).fired == 0
+    await timeline.declare(app_with(once("2027-03-01 14:00")))
+    timeline.at(minutes=120)
+    assert (await timeline.tick()).fired == 1
+
+
+async def test_jitter_is_decided_once_and_stored(timeline):
+    await timeline.declare(app_with(every(hours=1), jitter=1800))
+    stored = (await timeline.manifest("a"))["wake_at"]
+    due = timeline.at(hours=1)
+    assert due <= stored <= timeline.at(hours=1, minutes=30)
+    timeline.clock.at = due
+    await timeline.declare(app_with(every(hours=1), jitter=1800))
+    assert (await timeline.manifest("a"))["wake_at"] == stored
+    assert (await timeline.tick()).fired == (1 if stored == due else 0)
+    timeline.clock.at = stored
+    await timeline.tick()
+    assert await timeline.ledger("a") == [("60", "queued", None)]
+
+
+async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(timeline):
+    await timeline.declare(app_with(every(hours=1), jitter=10))
+    request = ChangeRequest(manifest="a", enabled=False, attempts=9, jitter_seconds=99, actor="me")
+    await timeline.do(operate.change, request)
+    await timeline.declare(app_with(every(hours=2), jitter=20))
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["retry"]["attempts"], row["jitter_seconds"]) == (False, 9, 99)
+    assert row["next_due_at"] == timeline.at(hours=2), "timing is always the code's"
+    give_back = ChangeRequest(manifest="a", give_back=["enabled", "retry", "jitter"], actor="me")
+    await timeline.do(operate.change, give_back)
+    await timeline.declare(app_with(every(hours=2), jitter=30))
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["retry"]["attempts"], row["jitter_seconds"]) == (True, 3, 30)
+    actors = await timeline.rows("SELECT source FROM scheduler.history ORDER BY id")
+    assert [row["source"] for row in actors if row["source"].startswith("operator")] == [
+        "operator/me",
+        "operator/me",
+    ]

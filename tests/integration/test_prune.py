@@ -1,0 +1,229 @@
+"""Manifests that are no longer declared, or that somebody deletes."""
+
+import pytest
+import pytest_asyncio
+from headway import App, InvalidDefinitions, every
+from headway.definitions import API_OWNER, Definitions, ManifestDefinition
+from headway_contract.scheduling import ChangeRequest, DeleteRequest
+from headway_decisions.cadence import Every
+from headway_decisions.timing import Timing
+from headway_scheduler import operate, prune
+from msgspec import structs
+from support.timeline import Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(*names: str, owner: str = "billing", generation: int = 0) -> App:
+    app = App(owner, generation=generation)
+    app.job("job", group=f"{owner}-jobs")(lambda ctx: None)
+    for name in names:
+        app.schedule(name, job="job", when=every(hours=1))
+    return app
+
+
+def batch(*items: str, prune: bool = True) -> App:
+    app = App("billing")
+    app.job("sync")(lambda ctx, number: None)
+    app.schedule_many(
+        "sync", job="sync", items=dict.fromkeys(items, 1), when=every(hours=1), prune=prune
+    )
+    return app
+
+
+async def names(timeline) -> set[str]:
+    rows = await timeline.rows(
+        "SELECT external_id FROM scheduler.manifest WHERE pruning_at IS NULL"
+    )
+    return {row["external_id"] for row in rows}
+
+
+async def test_an_orphan_is_deleted_with_all_that_belongs_to_it(timeline):
+    await timeline.declare(app_with("a", "b"))
+    timeline.at(hours=1)
+    await timeline.tick()
+    applied = await timeline.declare(app_with("a"))
+    assert applied.pruned == ["b"]
+    assert await names(timeline) == {"a"}
+    told = await timeline.rows("SELECT * FROM scheduler.outbox WHERE message_id LIKE 'pruned.%'")
+    assert len(told) == 1
+    assert len(await timeline.under_way("b")) == 1, "until the dispatcher has confirmed"
+    timeline.at(hours=5)
+    assert (await timeline.tick()).fired == 0, "and it never fires again"
+    await timeline.confirm_prunes()
+    rows = await timeline.rows(
+        "SELECT (SELECT count(*) FROM scheduler.manifest) AS manifests,"
+        " (SELECT count(*) FROM scheduler.work) AS works,"
+        " (SELECT count(DISTINCT manifest_id) FROM scheduler.occurrence) AS decided,"
+        " (SELECT count(*) FROM scheduler.history WHERE type = 'headway.manifest.pruned.v1')"
+        "   AS audited"
+    )
+    assert tuple(rows[0].values()) == (1, 1, 1, 1)
+
+
+async def test_its_id_is_free_at_once_and_the_new_one_is_another(timeline):
+    await timeline.declare(app_with("a", "b"))
+    first = await timeline.id_of("b")
+    await timeline.declare(app_with("a"))
+    await timeline.declare(app_with("a", "b"))
+    assert await timeline.id_of("b") != first
+    await timeline.confirm_prunes()
+    assert await names(timeline) == {"a", "b"}
+
+
+async def test_dependents_of_what_goes_lose_their_parent_and_stay(timeline):
+    app = app_with("a")
+    app.manifest("a").include("child", job="job")
+    await timeline.declare(app)
+    other = app_with("x")
+    other.manifest("x").include("child", job="job")
+    await timeline.declare(other)
+    assert (await timeline.manifest("child"))["depends_on"] == await timeline.id_of("x")
+    await timeline.declare(Definitions(owner="billing"))
+    await timeline.confirm_prunes()
+    assert await names(timeline) == set()
+
+
+async def test_an_empty_configuration_prunes_all_that_it_owns_and_no_more(timeline):
+    await timeline.declare(app_with("a", "b"))
+    await timeline.declare(app_with("c", owner="crm"))
+    await timeline.declare(Definitions(owner="billing"))
+    assert await names(timeline) == {"c"}
+    await timeline.confirm_prunes()
+    rows = await timeline.rows("SELECT name FROM scheduler.manifest_group")
+    assert [row["name"] for row in rows] == ["crm-jobs"], "and the groups that are empty now"
+
+
+async def test_disable_keeps_the_record_and_coming_back_goes_on(timeline):
+    await timeline.declare(app_with("a", "b"), prune="disable")
+    first = await timeline.id_of("b")
+    applied = await timeline.declare(app_with("a"), prune="disable")
+    assert (applied.pruned, applied.disabled) == ([], ["b"])
+    timeline.at(hours=2.5)
+    assert (await timeline.tick()).fired == 1
+    await timeline.declare(app_with("a", "b"), prune="disable")
+    row = await timeline.manifest("b")
+    assert (row["id"], row["enabled"]) == (first, True)
+    assert await timeline.ledger("b") == [("60-120", "skipped", "manifest_disabled")]
+
+
+async def test_keep_leaves_it_firing(timeline):
+    await timeline.declare(app_with("a", "b"), prune="keep")
+    await timeline.declare(app_with("a"), prune="keep")
+    timeline.at(hours=1)
+    assert (await timeline.tick()).fired == 2
+
+
+async def test_what_left_a_batch_is_pruned_also_when_orphans_are_kept(timeline):
+    await timeline.declare(batch("a", "b"), prune="keep")
+    assert await names(timeline) == {"sync-a", "sync-b"}
+    assert (await timeline.declare(batch("b", "c"), prune="keep")).pruned == ["sync-a"]
+    assert (await timeline.declare(batch(), prune="keep")).pruned == ["sync-b", "sync-c"]
+
+
+async def test_a_batch_that_does_not_prune_keeps_what_left_it(timeline):
+    await timeline.declare(batch("a", "b", prune=False))
+    assert (await timeline.declare(batch("b", prune=False))).pruned == []
+    assert await names(timeline) == {"sync-a", "sync-b"}
+
+
+async def test_a_prune_that_fails_rolls_nothing_back_and_is_told(timeline, monkeypatch):
+    await timeline.declare(batch("a"))
+
+    async def fail(*arguments, **options):
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(prune, "mark", fail)
+    applied = await timeline.declare(batch("b"))
+    assert applied.declared.created == ["sync-b"]
+    assert "the disk is full" in applied.warnings[0]
+    assert await names(timeline) == {"sync-a", "sync-b"}
+    monkeypatch.undo()
+    assert (await timeline.declare(batch("b"))).pruned == ["sync-a"], "at the next start"
+
+
+async def test_an_old_process_does_not_undo_a_newer_ones_declaration(timeline):
+    await timeline.declare(app_with("a", generation=1))
+    await timeline.declare(app_with("a", "b", generation=2))
+    applied = await timeline.declare(app_with("a", generation=1))
+    assert applied.declared.stale
+    assert "newer generation" in applied.warnings[0]
+    assert await names(timeline) == {"a", "b"}
+    assert (await timeline.declare(app_with("a", generation=2))).pruned == ["b"]
+
+
+async def test_what_was_made_at_run_time_is_never_pruned_by_a_start(timeline):
+    await timeline.declare(app_with("a"))
+    made = ManifestDefinition(
+        external_id="x", job="job", group="extra", timing=Timing(cadence=Every(60))
+    )
+    at_run_time = Definitions(owner=API_OWNER, manifests=(made,))
+    await timeline.declare(at_run_time)
+    await timeline.declare(
+        Definitions(owner=API_OWNER, manifests=(structs.replace(made, external_id="y"),))
+    )
+    await timeline.declare(Definitions(owner="billing"))
+    assert await names(timeline) == {"x", "y"}
+
+
+async def test_only_what_was_made_at_run_time_can_be_deleted(timeline):
+    await timeline.declare(app_with("a"))
+    made = ManifestDefinition(
+        external_id="x", job="job", group="extra", timing=Timing(cadence=Every(60))
+    )
+    await timeline.declare(Definitions(owner=API_OWNER, manifests=(made,)))
+    with pytest.raises(operate.Refused, match="remove it from the code"):
+        await timeline.do(operate.delete, DeleteRequest(manifest="a"))
+    await timeline.do(operate.delete, DeleteRequest(manifest="x", actor="me"))
+    assert await names(timeline) == {"a"}
+    with pytest.raises(operate.Refused, match="no manifest 'x'"):
+        await timeline.do(operate.change, ChangeRequest(manifest="x", enabled=False))
+
+
+async def test_a_job_that_nobody_declared_is_refused(timeline):
+    made = ManifestDefinition(
+        external_id="x", job="ghost", group="extra", timing=Timing(cadence=Every(60))
+    )
+    with pytest.raises(InvalidDefinitions, match="'ghost', which nobody declared"):
+        await timeline.declare(Definitions(owner=API_OWNER, manifests=(made,)))
+
+
+async def test_a_circle_over_stored_manifests_is_refused_with_its_path(timeline):
+    await timeline.declare(app_with())
+
+    def made(name: str, parent: str | None) -> ManifestDefinition:
+        return ManifestDefinition(
+            external_id=name,
+            job="job",
+            group="extra",
+            timing=Timing(cadence=Every(60)),
+            depends_on=parent,
+        )
+
+    first = Definitions(
+        owner=API_OWNER, manifests=(made("x", None), made("y", "x"), made("z", "y"))
+    )
+    await timeline.declare(first)
+    with pytest.raises(InvalidDefinitions, match="x → y → z → x"):
+        await timeline.declare(Definitions(owner=API_OWNER, manifests=(made("x", "z"),)))
+    with pytest.raises(InvalidDefinitions, match="depends on 'nobody', which does not exist"):
+        await timeline.declare(Definitions(owner=API_OWNER, manifests=(made("x", "nobody"),)))
+
+
+async def test_a_prune_that_nobody_confirms_is_told_again(timeline):
+    from headway_service_kit.passes import Wakeup
+
+    await timeline.declare(app_with("a"))
+    await timeline.declare(app_with())
+    again = prune.Prunes(timeline.database, clock=timeline.clock, relay=Wakeup())
+    await again.run_once()
+    told = "SELECT message_id FROM scheduler.outbox WHERE message_id LIKE 'pruned.%'"
+    assert len(await timeline.rows(told)) == 1
+    timeline.at(minutes=2)
+    await again.run_once()
+    await again.run_once()
+    messages = [row["message_id"] for row in await timeline.rows(told)]
+    assert len(set(messages)) == 2, "under a new id, or the broker would drop it as a copy"

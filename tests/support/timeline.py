@@ -1,0 +1,184 @@
+"""The scheduler alone, on a real database, with a clock that the test sets."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from headway import App
+from headway.definitions import Definitions
+from headway_contract import event
+from headway_contract.envelope import EventData
+from headway_contract.lifecycle import Activation
+from headway_contract.settled import (
+    ActivationRequested,
+    DeadLetterAcknowledged,
+    DeadLetterRetried,
+    PruneConfirmed,
+    WorkSettled,
+)
+from headway_postgres_kit import Database
+from headway_scheduler.intake import take_in
+from headway_scheduler.startup import Applied, apply
+from headway_scheduler.tick import Tick, TickResult
+from headway_service_kit.passes import Wakeup
+
+START = datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+class SetClock:
+    """Shows the time that it was set to."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    async def now(self, connection: Any) -> datetime:
+        return self.at
+
+
+class Timeline:
+    """Declares, ticks and settles at times of the test's choosing."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.clock = SetClock(START)
+
+    def at(self, **later: float) -> datetime:
+        """Set the clock to so much after the start."""
+        self.clock.at = START + timedelta(**later)
+        return self.clock.at
+
+    async def declare(self, app: App | Definitions, *, prune: Any = "delete") -> Applied:
+        definitions = app if isinstance(app, Definitions) else app.definitions()
+        return await apply(self.database, definitions, policy=prune, clock=self.clock)
+
+    async def tick(self, *, max_entries: int | None = 200) -> TickResult:
+        tick = Tick(
+            self.database, holder="test", max_entries=max_entries, relay=Wakeup(), clock=self.clock
+        )
+        return await tick.run_once()
+
+    async def do(self, act: Any, request: Any) -> Any:
+        """What an operator does, in a transaction of its own."""
+        async with self.database.transaction() as connection:
+            return await act(connection, request, now=self.clock.at)
+
+    async def settle(
+        self,
+        manifest: str,
+        outcome: str = "completed",
+        *,
+        at: datetime | None = None,
+        dead_letter: UUID | None = None,
+        activations: list[Activation] | None = None,
+    ) -> UUID:
+        """Tell that the oldest work under way of a manifest has ended."""
+        work = (await self.under_way(manifest))[0]
+        await self.tell(
+            WorkSettled(
+                work=work["id"],
+                round=work["round"],
+                manifest_id=work["manifest_id"],
+                manifest=manifest,
+                group="any",
+                outcome=outcome,
+                runs=1,
+                attempts=1,
+                dead_letter=dead_letter,
+                activations=activations or [],
+                settled_at=at or self.clock.at,
+            )
+        )
+        return work["id"]
+
+    async def dead_letter(self, manifest: str) -> tuple[UUID, UUID]:
+        """Tell that work of a manifest needs a person; returns the work and the letter."""
+        letter = uuid4()
+        return await self.settle(manifest, "dead_lettered", dead_letter=letter), letter
+
+    async def resolve(self, manifest: str, work: UUID, letter: UUID, *, retried: bool) -> None:
+        """Tell that somebody has seen to a dead letter."""
+        fields = {
+            "dead_letter": letter,
+            "work": work,
+            "round": 2 if retried else 1,
+            "manifest_id": await self.id_of(manifest),
+            "group": "any",
+            "resolved_at": self.clock.at,
+        }
+        kind = DeadLetterRetried if retried else DeadLetterAcknowledged
+        await self.tell(kind(**fields))
+
+    async def activate(self, parent: str, work: UUID, *activations: Activation) -> None:
+        """Tell that a run of the parent woke dormant dependents."""
+        await self.tell(
+            ActivationRequested(
+                work=work,
+                round=1,
+                run=uuid4(),
+                manifest_id=await self.id_of(parent),
+                group="any",
+                activations=list(activations),
+            )
+        )
+
+    async def confirm_prunes(self) -> None:
+        """Tell that the dispatcher has let go of everything that is being pruned."""
+        rows = await self.rows("SELECT * FROM scheduler.manifest WHERE pruning_at IS NOT NULL")
+        for row in rows:
+            await self.tell(
+                PruneConfirmed(
+                    manifest_id=row["id"],
+                    manifest=row["external_id"],
+                    group="any",
+                    confirmed_at=self.clock.at,
+                )
+            )
+
+    async def tell(self, *told: EventData) -> None:
+        """What the dispatcher says, all in one batch."""
+        events = [
+            event(one, id=uuid4(), source="test", subject="x", time=self.clock.at) for one in told
+        ]
+        async with self.database.transaction() as connection:
+            await take_in(connection, events, now=self.clock.at)
+
+    async def under_way(self, manifest: str) -> list[Any]:
+        return await self.rows(
+            "SELECT work.* FROM scheduler.work JOIN scheduler.manifest ON manifest.id = manifest_id"
+            " WHERE external_id = $1 ORDER BY queued_at, slot",
+            manifest,
+        )
+
+    async def ledger(self, manifest: str) -> list[tuple[str, str, str | None]]:
+        """The decisions about a manifest, as (times in minutes from the start, decision, reason)."""
+        rows = await self.rows(
+            "SELECT occurrence.* FROM scheduler.occurrence"
+            " JOIN scheduler.manifest ON manifest.id = manifest_id"
+            " WHERE external_id = $1 ORDER BY first_due_at, last_due_at, cause",
+            manifest,
+        )
+        return [(_named(row), row["decision"], row["reason"]) for row in rows]
+
+    async def manifest(self, external_id: str) -> Any:
+        rows = await self.rows(
+            "SELECT * FROM scheduler.manifest WHERE external_id = $1 AND pruning_at IS NULL",
+            external_id,
+        )
+        return rows[0] if rows else None
+
+    async def id_of(self, external_id: str) -> UUID:
+        return (await self.manifest(external_id))["id"]
+
+    async def rows(self, query: str, *arguments: Any) -> list[Any]:
+        async with self.database.acquire() as connection:
+            return list(await connection.fetch(query, *arguments))
+
+
+def _named(row: Any) -> str:
+    """A due time by its minute, a stretch by its first and last, anything else by its cause."""
+    if not row["cause"].startswith(("due:", "stretch:")):
+        return row["cause"]
+    first, last = (
+        (row[name] - START) / timedelta(minutes=1) for name in ("first_due_at", "last_due_at")
+    )
+    return f"{first:g}" if first == last else f"{first:g}-{last:g}"

@@ -1,0 +1,352 @@
+"""Schedules that are built: chains of dependents, batches, and what is said of mistakes."""
+
+import re
+
+import msgspec
+import pytest
+from headway import (
+    App,
+    InvalidDefinitions,
+    Item,
+    allow,
+    catch_up,
+    daily,
+    every,
+    exclude_days,
+    retry,
+    skip_missed,
+)
+from headway.definitions import Batch
+from headway_contract.work import RetryPolicy
+from headway_decisions.cadence import Manual
+from headway_decisions.calendar import ExcludedDays
+from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.timing import Timing
+
+HOURLY = every(hours=1)
+
+
+class Customer(msgspec.Struct):
+    id: int
+    name: str
+
+
+@pytest.fixture
+def app() -> App:
+    app = App("billing")
+
+    @app.job("work", group="working", priority=2, timeout=60, cancel_grace=5)
+    @retry(attempts=7)
+    def work(ctx, thing=None): ...
+
+    @app.job("quiet")
+    def quiet(ctx): ...
+
+    @app.job("sync")
+    def sync(ctx, customer: Customer): ...
+
+    return app
+
+
+def parents(app: App) -> dict[str, str | None]:
+    return {one.external_id: one.depends_on for one in app.definitions().manifests}
+
+
+def only_problem(app: App) -> str:
+    with pytest.raises(InvalidDefinitions) as caught:
+        app.definitions()
+    [problem] = caught.value.problems
+    return problem
+
+
+def test_a_manifest_takes_from_its_job_what_it_does_not_state(app):
+    app.schedule("plain", job="work", when=HOURLY)
+    [manifest] = app.definitions().manifests
+    assert (manifest.group, manifest.priority, manifest.timeout_seconds) == ("working", 2, 60)
+    assert manifest.cancel_grace_seconds == 5
+    assert manifest.retry == RetryPolicy(attempts=7)
+    assert manifest.enabled
+
+
+def test_a_manifest_goes_before_its_cadence_and_its_job(app):
+    app.schedule(
+        "own",
+        job="work",
+        when=every(
+            hours=1, jitter=1, misfire=skip_missed(), overlap="skip", exclude=exclude_days("sat")
+        ),
+        group="other",
+        priority=0,
+        timeout=9,
+        cancel_grace=0,
+        on_lost_contact="continue",
+        retry=retry(attempts=2),
+        misfire=catch_up(2),
+        overlap=allow(3),
+        exclude=exclude_days("sun"),
+        jitter=0,
+        enabled=False,
+    )
+    [manifest] = app.definitions().manifests
+    assert (manifest.group, manifest.priority, manifest.timeout_seconds) == ("other", 0, 9)
+    assert (manifest.cancel_grace_seconds, manifest.on_lost_contact) == (0, "continue")
+    assert manifest.retry == RetryPolicy(attempts=2)
+    assert manifest.misfire == Misfire(policy="catch_up", limit=2)
+    assert manifest.overlap == Overlap(policy="allow", limit=3)
+    assert manifest.timing.exclusions == (ExcludedDays(("sat",)), ExcludedDays(("sun",)))
+    assert (manifest.jitter_seconds, manifest.enabled) == (0, False)
+
+
+def test_include_hangs_on_the_root_and_then_include_on_the_cursor(app):
+    chain = app.schedule("root", job="quiet", when=HOURLY)
+    chain.include("a", job="quiet").then_include("b", job="quiet")
+    chain.then("c", job="quiet").include("d", job="quiet", dormant=True)
+    chain.then_include("e", job="quiet")
+    assert parents(app) == {"root": None, "a": "root", "b": "a", "c": "b", "d": "root", "e": "d"}
+    manifests = {one.external_id: one for one in app.definitions().manifests}
+    assert {name for name, one in manifests.items() if one.dormant} == {"d"}
+    assert manifests["b"].timing == Timing(cadence=Manual())
+
+
+def test_a_chain_goes_on_from_a_manifest_that_is_declared_elsewhere_or_later(app):
+    app.manifest("nightly").then("mail", job="quiet").then("file", job="work", input=[1])
+    app.schedule("nightly", job="quiet", when=daily("02:00"))
+    assert parents(app) == {"nightly": None, "mail": "nightly", "file": "mail"}
+
+
+def test_a_parent_may_be_a_decorated_job_s_manifest(app):
+    app.job("report")(daily("06:00")(lambda ctx: None))
+    app.manifest("report-daily-06-00").then("mail", job="quiet")
+    assert parents(app) == {"report-daily-06-00": None, "mail": "report-daily-06-00"}
+
+
+def test_a_parent_that_nobody_declares_is_named(app):
+    app.manifest("gone").then("mail", job="quiet")
+    assert only_problem(app).startswith(
+        "manifest 'mail' depends on 'gone', which this app does not declare"
+    )
+
+
+def test_a_cycle_is_told_once_with_its_path_in_the_order_of_running(app):
+    app.manifest("a").then("b", job="quiet").then("c", job="quiet").then("a", job="quiet")
+    app.manifest("c").then("leaf", job="quiet")
+    problem = only_problem(app)
+    path = re.search(r"wait for each other: ([^:]*):", problem)[1].split(" → ")
+    assert path[0] == path[-1]
+    assert set(path) == {"a", "b", "c"}
+    assert all(f"{one} → {other}" in "a → b → c → a → b" for one, other in zip(path, path[1:]))
+
+
+def test_a_manifest_that_follows_itself_is_a_cycle(app):
+    app.manifest("a").then("a", job="quiet")
+    assert "a → a" in only_problem(app)
+
+
+def test_dependents_take_no_timing(app):
+    for name in ("when", "misfire", "jitter", "exclude"):
+        with pytest.raises(TypeError, match=rf"then_include\(\) takes no keyword '{name}'"):
+            app.manifest("a").then_include("b", job="quiet", **{name: None})
+
+
+@pytest.mark.parametrize(
+    ("items", "key"),
+    [
+        ({"ada": Customer(1, "Ada"), "grace": Customer(2, "Grace")}, None),
+        ([("ada", Customer(1, "Ada")), ("grace", Customer(2, "Grace"))], None),
+        ([Item("ada", Customer(1, "Ada")), Item("grace", {"id": 2, "name": "Grace"})], None),
+        ([Customer(1, "Ada"), Customer(2, "Grace")], lambda customer: customer.name.lower()),
+    ],
+)
+def test_a_batch_takes_its_items_in_many_shapes(app, items, key):
+    app.schedule_many("crm", job="sync", items=items, key=key, when=HOURLY)
+    definitions = app.definitions()
+    assert {one.external_id: one.input for one in definitions.manifests} == {
+        "crm-ada": {"id": 1, "name": "Ada"},
+        "crm-grace": {"id": 2, "name": "Grace"},
+    }
+    assert {(one.group, one.batch) for one in definitions.manifests} == {("crm", "crm")}
+    assert definitions.batches == (Batch(name="crm", prune=True),)
+
+
+def test_a_batch_looks_at_its_items_once(app):
+    app.schedule_many("crm", job="work", items=((n, n) for n in range(3)), when=HOURLY)
+    assert len(app.definitions().manifests) == 3
+    assert len(app.definitions().manifests) == 3
+
+
+def test_an_empty_batch_is_a_batch(app):
+    app.schedule_many("crm", job="work", items=[], when=HOURLY, prune=False, group="ops")
+    definitions = app.definitions()
+    assert definitions.manifests == ()
+    assert definitions.batches == (Batch(name="crm", prune=False),)
+
+
+def test_each_item_may_be_configured(app):
+    app.schedule_many(
+        "crm",
+        job="work",
+        items={"a": 1, "b": 2},
+        when=HOURLY,
+        priority=4,
+        group="ops",
+        configure=lambda item: {"priority": 9, "when": daily("03:00")} if item.id == "b" else {},
+    )
+    a, b = app.definitions().manifests
+    assert (a.priority, a.timing, a.group) == (4, HOURLY.timing, "ops")
+    assert (b.priority, b.timing, b.group) == (9, daily("03:00").timing, "ops")
+
+
+def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
+    app.schedule_many("extract", job="work", items={"a": 1, "b": 2}, when=HOURLY).include_many(
+        "load",
+        job="work",
+        items=[Item("a", 1, depends_on="extract-a"), Item("b", 2, depends_on="extract-b")],
+    )
+    chain = app.schedule("root", job="quiet", when=HOURLY)
+    chain.include_many("fan", job="work", items={"x": 1}, dormant=True)
+    chain.include("last", job="quiet").then_include_many(
+        "tail", job="work", items=[Item("x", 1, depends_on="fan-x")]
+    )
+    assert parents(app) == {
+        "extract-a": None,
+        "extract-b": None,
+        "load-a": "extract-a",
+        "load-b": "extract-b",
+        "root": None,
+        "fan-x": "root",
+        "last": "root",
+        "tail-x": "fan-x",
+    }
+    [fan] = [one for one in app.definitions().manifests if one.external_id == "fan-x"]
+    assert (fan.dormant, fan.batch, fan.group) == (True, "fan", "fan")
+
+
+@pytest.mark.parametrize(
+    ("declare", "complaint"),
+    [
+        (
+            lambda app: app.schedule_many("m", job="work", items=[], when=HOURLY).then(
+                "x", job="quiet"
+            ),
+            r"'x': then_include cannot follow the batch 'm'.*app\.manifest\('m-<item>'\)",
+        ),
+        (
+            lambda app: app.schedule_many("m", job="work", items=[], when=HOURLY).include(
+                "x", job="quiet"
+            ),
+            "'x': include cannot follow the batch 'm'",
+        ),
+        (
+            lambda app: (
+                app.schedule("r", job="quiet", when=HOURLY)
+                .include_many("m", job="work", items={})
+                .then("x", job="quiet")
+            ),
+            "'x': then_include cannot follow the batch 'm'",
+        ),
+        (
+            lambda app: app.schedule("r", job="quiet", when=HOURLY).then_include_many(
+                "m", job="work", items={"x": 1}
+            ),
+            "'m-x': nothing says after which manifest it runs.*use include_many",
+        ),
+        (
+            lambda app: app.schedule_many("n", job="work", items=[], when=HOURLY).include_many(
+                "m", job="work", items={"x": 1}
+            ),
+            "'m-x': nothing says after which manifest it runs",
+        ),
+        (
+            lambda app: app.schedule_many(
+                "m", job="work", items=[Item("x", 1, depends_on="y")], when=HOURLY
+            ).include_many("y", job="work", items=[]),
+            "'m-x': it has a cadence and a depends_on",
+        ),
+        (
+            lambda app: app.schedule_many("m", job="work", items=["ab"], when=HOURLY),
+            "batch 'm': its item 1 is neither an Item nor an .* give key=",
+        ),
+        (
+            lambda app: app.schedule_many(
+                "m", job="work", items={"x": 1}, when=HOURLY, configure=lambda item: {"prio": 1}
+            ),
+            "'m-x': configure gives 'prio', unknown here; did you mean 'priority'",
+        ),
+        (
+            lambda app: [
+                app.schedule_many("m", job="work", items={}, when=HOURLY) for _ in range(2)
+            ],
+            "batch 'm' is declared twice",
+        ),
+        (
+            lambda app: app.schedule_many("m.n", job="work", items={}, when=HOURLY),
+            "batch name 'm.n' is not valid",
+        ),
+        (
+            lambda app: app.schedule_many("m", job="work", items=[(1, 1), ("1", 2)], when=HOURLY),
+            "two manifests have the id 'm-1'",
+        ),
+        (
+            lambda app: [
+                app.schedule_many("m", job="work", items={"eu-1": 1}, when=HOURLY),
+                app.schedule_many("m-eu", job="work", items={"1": 1}, when=HOURLY),
+            ],
+            "two manifests have the id 'm-eu-1'",
+        ),
+        (
+            lambda app: app.schedule_many("m", job="sync", items={"x": 1}, when=HOURLY),
+            "'m-x': its input does not fit job 'sync'",
+        ),
+        (
+            lambda app: app.schedule("x", job="quiet", when=HOURLY, group="a.b"),
+            "group name 'a.b' is not valid",
+        ),
+        (
+            lambda app: app.schedule("x", job="quiet", when=HOURLY, retry=3),
+            "'x': retry=3 is no retry policy",
+        ),
+        (
+            lambda app: app.schedule("x", job=print, when=HOURLY),
+            "'x' names the job 'print', which nobody declared",
+        ),
+        (
+            lambda app: app.schedule("x", job="quiet", when=HOURLY, priority=32),
+            "'x': Expected `int` <= 31",
+        ),
+        (
+            lambda app: app.schedule("x", job="quiet", when=HOURLY, jitter=1e6),
+            "'x': Expected `float` <= 86400",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_told_in_one_line(app, declare, complaint):
+    declare(app)
+    problems = []
+    try:
+        app.definitions()
+    except InvalidDefinitions as error:
+        # A parent that is missing because of the mistake itself is not what is asked here.
+        problems = [one for one in error.problems if "does not declare" not in one]
+    [problem] = problems
+    assert re.search(complaint, problem)
+
+
+def test_batches_whose_names_overlap_are_fine_while_their_ids_differ(app):
+    app.schedule_many("m", job="work", items={"1": 1}, when=HOURLY)
+    app.schedule_many("m-eu", job="work", items={"1": 1}, when=HOURLY)
+    app.schedule("m-single", job="work", when=HOURLY)
+    assert {(one.external_id, one.batch) for one in app.definitions().manifests} == {
+        ("m-1", "m"),
+        ("m-eu-1", "m-eu"),
+        ("m-single", None),
+    }
+
+
+def test_a_wide_batch_checks_its_timing_once(app, monkeypatch):
+    looked = []
+    monkeypatch.setattr(
+        "headway_decisions.timing.problems", lambda timing: looked.append(timing) or []
+    )
+    app.schedule_many("m", job="work", items={n: n for n in range(1000)}, when=HOURLY)
+    assert len(app.definitions().manifests) == 1000
+    assert looked == [HOURLY.timing]
