@@ -288,6 +288,19 @@ async def test_work_without_a_manifest_cannot_activate(world, scheduler):
     assert settled.outcome == "completed"
 
 
+async def test_an_activation_of_work_without_a_manifest_wakes_nothing(world, scheduler):
+    """A worker that asks nobody can say it all the same."""
+
+    async def job(ctx):
+        lease = ctx._activator._lease
+        woken = RunActivated(**lease.credentials, run=ctx.run, activations=[MAIL])
+        await lease.say(lease.event(woken))
+
+    settled = await run(world, scheduler, job, manifest_id=None, manifest=None)
+    assert settled.outcome == "completed"
+    assert await scheduler.told(ActivationRequested) == []
+
+
 async def test_without_a_scheduler_the_run_fails_and_is_tried_again(world, monkeypatch):
     monkeypatch.setattr(activations, "TRIES", 2)
     scheduler = Scheduler(world)

@@ -1,5 +1,6 @@
 """Schedules that are built: chains of dependents, batches, and what is said of mistakes."""
 
+import itertools
 import re
 
 import msgspec
@@ -134,7 +135,7 @@ def test_a_cycle_is_told_once_with_its_path_in_the_order_of_running(app):
     path = re.search(r"wait for each other: ([^:]*):", problem)[1].split(" → ")
     assert path[0] == path[-1]
     assert set(path) == {"a", "b", "c"}
-    assert all(f"{one} → {other}" in "a → b → c → a → b" for one, other in zip(path, path[1:]))
+    assert all(f"{one} → {other}" in "a → b → c → a → b" for one, other in itertools.pairwise(path))
 
 
 def test_a_manifest_that_follows_itself_is_a_cycle(app):
@@ -305,6 +306,29 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
             lambda app: app.schedule("x", job="quiet", when=HOURLY, retry=3),
             "'x': retry=3 is no retry policy",
         ),
+        (
+            lambda app: app.schedule("x", job=None, when=HOURLY),
+            "'x' names the job 'None', which nobody declared",
+        ),
+        (
+            lambda app: app.schedule("x", job="quiet", when=None),
+            r"'x': when= takes a cadence such as daily\('03:15'\), not None",
+        ),
+        (
+            lambda app: app.schedule_many("m", job="work", items={"x": 1}, when="daily"),
+            "batch 'm': when= takes a cadence .* not 'daily'",
+        ),
+        (
+            lambda app: app.schedule_many(
+                "m", job="work", items={"x": 1}, when=HOURLY, configure=lambda item: {"when": 5}
+            ),
+            "manifest 'm-x': when= takes a cadence .* not 5",
+        ),
+        (
+            lambda app: app.schedule_many("m", job="work", items={"a b": 1}, when=HOURLY),
+            "manifest id 'm-a b' is not valid",
+        ),
+        (lambda app: app.group(5), "group name 5 is not valid"),
         (
             lambda app: app.schedule("x", job=print, when=HOURLY),
             "'x' names the job 'print', which nobody declared",

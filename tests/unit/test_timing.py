@@ -70,6 +70,14 @@ def walk(timing, after, until, following=timings.next_due):
             id="a-filtered-grid-ticks-in-both-passings",
         ),
         pytest.param(
+            # At the instant at which it would be three, the clock goes back to two.
+            Timing(cadence=Every(1800), zone=BERLIN, filters=Filters(between="03:00-04:00")),
+            "2027-10-30T12:00+02:00",
+            "2027-10-31T12:00+01:00",
+            ["2027-10-31T03:00:00+01:00", "2027-10-31T03:30:00+01:00"],
+            id="the-end-of-a-repeated-hour-comes-once",
+        ),
+        pytest.param(
             Timing(cadence=Monthly(("last",), "02:30"), zone=BERLIN),
             "2027-10-01T00:00+02:00",
             "2027-11-30T12:00+01:00",
@@ -259,7 +267,7 @@ instants = near_changes | st.datetimes(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(some_timings, instants, st.floats(0.001, 0.999))
 def test_due_times_increase_and_do_not_depend_on_where_the_walk_began(timing, after, part):
     moment = after
@@ -269,12 +277,14 @@ def test_due_times_increase_and_do_not_depend_on_where_the_walk_began(timing, af
             break
         assert following > moment
         assert following.microsecond == 0
-        assert timings.next_due(timing, following - timedelta(microseconds=1)) == following
-        assert timings.next_due(timing, moment + (following - moment) * part) == following
+        just_before = following - timedelta(microseconds=1)
+        between = min(moment + (following - moment) * part, just_before)
+        assert timings.next_due(timing, just_before) == following
+        assert timings.next_due(timing, between) == following
         moment = following
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(some_timings, instants, st.integers(1, 40))
 def test_allowed_times_are_the_due_ones_that_nothing_excludes(timing, after, steps):
     due, moment = [], after
@@ -298,7 +308,7 @@ def is_open(timing, instant):
     return timings.next_allowed(minutely, instant - timedelta(microseconds=1)) == instant
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     some_timings, st.datetimes(datetime(2012, 2, 1), datetime(2026, 1, 1), timezones=st.just(UTC))
 )
@@ -551,7 +561,7 @@ rubbish_exclusions = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, derandomize=True)
 @given(
     st.builds(
         Timing,
@@ -572,7 +582,7 @@ def test_rubbish_is_told_and_never_raises(timing):
         timings.next_allowed(timing, at("2027-05-01T00:00+00:00"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     st.lists(
         st.text("0123456789*/,-LWlw#?", min_size=1, max_size=5)

@@ -173,7 +173,7 @@ instants = st.datetimes(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.sampled_from(CADENCES), st.sampled_from(ZONES), instants)
 def test_fires_are_strictly_later_and_nothing_lies_between(cadence, zone, after):
     tz = ZoneInfo(zone)
@@ -188,7 +188,7 @@ def test_fires_are_strictly_later_and_nothing_lies_between(cadence, zone, after)
     assert second > first
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.sampled_from(CADENCES),
     st.sampled_from(ZONES),
@@ -203,7 +203,9 @@ def test_the_latest_is_the_last_one_of_a_walk(cadence, zone, after, steps, part)
         moment = next_after(cadence, tz, walked[-1])
         assert moment is not None
         walked.append(moment)
+    # Part of a microsecond may be rounded up, but the next one must stay ahead.
     until = walked[-2] + (walked[-1] - walked[-2]) * part
+    until = min(until, walked[-1] - timedelta(microseconds=1))
     assert latest_between(cadence, tz, after, until) == (walked[-2] if steps else None)
 
 

@@ -87,16 +87,15 @@ class Passage(NamedTuple):
     ends_before: datetime | None
 
     def opening(self, wall: datetime) -> datetime | None:
-        """The first time from a wall-clock time on that passes."""
+        """A wall-clock time itself if it passes, or else the earliest that could.
+
+        What could pass is to be asked again: its date may be none that passes.
+        """
         if self.start is not None and wall < self.start:
             wall = self.start
         wall = self._next_day(wall)
         if self.window is not None and not self.window.covers(wall):
-            opens_at = self.window.opens_at(wall)
-            wall = opens_at if opens_at.date() == wall.date() else self._next_day(_tomorrow(wall))
-            # A window over midnight is open at midnight; another one opens later that day.
-            if not self.window.covers(wall):
-                wall = self.window.opens_at(wall)
+            wall = self.window.opens_at(wall)
         return None if self.ends_before is not None and wall >= self.ends_before else wall
 
     def horizon(self, wall: datetime) -> datetime:

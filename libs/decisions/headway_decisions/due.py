@@ -110,11 +110,11 @@ def account(
     """Skip all that was ripe by the end of a pause; returns how the manifest stands after it."""
     if view.next_due_at is None or isinstance(view.timing.cadence, Spaced):
         return view, []
-    last = _latest_ripe(view, until)
-    if last is None:
+    ripe = _latest_ripe(view, until)
+    if ripe is None:
         return view, []
-    moved_on = structs.replace(view, next_due_at=timing.next_due(view.timing, last))
-    return moved_on, [_skip(view.next_due_at, last, reason)]
+    last, following = ripe
+    return structs.replace(view, next_due_at=following), [_skip(view.next_due_at, last, reason)]
 
 
 def judge(view: ManifestView, *, now: datetime) -> Verdict:
@@ -224,10 +224,10 @@ def _successes(view: ManifestView, last: int, now: datetime, reason: str) -> Ent
 
 def _judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry], bool]:
     """Decide the due times up to now: which fire, and what the others are skipped for."""
-    first = view.next_due_at
-    last = None if first is None else _latest_ripe(view, now)
-    if first is None or last is None:
+    first, ripe = view.next_due_at, _latest_ripe(view, now)
+    if first is None or ripe is None:
         return view, [], False
+    last, following = ripe
     fires = _choose(view, first, last, now)
     entries = list(_skips(view, first, last, fires))
     caught_up = view.misfire.policy == "catch_up" and len(fires) > 1
@@ -236,7 +236,7 @@ def _judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[En
         view, entry = _fire(view, due_at, must=caught_up)
         entries.append(entry)
         cancel = cancel or (entry.decision == "owed" and view.overlap.policy == "cancel_running")
-    view = structs.replace(view, next_due_at=timing.next_due(view.timing, last))
+    view = structs.replace(view, next_due_at=following)
     entries.sort(key=lambda entry: entry.first_due_at)
     return view, entries, cancel
 
@@ -285,6 +285,8 @@ def _skips(
 ) -> Iterator[Entry]:
     """The stretches before, between and after the due times that fire."""
     start: datetime | None = first
+    if fires == [first] and first == last:
+        return
     for fire in [*fires, None]:
         before = last if fire is None else fire - _INSTANT
         if start is not None and start <= before:
@@ -300,21 +302,31 @@ def _why_not(view: ManifestView, first: datetime, last: datetime) -> str:
     return f"{EXCLUDED}: {timing.excluded_by(view.timing, first)}"
 
 
-def _latest_ripe(view: ManifestView, until: datetime) -> datetime | None:
-    """The last undecided due time that was let go by then; its jitter may hold it back."""
+def _latest_ripe(
+    view: ManifestView, until: datetime
+) -> tuple[datetime, datetime | None] | None:
+    """The last undecided due time that was let go by then, and the one that follows it.
+
+    Jitter may hold a due time back, and with it all that come after.
+    """
     first = view.next_due_at
     if first is None or identity.fire_at(view.id, first, view.jitter_seconds) > until:
         return None
+    following = timing.next_due(view.timing, first)
+    if following is None or following > until:
+        return first, following
     latest = timing.latest_due(view.timing, first, until) or first
     while identity.fire_at(view.id, latest, view.jitter_seconds) > until:
         latest = timing.latest_due(view.timing, first, latest - _INSTANT) or first
-    return latest
+    return latest, timing.next_due(view.timing, latest)
 
 
 def _latest_allowed(view: ManifestView, first: datetime, last: datetime) -> datetime | None:
     """The last due time from first to last that no exclusion covers."""
     if last < first:
         return None
+    if not view.timing.exclusions and last == first:
+        return first
     latest = timing.latest_allowed(view.timing, first, last)
     if latest is None and timing.excluded_by(view.timing, first) is None:
         return first

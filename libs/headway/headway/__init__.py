@@ -33,10 +33,10 @@ from headway.cadences import (
 )
 from headway.calendar import LAST, Days, Months, Weeks
 from headway.chain import Chain
-from headway.client import Client
+from headway.client import Client, RequestFailed
 from headway.context import Context
 from headway.definitions import Definitions, InvalidDefinitions
-from headway.errors import Fatal
+from headway.errors import ActivationRefused, ActivationUnavailable, Fatal, LeaseLost
 from headway.exclusions import exclude_dates, exclude_days, exclude_range, exclude_times
 from headway.marks import retry
 from headway.policies import allow, catch_up, fire_once, skip_missed
@@ -45,6 +45,8 @@ from headway.yaml_file import load_yaml
 
 __all__ = [
     "LAST",
+    "ActivationRefused",
+    "ActivationUnavailable",
     "App",
     "Chain",
     "Client",
@@ -54,7 +56,9 @@ __all__ = [
     "Fatal",
     "InvalidDefinitions",
     "Item",
+    "LeaseLost",
     "Months",
+    "RequestFailed",
     "Weeks",
     "When",
     "allow",

@@ -11,7 +11,7 @@ from headway.chain import Chain
 from headway.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
 from headway.definitions import Definitions, GroupDefinition
 from headway.jobs import Job, input_type_of
-from headway.when import When, refuse_unknown
+from headway.when import When, read_when, refuse_unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -100,8 +100,9 @@ class App:
     ) -> Chain:
         """Schedule a declared job under an id of its own, with an input."""
         refuse_unknown("schedule", terms, Terms)
+        cadence = read_when(when, f"manifest {external_id!r}", self._declared.problems)
         self._declared.drafts.append(
-            Draft(external_id=external_id, job=job, when=when, input=input, terms=terms)
+            Draft(external_id=external_id, job=job, when=cadence, input=input, terms=terms)
         )
         return self.manifest(external_id)
 
@@ -123,8 +124,9 @@ class App:
         `key` function that tells the id. With `prune`, manifests whose item is gone are deleted.
         """
         refuse_unknown("schedule_many", terms, Terms)
+        cadence = read_when(when, f"batch {name!r}", self._declared.problems)
         batch = BatchDraft(
-            name=name, job=job, items=items, when=when, key=key, prune=prune,
+            name=name, job=job, items=items, when=cadence, key=key, prune=prune,
             configure=configure, terms=terms,
         )  # fmt: skip
         for draft in add_batch(self._declared, batch):

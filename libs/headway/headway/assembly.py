@@ -98,14 +98,16 @@ def _find(declared: Declarations, target: JobGiven) -> DeclaredJob | None:
 
 def _problems_without_job(draft: Draft, timings: checks.TimingChecks) -> list[str]:
     """What can be told of a manifest whose job is not known."""
-    problems = [] if draft.job is None else [_nobody_declared(draft, draft.job)]
+    missing_in_file = draft.job is None and draft.where  # the file was told so already
+    problems = [] if missing_in_file else [_nobody_declared(draft)]
     if draft.when is not None:
         wrong = draft.when.problems or timings.problems_of(draft.when.timing)
         problems += [f"{draft.called}: {one}" for one in wrong]
     return problems
 
 
-def _nobody_declared(draft: Draft, target: JobGiven) -> str:
+def _nobody_declared(draft: Draft) -> str:
+    target = draft.job
     called = target if isinstance(target, str) else getattr(target, "__qualname__", repr(target))
     remedy = "declare it under jobs" if draft.where else "put @app.job(...) over its function"
     return f"{draft.called} names the job {called!r}, which nobody declared: {remedy}"

@@ -8,7 +8,7 @@ from msgspec import Struct
 from headway.calendar import did_you_mean
 from headway.declarations import Declarations, Draft, JobGiven, Terms
 from headway.definitions import Batch
-from headway.when import When
+from headway.when import When, read_when
 
 Configure = Callable[["Item"], Mapping[str, Any]]
 
@@ -71,7 +71,9 @@ def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
 def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
     external_id = f"{batch.name}-{item.id}"
     own = dict(batch.configure(item)) if batch.configure else {}
-    when = own.pop("when", batch.when)
+    when = batch.when
+    if "when" in own:
+        when = read_when(own.pop("when"), f"manifest {external_id!r}", problems)
     for name in own.keys() - Terms.__optional_keys__:
         hint = did_you_mean(name, Terms.__optional_keys__)
         problems.append(f"manifest {external_id!r}: configure gives {name!r}, unknown here{hint}")

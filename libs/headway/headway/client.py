@@ -1,47 +1,94 @@
-"""A client for whoever wants to look at Headway from a program.
+"""A client for whoever wants to look at Headway, or to change it, from a program.
 
     async with Client("nats://127.0.0.1:4222") as headway:
         for manifest in await headway.manifests():
             print(manifest.external_id, manifest.next_due_at)
+        await headway.schedule("nightly-x", job="cleanup", when=daily("03:15"))
 
-It asks the services over NATS, and so needs no access to the database.
+It asks the services over NATS, and so needs no access to the database. Manifests that it
+makes belong to nobody's code: no start of an application prunes them.
 """
 
+import getpass
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Literal, Self, Unpack
 
-import msgspec
+from headway_clock import new_nonce, utc_now
 from headway_contract import subjects
-from headway_contract.scheduling import ManifestsAnswer, ManifestsQuestion, ManifestStatus
-from headway_jetstream_kit import Broker, BrokerUnavailable
-from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
+from headway_contract.scheduling import (
+    ApplyAnswer,
+    ApplyRequest,
+    Changed,
+    ChangeGroupRequest,
+    ChangeRequest,
+    DeleteRequest,
+    ExplainAnswer,
+    ExplainQuestion,
+    GroupsAnswer,
+    GroupsQuestion,
+    GroupStatus,
+    LedgerAnswer,
+    LedgerQuestion,
+    ManifestAnswer,
+    ManifestQuestion,
+    ManifestsAnswer,
+    ManifestsQuestion,
+    ManifestStatus,
+    PreviewAnswer,
+    PreviewQuestion,
+    PrunePolicy,
+    TriggerAnswer,
+    TriggerRequest,
+)
+from msgspec import UNSET, UnsetType
 
-Answer = TypeVar("Answer", bound=msgspec.Struct)
+from headway import cadences
+from headway.batches import Configure, Items
+from headway.control import PATIENT_SECONDS, Control
+from headway.control import RequestFailed as RequestFailed
+from headway.declarations import Terms
+from headway.definitions import Definitions
+from headway.made_at_run_time import one_batch, one_manifest
+from headway.nats_control import NatsControl
+from headway.packing import pack
+from headway.when import When
 
-_ERROR_HEADER = "Nats-Service-Error"
+# How many manifests one question asks for: an answer has to fit into one message.
+PAGE = 500
 
 
-class RequestFailed(Exception):
-    """A service refused a request, or none answered."""
+def login_name() -> str:
+    """Who asks, for the audit."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A container may run as a number that has no name.
+        return "unknown"
 
 
 class Client:
-    """One connection to Headway's services."""
+    """One connection to Headway's services. `actor` is who the audit says has done it."""
 
-    def __init__(self, nats_url: str, *, credentials: str | None = None) -> None:
+    def __init__(
+        self,
+        nats_url: str = "",
+        *,
+        credentials: str | None = None,
+        actor: str | None = None,
+        control: Control | None = None,
+    ) -> None:
         self._url = nats_url
         self._credentials = credentials
-        self._broker: Broker | None = None
+        self._actor = login_name() if actor is None else actor
+        self._given = control
+        self._nats: NatsControl | None = None
 
     async def __aenter__(self) -> Self:
         """Connect; raises `RequestFailed` if NATS cannot be reached."""
-        try:
-            self._broker = await Broker.connect(
-                self._url, name="headway-client", credentials=self._credentials
-            )
-        except BrokerUnavailable as error:
-            raise RequestFailed(f"NATS is not reachable: {error}") from error
+        if self._given is None:
+            self._nats = await NatsControl.connect(self._url, credentials=self._credentials)
         return self
 
     async def __aexit__(
@@ -51,31 +98,233 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         """Close the connection."""
-        if self._broker is not None:
-            await self._broker.close()
+        if self._nats is not None:
+            await self._nats.close()
 
     async def manifests(self) -> list[ManifestStatus]:
         """Every manifest and how it stands, in the order of their ids."""
         found: list[ManifestStatus] = []
         while True:
-            question = ManifestsQuestion(after=found[-1].external_id if found else "")
-            page = await self._ask(subjects.MANIFESTS_QUESTION, question, ManifestsAnswer)
+            question = ManifestsQuestion(after=found[-1].external_id if found else "", limit=PAGE)
+            page = await self._control.ask(subjects.MANIFESTS_QUESTION, question, ManifestsAnswer)
             found += page.manifests
             if not page.more:
                 return found
 
-    async def _ask(self, subject: str, question: msgspec.Struct, answer: type[Answer]) -> Answer:
-        if self._broker is None:
-            raise RequestFailed("the client is not connected: use it as 'async with Client(...)'")
-        try:
-            reply = await self._broker.client.request(
-                subject, msgspec.json.encode(question), timeout=5
+    async def manifest(self, external_id: str) -> ManifestAnswer:
+        """One manifest: how it stands, how it is defined, what operators have changed."""
+        question = ManifestQuestion(manifest=external_id)
+        return await self._control.ask(subjects.MANIFEST_QUESTION, question, ManifestAnswer)
+
+    async def groups(self) -> list[GroupStatus]:
+        """Every group and how it stands, in the order of their names."""
+        found: list[GroupStatus] = []
+        while True:
+            question = GroupsQuestion(after=found[-1].name if found else "", limit=PAGE)
+            page = await self._control.ask(subjects.GROUPS_QUESTION, question, GroupsAnswer)
+            found += page.groups
+            if not page.more:
+                return found
+
+    async def preview(
+        self, external_id: str, count: int = 20, *, after: datetime | None = None
+    ) -> PreviewAnswer:
+        """The next fire times of a manifest, from now or from an instant on."""
+        question = PreviewQuestion(manifest=external_id, count=count, after=after)
+        return await self._control.ask(
+            subjects.PREVIEW_QUESTION, question, PreviewAnswer, timeout=PATIENT_SECONDS
+        )
+
+    async def explain(self, external_id: str, *, at: datetime | None = None) -> ExplainAnswer:
+        """Why a manifest ran or did not at an instant, or how it stands now."""
+        question = ExplainQuestion(manifest=external_id, at=at)
+        return await self._control.ask(subjects.EXPLAIN_QUESTION, question, ExplainAnswer)
+
+    async def ledger(
+        self, external_id: str | None = None, *, since: datetime | None = None
+    ) -> LedgerAnswer:
+        """Compare what should have fired with what the ledger tells, of one manifest or all."""
+        total = LedgerAnswer()
+        while True:
+            question = LedgerQuestion(manifest=external_id, since=since, after=total.last)
+            page = await self._control.ask(
+                subjects.LEDGER_QUESTION, question, LedgerAnswer, timeout=PATIENT_SECONDS
             )
-        except NoRespondersError as error:
-            raise RequestFailed(f"no service answers on {subject}: is it running?") from error
-        except (OSError, TimeoutError, NatsError) as error:
-            raise RequestFailed(f"{subject}: {error or type(error).__name__}") from error
-        fault = (reply.headers or {}).get(_ERROR_HEADER)
-        if fault:
-            raise RequestFailed(f"{subject}: {fault}")
-        return msgspec.json.decode(reply.data, type=answer)
+            total = LedgerAnswer(
+                manifests=total.manifests + page.manifests,
+                fire_times=total.fire_times + page.fire_times,
+                gaps=[*total.gaps, *page.gaps],
+                last=page.last or total.last,
+            )
+            if not page.more:
+                return total
+
+    async def plan(
+        self, definitions: Definitions, *, prune: PrunePolicy | None = None, days: int = 7
+    ) -> ApplyAnswer:
+        """What applying definitions would change, and which fire times in the next days."""
+        return await self._send(subjects.PLAN_QUESTION, definitions, prune, days)
+
+    async def apply(
+        self, definitions: Definitions, *, prune: PrunePolicy | None = None
+    ) -> ApplyAnswer:
+        """Store definitions, all of them or none, and prune what they no longer name."""
+        return await self._send(subjects.APPLY_REQUEST, definitions, prune, 0)
+
+    async def schedule(
+        self,
+        external_id: str,
+        *,
+        job: str,
+        when: When,
+        input: Any = None,  # noqa: A002
+        **terms: Unpack[Terms],
+    ) -> ApplyAnswer:
+        """Make or change one manifest of a job that some application has declared.
+
+        What the terms leave out has Headway's defaults, and its group is called like the job:
+        the terms of the job itself are in its application's code.
+        """
+        return await self.apply(
+            one_manifest(external_id, job=job, when=when, given=input, terms=terms)
+        )
+
+    async def schedule_many(
+        self,
+        name: str,
+        *,
+        job: str,
+        items: Items,
+        when: When,
+        key: Callable[[Any], str | int] | None = None,
+        prune: bool = True,
+        configure: Configure | None = None,
+        **terms: Unpack[Terms],
+    ) -> ApplyAnswer:
+        """Make one manifest for each item, as `App.schedule_many` does; with `prune`, delete
+        those of the batch whose item is gone.
+        """
+        definitions = one_batch(
+            name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
+            terms=terms,
+        )  # fmt: skip
+        return await self.apply(definitions)
+
+    async def once(
+        self,
+        job: str,
+        *,
+        input: Any = None,  # noqa: A002
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        id: str | None = None,  # noqa: A002
+        **terms: Unpack[Terms],
+    ) -> str:
+        """Run a job once, at a time or after a delay in seconds; returns the manifest's id."""
+        external_id = id or f"once-{new_nonce()}"
+        when = cadences.once(_wall_time(at, delay), tz="UTC")
+        await self.schedule(external_id, job=job, when=when, input=input, **terms)
+        return external_id
+
+    async def enable(self, external_id: str) -> Changed:
+        """Let a manifest fire; code no longer decides whether it does."""
+        return await self._change(
+            ChangeRequest(manifest=external_id, enabled=True, actor=self._actor)
+        )
+
+    async def disable(self, external_id: str) -> Changed:
+        """Keep a manifest from firing; code no longer decides whether it does."""
+        return await self._change(
+            ChangeRequest(manifest=external_id, enabled=False, actor=self._actor)
+        )
+
+    async def change(
+        self,
+        external_id: str,
+        *,
+        attempts: int | UnsetType = UNSET,
+        interval: float | UnsetType = UNSET,
+        jitter: float | UnsetType = UNSET,
+        give_back: Iterable[Literal["enabled", "retry", "jitter"]] = (),
+    ) -> Changed:
+        """Change what operators own of a manifest; what is given back is the code's again."""
+        request = ChangeRequest(
+            manifest=external_id,
+            attempts=attempts,
+            interval_seconds=interval,
+            jitter_seconds=jitter,
+            give_back=list(give_back),
+            actor=self._actor,
+        )
+        return await self._change(request)
+
+    async def change_group(
+        self,
+        name: str,
+        *,
+        max_active: int | UnsetType | None = UNSET,
+        priority: int | UnsetType = UNSET,
+        enabled: bool | UnsetType = UNSET,
+        give_back: Iterable[Literal["max_active", "priority", "enabled"]] = (),
+    ) -> Changed:
+        """Change the settings of a group; none for `max_active` lifts that limit."""
+        request = ChangeGroupRequest(
+            group=name,
+            max_active=max_active,
+            priority=priority,
+            enabled=enabled,
+            give_back=list(give_back),
+            actor=self._actor,
+        )
+        return await self._control.ask(subjects.CHANGE_GROUP_REQUEST, request, Changed)
+
+    async def trigger(
+        self,
+        external_id: str,
+        *,
+        input: Any = UNSET,  # noqa: A002
+        delay: float = 0.0,
+        key: str | None = None,
+    ) -> TriggerAnswer:
+        """Run a manifest now, or after a delay in seconds; the same key triggers only once."""
+        request = TriggerRequest(
+            manifest=external_id, key=key, input=input, delay_seconds=delay, actor=self._actor
+        )
+        return await self._control.ask(subjects.TRIGGER_REQUEST, request, TriggerAnswer)
+
+    async def delete(self, external_id: str) -> Changed:
+        """Delete a manifest that was made at run time, with its work, dead letters and runs."""
+        request = DeleteRequest(manifest=external_id, actor=self._actor)
+        return await self._control.ask(subjects.DELETE_REQUEST, request, Changed)
+
+    @property
+    def _control(self) -> Control:
+        control = self._given or self._nats
+        if control is None:
+            raise RequestFailed("the client is not connected: use it as 'async with Client(...)'")
+        return control
+
+    async def _change(self, request: ChangeRequest) -> Changed:
+        return await self._control.ask(subjects.CHANGE_REQUEST, request, Changed)
+
+    async def _send(
+        self, subject: str, definitions: Definitions, prune: PrunePolicy | None, days: int
+    ) -> ApplyAnswer:
+        request = ApplyRequest(
+            definitions=pack(definitions), prune=prune, days=days, actor=self._actor
+        )
+        return await self._control.ask(subject, request, ApplyAnswer, timeout=PATIENT_SECONDS)
+
+
+def _wall_time(at: datetime | None, delay: float | timedelta | None) -> datetime:
+    """When a one-shot is due, on the clock of UTC; whole seconds, never too early."""
+    if (at is None) == (delay is None):
+        raise ValueError("once() takes either at= or delay=")
+    if delay is not None:
+        at = utc_now() + (delay if isinstance(delay, timedelta) else timedelta(seconds=delay))
+    assert at is not None  # noqa: S101 - one of the two was given
+    if at.tzinfo is None:
+        raise ValueError(f"once(at=...) takes a time with its zone, and {at} has none")
+    at = at.astimezone(UTC)
+    rounded = at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
+    return rounded.replace(tzinfo=None)

@@ -46,7 +46,7 @@ class Terms(DependentTerms, total=False):
 class Draft:
     """A manifest as it was stated. `where` is the place in a file, if it came from one.
 
-    No job means that this was complained of already.
+    A draft from a file that has no job was complained of already.
     """
 
     external_id: str

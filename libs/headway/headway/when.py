@@ -82,6 +82,14 @@ def refuse_unknown(function: str, given: Mapping[str, Any], accepted: type) -> N
             raise TypeError(f"{function}() takes no keyword {name!r}{hint}")
 
 
+def read_when(given: object, called: str, problems: list[str]) -> When | None:
+    """A cadence that was handed to the builder; anything else is a problem."""
+    if isinstance(given, When):
+        return given
+    problems.append(f"{called}: when= takes a cadence such as daily('03:15'), not {given!r}")
+    return None
+
+
 def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str]) -> When:
     """A cadence with its options read; `problems` are those of the cadence itself."""
     timing = Timing(

@@ -26,6 +26,9 @@ def span(
 
     Attributes are named `headway.<key>`.
     """
+    if not _is_set_up():
+        yield trace.INVALID_SPAN
+        return
     context: Context | None = _propagator.extract({"traceparent": parent}) if parent else None
     with _tracer.start_as_current_span(
         name, context=context, attributes=_named(attributes)
@@ -36,6 +39,9 @@ def span(
 @contextmanager
 def new_trace(name: str, **attributes: Attribute | None) -> Iterator[trace.Span]:
     """A span that begins a trace of its own, linked to the one in which it is made."""
+    if not _is_set_up():
+        yield trace.INVALID_SPAN
+        return
     maker = trace.get_current_span().get_span_context()
     links = [trace.Link(maker)] if maker.is_valid else []
     with _tracer.start_as_current_span(
@@ -44,12 +50,19 @@ def new_trace(name: str, **attributes: Attribute | None) -> Iterator[trace.Span]
         yield current
 
 
+def _is_set_up() -> bool:
+    """Whether anybody records spans; if not, hot paths need not pay for them."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:
     return {f"headway.{key}": value for key, value in attributes.items() if value is not None}
 
 
 def traceparent() -> str | None:
     """The current context as a string that can be stored, if there is one."""
+    if not _is_set_up():
+        return None
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier.get("traceparent")

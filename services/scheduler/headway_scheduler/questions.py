@@ -1,25 +1,63 @@
-"""Questions about manifests, groups and the ledger, and their answers. Nothing here changes anything."""
+"""Questions about manifests, groups and the ledger. Nothing here changes anything."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from headway_contract import subjects
 from headway_contract.scheduling import (
+    ApplyAnswer,
+    ApplyRequest,
+    ExplainAnswer,
+    ExplainQuestion,
     GroupsAnswer,
     GroupsQuestion,
     GroupStatus,
+    LedgerAnswer,
+    LedgerQuestion,
+    ManifestAnswer,
+    ManifestQuestion,
     ManifestsAnswer,
     ManifestsQuestion,
     ManifestStatus,
+    PreviewAnswer,
+    PreviewQuestion,
 )
 from headway_decisions import timing
 from headway_decisions.timing import Timing
-from headway_jetstream_kit.controlling import Endpoint, typed
-from headway_postgres_kit import Clock, Database
+from headway_jetstream_kit.controlling import BadRequest, Endpoint, typed
+from headway_postgres_kit import Clock, Connection, Database
 
+from headway_scheduler.explain import explain
+from headway_scheduler.finding import find_manifest
+from headway_scheduler.ledger_questions import check_page
 from headway_scheduler.manifest import hold_of
+from headway_scheduler.plan import plan
+from headway_scheduler.preview import note_of, previewed
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import groups, manifests
+
+# The columns that a definition is made of.
+_DEFINED = (
+    "external_id",
+    "job",
+    "input",
+    "timing",
+    "misfire",
+    "overlap",
+    "jitter_seconds",
+    "priority",
+    "retry",
+    "timeout_seconds",
+    "cancel_grace_seconds",
+    "on_lost_contact",
+    "enabled",
+    "dormant",
+    "batch",
+)
 
 
 class Questions:
@@ -34,7 +72,12 @@ class Questions:
         """The subjects on which questions come."""
         return {
             subjects.MANIFESTS_QUESTION: typed(ManifestsQuestion, self.manifests),
+            subjects.MANIFEST_QUESTION: typed(ManifestQuestion, self.manifest),
             subjects.GROUPS_QUESTION: typed(GroupsQuestion, self.groups),
+            subjects.PREVIEW_QUESTION: typed(PreviewQuestion, self.preview),
+            subjects.EXPLAIN_QUESTION: typed(ExplainQuestion, self.explain),
+            subjects.LEDGER_QUESTION: typed(LedgerQuestion, self.ledger),
+            subjects.PLAN_QUESTION: typed(ApplyRequest, self.plan),
         }
 
     async def manifests(self, question: ManifestsQuestion) -> ManifestsAnswer:
@@ -44,12 +87,95 @@ class Questions:
         found = [status_of(row) for row in rows[: question.limit]]
         return ManifestsAnswer(manifests=found, more=len(rows) > question.limit)
 
+    async def manifest(self, question: ManifestQuestion) -> ManifestAnswer:
+        """One manifest with its definition."""
+        async with self._reading() as (connection, _):
+            row = await find_manifest(connection, question.manifest)
+        return ManifestAnswer(
+            status=status_of(row), definition=definition_of(row), touched=sorted(row["touched"])
+        )
+
     async def groups(self, question: GroupsQuestion) -> GroupsAnswer:
         """One page of groups, in the order of their names."""
         async with self._database.acquire() as connection:
             rows = await connection.fetch(groups["page"], question.after, question.limit + 1)
         found = [GroupStatus(**dict(row)) for row in rows[: question.limit]]
         return GroupsAnswer(groups=found, more=len(rows) > question.limit)
+
+    async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
+        """The next fire times of a manifest."""
+        async with self._reading() as (connection, now):
+            row = await find_manifest(connection, question.manifest)
+        kept = timing_of(row)
+        after = None if question.after is None else aware(question.after)
+        # In a thread, because the tick shares this process.
+        fires = await asyncio.to_thread(
+            previewed, row, kept, count=question.count, after=after, now=now
+        )
+        return PreviewAnswer(
+            manifest=question.manifest,
+            zone=kept.zone,
+            fires=fires,
+            note=note_of(row, kept, hold_of(row), has_times=bool(fires)),
+        )
+
+    async def explain(self, question: ExplainQuestion) -> ExplainAnswer:
+        """Why a manifest ran, or did not."""
+        at = None if question.at is None else aware(question.at)
+        async with self._reading() as (connection, now):
+            row = await find_manifest(connection, question.manifest)
+            timing_of(row)
+            return await explain(
+                connection, row, at=at, now=now, kept_days=self._settings.history_days
+            )
+
+    async def ledger(self, question: LedgerQuestion) -> LedgerAnswer:
+        """Whether the ledger tells of every fire time, once."""
+        if question.since is not None:
+            question = msgspec.structs.replace(question, since=aware(question.since))
+        async with self._reading() as (connection, now):
+            return await check_page(
+                connection, question, kept=timedelta(days=self._settings.history_days), now=now
+            )
+
+    async def plan(self, request: ApplyRequest) -> ApplyAnswer:
+        """What applying definitions would change."""
+        async with self._reading() as (connection, now):
+            return await plan(connection, request, policy=self._settings.prune, now=now)
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[tuple[Connection, datetime]]:
+        """One picture of the database for all that an answer reads; it cannot write."""
+        async with (
+            self._database.acquire() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            yield connection, await self._clock.now(connection)
+
+
+def aware(at: datetime) -> datetime:
+    """A time with its offset; without one it could mean anything."""
+    if at.tzinfo is None:
+        raise BadRequest(
+            f"the time {at.isoformat()} has no offset: write one, as in {at.isoformat()}Z"
+        )
+    return at
+
+
+def timing_of(row: Any) -> Timing:
+    """The timing of a manifest; refuses one that cannot be read here."""
+    try:
+        kept = msgspec.convert(row["timing"], Timing)
+        timing.local(kept, row["declared_at"])
+    except (msgspec.ValidationError, ValueError) as error:
+        raise BadRequest(f"the timing of {row['external_id']!r} cannot be read: {error}") from error
+    return kept
+
+
+def definition_of(row: Any) -> dict[str, Any]:
+    """A manifest as it is stored, in the shape in which it is declared."""
+    definition = {name: row[name] for name in _DEFINED}
+    return {**definition, "group": row["group_name"], "depends_on": row["parent"]}
 
 
 def status_of(row: Any) -> ManifestStatus:

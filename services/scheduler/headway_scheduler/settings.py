@@ -16,6 +16,8 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     max_entries_per_cycle: int | None = 200
     # What becomes of manifests that the application no longer declares.
     prune: Literal["delete", "disable", "keep"] = "delete"
+    # Which deployment of the application this is; without it, what the application says.
+    generation: int | None = None
     # Off: declare and list, and never tick.
     tick: Literal["on", "off"] = "on"
     # How long decisions and the audit are kept.

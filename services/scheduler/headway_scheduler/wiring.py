@@ -10,6 +10,7 @@ from headway_postgres_kit import DATABASE_CLOCK, Clock
 from headway_relay import Relay
 from headway_service_kit.passes import Wakeup
 from headway_service_kit.service import Service, open_service
+from msgspec.structs import replace
 
 from headway_scheduler.desk import Desk
 from headway_scheduler.intake import settled_intake
@@ -41,6 +42,8 @@ async def start_scheduler(
     try:
         await MIGRATIONS.check(service.database)
         if definitions is not None:
+            if settings.generation is not None:
+                definitions = replace(definitions, generation=settings.generation)
             await apply_at_start(service.database, definitions, policy=settings.prune, clock=clock)
         await _keep_passes(service, settings, clock)
         port = await service.answer_for_health(settings.health_address)

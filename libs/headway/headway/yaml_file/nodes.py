@@ -5,6 +5,7 @@ boolean, a number to the base of sixty and a date. Tags make no objects, a key m
 once, and aliases cannot blow a small text up.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +28,7 @@ _WORDS = {
 }
 # No more digits than Python reads; what is longer is text.
 _WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
-_FRACTION = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
+_FRACTION = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 
 
 class Unreadable(Exception):
@@ -151,9 +152,8 @@ class _Reader:
                 merged = {**_merged(child), **merged}
                 continue
             if key in own:
-                raise Unreadable(
-                    line, f"the key {key!r} stands twice (first in line {own[key].line})"
-                )
+                first = own[key].line
+                raise Unreadable(line, f"the key {key!r} stands twice (first in line {first})")
             own[key] = Node(line, child.value, child.size)
         return Node(_line(start), {**merged, **own}, size)
 
@@ -180,7 +180,8 @@ def _scalar(text: str) -> Any:
         return _WORDS[text]
     if _WHOLE.fullmatch(text):
         return int(text)
-    if _FRACTION.fullmatch(text):
+    # JSON has no infinity, so a number that is too large for a float stays text too.
+    if _FRACTION.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     return text
 

@@ -85,7 +85,11 @@ SELECT count(*) FROM gone
 -- Work of a manifest that has no runs left; tells how many. $1 manifest id, $2 how many at most.
 WITH gone AS (
     DELETE FROM dispatcher.work_queue
-    WHERE id IN (SELECT id FROM dispatcher.work_queue WHERE manifest_id = $1 LIMIT $2)
+    WHERE id IN (
+        SELECT id FROM dispatcher.work_queue WHERE manifest_id = $1
+        ORDER BY id
+        LIMIT $2
+        FOR UPDATE)
     RETURNING id
 )
 SELECT count(*) FROM gone

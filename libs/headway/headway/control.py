@@ -1,0 +1,33 @@
+"""How a client reaches the services: one question, one answer.
+
+The client's methods know no transport; whatever can `ask` may take the place of NATS.
+"""
+
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+Answer = TypeVar("Answer", bound=Struct)
+
+# Most questions are answered in milliseconds; definitions of thousands of manifests are not.
+USUAL_SECONDS = 5.0
+PATIENT_SECONDS = 30.0
+
+
+class RequestFailed(Exception):
+    """A service refused a request, or none answered; the text says why, a reason a line."""
+
+
+class Control(Protocol):
+    """Asks services, by the subject on which they answer."""
+
+    async def ask(
+        self,
+        subject: str,
+        question: Struct,
+        answer: type[Answer],
+        *,
+        timeout: float = USUAL_SECONDS,
+    ) -> Answer:
+        """The answer to a question; raises `RequestFailed` if there is none."""
+        ...

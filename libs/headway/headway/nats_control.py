@@ -1,0 +1,72 @@
+"""Asking services over NATS."""
+
+from typing import Self
+
+import msgspec
+from headway_jetstream_kit import Broker, BrokerUnavailable
+from msgspec import Struct
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+
+from headway.control import USUAL_SECONDS, Answer, RequestFailed
+
+_ERROR_HEADER = "Nats-Service-Error"
+_CODE_HEADER = "Nats-Service-Error-Code"
+_REFUSED = "400"
+
+
+class NatsControl:
+    """One connection to NATS. Made by `connect`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @classmethod
+    async def connect(cls, url: str, *, credentials: str | None = None) -> Self:
+        """Connect; raises `RequestFailed` if NATS cannot be reached."""
+        try:
+            broker = await Broker.connect(url, name="headway-client", credentials=credentials)
+        except BrokerUnavailable as error:
+            raise RequestFailed(f"NATS is not reachable: {error}") from error
+        return cls(broker)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._broker.close()
+
+    async def ask(
+        self,
+        subject: str,
+        question: Struct,
+        answer: type[Answer],
+        *,
+        timeout: float = USUAL_SECONDS,
+    ) -> Answer:
+        """The answer to a question; raises `RequestFailed` if there is none."""
+        body = msgspec.json.encode(question)
+        most = self._broker.client.max_payload
+        if len(body) > most:
+            raise RequestFailed(
+                f"the request has {len(body)} bytes and NATS takes {most} at most: send fewer "
+                "definitions at once, or raise max_payload in the configuration of NATS"
+            )
+        try:
+            reply = await self._broker.client.request(subject, body, timeout=timeout)
+        except NoRespondersError as error:
+            raise RequestFailed(f"no service answers on {subject}: is it running?") from error
+        except TimeoutError as error:
+            raise RequestFailed(f"{subject}: no answer within {timeout:g} s") from error
+        except (OSError, NatsError) as error:
+            raise RequestFailed(f"{subject}: {error or type(error).__name__}") from error
+        headers = reply.headers or {}
+        fault = headers.get(_ERROR_HEADER)
+        if fault:
+            # A header has one line; a service with more to say says it in the body.
+            text = reply.data.decode(errors="replace") or fault
+            raise RequestFailed(
+                text if headers.get(_CODE_HEADER) == _REFUSED else f"{subject}: {text}"
+            )
+        try:
+            return msgspec.json.decode(reply.data, type=answer)
+        except msgspec.DecodeError as error:
+            raise RequestFailed(f"{subject}: the answer cannot be read: {error}") from error

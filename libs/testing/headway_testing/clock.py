@@ -1,0 +1,26 @@
+"""A clock that shows what it was set to, and never goes back."""
+
+from datetime import UTC, datetime
+
+from headway_postgres_kit import Connection
+
+
+class VirtualClock:
+    """The time of every decision in a world."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    async def now(self, connection: Connection) -> datetime:  # noqa: ARG002 - the protocol's
+        """The time that it was set to."""
+        return self.at
+
+    def advance(self, to: datetime) -> None:
+        """Go on to a later time."""
+        self.at = max(self.at, to)
+
+
+def instant(when: str | datetime) -> datetime:
+    """A time as users write it; one without a zone is in UTC."""
+    at = datetime.fromisoformat(when) if isinstance(when, str) else when
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

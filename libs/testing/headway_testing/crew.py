@@ -1,0 +1,118 @@
+"""The services of a world: who is up, and how they are stopped and started."""
+
+import asyncio
+from typing import Any
+
+from headway import App
+from headway.worker import Worker, WorkerSettings
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.wiring import start_dispatcher
+from headway_jetstream_kit import Broker
+from headway_scheduler.settings import SchedulerSettings
+from headway_scheduler.wiring import start_scheduler
+from headway_service_kit.service import Service
+
+from headway_testing.clock import VirtualClock
+from headway_testing.outages import ServiceName
+
+_STREAM_BYTES = 64 * 1024**2
+# The passes that go by the clock, and so must be told when it was set.
+_TIMED = {"scheduler": "tick", "dispatcher": "gate"}
+
+
+class Crew:
+    """Scheduler, dispatcher and worker of one world."""
+
+    def __init__(
+        self,
+        app: App,
+        clock: VirtualClock,
+        *,
+        database_url: str,
+        nats_url: str,
+        slots: int,
+        settings: dict[str, Any],
+    ) -> None:
+        self.nats_url = nats_url
+        self._app = app
+        self._clock = clock
+        self._urls = {"database_url": database_url, "nats_url": nats_url}
+        self._slots = slots
+        self._settings = settings
+        self._services: dict[ServiceName, Service] = {}
+        self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
+
+    @property
+    def up(self) -> set[ServiceName]:
+        """Who is up."""
+        running: set[ServiceName] = set(self._services)
+        return running | {"worker"} if self._worker is not None else running
+
+    async def bring_up(self, wanted: set[ServiceName]) -> None:
+        """Start and stop until exactly these are up, in the order in which they need each other."""
+        for name in ("scheduler", "worker", "dispatcher"):
+            if name in self.up and name not in wanted:
+                await self._end(name)
+        for name in ("dispatcher", "worker", "scheduler"):
+            if name in wanted and name not in self.up:
+                await self._begin(name)
+
+    def wake(self) -> None:
+        """Tell those that go by the clock that it was set."""
+        for name, service in self._services.items():
+            service.wake(_TIMED[name])
+
+    def check(self) -> None:
+        """Raise if the worker has ended by itself."""
+        if self._worker is not None and self._worker[1].done():
+            self._worker[1].result()
+            raise RuntimeError("the worker ended by itself")
+
+    async def stop(self) -> None:
+        """Stop everybody."""
+        await self.bring_up(set())
+
+    async def _begin(self, name: ServiceName) -> None:
+        if name == "scheduler":
+            fields = {
+                "max_entries_per_cycle": None,
+                **self._urls,
+                **self._of(SchedulerSettings),
+            }
+            self._services[name] = await start_scheduler(
+                SchedulerSettings(**fields), self._app.definitions(), clock=self._clock
+            )
+        elif name == "dispatcher":
+            fields = {
+                "provision": "auto",
+                "stream_max_bytes": _STREAM_BYTES,
+                **self._urls,
+                **self._of(DispatcherSettings),
+            }
+            self._services[name] = await start_dispatcher(
+                DispatcherSettings(**fields), clock=self._clock
+            )
+        else:
+            await self._begin_worker()
+
+    async def _begin_worker(self) -> None:
+        broker = await Broker.connect(self.nats_url, name="headway-world")
+        worker = Worker(self._app, broker, WorkerSettings(worker_slots=self._slots))
+        stop = asyncio.Event()
+        self._worker = (stop, asyncio.create_task(worker.run(stop)), broker)
+
+    async def _end(self, name: ServiceName) -> None:
+        if name != "worker":
+            await self._services.pop(name).stop()
+            return
+        assert self._worker is not None  # noqa: S101 - only asked for when it is up
+        stop, task, broker = self._worker
+        self._worker = None
+        stop.set()
+        await task
+        await broker.close()
+
+    def _of(self, struct: type[Any]) -> dict[str, Any]:
+        """The settings among those given that this service knows."""
+        known = set(struct.__struct_fields__)
+        return {name: value for name, value in self._settings.items() if name in known}

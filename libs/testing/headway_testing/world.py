@@ -1,0 +1,245 @@
+"""A world of its own time, with the real services in it."""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from headway import App, Client
+from headway_clock import monotonic
+from headway_postgres_kit import Database, Queries
+from msgspec import Struct
+
+from headway_testing.clock import VirtualClock, instant
+from headway_testing.crew import Crew
+from headway_testing.outages import SERVICES, Outage, ServiceName, down_at, next_change
+from headway_testing.servers import run_servers
+
+_queries = Queries("headway_testing", "world.sql")
+
+# How long one moment of virtual time may really take before a test has lost its patience.
+_PATIENCE_SECONDS = 60.0
+_LOOK_AGAIN_SECONDS = 0.002
+
+
+class Fire(Struct, frozen=True, kw_only=True):
+    """One decision that made work, and how that ended."""
+
+    manifest: str
+    cause: str
+    at: datetime
+    due_at: datetime | None
+    work: UUID
+    outcome: str | None
+
+
+class Skip(Struct, frozen=True, kw_only=True):
+    """One decision that made none: for a due time, or for a stretch of them."""
+
+    manifest: str
+    first_due_at: datetime
+    last_due_at: datetime
+    reason: str
+
+
+class World:
+    """Runs an app's real services under a clock that a test owns."""
+
+    def __init__(
+        self, app: App, *, start: str | datetime, folder: Path, slots: int = 10, **settings: Any
+    ) -> None:
+        self.app = app
+        self.clock = VirtualClock(instant(start))
+        self._folder = folder
+        self._slots = slots
+        self._settings = settings
+        self._outages: list[Outage] = []
+        self._stack = AsyncExitStack()
+        # How long a moment usually takes until all is quiet, in real seconds.
+        self._usual = 0.0
+        self._fires: list[Fire] = []
+        self._skips: list[Skip] = []
+
+    @property
+    def now(self) -> datetime:
+        """What the world's clock shows."""
+        return self.clock.at
+
+    @property
+    def nats_url(self) -> str:
+        """Where the world's NATS answers, for a client of one's own."""
+        return self._crew.nats_url
+
+    async def __aenter__(self) -> Self:
+        """Start the servers and all services."""
+        try:
+            servers = await self._stack.enter_async_context(run_servers(self._folder))
+            self._database = await Database.connect(servers.database_url, name="headway-world")
+            self._stack.push_async_callback(self._database.close)
+            self._crew = Crew(
+                self.app,
+                self.clock,
+                database_url=servers.database_url,
+                nats_url=servers.nats_url,
+                slots=self._slots,
+                settings=self._settings,
+            )
+            self._stack.push_async_callback(self._crew.stop)
+            await self._crew.bring_up(set(SERVICES))
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop everything."""
+        await self._stack.aclose()
+
+    def client(self) -> Client:
+        """A client of this world: `async with world.client() as headway: ...`."""
+        return Client(self.nats_url)
+
+    def down(
+        self, service: ServiceName, *, at: str | datetime | None = None, **duration: float
+    ) -> None:
+        """Plan an outage: `world.down("scheduler", hours=3)`, from now on or from a time."""
+        if service not in SERVICES:
+            raise ValueError(f"{service!r} cannot be down: name one of {', '.join(SERVICES)}")
+        begins_at = self.now if at is None else instant(at)
+        if begins_at < self.now:
+            raise ValueError(f"an outage at {begins_at} is in the past: it is {self.now}")
+        ends_at = begins_at + timedelta(**duration)
+        self._outages.append(Outage(service=service, begins_at=begins_at, ends_at=ends_at))
+
+    async def run_for(self, **duration: float) -> None:
+        """Let so much time pass: `await world.run_for(days=7)`."""
+        await self.run_until(self.now + timedelta(**duration))
+
+    async def run_until(self, when: str | datetime) -> None:
+        """Let time pass; it jumps from one event to the next, while nothing is in flight."""
+        until = instant(when)
+        if until < self.now:
+            raise ValueError(f"{until} is in the past: the world's clock shows {self.now}")
+        while True:
+            await self._staff()
+            await self._until_quiet()
+            upcoming = await self._next_event()
+            if upcoming is None or upcoming > until:
+                break
+            self._go_to(upcoming)
+        self._go_to(until)
+        await self._staff()
+        await self._until_quiet()
+        await self._read_ledger()
+
+    def fires(self, manifest: str | None = None) -> list[Fire]:
+        """What fired up to the last `run_until`, oldest first."""
+        return [one for one in self._fires if manifest in (None, one.manifest)]
+
+    def skips(self, manifest: str | None = None) -> list[Skip]:
+        """What was skipped and why, oldest first."""
+        return [one for one in self._skips if manifest in (None, one.manifest)]
+
+    def assert_fired(
+        self, manifest: str, *, times: int | None = None, outcome: str | None = None
+    ) -> list[Fire]:
+        """Fail unless a manifest fired, so many times and so ended if that is said."""
+        fired = [one for one in self.fires(manifest) if outcome in (None, one.outcome)]
+        if (times is None and not fired) or (times is not None and len(fired) != times):
+            wanted = "at least once" if times is None else f"{times} time(s)"
+            ended = f" with the outcome {outcome!r}" if outcome else ""
+            raise AssertionError(
+                f"{manifest} should have fired {wanted}{ended} and fired {len(fired)} time(s)"
+                f"{self._history_of(manifest)}"
+            )
+        return fired
+
+    def assert_not_fired(self, manifest: str) -> None:
+        """Fail if a manifest fired at all."""
+        self.assert_fired(manifest, times=0)
+
+    def _history_of(self, manifest: str) -> str:
+        if not any(one.manifest == manifest for one in [*self._fires, *self._skips]):
+            known = sorted({one.manifest for one in [*self._fires, *self._skips]})
+            return f"; there are decisions only about {', '.join(known) or 'nothing'}"
+        ends = Counter(str(one.outcome) for one in self.fires(manifest))
+        reasons = Counter(one.reason for one in self.skips(manifest))
+        return f"; outcomes: {dict(ends)}; skipped: {dict(reasons)}"
+
+    def _go_to(self, at: datetime) -> None:
+        self.clock.advance(at)
+        self._crew.wake()
+
+    async def _staff(self) -> None:
+        """Stop who is to be down now, and start who is to be up."""
+        await self._crew.bring_up(set(SERVICES) - down_at(self._outages, self.now))
+
+    async def _until_quiet(self) -> None:
+        """Wait until nothing is in flight: all that remains waits for time to pass."""
+        began = monotonic()
+        # Looking costs what is being waited for, so do not look before it is likely to be over.
+        await asyncio.sleep(0.8 * self._usual)
+        while busy := await self._busy():
+            self._crew.check()
+            if monotonic() > began + _PATIENCE_SECONDS:
+                raise AssertionError(
+                    f"the world is still busy after {_PATIENCE_SECONDS:g} s at {self.now}: {busy}"
+                )
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        self._usual += (min(monotonic() - began, 0.1) - self._usual) / 8
+
+    async def _busy(self) -> str | None:
+        up = self._crew.up
+        async with self._database.acquire() as connection:
+            busy: str | None = await connection.fetchval(
+                _queries["busy"],
+                self.now,
+                "scheduler" in up,
+                "dispatcher" in up,
+                "worker" in up,
+            )
+        return busy
+
+    async def _next_event(self) -> datetime | None:
+        up = self._crew.up
+        async with self._database.acquire() as connection:
+            due = await connection.fetchval(
+                _queries["next_event"], self.now, "scheduler" in up, "dispatcher" in up
+            )
+        change = next_change(self._outages, self.now)
+        return min((one for one in (due, change) if one is not None), default=None)
+
+    async def _read_ledger(self) -> None:
+        async with self._database.acquire() as connection:
+            rows = await connection.fetch(_queries["ledger"])
+        self._fires = [
+            Fire(
+                manifest=row["external_id"],
+                cause=row["cause"],
+                at=row["decided_at"],
+                due_at=row["first_due_at"] if row["cause"].startswith("due:") else None,
+                work=row["work_id"],
+                outcome=row["outcome"],
+            )
+            for row in rows
+            if row["decision"] == "queued"
+        ]
+        self._skips = [
+            Skip(
+                manifest=row["external_id"],
+                first_due_at=row["first_due_at"],
+                last_due_at=row["last_due_at"],
+                reason=row["reason"],
+            )
+            for row in rows
+            if row["decision"] == "skipped"
+        ]

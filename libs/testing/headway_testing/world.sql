@@ -1,0 +1,42 @@
+-- name: busy
+-- What is still in flight, or null: then all that is left waits for time to pass. Who is down
+-- holds nobody up. $1 now, $2 whether the scheduler is up, $3 whether the dispatcher is,
+-- $4 whether the worker is.
+SELECT CASE
+    WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
+        THEN 'a manifest is due'
+    WHEN $2 AND EXISTS (SELECT FROM scheduler.outbox) THEN 'the scheduler has something to say'
+    WHEN $3 AND EXISTS (SELECT FROM dispatcher.outbox) THEN 'the dispatcher has something to say'
+    WHEN $3 AND EXISTS (
+        SELECT FROM scheduler.work LEFT JOIN dispatcher.work_queue USING (id)
+        WHERE work_queue.id IS NULL) THEN 'work is on its way to the dispatcher'
+    WHEN $2 AND EXISTS (
+        SELECT FROM scheduler.work JOIN dispatcher.work_queue USING (id)
+        WHERE work_queue.state = 'settled') THEN 'an outcome is on its way to the scheduler'
+    WHEN $3 AND $4 AND EXISTS (
+        SELECT FROM dispatcher.work_queue WHERE state = 'dispatched') THEN 'a run is under way'
+    WHEN $3 AND $4 AND EXISTS (
+        SELECT FROM dispatcher.work_queue
+        JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
+        WHERE state IN ('queued', 'waiting') AND not_before <= $1 AND group_limit.enabled)
+        THEN 'work waits for the gate'
+    WHEN $2 AND $3 AND EXISTS (SELECT FROM scheduler.manifest WHERE pruning_at IS NOT NULL)
+        THEN 'a manifest is being pruned'
+END
+
+-- name: next_event
+-- When something happens next. $1 now, $2 whether the scheduler is up, $3 whether the dispatcher
+-- is.
+SELECT least(
+    CASE WHEN $2 THEN (SELECT min(wake_at) FROM scheduler.manifest) END,
+    CASE WHEN $3 THEN (SELECT min(not_before) FROM dispatcher.work_queue
+                       WHERE state IN ('queued', 'waiting') AND not_before > $1) END)
+
+-- name: ledger
+-- Every decision, in the order of time.
+SELECT manifest.external_id, occurrence.cause, occurrence.first_due_at, occurrence.last_due_at,
+       occurrence.decision, occurrence.reason, occurrence.work_id, occurrence.outcome,
+       occurrence.decided_at
+FROM scheduler.occurrence
+JOIN scheduler.manifest ON manifest.id = occurrence.manifest_id
+ORDER BY occurrence.decided_at, occurrence.first_due_at, occurrence.cause

@@ -1,0 +1,96 @@
+"""Why did a manifest run, or not? What the answer rests on is gathered here."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from headway_contract.scheduling import ExplainAnswer, LedgerEntry
+from headway_decisions.timing import Timing
+from headway_postgres_kit import Connection
+
+from headway_scheduler.explanation import Explanation
+from headway_scheduler.finding import queries
+from headway_scheduler.ledger_check import Version
+from headway_scheduler.manifest import Manifest, read_manifests
+from headway_scheduler.sentences import Subject, Switch
+from headway_scheduler.store import works
+
+# How many decisions on each side of an instant are looked at.
+_FEW = 20
+
+_MANIFEST_SWITCHES = [
+    "headway.manifest.changed.v1",
+    "headway.manifest.declared.v1",
+    "headway.manifest.disabled.v1",
+]
+_GROUP_SWITCHES = ["headway.group.changed.v1"]
+
+
+async def explain(
+    connection: Connection, row: Any, *, at: datetime | None, now: datetime, kept_days: float
+) -> ExplainAnswer:
+    """Explain an instant, or how things stand."""
+    asked = await _gather(connection, row, at=at, now=now, kept_days=kept_days)
+    text, entries = asked.standing() if at is None else asked.instant(at)
+    return ExplainAnswer(manifest=row["external_id"], text=" ".join(text), entries=entries)
+
+
+async def _gather(
+    connection: Connection, row: Any, *, at: datetime | None, now: datetime, kept_days: float
+) -> Explanation:
+    instant = now if at is None else at
+    before = await connection.fetch(queries["entries_before"], row["id"], instant, _FEW)
+    after = await connection.fetch(queries["entries_after"], row["id"], instant, _FEW)
+    outstanding = await connection.fetch(works["outstanding_of"], [row["id"]])
+    versions = await connection.fetch(queries["timing_versions"], [row["id"]])
+    [manifest] = await read_manifests(connection, [row["id"]])
+    until = now if at is None else min(now, at)
+    subject = Subject(
+        external_id=row["external_id"],
+        group=row["group_name"],
+        timing=msgspec.convert(row["timing"], Timing),
+        overlap=row["overlap"].get("policy", "skip"),
+        misfire=row["misfire"].get("policy", "fire_once"),
+        group_enabled=row["group_enabled"],
+        disabled_by=row["disabled_by"],
+        blocked_by=row["blocked_by"],
+        working_since=outstanding[0]["queued_at"] if outstanding else None,
+        switches={
+            "manifest": await _switch(connection, row["external_id"], _MANIFEST_SWITCHES, until),
+            "group": await _switch(connection, row["group_name"], _GROUP_SWITCHES, until),
+        },
+    )
+    return Explanation(
+        row=row,
+        subject=subject,
+        view=manifest.view if isinstance(manifest, Manifest) else None,
+        versions=[
+            Version(one["since"], msgspec.convert(one["timing"], Timing)) for one in versions
+        ],
+        before=[_entry(one) for one in before],
+        after=[_entry(one) for one in after],
+        under_way=frozenset(one["id"] for one in outstanding),
+        kept_days=kept_days,
+        now=now,
+    )
+
+
+async def _switch(
+    connection: Connection, subject: str, kinds: list[str], until: datetime
+) -> Switch | None:
+    found = await connection.fetchrow(queries["switched_off"], subject, kinds, until)
+    return None if found is None else Switch(found["source"], found["occurred_at"])
+
+
+def _entry(row: Any) -> LedgerEntry:
+    return LedgerEntry(
+        cause=row["cause"],
+        first_due_at=row["first_due_at"],
+        last_due_at=row["last_due_at"],
+        decision=row["decision"],
+        reason=row["reason"],
+        work=row["work_id"],
+        outcome=row["outcome"],
+        decided_at=row["decided_at"],
+        actor=row["actor"],
+    )

@@ -1,0 +1,223 @@
+"""An explanation, put together from what the ledger, the timings and the audit say. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from headway_contract.scheduling import LedgerEntry
+from headway_decisions import due, identity, timing
+from headway_decisions.cadence import Manual, Once, Spaced
+from headway_decisions.timing import Timing
+from msgspec import Struct
+
+from headway_scheduler import sentences
+from headway_scheduler.ledger_check import GRACE, Version
+from headway_scheduler.manifest import hold_of
+from headway_scheduler.preview import first_ahead, note_of
+from headway_scheduler.sentences import Subject
+
+_INSTANT = timedelta(microseconds=1)
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """All that an explanation may have to name. `before` has the latest entry first."""
+
+    row: Any
+    subject: Subject
+    view: due.ManifestView | None
+    versions: Sequence[Version]
+    before: Sequence[LedgerEntry]
+    after: Sequence[LedgerEntry]
+    under_way: frozenset[UUID]
+    kept_days: float
+    now: datetime
+
+    def standing(self) -> tuple[list[str], list[LedgerEntry]]:
+        """How the manifest stands: what it is, its last decision, what holds it, what is next."""
+        row, subject = self.row, self.subject
+        what = f"{row['external_id']} runs job {row['job']!r} in group {row['group_name']!r}"
+        text = [f"{what}: {self._cadence()}."]
+        entries = list(self.before[:1])
+        text += [self._decided(entries[0])] if entries else ["Nothing was decided about it yet."]
+        if row["trouble"]:
+            text.append(f"The scheduler cannot judge it and tries again: {row['trouble']}.")
+        why = self._pause()
+        if why is not None:
+            text.append(sentences.paused(subject, why))
+        if row["owed"]:
+            text.append(f"{row['owed']} decision(s) wait for room.")
+        text.append(self._next(why))
+        return [one for one in text if one], entries
+
+    def instant(self, at: datetime) -> tuple[list[str], list[LedgerEntry]]:
+        """What was decided about an instant, or the nearest due time."""
+        version = self._in_force(at)
+        covering = [
+            one
+            for one in (*self.before, *self.after)
+            if one.first_due_at <= at <= one.last_due_at and _is_scheduled(one)
+        ]
+        if version is None and not covering:
+            return [self._before_its_time(at)], []
+        kept = version.timing if version is not None else self.subject.timing
+        named = timing.next_due(kept, at - _INSTANT) == at
+        if covering:
+            text = [] if named or not _ticks(kept) else [self._no_due_time(at, kept)]
+            return [*text, self._decided(covering[0])], covering
+        if not _ticks(kept):
+            return self._nearest_entries(at)
+        if not named:
+            return self._nearest_due(at, kept)
+        return [*self._undecided(at, kept)], []
+
+    def _nearest_due(self, at: datetime, kept: Timing) -> tuple[list[str], list[LedgerEntry]]:
+        text = [self._no_due_time(at, kept)]
+        earlier = timing.latest_due(kept, at - timedelta(days=366), at)
+        later = timing.next_due(kept, at)
+        if earlier is not None and not self._was_kept(kept, earlier):
+            earlier = None
+        near = [one for one in (earlier, later) if one is not None]
+        if not near:
+            return text, []
+        nearest = min(near, key=lambda one: abs(one - at))
+        others, entries = self.instant(nearest)
+        return [*text, *others], entries
+
+    def _nearest_entries(self, at: datetime) -> tuple[list[str], list[LedgerEntry]]:
+        """A manifest without a clock: what was decided around then."""
+        entries = [*self.before[:1], *self.after[:1]]
+        note = note_of(self.row, self.subject.timing, None, has_times=False)
+        text = [f"{self.subject.at(at)} is no due time of {self.row['external_id']}: {note}."]
+        if not entries:
+            return [*text, "Nothing was decided about it around then."], []
+        return [*text, *(self._decided(one) for one in entries)], entries
+
+    def _undecided(self, at: datetime, kept: Timing) -> list[str]:
+        """A due time without a decision: it is ahead, held back, in a pause, or a gap."""
+        shown, row, view = self.subject.at(at), self.row, self.view
+        fires_at = identity.fire_at(row["id"], at, row["jitter_seconds"])
+        excluded = timing.excluded_by(kept, at)
+        if excluded is not None and (at > self.now or self._is_open(at)):
+            why_not = sentences.reason(self.subject, f"{due.EXCLUDED}: {excluded}")
+            return [f"{shown} is a due time, but will not fire: {why_not}"]
+        why = self._pause()
+        if at > self.now:
+            held = [sentences.paused(self.subject, why)] if why is not None else []
+            return [f"{shown} lies ahead and will fire{self._with_jitter(at, fires_at)}.", *held]
+        if not self._is_open(at):
+            return [self._gap(shown, at)]
+        if why is not None:
+            later = "it will be recorded as skipped when the pause ends"
+            held = sentences.paused(self.subject, why)
+            return [f"{shown} was a due time and has not fired; {later}.", held]
+        if fires_at > self.now:
+            return [f"{shown} is due and fires{self._with_jitter(at, fires_at)}."]
+        if row["trouble"]:
+            return [f"{shown} is due, but the scheduler cannot judge it: {row['trouble']}."]
+        if view is not None and self.now - fires_at <= GRACE:
+            return [f"{shown} has just come due and is about to be decided."]
+        remedy = "Is one running, and without HEADWAY_TICK=off?"
+        return [f"{shown} is overdue and nobody has decided it: no scheduler ticks. {remedy}"]
+
+    def _gap(self, shown: str, at: datetime) -> str:
+        if at < self.now - timedelta(days=self.kept_days):
+            return (
+                f"{shown} was a due time, but decisions are kept for {self.kept_days:g} days only."
+            )
+        return (
+            f"{shown} was a due time, and no decision about it is in the ledger. That should not "
+            "be: run 'headway verify' and report it."
+        )
+
+    def _is_open(self, at: datetime) -> bool:
+        """Whether a time belongs to those that are not decided yet."""
+        next_due_at = self.row["next_due_at"]
+        return next_due_at is not None and at >= next_due_at
+
+    def _before_its_time(self, at: datetime) -> str:
+        shown = self.subject.at(at)
+        if at < self.now - timedelta(days=self.kept_days):
+            return f"Nothing is known of {shown}: decisions are kept for {self.kept_days:g} days."
+        first = self.versions[0].since if self.versions else self.row["declared_at"]
+        return (
+            f"At {shown} there was no manifest {self.row['external_id']!r} yet: it was declared at "
+            f"{self.subject.at(first)}."
+        )
+
+    def _no_due_time(self, at: datetime, kept: Timing) -> str:
+        earlier = timing.latest_due(kept, at - timedelta(days=366), at)
+        later = timing.next_due(kept, at)
+        near = [
+            self.subject.at(one)
+            for one in (earlier, later)
+            if one is not None and self._was_kept(kept, one)
+        ]
+        nearest = f" The nearest are {' and '.join(near)}." if near else ""
+        return (
+            f"{self.subject.at(at)} is no due time of {self.row['external_id']} "
+            f"({timing.describe(kept)}).{nearest}"
+        )
+
+    def _in_force(self, at: datetime) -> Version | None:
+        """The timing that was in force at an instant, if there was any yet."""
+        found = None
+        for version in self.versions:
+            slack = timedelta()
+            if isinstance(version.timing.cadence, Once):
+                slack = timedelta(seconds=self.row["misfire"].get("threshold_seconds", 60.0))
+            if version.since - slack < at:
+                found = version
+        return found
+
+    def _was_kept(self, kept: Timing, at: datetime) -> bool:
+        version = self._in_force(at)
+        return version is not None and version.timing == kept
+
+    def _pause(self) -> str | None:
+        return hold_of(self.row) if self.view is None else due.pause(self.view)
+
+    def _decided(self, entry: LedgerEntry) -> str:
+        return sentences.decided(self.subject, entry, under_way=entry.work in self.under_way)
+
+    def _cadence(self) -> str:
+        if self.row["parent"] is None:
+            return timing.describe(self.subject.timing)
+        if self.row["dormant"]:
+            return f"when a run of {self.row['parent']!r} asks for it"
+        return f"after each success of {self.row['parent']!r}"
+
+    def _next(self, why: str | None) -> str:
+        kept = self.subject.timing
+        if self.row["wake_at"] is not None and isinstance(kept.cadence, Spaced):
+            return f"It fires next at {self.subject.at(self.row['wake_at'])}."
+        first = first_ahead(self.row, kept, self.now)
+        if first is None:
+            note = note_of(self.row, kept, None, has_times=False)
+            return f"{note[:1].upper()}{note[1:]}." if note and why != "manifest_disabled" else ""
+        allowed = timing.next_allowed(kept, first - _INSTANT)
+        if allowed is None:
+            return "Its exclusions cover all of its times to come."
+        fires_at = identity.fire_at(self.row["id"], allowed, self.row["jitter_seconds"])
+        would = "would fire" if why is not None else "fires"
+        skipped = ""
+        if allowed != first:
+            by = timing.excluded_by(kept, first)
+            skipped = f" ({self.subject.at(first)} is left out: {by})"
+        jitter = self._with_jitter(allowed, fires_at)
+        return f"It {would} next at {self.subject.at(allowed)}{jitter}{skipped}."
+
+    def _with_jitter(self, at: datetime, fires_at: datetime) -> str:
+        if fires_at == at:
+            return ""
+        later = (fires_at - at).total_seconds()
+        return f" (its jitter lets it go at {self.subject.at(fires_at)}, {later:.0f} s later)"
+
+
+def _is_scheduled(entry: LedgerEntry) -> bool:
+    return entry.cause.startswith(("due:", "stretch:"))
+
+
+def _ticks(kept: Timing) -> bool:
+    """Whether a timing has due times of its own."""
+    return not isinstance(kept.cadence, Spaced | Manual)

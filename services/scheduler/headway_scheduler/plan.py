@@ -1,0 +1,172 @@
+"""A plan: what applying definitions would change, told without changing it."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway.definitions import Definitions, InvalidDefinitions, ManifestDefinition
+from headway.packing import UnreadableDefinitions, unpack
+from headway.validation import problems_of as problems_of_definitions
+from headway_contract.scheduling import ApplyAnswer, ApplyRequest, FireChange, PrunePolicy
+from headway_decisions.timing import Timing
+from headway_jetstream_kit.controlling import BadRequest
+from headway_postgres_kit import Connection
+from msgspec import structs
+
+from headway_scheduler.checking import problems_of
+from headway_scheduler.declare import Comparison, Known, compare, first_due
+from headway_scheduler.finding import queries
+from headway_scheduler.fire_changes import Firing, Move, changes
+from headway_scheduler.startup import Leavers, leaving
+
+_NOBODY = UUID(int=0)
+
+
+async def plan(
+    connection: Connection, request: ApplyRequest, *, policy: PrunePolicy, now: datetime
+) -> ApplyAnswer:
+    """What applying these definitions would create, change, prune and disable."""
+    definitions = _read(request)
+    answer = ApplyAnswer(owner=definitions.owner)
+    generation = await connection.fetchval(queries["generation_of"], definitions.owner)
+    if generation is not None and generation > definitions.generation:
+        warning = (
+            f"generation {generation} of {definitions.owner!r} has declared its manifests "
+            f"already, which is newer than {definitions.generation}: nothing would change"
+        )
+        return structs.replace(answer, stale=True, warnings=[warning])
+    compared = await compare(connection, definitions)
+    await _refuse_problems(connection, definitions, compared)
+    leavers = leaving(definitions, compared.gone)
+    pruned, disabled = _leave(leavers, request.prune or policy)
+    moves = await _moves(connection, compared, [*pruned, *disabled], now)
+    horizon = now + timedelta(days=request.days)
+    return structs.replace(
+        answer,
+        created=sorted(one.external_id for one in compared.new),
+        changed=sorted(one.external_id for one in compared.changed),
+        unchanged=compared.unchanged,
+        pruned=sorted(one.external_id for one in pruned),
+        disabled=sorted(one.external_id for one in disabled),
+        fires=await _fires(moves, horizon),
+        warnings=await _groups(connection, definitions),
+    )
+
+
+def _read(request: ApplyRequest) -> Definitions:
+    try:
+        return unpack(request.definitions)
+    except UnreadableDefinitions as error:
+        raise BadRequest(str(error)) from error
+
+
+async def _refuse_problems(
+    connection: Connection, definitions: Definitions, compared: Comparison
+) -> None:
+    found = await asyncio.to_thread(problems_of_definitions, definitions)
+    found += await problems_of(connection, definitions, compared.known)
+    if found:
+        raise BadRequest(str(InvalidDefinitions(list(dict.fromkeys(found)))))
+
+
+def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Known]]:
+    """Who would be deleted, and who would be disabled."""
+    pruned = [one for left in leavers.batches.values() for one in left]
+    if policy == "delete":
+        return [*pruned, *leavers.orphans], []
+    if policy == "disable":
+        return pruned, [one for one in leavers.orphans if one.disabled_by is None]
+    return pruned, []
+
+
+async def _moves(
+    connection: Connection, compared: Comparison, left: Sequence[Known], now: datetime
+) -> list[Move]:
+    """Who fires how before and after, for all whose times may change."""
+    of = [compared.known[one.external_id].id for one in compared.changed]
+    rows = await connection.fetch(queries["firing_of"], [*of, *(one.id for one in left)])
+    stored = {row["external_id"]: row for row in rows}
+    moves = [
+        Move(manifest=_NOBODY, external_id=one.external_id, after=_new(one, now), now=now)
+        for one in compared.new
+    ]
+    for one in compared.changed:
+        row = stored[one.external_id]
+        before, after = _before(row), _changed(one, row, now)
+        if before != after:
+            moves.append(
+                Move(
+                    manifest=row["id"],
+                    external_id=one.external_id,
+                    before=before,
+                    after=after,
+                    now=now,
+                )
+            )
+    for gone in left:
+        row = stored[gone.external_id]
+        moves.append(
+            Move(manifest=row["id"], external_id=gone.external_id, before=_before(row), now=now)
+        )
+    return moves
+
+
+def _before(row: Any) -> Firing | None:
+    if not row["enabled"]:
+        return None
+    return Firing(
+        timing=msgspec.convert(row["timing"], Timing),
+        jitter_seconds=row["jitter_seconds"],
+        first=row["next_due_at"],
+    )
+
+
+def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
+    if not definition.enabled:
+        return None
+    return Firing(
+        timing=definition.timing,
+        # Its chance is drawn from an id that it does not have yet.
+        jitter_seconds=0.0,
+        first=first_due(definition, now),
+    )
+
+
+def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing | None:
+    """What operators have touched stays; a timing that stays keeps its next due time."""
+    touched = row["touched"]
+    enabled = row["enabled"] if "enabled" in touched else definition.enabled
+    if not enabled:
+        return None
+    retimed = msgspec.convert(row["timing"], Timing) != definition.timing
+    jitter = row["jitter_seconds"] if "jitter" in touched else definition.jitter_seconds
+    return Firing(
+        timing=definition.timing,
+        jitter_seconds=jitter,
+        first=first_due(definition, now) if retimed else row["next_due_at"],
+    )
+
+
+async def _fires(moves: Sequence[Move], horizon: datetime) -> list[FireChange]:
+    # In a thread, because the tick shares this process.
+    return await asyncio.to_thread(changes, moves, horizon)
+
+
+async def _groups(connection: Connection, definitions: Definitions) -> list[str]:
+    """Settings of groups that would change; one that is disabled holds all that is in it."""
+    stated = {group.name: group for group in definitions.groups}
+    rows = await connection.fetch(queries["group_settings"], list(stated))
+    told = []
+    for row in rows:
+        for setting in ("max_active", "priority", "enabled"):
+            wanted = getattr(stated[row["name"]], setting)
+            if wanted is None or wanted == row[setting] or setting in row["touched"]:
+                continue
+            told.append(
+                f"group {row['name']!r}, which has {row['manifests']} manifest(s), changes: "
+                f"{setting} from {row[setting]} to {wanted}"
+            )
+    return told

@@ -1,0 +1,230 @@
+"""What the ledger says, in sentences for somebody who is woken at night. Pure.
+
+Every reason comes with what can be done about it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from headway_contract.scheduling import LedgerEntry
+from headway_decisions import due, timing, words
+from headway_decisions.timing import Timing
+from msgspec import Struct
+
+# Under this nobody calls a decision late.
+_PUNCTUAL_SECONDS = 2.0
+
+_OUTCOMES = {
+    "completed": "completed",
+    "cancelled": "was cancelled",
+    "dead_lettered": "failed for good and became a dead letter",
+    "coalesced": "was folded into other work of it that was waiting already",
+    "expired": "was not started in time and expired",
+}
+_ASKED_BY = {
+    "trigger": "a trigger",
+    "activation": "an activation by its parent's run",
+    "success": "its parent's success number",
+    "successes": "its parent's successes number",
+    "replay": "a retried dead letter",
+}
+
+
+class Switch(Struct, frozen=True):
+    """Who disabled something, and when."""
+
+    source: str
+    at: datetime
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """The manifest that is spoken of, and since when work of it is under way."""
+
+    external_id: str
+    group: str
+    timing: Timing
+    overlap: str = "skip"
+    misfire: str = "fire_once"
+    group_enabled: bool = True
+    disabled_by: str | None = None
+    blocked_by: Any = None
+    working_since: datetime | None = None
+    switches: Mapping[str, Switch | None] = {}
+
+    def at(self, instant: datetime) -> str:
+        """An instant on the manifest's clock."""
+        return timing.local(self.timing, instant)
+
+
+def decided(subject: Subject, entry: LedgerEntry, *, under_way: bool) -> str:
+    """One decision: what was asked, what was decided and why, and how it ended."""
+    if entry.decision == "queued":
+        return f"{_what(subject, entry)} fired: {_work(subject, entry, under_way)}."
+    if entry.decision == "owed":
+        return f"{_what(subject, entry)} waits for room: {_owed(entry.reason)}."
+    return f"{_what(subject, entry)} {_skipped(entry)}: {reason(subject, entry.reason or '')}"
+
+
+def reason(subject: Subject, code: str) -> str:
+    """Why a time was skipped, as a sentence with the remedy."""
+    kind, _, detail = code.partition(": ")
+    match kind:
+        case due.MISSED:
+            return _missed(subject)
+        case due.EXCLUDED:
+            return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
+        case due.STILL_OUTSTANDING:
+            return (
+                f"earlier work of it was still under way, and its overlap policy is "
+                f"{subject.overlap!r}. Use overlap='queue_one' to let one wait, or make the job "
+                "shorter than its cadence."
+            )
+        case due.ONE_ALREADY_WAITS:
+            return (
+                f"work of it was under way and one more was waiting already (overlap policy "
+                f"{subject.overlap!r}). Make the job shorter than its cadence."
+            )
+        case "manifest_disabled":
+            return _disabled(subject)
+        case "group_disabled":
+            remedy = f"Enable it with 'headway group {subject.group} --enable'."
+            remedy = "It is enabled again." if subject.group_enabled else remedy
+            return f"its group {subject.group!r} was disabled{_by(subject, 'group')}. {remedy}"
+        case "blocked_by_dead_letter":
+            remedy = "Retry or acknowledge that dead letter."
+            remedy = "That was resolved since." if subject.blocked_by is None else remedy
+            return (
+                "a dead letter blocked it: earlier work of it had failed for good and waited for "
+                f"a person. {remedy}"
+            )
+        case due.COLLAPSED:
+            return (
+                "a later success of its parent came before there was room, and one run stands "
+                "for all of them."
+            )
+        case "invalid_input":
+            remedy = "Correct the input, or the schema of the job."
+            return f"its input does not fit the job ({detail}). {remedy}"
+    return f"the reason on record is {code!r}."
+
+
+def paused(subject: Subject, why: str) -> str:
+    """What holds a manifest now, as a sentence with the remedy."""
+    match why:
+        case "group_disabled":
+            return (
+                f"It is held: its group {subject.group!r} is disabled{_by(subject, 'group')}. "
+                f"Enable it with 'headway group {subject.group} --enable'."
+            )
+        case "manifest_disabled":
+            return _disabled_now(subject)
+        case "blocked_by_dead_letter":
+            return (
+                f"It is held: the dead letter {subject.blocked_by} blocks it. Retry or "
+                "acknowledge that dead letter, and it goes on."
+            )
+        case due.STILL_OUTSTANDING | due.ONE_ALREADY_WAITS:
+            since = ""
+            if subject.working_since is not None:
+                since = f" since {subject.at(subject.working_since)}"
+            waits = ", and one more waits already" if why == due.ONE_ALREADY_WAITS else ""
+            return (
+                f"Work of it is under way{since}{waits}; its times are skipped until that has "
+                f"ended (overlap policy {subject.overlap!r})."
+            )
+    return f"It is held: {why}."
+
+
+def _what(subject: Subject, entry: LedgerEntry) -> str:
+    kind, _, name = entry.cause.partition(":")
+    if kind == "due":
+        return subject.at(entry.first_due_at)
+    if kind == "stretch":
+        return (
+            f"Everything from {subject.at(entry.first_due_at)} to {subject.at(entry.last_due_at)}"
+        )
+    asked = _ASKED_BY.get(kind, entry.cause)
+    number = f" {name.replace('/', ' to ')}" if kind in ("success", "successes") else ""
+    by = f" by {entry.actor}" if entry.actor else ""
+    return f"At {subject.at(entry.first_due_at)} {asked}{number}{by}"
+
+
+def _work(subject: Subject, entry: LedgerEntry, under_way: bool) -> str:
+    late = ""
+    if entry.decided_at is not None:
+        seconds = (entry.decided_at - entry.first_due_at).total_seconds()
+        queued = subject.at(entry.decided_at)
+        late = (
+            f" at {queued}"
+            if seconds < _PUNCTUAL_SECONDS
+            else f" at {queued}, {_span(seconds)} later,"
+        )
+    work = f"work {entry.work} was queued{late}"
+    if under_way:
+        return f"{work} and is still under way"
+    if entry.outcome is None:
+        return f"{work}, and nothing is known yet of how it ended"
+    return f"{work} and {_OUTCOMES.get(entry.outcome, f'ended as {entry.outcome!r}')}"
+
+
+def _span(seconds: float) -> str:
+    return words.duration(round(seconds))
+
+
+def _skipped(entry: LedgerEntry) -> str:
+    return "did not fire" if entry.first_due_at == entry.last_due_at else "was skipped"
+
+
+def _owed(code: str | None) -> str:
+    match code:
+        case "coalesced":
+            return "its work was folded into other work, so it runs again when that has ended"
+        case due.STILL_OUTSTANDING:
+            return "it runs as soon as the work that was under way then has ended"
+    return "it runs as soon as the work under way has ended"
+
+
+def _missed(subject: Subject) -> str:
+    nobody = "no scheduler decided it in time"
+    match subject.misfire:
+        case "skip":
+            return f"{nobody}, and its misfire policy is 'skip'. Was the scheduler down then?"
+        case "catch_up":
+            return f"{nobody}, and its misfire policy catches up with the latest ones only."
+    return (
+        f"{nobody}, and one later fire made up for all that was missed (misfire policy "
+        "'fire_once'). Was the scheduler down then?"
+    )
+
+
+def _disabled(subject: Subject) -> str:
+    if subject.disabled_by == "once":
+        return "it is a one-shot that has had its shot."
+    remedy = f"Enable it with 'headway enable {subject.external_id}'."
+    remedy = "It is enabled again." if subject.disabled_by is None else remedy
+    return f"it was disabled{_by(subject, 'manifest')}. {remedy}"
+
+
+def _disabled_now(subject: Subject) -> str:
+    by = _by(subject, "manifest")
+    match subject.disabled_by:
+        case "once":
+            return "It is a one-shot that has had its shot, and has disabled itself."
+        case "pruned":
+            return f"It is held: its application no longer declares it{by}. Declare it again."
+        case "code":
+            remedy = f"Change the code, or run 'headway enable {subject.external_id}'."
+            return f"It is held: its code declares it disabled{by}. {remedy}"
+    return f"It is held: it is disabled{by}. Enable it with 'headway enable {subject.external_id}'."
+
+
+def _by(subject: Subject, what: str) -> str:
+    switch = subject.switches.get(what)
+    if switch is None:
+        return ""
+    kind, _, name = switch.source.partition("/")
+    who = {"operator": f"by {name}", "app": f"by the application {name!r}"}.get(
+        kind, f"by {switch.source}"
+    )
+    return f" ({who} at {subject.at(switch.at)})"

@@ -1,0 +1,90 @@
+-- name: find_manifest
+-- One manifest with everything that an answer about it needs. $1 external id.
+SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
+       (SELECT count(*) FROM scheduler.work WHERE work.manifest_id = manifest.id) AS outstanding,
+       (SELECT count(*) FROM scheduler.occurrence
+        WHERE occurrence.manifest_id = manifest.id AND decision = 'owed') AS owed
+FROM scheduler.manifest
+JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
+LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
+WHERE manifest.external_id = $1 AND manifest.pruning_at IS NULL
+
+-- name: similar_names
+-- Ids that somebody may have meant, those that begin alike first. $1 external id, $2 how many.
+SELECT external_id FROM scheduler.manifest
+WHERE pruning_at IS NULL
+ORDER BY lower(left(external_id, 3)) = lower(left($1, 3)) DESC,
+         abs(length(external_id) - length($1))
+LIMIT $2
+
+-- name: timing_versions
+-- By which timings manifests fired, the oldest first. $1 manifests.
+SELECT manifest_id, since, timing
+FROM scheduler.timing
+WHERE manifest_id = ANY($1::uuid[])
+ORDER BY manifest_id, since
+
+-- name: entries_before
+-- The last decisions of a manifest up to an instant, the latest first. $1 manifest, $2 instant,
+-- $3 how many.
+SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor
+FROM scheduler.occurrence
+WHERE manifest_id = $1 AND first_due_at <= $2
+ORDER BY first_due_at DESC, decided_at DESC
+LIMIT $3
+
+-- name: entries_after
+-- The first decisions of a manifest after an instant. $1 manifest, $2 instant, $3 how many.
+SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor
+FROM scheduler.occurrence
+WHERE manifest_id = $1 AND first_due_at > $2
+ORDER BY first_due_at, decided_at
+LIMIT $3
+
+-- name: switched_off
+-- Who last said that something is disabled, and when. $1 external id or group, $2 kinds of
+-- audit, $3 said until.
+SELECT type, source, occurred_at
+FROM scheduler.history
+WHERE subject = $1 AND type = ANY($2::text[]) AND occurred_at <= $3
+  AND (data ->> 'enabled' = 'false' OR type = 'headway.manifest.disabled.v1')
+ORDER BY id DESC
+LIMIT 1
+
+-- name: ledger_page
+-- The manifests whose ledger is checked next. $1 only this external id (null for all), $2 after
+-- this id, $3 how many.
+SELECT manifest.id, manifest.external_id, manifest.next_due_at
+FROM scheduler.manifest
+WHERE manifest.pruning_at IS NULL AND manifest.external_id > $2
+  AND ($1::text IS NULL OR manifest.external_id = $1)
+ORDER BY manifest.external_id
+LIMIT $3
+
+-- name: scheduled_entries
+-- What was decided about due times of a manifest. $1 manifest, $2 since, $3 how many.
+SELECT cause, first_due_at, last_due_at
+FROM scheduler.occurrence
+WHERE manifest_id = $1 AND last_due_at >= $2
+  AND (starts_with(cause, 'due:') OR starts_with(cause, 'stretch:'))
+ORDER BY first_due_at, last_due_at
+LIMIT $3
+
+-- name: generation_of
+-- Which generation of an application declared last. $1 name.
+SELECT generation FROM scheduler.application WHERE name = $1
+
+-- name: firing_of
+-- How stored manifests fire. $1 ids.
+SELECT id, external_id, timing, jitter_seconds, enabled, touched, next_due_at
+FROM scheduler.manifest
+WHERE id = ANY($1::uuid[])
+
+-- name: group_settings
+-- The settings of groups, and how many manifests each has. $1 names.
+SELECT name, max_active, priority, enabled, touched,
+       (SELECT count(*) FROM scheduler.manifest
+        WHERE manifest.group_name = manifest_group.name AND pruning_at IS NULL) AS manifests
+FROM scheduler.manifest_group
+WHERE name = ANY($1::text[])
+ORDER BY name

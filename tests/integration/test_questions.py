@@ -1,0 +1,193 @@
+"""Questions to the scheduler: one manifest, groups, previews, the ledger; nothing is changed."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from headway import App, Client, daily, every, exclude_days, manual, once, spaced
+from headway.client import RequestFailed
+from headway.definitions import ManifestDefinition
+from msgspec import convert
+
+BERLIN = "Europe/Berlin"
+
+
+def app_with(**cadences) -> App:
+    app = App("test")
+    app.job("job", group="ops")(lambda ctx: None)
+    for external_id, when in cadences.items():
+        app.schedule(external_id.replace("_", "-"), job="job", when=when)
+    return app
+
+
+async def test_a_manifest_comes_with_its_definition_as_it_was_declared(world, nats_url):
+    app = app_with(nightly=daily("03:15", tz=BERLIN, jitter=60, overlap="queue_one"))
+    app.manifest("nightly").then("after", job="job")
+    await world.scheduler(app, tick="off")
+    async with Client(nats_url, actor="alice") as client:
+        await client.change("nightly", attempts=9)
+        answer = await client.manifest("nightly")
+        child = await client.manifest("after")
+    assert answer.status.cadence == "daily at 03:15 (Europe/Berlin)"
+    assert answer.touched == ["retry"]
+    declared = {one.external_id: one for one in app.definitions().manifests}
+    defined = convert(answer.definition, ManifestDefinition)
+    assert defined.retry.attempts == 9
+    assert (defined.timing, defined.overlap) == (declared["nightly"].timing, declared["nightly"].overlap)
+    assert convert(child.definition, ManifestDefinition) == declared["after"]
+
+
+async def test_a_name_that_nobody_bears_is_told_with_those_that_are_alike(world, nats_url):
+    await world.scheduler(app_with(nightly_report=manual(), nightly_backup=manual()), tick="off")
+    async with Client(nats_url) as client:
+        for asked in (client.manifest, client.preview, client.explain, client.ledger):
+            with pytest.raises(RequestFailed) as caught:
+                await asked("nightly-repotr")
+            assert str(caught.value).startswith(
+                "there is no manifest 'nightly-repotr': did you mean 'nightly-report'"
+            )
+        with pytest.raises(RequestFailed, match="see 'headway manifests'"):
+            await client.manifest("zzz\x00")
+
+
+async def test_groups_in_pages(world, nats_url, monkeypatch):
+    monkeypatch.setattr("headway.client.PAGE", 2)
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    for number in range(5):
+        app.schedule(f"m{number}", job="job", when=manual(), group=f"g{number}")
+    app.group("g3", max_active=7)
+    await world.scheduler(app, tick="off")
+    async with Client(nats_url) as client:
+        found = await client.groups()
+    assert [one.name for one in found] == [f"g{number}" for number in range(5)]
+    assert (found[3].max_active, found[3].manifests) == (7, 1)
+
+
+async def test_a_preview_marks_what_is_odd(world, nats_url):
+    when = daily("02:30", tz=BERLIN, exclude=exclude_days("sat"), jitter=600)
+    await world.scheduler(app_with(nightly=when), tick="off")
+    async with Client(nats_url) as client:
+        answer = await client.preview("nightly", 4, after=datetime(2027, 3, 25, 12, tzinfo=UTC))
+    assert (answer.zone, answer.note) == (BERLIN, "")
+    assert [(one.local, one.excluded is not None, one.dst) for one in answer.fires] == [
+        ("2027-03-26 02:30:00+01:00", False, None),
+        ("2027-03-27 02:30:00+01:00", True, None),
+        ("2027-03-28 03:00:00+02:00", False, "gap"),
+        ("2027-03-29 02:30:00+02:00", False, None),
+    ]
+    for one in answer.fires:
+        assert timedelta() <= one.fire_at - one.due_at <= timedelta(seconds=600)
+    assert len({one.fire_at - one.due_at for one in answer.fires}) > 1
+
+
+async def test_a_preview_begins_with_the_next_due_time(world, nats_url):
+    await world.scheduler(app_with(hourly=every(hours=1)), tick="off")
+    due = await world.value("SELECT next_due_at FROM scheduler.manifest")
+    async with Client(nats_url) as client:
+        fires = (await client.preview("hourly", 3)).fires
+        assert [one.due_at for one in fires] == [due + timedelta(hours=step) for step in range(3)]
+        await world.value("UPDATE scheduler.manifest SET next_due_at = next_due_at - interval '5 h'")
+        assert (await client.preview("hourly", 1)).fires == fires[:1], "what is past is not ahead"
+
+
+async def test_a_preview_says_why_there_are_no_times_or_why_they_may_not_come(world, nats_url):
+    app = app_with(
+        by_hand=manual(), far=spaced(minutes=10), hourly=every(hours=1), shot=once("2099-01-01 00:00")
+    )
+    app.manifest("hourly").then("after", job="job")
+    await world.scheduler(app, tick="off")
+    async with Client(nats_url) as client:
+
+        async def note(external_id: str) -> str:
+            return (await client.preview(external_id)).note
+
+        assert await note("by-hand") == "it has no times: it runs when somebody triggers it"
+        assert "10 minutes after" in await note("far")
+        assert "it follows 'hourly', after each success" in await note("after")
+        assert await note("shot") == ""
+        await world.value(
+            "UPDATE scheduler.manifest SET next_due_at = NULL WHERE external_id = 'shot'"
+        )
+        assert "its time was decided: it will not fire again" in await note("shot")
+        await client.disable("hourly")
+        assert "it is disabled" in await note("hourly")
+        assert (await client.preview("hourly")).fires
+        await client.change_group("ops", enabled=False)
+        assert "its group is disabled" in await note("hourly")
+
+
+async def test_a_time_without_an_offset_is_refused(world, nats_url):
+    await world.scheduler(app_with(hourly=every(hours=1)), tick="off")
+    async with Client(nats_url) as client:
+        for asked in (
+            client.preview("hourly", after=datetime(2027, 1, 1)),
+            client.explain("hourly", at=datetime(2027, 1, 1)),
+            client.ledger("hourly", since=datetime(2027, 1, 1)),
+        ):
+            with pytest.raises(RequestFailed, match="has no offset"):
+                await asked
+
+
+async def rewind(world, hours: float) -> None:
+    """Let all manifests have been declared so long ago, with all since then undecided."""
+    await world.value(
+        "UPDATE scheduler.timing SET since = since - make_interval(secs => $1 * 3600)", hours
+    )
+    await world.value(
+        "UPDATE scheduler.manifest SET next_due_at = next_due_at - make_interval(hours => $1),"
+        " wake_at = next_due_at - make_interval(hours => $1)",
+        int(hours),
+    )
+
+
+async def test_the_ledger_is_sound_after_a_late_tick_and_a_hole_in_it_is_found(world, nats_url):
+    await world.declare(app_with(hourly=every(hours=1), other=every(hours=1), by_hand=manual()))
+    await rewind(world, 10)
+    await world.scheduler()
+    await world.until("SELECT count(*) >= 4 FROM scheduler.occurrence")
+    async with Client(nats_url) as client:
+        sound = await client.ledger()
+        assert (sound.manifests, sound.gaps) == (3, [])
+        assert sound.fire_times >= 4
+        await world.value(
+            "UPDATE scheduler.occurrence SET first_due_at = first_due_at + interval '2 h'"
+            " WHERE starts_with(cause, 'stretch:') AND manifest_id ="
+            " (SELECT id FROM scheduler.manifest WHERE external_id = 'hourly')"
+        )
+        holed = await client.ledger()
+        assert [(one.manifest, one.trouble) for one in holed.gaps] == [
+            ("hourly", "no decision is in the ledger")
+        ]
+        [gap] = holed.gaps
+        assert gap.last_due_at - gap.first_due_at == timedelta(hours=1)
+        assert (await client.ledger("other")).gaps == []
+        later = await client.ledger("hourly", since=gap.last_due_at)
+        assert later.gaps == []
+
+
+async def test_a_scheduler_that_does_not_tick_leaves_an_overdue_ledger(world, nats_url):
+    await world.declare(app_with(hourly=every(hours=1), held=every(hours=1)))
+    await world.value(
+        "UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator'"
+        " WHERE external_id = 'held'"
+    )
+    await rewind(world, 3)
+    await world.scheduler(tick="off")
+    async with Client(nats_url) as client:
+        found = await client.ledger()
+    assert [(one.manifest, one.trouble) for one in found.gaps] == [
+        ("hourly", "still undecided: does a scheduler tick?")
+    ]
+
+
+async def test_a_question_writes_nothing(world, nats_url):
+    await world.scheduler(app_with(hourly=every(hours=1)), tick="off")
+    counters = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_xact_user_tables"
+    before = await world.rows("SELECT * FROM scheduler.manifest")
+    async with Client(nats_url) as client:
+        await client.manifest("hourly")
+        await client.preview("hourly")
+        await client.explain("hourly")
+        await client.ledger()
+    assert await world.rows("SELECT * FROM scheduler.manifest") == before
+    assert await world.value(counters) in (0, None)

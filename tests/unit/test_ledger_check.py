@@ -1,0 +1,129 @@
+"""The ledger against the fire times that there should have been."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from headway_decisions.cadence import Daily, Every, Manual, Once, Spaced
+from headway_decisions.calendar import ExcludedDates
+from headway_decisions.timing import Timing
+from headway_scheduler import ledger_check
+from headway_scheduler.ledger_check import NOT_DUE, OVERDUE, TWICE, UNDECIDED, Facts, Version
+
+HOURLY = Timing(cadence=Every(3600))
+SECONDLY = Timing(cadence=Every(1))
+START = datetime(2026, 6, 1, tzinfo=UTC)
+NOW = START + timedelta(hours=6, minutes=30)
+
+
+def hour(number: float) -> datetime:
+    return START + timedelta(hours=number)
+
+
+def at(*hours: float) -> list[ledger_check.Decided]:
+    return [ledger_check.Decided(hour(one), hour(one)) for one in hours]
+
+
+def stretch(first: float, last: float) -> ledger_check.Decided:
+    return ledger_check.Decided(hour(first), hour(last))
+
+
+def check(decided, *, versions=None, next_due_at=hour(7), since=START, now=NOW, **facts):
+    return ledger_check.check(
+        Facts(
+            manifest=UUID(int=1),
+            versions=versions or [Version(START, HOURLY)],
+            decided=decided,
+            next_due_at=next_due_at,
+            **{name: value for name, value in facts.items() if name != "most"},
+        ),
+        since=since,
+        now=now,
+        **({"most": facts["most"]} if "most" in facts else {}),
+    )
+
+
+def told(checked) -> list[tuple[float, float, str]]:
+    return [
+        ((gap.first - START) / timedelta(hours=1), (gap.last - START) / timedelta(hours=1), gap.trouble)
+        for gap in checked.gaps
+    ]
+
+
+def test_every_time_once_is_in_order():
+    checked = check(at(1, 2, 3, 4, 5, 6))
+    assert (checked.fire_times, checked.gaps, checked.until) == (6, [], None)
+    assert told(check([*at(1), stretch(2, 5), *at(6)])) == []
+
+
+def test_times_that_miss_a_decision_and_follow_each_other_are_one_gap():
+    assert told(check(at(1, 4, 6))) == [(2, 3, UNDECIDED), (5, 5, UNDECIDED)]
+    assert told(check([])) == [(1, 6, UNDECIDED)]
+
+
+def test_a_time_decided_twice_and_a_decision_without_a_time():
+    assert told(check([*at(1, 2, 3, 5, 6), stretch(3, 4)])) == [(3, 3, TWICE)]
+    assert told(check(at(1, 2, 2.5, 3, 4, 5, 6))) == [(2.5, 2.5, NOT_DUE)]
+
+
+def test_each_timing_counts_from_just_after_its_start_to_that_of_the_next():
+    half = Timing(cadence=Daily("04:30"))
+    versions = [Version(START, HOURLY), Version(hour(3), half), Version(hour(5.5), HOURLY)]
+    assert told(check(at(1, 2, 3, 4.5, 6), versions=versions)) == []
+    assert told(check(at(1, 2, 4.5, 6), versions=versions)) == [(3, 3, UNDECIDED)]
+    assert told(check(at(1, 2, 3, 4, 4.5, 6), versions=versions)) == [(4, 4, NOT_DUE)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"paused": True}, []),
+        ({"paused": False}, [(4, 6, OVERDUE)]),
+        ({"jitter_seconds": 86_400.0}, []),
+    ],
+)
+def test_what_is_not_decided_yet_is_a_gap_only_if_nothing_holds_it(facts, expected):
+    assert told(check(at(1, 2, 3), next_due_at=hour(4), **facts)) == expected
+
+
+def test_a_time_that_has_just_come_due_may_wait_a_moment():
+    just = hour(6) + timedelta(seconds=3)
+    assert told(check(at(1, 2, 3, 4, 5), next_due_at=hour(6), now=just)) == []
+    late = hour(6) + timedelta(seconds=30)
+    assert told(check(at(1, 2, 3, 4, 5), next_due_at=hour(6), now=late)) == [(6, 6, OVERDUE)]
+
+
+def test_excluded_times_wait_for_the_next_that_is_allowed():
+    closed = Timing(cadence=Every(3600), exclusions=(ExcludedDates(dates=(START.date(),)),))
+    assert told(check([], versions=[Version(START, closed)], next_due_at=hour(1))) == []
+
+
+def test_cadences_without_times_of_their_own_are_exempt():
+    assert told(check(at(1.1, 2.7), versions=[Version(START, Timing(cadence=Spaced(600.0)))])) == []
+    manual = [Version(START, Timing(cadence=Manual()))]
+    assert told(check([], versions=manual, next_due_at=None)) == []
+
+
+def test_a_one_shot_may_be_declared_a_little_late():
+    once = [Version(hour(1) + timedelta(seconds=20), Timing(cadence=Once("2026-06-01 01:00")))]
+    assert told(check(at(1), versions=once, next_due_at=None)) == []
+    assert told(check([], versions=once, next_due_at=None)) == [(1, 1, UNDECIDED)]
+
+
+def test_only_what_was_asked_for_is_checked():
+    assert told(check(at(5, 6), since=hour(4.5))) == []
+    assert told(check([stretch(2, 5), *at(6)], since=hour(4.5))) == []
+
+
+def test_a_long_stretch_of_a_dense_cadence_is_stepped_over():
+    month = START + timedelta(days=30)
+    decided = [ledger_check.Decided(START + timedelta(seconds=1), month)]
+    checked = check(
+        decided, versions=[Version(START, SECONDLY)], next_due_at=None, now=month, most=10
+    )
+    assert (checked.fire_times, checked.gaps, checked.until) == (1, [], None)
+
+
+def test_too_many_times_are_left_and_that_is_told():
+    checked = check(at(1, 2, 3), most=2)
+    assert (checked.fire_times, checked.until) == (2, hour(3))
