@@ -13,7 +13,15 @@ FILES = sorted(
     for path in (ROOT / folder).rglob("*.sql")
     if path.parent.name != "migrations"
 )
-_USE = re.compile(r"""(?:queries|manifests|works|leaders|gates|leases|workers)\["(\w+)"\]""")
+# Every module-level name that holds queries, and the names that are looked up in them.
+_HOLDER = re.compile(r"^(\w+) = Queries\(|self\.(_?queries) = Queries\(", re.MULTILINE)
+
+
+def uses(code: str) -> set[str]:
+    """The names of the queries that code asks for."""
+    holders = {one for match in _HOLDER.findall(code) for one in match if one} | {"queries"}
+    pattern = rf"""(?:{"|".join(sorted(holders))})\["(\w+)"\]"""
+    return set(re.findall(pattern, code))
 
 
 def package_of(path: Path) -> Path:
@@ -25,7 +33,7 @@ def test_every_query_is_used_and_says_what_it_is_for(path):
     queries = parse(path.read_text(), schema="any")
     assert queries
     code = "".join(file.read_text() for file in package_of(path).rglob("*.py"))
-    used = set(_USE.findall(code))
+    used = uses(code)
     assert set(queries) - used == set()
     for name, query in queries.items():
         assert query.startswith("-- "), f"{name} has no line of purpose"
@@ -42,7 +50,7 @@ def test_every_use_exists(package):
         if package_of(path) == package
         for name in parse(path.read_text(), schema="any")
     }
-    assert set(_USE.findall(code)) <= known
+    assert uses(code) <= known
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{package_of(path).name}/{path.name}")

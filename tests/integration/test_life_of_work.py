@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -163,12 +164,15 @@ async def test_an_overlap_is_skipped_and_recorded(world):
     await world.worker(app)
     scheduler = await world.scheduler(app)
     await world.until(
-        "SELECT count(*) FROM scheduler.occurrence WHERE reason = 'still_outstanding'"
+        "SELECT next_due_at < clock_timestamp() - interval '2 s' FROM scheduler.manifest"
     )
     assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 1
-    release.set()
     await scheduler.end_pass("tick")
+    release.set()
     await world.until_settled()
+    skipped = await world.rows("SELECT * FROM scheduler.occurrence WHERE decision = 'skipped'")
+    assert [row["reason"] for row in skipped] == ["still_outstanding"]
+    assert skipped[0]["last_due_at"] - skipped[0]["first_due_at"] >= timedelta(seconds=2)
     await check_invariants(world.database)
 
 

@@ -113,7 +113,9 @@ async def test_nats_comes_back_empty(own_world, own_nats, app):
     await own_nats.stop()
     shutil.rmtree(own_nats.folder / "nats")
     await own_nats.start()
-    await own_world.value("UPDATE scheduler.manifest SET enabled = false")
+    await own_world.value(
+        "UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator', wake_at = NULL"
+    )
     new = App("after")
 
     @new.job("later", group="ops")

@@ -5,9 +5,9 @@ from headway import App, every
 from headway_contract import subjects
 from headway_jetstream_kit import BrokerUnavailable
 from headway_jetstream_kit.provisioning import stream_info
+from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Outbox, OutboxMessage, Relay
 from headway_relay import relay as relay_module
-from headway_scheduler.declare import declare
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
 from headway_service_kit.passes import Wakeup
@@ -67,10 +67,9 @@ async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_onc
     async def greet(ctx): ...
 
     await world.provision()
-    await declare(world.database, app.definitions())
-    tick = Tick(world.database, holder="me", max_entries=200, relay=Wakeup())
-    async with world.database.acquire() as connection:
-        await connection.execute("UPDATE scheduler.manifest SET next_due_at = now()")
+    await world.declare(app)
+    await world.make_due()
+    tick = Tick(world.database, holder="me", max_entries=200, relay=Wakeup(), clock=DATABASE_CLOCK)
     assert (await tick.run_once()).fired == 1
     body = await world.value("SELECT body FROM scheduler.outbox WHERE message_id NOT LIKE 'group%'")
     for copy in range(3):
@@ -79,7 +78,7 @@ async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_onc
         )
     await world.dispatcher()
     await world.worker(app)
-    await world.scheduler(None)
+    await world.scheduler(None, tick="off")
     await world.until_settled()
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
     await check_invariants(world.database)

@@ -58,9 +58,11 @@ class Timeline:
         return await tick.run_once()
 
     async def do(self, act: Any, request: Any) -> Any:
-        """What an operator does, in a transaction of its own."""
+        """What an operator does, in a transaction of its own; then the tick is woken."""
         async with self.database.transaction() as connection:
-            return await act(connection, request, now=self.clock.at)
+            answer = await act(connection, request, now=self.clock.at)
+        await self.tick()
+        return answer
 
     async def settle(
         self,
@@ -141,6 +143,8 @@ class Timeline:
         ]
         async with self.database.transaction() as connection:
             await take_in(connection, events, now=self.clock.at)
+        # As in a running scheduler, where the intake wakes the tick.
+        await self.tick()
 
     async def under_way(self, manifest: str) -> list[Any]:
         return await self.rows(

@@ -12,6 +12,7 @@ from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 MANIFEST = UUID(int=1)
 WORK = UUID(int=2)
@@ -378,3 +379,21 @@ def test_the_same_cause_has_the_same_work():
     assert identity.work_id(MANIFEST, cause) == identity.work_id(MANIFEST, cause)
     assert identity.work_id(MANIFEST, cause) != identity.work_id(WORK, cause)
     assert identity.due_cause(NOON.astimezone()) == cause
+
+
+class TestRest:
+    def test_it_decides_nothing_and_says_when_to_look(self):
+        verdict = due.rest(view(), now=noon(60))
+        assert verdict == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
+
+    def test_a_new_spaced_one_is_due_now(self):
+        new = view(timing=Timing(cadence=Spaced(600)), next_due_at=None)
+        assert due.rest(new, now=NOON) == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
+
+    @pytest.mark.parametrize("changes", [{"owed": (Owed(cause="x"),)}, {"parent_success": 1}])
+    def test_what_is_owed_wants_to_be_looked_at_now(self, changes):
+        waiting = view(timing=Timing(cadence=Manual()), next_due_at=None, **changes)
+        assert due.rest(waiting, now=NOON).wake_at == NOON
+        assert due.rest(structs.replace(waiting, slots=(0,)), now=NOON).wake_at is None
+        held = structs.replace(waiting, hold="manifest_disabled")
+        assert due.rest(held, now=NOON).wake_at is None

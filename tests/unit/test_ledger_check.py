@@ -45,7 +45,11 @@ def check(decided, *, versions=None, next_due_at=hour(7), since=START, now=NOW, 
 
 def told(checked) -> list[tuple[float, float, str]]:
     return [
-        ((gap.first - START) / timedelta(hours=1), (gap.last - START) / timedelta(hours=1), gap.trouble)
+        (
+            (gap.first - START) / timedelta(hours=1),
+            (gap.last - START) / timedelta(hours=1),
+            gap.trouble,
+        )
         for gap in checked.gaps
     ]
 

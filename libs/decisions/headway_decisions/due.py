@@ -24,6 +24,7 @@ from headway_decisions.timing import Timing
 
 # Why a manifest does not fire, however due it is.
 Hold = Literal["group_disabled", "manifest_disabled", "blocked_by_dead_letter"]
+DISABLED = ("group_disabled", "manifest_disabled")
 
 MISSED = "missed"
 EXCLUDED = "excluded"
@@ -107,22 +108,28 @@ def pause(view: ManifestView) -> str | None:
 def account(
     view: ManifestView, reason: str, *, until: datetime
 ) -> tuple[ManifestView, list[Entry]]:
-    """Skip all that was ripe by the end of a pause; returns how the manifest stands after it."""
-    if view.next_due_at is None or isinstance(view.timing.cadence, Spaced):
-        return view, []
-    ripe = _latest_ripe(view, until)
-    if ripe is None:
-        return view, []
-    last, following = ripe
-    return structs.replace(view, next_due_at=following), [_skip(view.next_due_at, last, reason)]
+    """Skip all that was ripe by the end of a pause; returns how the manifest stands after it.
+
+    A parent's success passes a dependent by only while that is disabled; otherwise it is owed.
+    """
+    entries = []
+    if reason in DISABLED and _has_news(view):
+        assert view.parent_success is not None  # noqa: S101 - there is no news without a parent
+        entries.append(_successes(view, view.parent_success, until, reason))
+        view = structs.replace(view, seen_success=view.parent_success)
+    ripe = None if isinstance(view.timing.cadence, Spaced) else _latest_ripe(view, until)
+    if ripe is not None and view.next_due_at is not None:
+        last, following = ripe
+        entries.append(_skip(view.next_due_at, last, reason))
+        view = structs.replace(view, next_due_at=following)
+    return view, entries
 
 
 def judge(view: ManifestView, *, now: datetime) -> Verdict:
     """Decide all that is ripe, let go what is owed, and say when to look again."""
     if view.hold is not None:
         return _judge_held(view, view.hold, now)
-    view = _space(view, now)
-    view, releases = _release(view)
+    view, releases = _release(_space(view, now))
     view, successes = _follow_parent(view, now)
     view, entries, cancel = _judge_due(view, now)
     return Verdict(
@@ -132,6 +139,27 @@ def judge(view: ManifestView, *, now: datetime) -> Verdict:
         cancel_running=cancel,
         next_due_at=view.next_due_at,
         wake_at=wake_at(view),
+        seen_success=view.seen_success,
+    )
+
+
+def release(view: ManifestView, *, now: datetime) -> Verdict:
+    """Only let go what is owed and finds room; all else is left for the next judgement."""
+    if view.hold is not None and view.hold not in DISABLED:
+        return rest(view, now=now)
+    view, releases = _release(view, explicit_only=view.hold is not None)
+    return structs.replace(rest(view, now=now), releases=releases)
+
+
+def rest(view: ManifestView, *, now: datetime) -> Verdict:
+    """Decide nothing; only say when a manifest is due next, and when to look at it."""
+    if view.hold is None:
+        view = _space(view, now)
+    waits = view.hold is None and _has_room(view) and (bool(view.owed) or _has_news(view))
+    return Verdict(
+        manifest=view.id,
+        next_due_at=view.next_due_at,
+        wake_at=now if waits else wake_at(view),
         seen_success=view.seen_success,
     )
 
@@ -152,11 +180,8 @@ def _judge_held(view: ManifestView, hold: Hold, now: datetime) -> Verdict:
     """Only what somebody asked for passes a disabled manifest; nothing passes a blocked one."""
     view, entries = account(view, hold, until=now)
     releases: tuple[Release, ...] = ()
-    if hold != "blocked_by_dead_letter":
+    if hold in DISABLED:
         view, releases = _release(view, explicit_only=True)
-        if view.parent_success is not None and view.parent_success > view.seen_success:
-            entries.append(_successes(view, view.parent_success, now, hold))
-            view = structs.replace(view, seen_success=view.parent_success)
     return Verdict(
         manifest=view.id,
         entries=tuple(entries),
@@ -194,7 +219,7 @@ def _release(
 def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry]]:
     """Fire for the parent's latest success; without room it stays owed, by its number."""
     latest = view.parent_success
-    if latest is None or latest <= view.seen_success or view.owed or not _has_room(view):
+    if latest is None or not _has_news(view) or view.owed or not _has_room(view):
         return view, []
     entries = []
     if latest - view.seen_success > 1:
@@ -302,9 +327,7 @@ def _why_not(view: ManifestView, first: datetime, last: datetime) -> str:
     return f"{EXCLUDED}: {timing.excluded_by(view.timing, first)}"
 
 
-def _latest_ripe(
-    view: ManifestView, until: datetime
-) -> tuple[datetime, datetime | None] | None:
+def _latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:
     """The last undecided due time that was let go by then, and the one that follows it.
 
     Jitter may hold a due time back, and with it all that come after.
@@ -341,6 +364,11 @@ def _skip(first: datetime, last: datetime, reason: str) -> Entry:
         decision="skipped",
         reason=reason,
     )
+
+
+def _has_news(view: ManifestView) -> bool:
+    """Whether its parent has had a success that nothing was decided about."""
+    return view.parent_success is not None and view.parent_success > view.seen_success
 
 
 def _has_room(view: ManifestView) -> bool:

@@ -34,6 +34,18 @@ _OUTAGES = (
 )
 
 
+class _Stateless(asyncpg.Connection):
+    """A connection that need not be cleaned when it goes back to the pool.
+
+    Locks, settings and cursors of ours end with their transaction, so the round trip that
+    would reset them can be saved.
+    """
+
+    def get_reset_query(self) -> str:
+        """What to run on release: nothing."""
+        return ""
+
+
 class DatabaseUnavailable(Exception):
     """PostgreSQL cannot be reached, went away in the middle, or asks to try again."""
 
@@ -63,6 +75,7 @@ class Database:
                     "idle_in_transaction_session_timeout": "60000",
                 },
                 init=_init_connection,
+                connection_class=_Stateless,
             )
         return cls(pool, where)
 

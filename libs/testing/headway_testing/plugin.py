@@ -20,7 +20,7 @@ MakeWorld = Callable[..., Awaitable["World"]]
 
 @pytest_asyncio.fixture
 async def headway_world(tmp_path: Path) -> AsyncIterator[MakeWorld]:
-    """Make a world for an app: `world = await headway_world(app, start="2027-01-01")`."""
+    """A factory of worlds: `world = await headway_world(app, start="2027-01-01")`."""
     # Here and not above: pytest loads plugins at every start, and few tests ask for a world.
     from headway_testing.world import World  # noqa: PLC0415
 

@@ -28,7 +28,6 @@ class Servers(Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def run_servers(folder: Path) -> AsyncIterator[Servers]:
     """A migrated, empty database and an empty NATS."""
-    folder.mkdir(parents=True, exist_ok=True)
     postgres = PostgresServer(_folder_of_the_session(), durable=False)
     nats = NatsServer(folder / "nats")
     await postgres.start()

@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 
 import click
+from headway.client import RequestFailed
 from headway.definitions import InvalidDefinitions
 from headway_contract import InvalidName
 from headway_dispatcher.provisioning import NotProvisioned
@@ -21,6 +22,7 @@ from headway_service_kit.settings import InvalidSettings
 
 from headway_cli.apps import AppNotFound
 from headway_cli.reaching import Stopped
+from headway_cli.running import NothingRuns
 from headway_cli.worker_process import PartEnded
 
 DEFECT = 1
@@ -39,7 +41,9 @@ _OPENINGS: dict[type[Exception], str] = {
     InvalidDefinitions: "",
     InvalidName: "",
     NotProvisioned: "",
+    NothingRuns: "",
     PartEnded: "",
+    RequestFailed: "",
     SchemaMismatch: "",
 }
 

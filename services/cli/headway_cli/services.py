@@ -50,6 +50,18 @@ class MigrateSettings(Struct, frozen=True, kw_only=True):
 @options.database_option
 @options.nats_option
 @options.health_option
+@options.setting(
+    "--prune",
+    "prune",
+    "What becomes of manifests that the app no longer declares.",
+    type=click.Choice(["delete", "disable", "keep"]),
+)
+@options.setting(
+    "--tick",
+    "tick",
+    "Off: declare and answer questions, but never fire.",
+    type=click.Choice(["on", "off"]),
+)
 @options.debug_option
 def scheduler(app: str | None, **flags: Any) -> None:
     """Run a scheduler: it decides when work is due.

@@ -27,7 +27,7 @@ def read(
 ) -> Settings:
     """Fill the struct from flags, then the environment, then defaults; or tell all problems."""
     check([struct], flags, environment)
-    return kit.read(struct, environment, **flags)
+    return kit.read(struct, _spelled(environment), **flags)
 
 
 def check(
@@ -36,9 +36,18 @@ def check(
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Raise with every problem that any of the structs would have, each once."""
-    problems = [one for struct in structs for one in _problems(struct, flags, environment)]
+    spelled = _spelled(environment)
+    problems = [one for struct in structs for one in _problems(struct, flags, spelled)]
     if problems:
         raise InvalidSettings("\n".join(dict.fromkeys(problems)))
+
+
+def _spelled(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment as the kit reads it, which knows no limit by the word null."""
+    return {
+        name: "null" if name in _MAY_BE_NONE and value.strip().lower() == "none" else value
+        for name, value in environment.items()
+    }
 
 
 def _problems(
@@ -95,6 +104,9 @@ def _check_above_zero(given: str) -> str | None:
     return None if above else f"{given} is not above 0"
 
 
+# Limits that may be lifted.
+_MAY_BE_NONE = (f"{kit.PREFIX}MAX_ENTRIES_PER_CYCLE",)
+
 _CHECKS: dict[str, Callable[[str], str | None]] = {
     "database_url": _check_database_url,
     "nats_url": _check_nats_url,
@@ -108,6 +120,7 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
             "orphan_timeout_seconds",
             "stale_pending_seconds",
             "max_entries_per_cycle",
+            "history_days",
             "stream_replicas",
             "stream_max_bytes",
         ),

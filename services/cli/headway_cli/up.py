@@ -25,6 +25,7 @@ from headway_cli.crew import Crew, check_all, settle, start_crew
 from headway_cli.ground import Ground, lay_ground
 from headway_cli.plan import Plan, make_plan
 from headway_cli.reaching import unless_stopped
+from headway_cli.running import noted
 from headway_cli.screen import Screen, Show
 from headway_cli.services import exporting
 from headway_cli.summary import in_words, read_now, read_report, read_summary
@@ -82,6 +83,8 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
         async with AsyncExitStack() as services:
             start = start_crew(services, plan, ground, screen.show_line)
             crew = await unless_stopped(start, stop)
+            if plan.settings.nats_url is None:
+                services.enter_context(noted(plan.data, ground.nats_url))
             running_since = await read_now(ground.database)
             await _watch(plan, ground, crew, stop, screen)
             screen.say(

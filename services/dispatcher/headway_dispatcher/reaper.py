@@ -122,7 +122,10 @@ class Reaper:
             return None
         async with self._database.acquire() as connection:
             known = await connection.fetchrow(leases["state_of"], row["id"])
-        return None if known is None or known["ended"] else stored.sequence
+        # Somebody who has claimed it since is not the one who fell silent.
+        if known is None or known["ended"] or known["claimed_by"] != row["claimed_by"]:
+            return None
+        return stored.sequence
 
     def _words(self, row: Any, kind: str, now: datetime) -> list[Event]:
         """The revocation, and the end of each run that was still live."""

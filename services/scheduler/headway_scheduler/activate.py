@@ -11,7 +11,7 @@ from headway_contract.settled import ActivationRequested
 from headway_decisions import identity
 from headway_postgres_kit import Connection
 
-from headway_scheduler.advance import advance, write_ledger
+from headway_scheduler.advance import put_to_rest, write_ledger
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.store import lock_manifests, manifests
 
@@ -22,7 +22,7 @@ AWAITS_ROOM = "awaits_room"
 async def activate(
     connection: Connection, requests: Sequence[ActivationRequested], *, now: datetime
 ) -> None:
-    """Record activations with their inputs, each once, and queue those that find room."""
+    """Record activations with their inputs, each once; they are owed until there is room."""
     wanted = [(request, one) for request in requests for one in request.activations]
     if not wanted:
         return
@@ -34,7 +34,7 @@ async def activate(
     ]
     locked = await lock_manifests(connection, [row.manifest for row in rows])
     await write_ledger(connection, [row for row in rows if row.manifest in locked], now=now)
-    await advance(connection, locked, now=now)
+    await put_to_rest(connection, locked, now=now)
 
 
 async def problems(

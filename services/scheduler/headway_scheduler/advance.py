@@ -1,12 +1,14 @@
 """Moving manifests on: decide what is ripe, and record it with its work and its events.
 
-Every change of a manifest's state goes the same way, whether the tick, an outcome, an
-operator or a declaration brings it about: lock, `account_for` the pause that the change
-ends, make the change, `advance`. All of it is one transaction of the caller.
+Every change of a manifest's state goes the same way, whether an outcome, an operator or a
+declaration brings it about: lock, `account_for` the pause that the change ends, make the
+change, and `put_to_rest`, which says when the tick has to look. Firing is the tick's business
+(`advance`); only what somebody asks for is let go at once (`let_go`). All of it is one
+transaction of the caller.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -46,15 +48,19 @@ async def account_for(
     *,
     until: datetime | Mapping[UUID, datetime],
     now: datetime,
+    otherwise: str | None = None,
 ) -> None:
-    """Skip what came due during a pause that is about to end; the manifests are locked."""
+    """Skip what came due during a pause that is about to end; the manifests are locked.
+
+    What is not paused is left to be judged, or skipped too with `otherwise` as the reason.
+    """
     rows: list[LedgerRow] = []
     moved: list[due.ManifestView] = []
     for manifest in await read_manifests(connection, ids):
         if isinstance(manifest, UnreadableManifest):
             continue
         view = manifest.view
-        reason = due.pause(view)
+        reason = due.pause(view) or otherwise
         if reason is None:
             continue
         end = until if isinstance(until, datetime) else until[view.id]
@@ -71,8 +77,31 @@ async def account_for(
     )
 
 
+async def put_to_rest(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
+    """Decide nothing about manifests that are locked, but say when to look at them."""
+    await _move_on(
+        connection,
+        [
+            due.rest(manifest.view, now=now)
+            for manifest in await read_manifests(connection, ids)
+            if isinstance(manifest, Manifest)
+        ],
+    )
+
+
 async def advance(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> Advanced:
     """Decide all that is ripe for manifests that are locked, and record it."""
+    return await _decide(connection, ids, due.judge, now)
+
+
+async def let_go(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> Advanced:
+    """Queue only what is owed by manifests that are locked."""
+    return await _decide(connection, ids, due.release, now)
+
+
+async def _decide(
+    connection: Connection, ids: Iterable[UUID], rule: Callable[..., Verdict], now: datetime
+) -> Advanced:
     judged: list[tuple[Manifest, Verdict]] = []
     troubles: dict[UUID, str] = {}
     for manifest in await read_manifests(connection, ids):
@@ -80,7 +109,7 @@ async def advance(connection: Connection, ids: Iterable[UUID], *, now: datetime)
             troubles[manifest.id] = manifest.trouble
             continue
         try:
-            judged.append((manifest, due.judge(manifest.view, now=now)))
+            judged.append((manifest, rule(manifest.view, now=now)))
         except Exception as error:  # noqa: BLE001 - a zone unknown here, or any fault of the rules
             troubles[manifest.view.id] = f"{type(error).__name__}: {error}"
     recorded = await _record_all(connection, judged, troubles, now)

@@ -37,16 +37,16 @@ def announce_work(
     messages = []
     for group, members in groupby(ordered, key=lambda pair: pair[0].group):
         events = [_queued_event(manifest, row, now) for manifest, row in members]
-        for chunk in _chunks(events):
-            # The id of the first names the message: what was queued together stays together.
-            messages.append(
-                OutboxMessage(
-                    message_id=chunk[0].id,
-                    subject=subjects.work(group),
-                    body=encode(chunk),
-                    traceparent=chunk[0].traceparent,
-                )
+        # The id of the first event names its message: what was queued together stays together.
+        messages += [
+            OutboxMessage(
+                message_id=chunk[0].id,
+                subject=subjects.work(group),
+                body=encode(chunk),
+                traceparent=chunk[0].traceparent,
             )
+            for chunk in _chunks(events)
+        ]
     return messages
 
 

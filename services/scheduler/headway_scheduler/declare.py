@@ -20,14 +20,14 @@ from headway.definitions import (
 )
 from headway_clock import new_id
 from headway_contract.work import GroupChanged
-from headway_decisions import timing
+from headway_decisions import due, timing
 from headway_decisions.cadence import Once
 from headway_decisions.timing import Timing
 from headway_history import Record
 from headway_postgres_kit import Connection, json_array
 from msgspec import Struct
 
-from headway_scheduler.advance import account_for, advance
+from headway_scheduler.advance import account_for, advance, put_to_rest
 from headway_scheduler.announce import announce_group
 from headway_scheduler.checking import problems_of
 from headway_scheduler.store import (
@@ -75,9 +75,17 @@ class Declared(Struct, frozen=True, kw_only=True):
 
 
 async def declare(
-    connection: Connection, definitions: Definitions, *, source: str, now: datetime
+    connection: Connection,
+    definitions: Definitions,
+    *,
+    source: str,
+    now: datetime,
+    may_fire: bool = True,
 ) -> Declared:
-    """Store definitions, all of them or none; the caller's transaction is one of its own."""
+    """Store definitions, all of them or none; the caller's transaction is one of its own.
+
+    Who must not fire (a scheduler that does not tick) skips what the old definitions missed.
+    """
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     if not await _is_current(connection, definitions, now):
         return Declared(stale=True)
@@ -90,11 +98,11 @@ async def declare(
     }
     switched = await _members_to_switch(connection, definitions.groups)
     touched = {ids[one.external_id] for one in compared.changed} | switched
-    await _finish_the_past(connection, touched, now)
+    await _finish_the_past(connection, touched, now, may_fire=may_fire)
     await _write_jobs(connection, definitions, now)
     await _write_groups(connection, definitions, source, now)
     await _write_manifests(connection, definitions, compared, ids, now)
-    await advance(
+    await put_to_rest(
         connection,
         await lock_manifests(connection, touched | {ids[one.external_id] for one in compared.new}),
         now=now,
@@ -178,11 +186,16 @@ async def _members_to_switch(
     return members
 
 
-async def _finish_the_past(connection: Connection, ids: Iterable[UUID], now: datetime) -> None:
+async def _finish_the_past(
+    connection: Connection, ids: Iterable[UUID], now: datetime, *, may_fire: bool
+) -> None:
     """Decide under the old definition what came due under it."""
     locked = await lock_manifests(connection, ids)
-    await account_for(connection, locked, until=now, now=now)
-    await advance(connection, locked, now=now)
+    await account_for(
+        connection, locked, until=now, now=now, otherwise=None if may_fire else due.MISSED
+    )
+    if may_fire:
+        await advance(connection, locked, now=now)
 
 
 async def _write_jobs(connection: Connection, definitions: Definitions, now: datetime) -> None:

@@ -109,8 +109,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
             return [self._gap(shown, at)]
         if why is not None:
             later = "it will be recorded as skipped when the pause ends"
-            held = sentences.paused(self.subject, why)
-            return [f"{shown} was a due time and has not fired; {later}.", held]
+            holding = sentences.paused(self.subject, why)
+            return [f"{shown} was a due time and has not fired; {later}.", holding]
         if fires_at > self.now:
             return [f"{shown} is due and fires{self._with_jitter(at, fires_at)}."]
         if row["trouble"]:

@@ -62,7 +62,7 @@ async def take_in(connection: Connection, told: Sequence[Event], *, now: datetim
     await settle.settle(connection, outcomes, now=now)
     for resolved in (one.data for one in told if isinstance(one.data, _Resolved)):
         await settle.resolve(connection, resolved, now=now)
-    await prune.confirm(connection, [one.manifest_id for one in _of(told, PruneConfirmed)], now=now)
+    await prune.confirm(connection, [one.manifest_id for one in _of(told, PruneConfirmed)])
 
 
 def _of(told: Sequence[Event], kind: type[Any]) -> list[Any]:

@@ -21,7 +21,7 @@ from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
 from headway_scheduler import prune
-from headway_scheduler.advance import account_for, advance, write_ledger
+from headway_scheduler.advance import account_for, let_go, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_brought_forward, announce_group
 from headway_scheduler.declare import audit, group_changed
 from headway_scheduler.ledger import LedgerRow
@@ -59,7 +59,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
         after["jitter_seconds"],
         after["touched"],
     )
-    await advance(connection, locked, now=now)
+    await put_to_rest(connection, locked, now=now)
     told = {key: value for key, value in after.items() if value != before[key]}
     await _audit(connection, "headway.manifest.changed.v1", request, request.manifest, told, now)
     return f"{request.manifest}: {_in_words(told)}"
@@ -98,7 +98,7 @@ async def change_group(
     )
     [told] = await connection.fetch(groups["read"], [request.group])
     await OUTBOX.add(connection, [announce_group(group_changed(told), now=now)])
-    await advance(connection, members, now=now)
+    await put_to_rest(connection, members, now=now)
     changed = {key: value for key, value in after.items() if value != before[key]}
     await _audit(connection, "headway.group.changed.v1", request, request.group, changed, now)
     return f"group {request.group}: {_in_words(changed)}"
@@ -169,7 +169,7 @@ async def _trigger(
         await write_ledger(connection, [skipped], now=now)
         return await _bring_forward(connection, manifest, now)
     await write_ledger(connection, [row], now=now)
-    await advance(connection, [view.id], now=now)
+    await let_go(connection, [view.id], now=now)
     [written] = await connection.fetch(occurrences["of_causes"], [view.id], [cause])
     if written["decision"] == "queued":
         when = f", not before {delayed:%Y-%m-%d %H:%M:%S} UTC" if delayed else ""

@@ -69,7 +69,7 @@ async def mark(
     return sorted(row["external_id"] for row in rows)
 
 
-async def confirm(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> None:
+async def confirm(connection: Connection, ids: Sequence[UUID]) -> None:
     """Delete what the dispatcher has let go: work, decisions, then the manifest; then its group."""
     if not ids:
         return

@@ -25,14 +25,12 @@ class Retention:
         """Delete one batch of each kind; goes on at once while there is more."""
         async with self._database.transaction() as connection:
             oldest = await self._clock.now(connection) - self._kept
-            forgotten = [
-                _count(await connection.execute(occurrences[name], oldest, _BATCH))
-                for name in ("forget", "forget_history")
-            ]
+            decisions = _count(await connection.execute(occurrences["forget"], oldest, _BATCH))
+            audit = _count(await connection.execute(occurrences["forget_history"], oldest, _BATCH))
             await connection.execute(occurrences["forget_timings"], oldest)
-        if any(forgotten):
-            logger.info("forgot %d decision(s) and %d line(s) of audit", *forgotten)
-        return 0.0 if _BATCH in forgotten else _EVERY_SECONDS
+        if decisions or audit:
+            logger.info("forgot %d decision(s) and %d line(s) of audit", decisions, audit)
+        return 0.0 if _BATCH in (decisions, audit) else _EVERY_SECONDS
 
 
 def _count(status: str) -> int:

@@ -10,7 +10,7 @@ from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, 
 from headway_decisions import identity
 from headway_postgres_kit import Connection
 
-from headway_scheduler.advance import account_for, advance, write_ledger
+from headway_scheduler.advance import account_for, put_to_rest, write_ledger
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.store import lock_manifests, manifests, occurrences, works
 
@@ -48,7 +48,7 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now
     await connection.execute(works["remove"], [row["id"] for row in rows])
     await _tell_manifests(connection, owned, told)
     await _owe_again(connection, owned, told, now)
-    await advance(connection, locked, now=now)
+    await put_to_rest(connection, locked, now=now)
     await connection.fetch(manifests["retire"], list(ends))
     return len(rows)
 
@@ -73,7 +73,7 @@ async def resolve(
             resolved.round,
             now,
         )
-    await advance(connection, locked, now=now)
+    await put_to_rest(connection, locked, now=now)
 
 
 async def _cause_of(connection: Connection, manifest: UUID, work: UUID) -> str:

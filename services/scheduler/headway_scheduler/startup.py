@@ -17,7 +17,7 @@ from headway_scheduler.store import HISTORY, groups, lock_manifests, manifests
 
 logger = logging.getLogger(__name__)
 
-_TRIES = 5
+_CHANCES = 5
 _FIRST_PAUSE = 2.0
 
 
@@ -44,20 +44,19 @@ async def apply(
     policy: PrunePolicy,
     clock: Clock,
     source: str | None = None,
+    may_fire: bool = True,
 ) -> Applied:
     """Seed in one transaction; then prune, batch by batch and at last the orphans."""
     source = source or f"app/{definitions.owner}"
     async with database.transaction() as connection:
         now = await clock.now(connection)
-        declared = await declare(connection, definitions, source=source, now=now)
+        declared = await declare(connection, definitions, source=source, now=now, may_fire=may_fire)
     if declared.stale:
-        return Applied(
-            declared=declared,
-            warnings=[
-                f"a newer generation of {definitions.owner!r} than {definitions.generation} has "
-                "declared its manifests already: nothing was changed"
-            ],
+        warning = (
+            f"a newer generation of {definitions.owner!r} than {definitions.generation} has "
+            "declared its manifests already: nothing was changed"
         )
+        return Applied(declared=declared, warnings=[warning])
     leavers = leaving(definitions, declared.gone)
     applied = Applied(declared=declared)
     for batch, left in leavers.batches.items():
@@ -76,20 +75,29 @@ async def apply(
 
 
 async def apply_at_start(
-    database: Database, definitions: Definitions, *, policy: PrunePolicy, clock: Clock
+    database: Database,
+    definitions: Definitions,
+    *,
+    policy: PrunePolicy,
+    clock: Clock,
+    may_fire: bool,
 ) -> Applied:
     """Apply what the application defines; a database that hiccups gets five chances."""
     pause = _FIRST_PAUSE
-    for _ in range(_TRIES - 1):
+    for chance in range(1, _CHANCES + 1):
         try:
-            return _told(
-                definitions, await apply(database, definitions, policy=policy, clock=clock)
+            applied = await apply(
+                database, definitions, policy=policy, clock=clock, may_fire=may_fire
             )
         except DatabaseUnavailable as error:
+            if chance == _CHANCES:
+                raise
             logger.warning("declaring: %s; trying again in %.0f s", error, pause)
-        await asyncio.sleep(pause)
-        pause *= 2
-    return _told(definitions, await apply(database, definitions, policy=policy, clock=clock))
+            await asyncio.sleep(pause)
+            pause *= 2
+        else:
+            return _told(definitions, applied)
+    raise AssertionError("unreachable")
 
 
 def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:

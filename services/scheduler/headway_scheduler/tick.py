@@ -68,7 +68,7 @@ class Tick:
         return TickResult(led=True, fired=advanced.queued, skipped=advanced.skipped, rest=rest)
 
     async def _awake(self, connection: Connection, now: datetime) -> list[UUID]:
-        """The manifests to look at; if there are more than a cycle takes, a fair share of each group."""
+        """The manifests to look at; of more than a cycle takes, a fair share of each group."""
         limit = self._max_entries
         beyond = None if limit is None else limit + 1
         rows = await connection.fetch(manifests["awake"], now, beyond)

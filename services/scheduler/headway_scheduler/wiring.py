@@ -44,7 +44,13 @@ async def start_scheduler(
         if definitions is not None:
             if settings.generation is not None:
                 definitions = replace(definitions, generation=settings.generation)
-            await apply_at_start(service.database, definitions, policy=settings.prune, clock=clock)
+            await apply_at_start(
+                service.database,
+                definitions,
+                policy=settings.prune,
+                clock=clock,
+                may_fire=settings.tick == "on",
+            )
         await _keep_passes(service, settings, clock)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:
@@ -74,12 +80,9 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         database, broker, settings, clock=clock, relay=relay_wakeup, tick=tick_wakeup
     ).listen()
     service.keep("relay", Relay(database, broker, OUTBOX).run_once, relay_wakeup)
-    service.keep("intake", intake.run_once)
     service.keep("prunes", Prunes(database, clock=clock, relay=relay_wakeup).run_once, poll=30.0)
-    service.keep(
-        "retention",
-        Retention(database, days=settings.history_days, clock=clock).run_once,
-        poll=600.0,
-    )
+    retention = Retention(database, days=settings.history_days, clock=clock)
+    service.keep("retention", retention.run_once, poll=600.0)
+    service.keep("intake", intake.run_once)
     if settings.tick == "on":
         service.keep("tick", run_tick, tick_wakeup)

@@ -1,9 +1,9 @@
 -- name: progress
 -- What has happened since a moment, and what goes on. $1 since.
 SELECT
-    (SELECT count(*) FROM scheduler.manifest WHERE undeclared_at IS NULL) AS manifests,
+    (SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL) AS manifests,
     (SELECT count(*) FROM scheduler.manifest
-     WHERE undeclared_at IS NULL AND blocked_by IS NOT NULL) AS blocked,
+     WHERE pruning_at IS NULL AND blocked_by IS NOT NULL) AS blocked,
     (SELECT count(*) FROM scheduler.occurrence
      WHERE decided_at >= $1 AND decision = 'queued') AS occurrences,
     (SELECT count(*) FROM scheduler.occurrence
@@ -28,11 +28,11 @@ FROM (
 ) AS starts
 
 -- name: next_due
--- What is due next. $1 how many.
-SELECT external_id, next_due_at
+-- What fires next; while work leaves no room it is not awake, but has a due time. $1 how many.
+SELECT external_id, coalesce(wake_at, next_due_at) AS next_due_at
 FROM scheduler.manifest
-WHERE enabled AND undeclared_at IS NULL AND next_due_at IS NOT NULL AND blocked_by IS NULL
-ORDER BY next_due_at
+WHERE enabled AND pruning_at IS NULL AND next_due_at IS NOT NULL AND blocked_by IS NULL
+ORDER BY coalesce(wake_at, next_due_at)
 LIMIT $1
 
 -- name: latest

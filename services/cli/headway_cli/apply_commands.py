@@ -1,0 +1,139 @@
+"""`plan` and `apply`: bring definitions to a running scheduler, or see what that would do."""
+
+import os
+from collections.abc import Iterator
+
+import click
+from headway import Client
+from headway.definitions import Definitions
+from headway_contract.scheduling import ApplyAnswer, FireChange, FireTime, PrunePolicy
+
+from headway_cli.apps import load_app
+from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.moments import CLOCK_CHANGES
+from headway_cli.options import Decorator
+from headway_cli.summary import counted
+
+_app_argument = click.argument("app", required=False, envvar="HEADWAY_APP")
+_file_option = click.option(
+    "-f", "--file", "file", metavar="FILE", help="A YAML file with the definitions."
+)
+_prune_option: Decorator = click.option(
+    "--prune",
+    type=click.Choice(["delete", "disable", "keep"]),
+    help="What becomes of manifests that are no longer declared; without it as the scheduler "
+    "is set.",
+)
+
+
+@click.command()
+@_app_argument
+@_file_option
+@click.option(
+    "--days",
+    type=click.IntRange(0, 3660),
+    default=7,
+    show_default=True,
+    help="How far ahead fire times are compared.",
+)
+@_prune_option
+@json_option
+@asking
+def plan(
+    reached: Reached,
+    app: str | None,
+    file: str | None,
+    days: int,
+    prune: PrunePolicy | None,
+    as_json: bool,
+) -> None:
+    """Show what 'apply' would change, and which fire times.
+
+    APP is your file.py, module or module:name, or a YAML file.
+    """
+    definitions = _definitions(app, file)
+
+    async def ask(client: Client) -> ApplyAnswer:
+        return await client.plan(definitions, prune=prune, days=days)
+
+    answer = reached.ask(ask)
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"plan for {answer.owner}: nothing has been changed")
+        print_lines([*_changes(answer), *_fires(answer.fires, days)])
+        _warn(answer)
+
+
+@click.command()
+@_app_argument
+@_file_option
+@_prune_option
+@json_option
+@asking
+def apply(
+    reached: Reached, app: str | None, file: str | None, prune: PrunePolicy | None, as_json: bool
+) -> None:
+    """Bring definitions to a running scheduler, all or none.
+
+    APP is your file.py, module or module:name, or a YAML file.
+    """
+    definitions = _definitions(app, file)
+
+    async def ask(client: Client) -> ApplyAnswer:
+        return await client.apply(definitions, prune=prune)
+
+    answer = reached.ask(ask)
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"applied {answer.owner}")
+        print_lines(list(_changes(answer)))
+        _warn(answer)
+
+
+def _definitions(app: str | None, file: str | None) -> Definitions:
+    if file is not None and app is not None and app != os.environ.get("HEADWAY_APP"):
+        raise click.UsageError(f"give either an app ({app}) or a file ({file}), not both")
+    target = file or app
+    if target is None:
+        raise click.UsageError("nothing to apply: give an APP, or a YAML file with -f")
+    return load_app(target).definitions()
+
+
+def _changes(answer: ApplyAnswer) -> Iterator[str]:
+    if answer.stale:
+        return
+    yield from (f"  + {name}  new" for name in answer.created)
+    yield from (f"  ~ {name}  changed" for name in answer.changed)
+    yield from (f"  - {name}  deleted" for name in answer.pruned)
+    yield from (f"  - {name}  disabled" for name in answer.disabled)
+    yield f"  {counted(answer.unchanged, 'manifest')} unchanged"
+
+
+def _fires(changes: list[FireChange], days: int) -> Iterator[str]:
+    if not changes:
+        yield f"no fire times of the next {counted(days, 'day')} change"
+        return
+    yield f"fire times of the next {counted(days, 'day')} that change:"
+    for change in changes:
+        same = f", {change.unchanged} unchanged" if change.unchanged else ""
+        yield f"  {change.manifest} ({change.zone}{same})"
+        listed = [("+", one) for one in change.appear] + [("-", one) for one in change.vanish]
+        for sign, one in sorted(listed, key=lambda pair: (pair[1].fire_at, pair[0])):
+            yield f"    {sign} {_time(one)}"
+        if change.truncated:
+            yield "    … and more"
+
+
+def _time(one: FireTime) -> str:
+    later = round((one.fire_at - one.due_at).total_seconds())
+    notes = [f"{later} s later by jitter"] if later else []
+    notes += [f"excluded: {one.excluded}"] if one.excluded else []
+    notes += [CLOCK_CHANGES.get(one.dst, one.dst)] if one.dst else []
+    return f"{one.local}  {'; '.join(notes)}".rstrip()
+
+
+def _warn(answer: ApplyAnswer) -> None:
+    for warning in answer.warnings:
+        click.echo(f"headway: {warning}", err=True)

@@ -1,0 +1,181 @@
+"""Commands by which operators change manifests and groups, or run them."""
+
+import json
+from typing import Any, Literal
+
+import click
+from headway import Client
+from headway_contract.scheduling import Changed, TriggerAnswer
+from msgspec import UNSET
+
+from headway_cli import options
+from headway_cli.asking import Reached, asking, json_option, print_json
+
+_GIVE_BACK_HELP = "Let the code decide about it again; may be repeated."
+
+
+@click.command()
+@click.argument("manifest_ids", metavar="ID...", nargs=-1, required=True)
+@asking
+def enable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
+    """Let manifests fire."""
+    _each(reached, manifest_ids, Client.enable)
+
+
+@click.command()
+@click.argument("manifest_ids", metavar="ID...", nargs=-1, required=True)
+@asking
+def disable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
+    """Keep manifests from firing."""
+    _each(reached, manifest_ids, Client.disable)
+
+
+@click.command()
+@click.argument("manifest_ids", metavar="ID...", nargs=-1, required=True)
+@asking
+def delete(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
+    """Delete manifests that were made at run time.
+
+    Their work, dead letters and runs go with them.
+    """
+    _each(reached, manifest_ids, Client.delete)
+
+
+@click.command()
+@click.argument("manifest_id", metavar="ID")
+@click.option("--attempts", type=click.IntRange(1), help="How often its work may run.")
+@options.seconds_option(
+    "--interval", "interval", "How long work waits for its second run.", type=click.FloatRange(0)
+)
+@options.seconds_option(
+    "--jitter", "jitter", "How late it may fire, by chance.", type=click.FloatRange(0, 86_400)
+)
+@click.option(
+    "--give-back",
+    "give_back",
+    type=click.Choice(["enabled", "retry", "jitter"]),
+    multiple=True,
+    help=_GIVE_BACK_HELP,
+)
+@asking
+def change(
+    reached: Reached, manifest_id: str, give_back: tuple[Any, ...], **given: float | None
+) -> None:
+    """Change what operators own of a manifest."""
+    stated: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if not stated and not give_back:
+        raise click.UsageError(
+            "nothing to change: give --attempts, --interval, --jitter or --give-back"
+        )
+
+    async def ask(client: Client) -> Changed:
+        return await client.change(manifest_id, give_back=give_back, **stated)
+
+    click.echo(reached.ask(ask).text)
+
+
+def _limit(
+    context: click.Context, parameter: click.Parameter, given: str | None
+) -> int | Literal["none"] | None:
+    if given is None:
+        return None
+    if given.lower() == "none":
+        return "none"
+    if given.isdecimal():
+        return int(given)
+    raise click.BadParameter(f"{given!r} is neither a number nor none.", context, parameter)
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--max-active",
+    metavar="N|none",
+    callback=_limit,
+    help="How many runs at once; none lifts the limit.",
+)
+@click.option("--priority", type=click.IntRange(0, 31), help="Its turn among groups, from 0 to 31.")
+@click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
+@click.option(
+    "--give-back",
+    "give_back",
+    type=click.Choice(["max-active", "priority", "enabled"]),
+    multiple=True,
+    help=_GIVE_BACK_HELP,
+)
+@asking
+def group(
+    reached: Reached,
+    name: str,
+    max_active: int | Literal["none"] | None,
+    give_back: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Change the limits of a group."""
+    stated = {key: value for key, value in given.items() if value is not None}
+    if max_active is not None:
+        stated["max_active"] = None if max_active == "none" else max_active
+    if not stated and not give_back:
+        raise click.UsageError(
+            "nothing to change: give --max-active, --priority, --enable, --disable or --give-back"
+        )
+    returned: Any = [one.replace("-", "_") for one in give_back]
+
+    async def ask(client: Client) -> Changed:
+        return await client.change_group(name, give_back=returned, **stated)
+
+    click.echo(reached.ask(ask).text)
+
+
+@click.command()
+@click.argument("manifest_id", metavar="ID")
+@click.option("--input", "given", metavar="JSON", help="An input in place of the manifest's own.")
+@options.seconds_option(
+    "--delay",
+    "delay",
+    "Not before so much time has passed.",
+    type=click.FloatRange(min=0),
+    default=0.0,
+)
+@click.option("--key", help="The same key triggers only once.")
+@json_option
+@asking
+def trigger(
+    reached: Reached,
+    manifest_id: str,
+    given: str | None,
+    delay: float,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Run a manifest now, beside its schedule."""
+    value = UNSET if given is None else _read_json(given)
+
+    async def ask(client: Client) -> TriggerAnswer:
+        return await client.trigger(manifest_id, input=value, delay=delay, key=key)
+
+    found = reached.ask(ask)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(found.text)
+
+
+def _read_json(given: str) -> Any:
+    try:
+        return json.loads(given)
+    except json.JSONDecodeError as error:
+        raise click.BadParameter(
+            f"{given!r} is no JSON ({error}): text needs quotes, as in '\"text\"'",
+            param_hint="'--input'",
+        ) from error
+
+
+def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any) -> None:
+    """Do one after the other; the first that is refused ends it."""
+
+    async def ask(client: Client) -> None:
+        for manifest_id in manifest_ids:
+            click.echo((await act(client, manifest_id)).text)
+
+    reached.ask(ask)

@@ -1,0 +1,256 @@
+"""Commands that look and change nothing: manifests, groups, previews, explanations, proof."""
+
+from datetime import datetime
+
+import click
+from headway import Client
+from headway_clock import utc_now
+from headway_contract.scheduling import (
+    FireTime,
+    LedgerAnswer,
+    ManifestAnswer,
+    ManifestStatus,
+    PreviewAnswer,
+)
+
+from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.moments import CLOCK_CHANGES, has_offset, read_moment, shown
+from headway_cli.summary import counted
+from headway_cli.tables import table
+
+_TIME_HELP = "ISO 8601, '2027-03-28 03:15' or 03:15; without an offset in the manifest's zone."
+FOUND_GAPS = 1
+
+
+@click.command()
+@json_option
+@asking
+def manifests(reached: Reached, as_json: bool) -> None:
+    """List all manifests and how they stand."""
+
+    async def ask(client: Client) -> list[ManifestStatus]:
+        return await client.manifests()
+
+    found = reached.ask(ask)
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("no manifests are declared")
+    else:
+        headings = ("MANIFEST", "JOB", "GROUP", "NEXT FIRE", "STANDS", "LAST", "CADENCE")
+        print_lines(table(headings, [_row(one) for one in found]))
+
+
+@click.command()
+@click.argument("manifest_id", metavar="ID")
+@json_option
+@asking
+def manifest(reached: Reached, manifest_id: str, as_json: bool) -> None:
+    """Show one manifest with its definition."""
+
+    async def ask(client: Client) -> ManifestAnswer:
+        return await client.manifest(manifest_id)
+
+    found = reached.ask(ask)
+    if as_json:
+        print_json(found)
+    else:
+        print_lines(_manifest_lines(found))
+
+
+@click.command()
+@json_option
+@asking
+def groups(reached: Reached, as_json: bool) -> None:
+    """List all groups with their limits."""
+    found = reached.ask(lambda client: client.groups())
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("there are no groups")
+    else:
+        headings = ("GROUP", "MAX ACTIVE", "PRIORITY", "ENABLED", "MANIFESTS", "OPERATOR'S")
+        rows = [
+            (
+                one.name,
+                "no limit" if one.max_active is None else one.max_active,
+                one.priority,
+                one.enabled,
+                one.manifests,
+                ", ".join(one.touched),
+            )
+            for one in found
+        ]
+        print_lines(table(headings, rows))
+
+
+@click.command()
+@click.argument("manifest_id", metavar="ID")
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="How many fire times.",
+)
+@click.option("--after", metavar="TIME", help=f"From then on, instead of from now. {_TIME_HELP}")
+@json_option
+@asking
+def preview(
+    reached: Reached, manifest_id: str, count: int, after: str | None, as_json: bool
+) -> None:
+    """Show the next fire times of a manifest."""
+
+    async def ask(client: Client) -> PreviewAnswer:
+        instant = await _moment(client, manifest_id, after, past=False)
+        return await client.preview(manifest_id, count, after=instant)
+
+    found = reached.ask(ask)
+    if as_json:
+        print_json(found)
+        return
+    if found.fires:
+        headings = ("DUE", "FIRES", "NOTE")
+        print_lines(table(headings, [_fire_row(one, found.zone) for one in found.fires]))
+        click.echo(f"times are {found.zone}")
+    if found.note:
+        click.echo(f"note: {found.note}")
+
+
+@click.command()
+@click.argument("manifest_id", metavar="ID")
+@click.option("--at", metavar="TIME", help=f"Which time to explain. {_TIME_HELP}")
+@json_option
+@asking
+def explain(reached: Reached, manifest_id: str, at: str | None, as_json: bool) -> None:
+    """Tell why a manifest ran, or did not.
+
+    Without --at it tells how the manifest stands. A time of day is the latest that has been.
+    """
+
+    async def ask(client: Client) -> object:
+        instant = await _moment(client, manifest_id, at, past=True)
+        answer = await client.explain(manifest_id, at=instant)
+        return answer if as_json else answer.text
+
+    found = reached.ask(ask)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(found)
+
+
+@click.command()
+@click.argument("manifest_id", metavar="[ID]", required=False)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Check what was due since then, instead of all that is kept; without an offset in the "
+    "manifest's zone, or UTC.",
+)
+@json_option
+@asking
+def verify(reached: Reached, manifest_id: str | None, since: str | None, as_json: bool) -> int:
+    """Prove that every fire time has one decision.
+
+    Compares the times at which manifests should have fired with the ledger, and tells every
+    difference. The exit code is 1 if there is any.
+    """
+
+    async def ask(client: Client) -> LedgerAnswer:
+        instant = await _moment(client, manifest_id, since, past=True)
+        return await client.ledger(manifest_id, since=instant)
+
+    found = reached.ask(ask)
+    if as_json:
+        print_json(found)
+    else:
+        for gap in found.gaps:
+            click.echo(f"{gap.manifest}: {_span(gap.first_due_at, gap.last_due_at)}: {gap.trouble}")
+        checked = f"{counted(found.manifests, 'manifest')}, {counted(found.fire_times, 'decision')}"
+        result = counted(len(found.gaps), "gap") if found.gaps else "no gaps"
+        click.echo(f"{checked} compared: {result}")
+    return FOUND_GAPS if found.gaps else 0
+
+
+async def _moment(
+    client: Client, manifest_id: str | None, given: str | None, *, past: bool
+) -> datetime | None:
+    """A time that was given; the manifest's zone is asked for only if it matters."""
+    if given is None:
+        return None
+    zone = "UTC"
+    if manifest_id is not None and not has_offset(given):
+        zone = (await client.manifest(manifest_id)).status.zone
+    return read_moment(given, zone, now=utc_now(), past=past)
+
+
+def _span(first: datetime, last: datetime) -> str:
+    if first == last:
+        return shown(first, "UTC")
+    return f"{shown(first, 'UTC')} to {shown(last, 'UTC')}"
+
+
+def _row(one: ManifestStatus) -> tuple[object, ...]:
+    return (
+        one.external_id,
+        one.job,
+        one.group,
+        shown(one.next_fire_at, one.zone),
+        _stands(one),
+        one.last_outcome,
+        _cadence(one),
+    )
+
+
+def _stands(one: ManifestStatus) -> str:
+    if one.held_by is not None:
+        return one.held_by.replace("_", " ")
+    if one.outstanding:
+        return f"{one.outstanding} under way"
+    return f"{one.owed} owed" if one.owed else "ready"
+
+
+def _cadence(one: ManifestStatus) -> str:
+    if one.depends_on is None:
+        return one.cadence
+    return f"{'when woken by' if one.dormant else 'after'} {one.depends_on}"
+
+
+def _manifest_lines(found: ManifestAnswer) -> list[str]:
+    status, definition = found.status, found.definition
+    told = {
+        "manifest": status.external_id,
+        "owner": status.owner,
+        "job": status.job,
+        "group": status.group,
+        "cadence": _cadence(status),
+        "stands": _stands(status),
+        "next fire": shown(status.next_fire_at, status.zone),
+        "last outcome": status.last_outcome or "-",
+        "last settled": shown(status.last_settled_at, status.zone),
+        "successes": status.success_number,
+    }
+    for name in (
+        *("input", "priority", "jitter_seconds", "misfire", "overlap", "retry"),
+        *("timeout_seconds", "cancel_grace_seconds", "on_lost_contact", "batch"),
+    ):
+        told[name.replace("_seconds", " (seconds)").replace("_", " ")] = _plain(definition[name])
+    told["operator's"] = ", ".join(found.touched) or "nothing"
+    width = max(map(len, told))
+    return [f"{name.ljust(width)}  {value}" for name, value in told.items()]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        words = [f"{key.replace('_', ' ')} {one}" for key, one in value.items()]
+        return ", ".join(words) or "default"
+    return "-" if value is None else str(value)
+
+
+def _fire_row(one: FireTime, zone: str) -> tuple[object, ...]:
+    fires = "not at all" if one.excluded else shown(one.fire_at, zone)
+    notes = [f"excluded: {one.excluded}"] if one.excluded else []
+    notes += [CLOCK_CHANGES.get(one.dst, one.dst)] if one.dst else []
+    return one.local, fires, "; ".join(notes) or " "

@@ -1,0 +1,51 @@
+"""Times as users give them: ISO 8601, or wall-clock times in the manifest's zone."""
+
+import re
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import click
+
+CLOCK_CHANGES = {
+    "gap": "the clock goes forward that day",
+    "repeated": "the clock goes back that day",
+}
+
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
+
+
+def has_offset(given: str) -> bool:
+    """Whether a time says by itself which instant it means."""
+    try:
+        return datetime.fromisoformat(given).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def read_moment(given: str, zone: str, *, now: datetime, past: bool = False) -> datetime:
+    """An instant; a time of day is today's, or with `past` the latest that has been."""
+    place = ZoneInfo(zone)
+    today = now.astimezone(place)
+    try:
+        if _CLOCK.fullmatch(given.strip()):
+            at = time.fromisoformat(given.strip().zfill(5))
+            moment = datetime.combine(today.date(), at, tzinfo=place)
+            if past and moment > now:
+                moment = datetime.combine(today.date() - timedelta(days=1), at, tzinfo=place)
+        else:
+            moment = datetime.fromisoformat(given.strip())
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{given!r} is no time: write 2027-03-28T03:15+02:00, '2027-03-28 03:15' or 03:15 "
+            f"(without an offset it is {zone} time)"
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=place)
+    return moment.astimezone(UTC)
+
+
+def shown(at: datetime | None, zone: str) -> str:
+    """An instant in a zone with its offset, to the second."""
+    if at is None:
+        return "-"
+    return at.astimezone(ZoneInfo(zone)).isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,184 @@
+"""Plans: what applying definitions would do, told without doing it."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from headway import App, Client, cron, daily, every, exclude_days, manual
+from headway.client import RequestFailed
+from headway.definitions import Definitions
+from headway_clock import monotonic
+from headway_contract import subjects
+from headway_contract.scheduling import ApplyAnswer, ApplyRequest
+from msgspec import structs
+
+
+def app_with(generation: int = 0, **cadences) -> App:
+    app = App("billing", generation=generation)
+    app.job("job", group="ops")(lambda ctx: None)
+    for external_id, when in cadences.items():
+        app.schedule(external_id, job="job", when=when)
+    return app
+
+
+async def everything(world) -> list:
+    tables = await world.rows(
+        "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'scheduler'"
+        " AND table_name <> 'outbox' ORDER BY 1"
+    )
+    return [await world.rows(f"SELECT * FROM scheduler.{table['name']}") for table in tables]
+
+
+async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world, nats_url):
+    await world.scheduler(
+        app_with(stays=daily("01:00"), moves=daily("02:00"), goes=daily("03:00")), tick="off"
+    )
+    wanted = app_with(stays=daily("01:00"), moves=daily("04:00"), comes=daily("05:00"))
+    async with Client(nats_url) as client:
+        before = await everything(world)
+        planned = await client.plan(wanted.definitions(), days=3)
+        assert await everything(world) == before
+        applied = await client.apply(wanted.definitions())
+    assert (planned.owner, planned.created, planned.changed) == ("billing", ["comes"], ["moves"])
+    assert (planned.unchanged, planned.pruned) == (1, ["goes"])
+    assert structs.replace(planned, fires=[]) == applied
+    changes = {one.manifest: one for one in planned.fires}
+    assert set(changes) == {"comes", "goes", "moves"}
+    assert [len(changes[name].appear) for name in ("comes", "goes", "moves")] == [3, 0, 3]
+    assert [len(changes[name].vanish) for name in ("comes", "goes", "moves")] == [0, 3, 3]
+    assert {one.local[11:16] for one in changes["moves"].appear} == {"04:00"}
+    assert {one.local[11:16] for one in changes["moves"].vanish} == {"02:00"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "pruned", "disabled", "vanish"),
+    [("delete", ["goes"], [], 1), ("disable", [], ["goes"], 1), ("keep", [], [], 0)],
+)
+async def test_what_is_no_longer_declared(world, nats_url, policy, pruned, disabled, vanish):
+    await world.scheduler(app_with(goes=daily("03:00")), tick="off")
+    async with Client(nats_url) as client:
+        planned = await client.plan(app_with().definitions(), prune=policy, days=1)
+        applied = await client.apply(app_with().definitions(), prune=policy)
+    assert (planned.pruned, planned.disabled) == (pruned, disabled)
+    assert (applied.pruned, applied.disabled) == (pruned, disabled)
+    assert sum(len(one.vanish) for one in planned.fires) == vanish
+
+
+async def test_only_what_changes_when_it_fires_is_listed(world, nats_url):
+    await world.scheduler(
+        app_with(busy=daily("01:00"), off=daily("02:00"), late=daily("03:00"), x=daily("04:00")),
+        tick="off",
+    )
+    wanted = App("billing")
+    wanted.job("job", group="ops")(lambda ctx: None)
+    wanted.schedule("busy", job="job", when=daily("01:00"), priority=9)
+    wanted.schedule("off", job="job", when=daily("02:00"), enabled=False)
+    wanted.schedule("late", job="job", when=daily("03:00"), jitter=80_000)
+    every_day = exclude_days("mon", "tue", "wed", "thu", "fri", "sat")
+    wanted.schedule("x", job="job", when=daily("04:00", exclude=every_day))
+    async with Client(nats_url) as client:
+        planned = await client.plan(wanted.definitions(), days=7)
+    assert planned.changed == ["busy", "late", "off", "x"]
+    changes = {one.manifest: one for one in planned.fires}
+    assert set(changes) == {"late", "off", "x"}
+    assert (len(changes["off"].vanish), changes["off"].appear) == (7, [])
+    assert {one.fire_at - one.due_at for one in changes["late"].vanish} == {timedelta()}
+    assert len(changes["late"].appear) == len(changes["late"].vanish) > 0
+    assert (len(changes["x"].vanish), changes["x"].unchanged) == (6, 1)
+    assert all(one.excluded for one in changes["x"].vanish)
+
+
+async def test_what_an_operator_has_touched_stays(world, nats_url):
+    await world.scheduler(app_with(a=daily("01:00")), tick="off")
+    async with Client(nats_url) as client:
+        await client.disable("a")
+        planned = await client.plan(app_with(a=daily("05:00")).definitions(), days=7)
+    assert (planned.changed, planned.fires) == (["a"], [])
+
+
+async def test_days_of_clock_changes_are_marked(world, nats_url):
+    await world.scheduler(app_with(), tick="off")
+    definitions = app_with(a=daily("02:30", tz="Europe/Berlin")).definitions()
+    async with Client(nats_url) as client:
+        planned = await client.plan(definitions, days=366)
+    [change] = planned.fires
+    assert change.truncated
+    assert len(change.appear) == 200
+    odd = [one.dst for one in change.appear if one.dst]
+    assert odd, "within 200 days the clock jumps at least once"
+
+
+async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_message(world, nats_url):
+    await world.scheduler(app_with(), tick="off")
+    app = app_with(dense=every(seconds=1))
+    app.schedule_many(
+        "many",
+        job="job",
+        items=[(number, None) for number in range(3000)],
+        when=cron("*/5 * * * *"),
+    )
+    async with Client(nats_url) as client:
+        began = monotonic()
+        planned = await client.plan(app.definitions(), days=3660)
+        assert monotonic() - began < 15
+    assert len(planned.created) == 3001
+    assert len(planned.fires) == 2000
+    assert all(one.truncated for one in planned.fires)
+
+
+async def test_settings_of_groups_are_told(world, nats_url):
+    await world.scheduler(app_with(a=manual()), tick="off")
+    wanted = app_with(a=manual())
+    wanted.group("ops", max_active=3, enabled=False)
+    async with Client(nats_url) as client:
+        planned = await client.plan(wanted.definitions())
+    assert planned.warnings == [
+        "group 'ops', which has 1 manifest(s), changes: max_active from None to 3",
+        "group 'ops', which has 1 manifest(s), changes: enabled from True to False",
+    ]
+
+
+async def test_an_older_generation_would_change_nothing(world, nats_url):
+    await world.scheduler(app_with(generation=7, a=manual()), tick="off")
+    async with Client(nats_url) as client:
+        planned = await client.plan(app_with(generation=6, b=manual()).definitions())
+    assert (planned.stale, planned.created) == (True, [])
+    assert "generation 7" in planned.warnings[0]
+
+
+async def test_problems_are_refused_all_together(world, nats_url):
+    await world.scheduler(app_with(a=manual()), tick="off")
+    [good] = app_with(b=manual()).definitions().manifests
+    bad = Definitions(
+        owner="crm",
+        manifests=(
+            structs.replace(good, external_id="two words", job="nobody"),
+            structs.replace(good, external_id="a"),
+        ),
+    )
+    async with Client(nats_url) as client:
+        with pytest.raises(RequestFailed) as caught:
+            await client.plan(bad)
+        for words in ("'two words' is not valid", "'nobody', which nobody declared", "belongs to"):
+            assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"x\x9c"])
+async def test_what_are_no_definitions_is_refused(world, nats_url, body):
+    await world.scheduler(app_with(), tick="off")
+    async with Client(nats_url) as client:
+        with pytest.raises(RequestFailed, match="not definitions"):
+            await client._control.ask(
+                subjects.PLAN_QUESTION, ApplyRequest(definitions=body), ApplyAnswer
+            )
+
+
+async def test_a_one_shot_that_is_just_late_still_appears(world, nats_url):
+    await world.scheduler(app_with(), tick="off")
+    now: datetime = await world.value("SELECT clock_timestamp()")
+    app = app_with()
+    from headway import once
+
+    app.schedule("shot", job="job", when=once(f"{now - timedelta(seconds=20):%Y-%m-%d %H:%M:%S}"))
+    async with Client(nats_url) as client:
+        [change] = (await client.plan(app.definitions())).fires
+    assert len(change.appear) == 1
