@@ -4,11 +4,19 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
+import uvloop
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from support.servers import TestPostgres, run_nats, run_postgres
 from support.world import World
+
+
+@pytest.fixture(scope="session")
+def event_loop_policy() -> uvloop.EventLoopPolicy:
+    """The loop that the services run on."""
+    return uvloop.EventLoopPolicy()
 
 
 @pytest_asyncio.fixture(scope="session")

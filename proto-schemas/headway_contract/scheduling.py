@@ -177,13 +177,18 @@ class LedgerGap(Struct, frozen=True, kw_only=True):
 
 
 class LedgerAnswer(Struct, frozen=True, kw_only=True):
-    """What one page came to; go on after `last` if there is more."""
+    """What one page came to; go on after `last` if there is more.
+
+    `unfinished` names manifests with more fire times than one answer compares, and since when
+    to ask about each of them again.
+    """
 
     manifests: int = 0
     fire_times: int = 0
     gaps: list[LedgerGap] = []
     last: str = ""
     more: bool = False
+    unfinished: dict[str, datetime] = {}
 
 
 class ActivationQuestion(Struct, frozen=True, kw_only=True):

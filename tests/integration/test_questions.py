@@ -173,6 +173,21 @@ async def test_the_ledger_is_sound_after_a_late_tick_and_a_hole_in_it_is_found(w
         assert later.gaps == []
 
 
+async def test_a_manifest_with_too_many_times_is_asked_about_again(world, nats_url, monkeypatch):
+    monkeypatch.setattr("headway_scheduler.ledger_questions.MOST_OF_A_MANIFEST", 7)
+    await world.declare(app_with(hourly=every(hours=1), other=every(hours=1)))
+    await world.value("UPDATE scheduler.timing SET since = since - interval '25 hours'")
+    await world.scheduler(tick="off")
+    async with Client(nats_url) as client:
+        found = await client.ledger()
+    assert (found.manifests, found.fire_times) == (2, 50)
+    assert {one.trouble for one in found.gaps} == {"no decision is in the ledger"}
+    times = sum(
+        1 + (one.last_due_at - one.first_due_at) // timedelta(hours=1) for one in found.gaps
+    )
+    assert times == 50, "each of them once"
+
+
 async def test_a_scheduler_that_does_not_tick_leaves_an_overdue_ledger(world, nats_url):
     await world.declare(app_with(hourly=every(hours=1), held=every(hours=1)))
     await world.value(

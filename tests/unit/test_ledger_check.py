@@ -28,7 +28,10 @@ def stretch(first: float, last: float) -> ledger_check.Decided:
     return ledger_check.Decided(hour(first), hour(last))
 
 
-def check(decided, *, versions=None, next_due_at=hour(7), since=START, now=NOW, **facts):
+SEVEN = hour(7)
+
+
+def check(decided, *, versions=None, next_due_at=SEVEN, since=START, now=NOW, **facts):
     return ledger_check.check(
         Facts(
             manifest=UUID(int=1),

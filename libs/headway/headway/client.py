@@ -42,7 +42,7 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from headway import cadences
 from headway.batches import Configure, Items
@@ -145,19 +145,20 @@ class Client:
     ) -> LedgerAnswer:
         """Compare what should have fired with what the ledger tells, of one manifest or all."""
         total = LedgerAnswer()
-        while True:
-            question = LedgerQuestion(manifest=external_id, since=since, after=total.last)
+        questions = [LedgerQuestion(manifest=external_id, since=since)]
+        while questions:
+            question = questions.pop()
             page = await self._control.ask(
                 subjects.LEDGER_QUESTION, question, LedgerAnswer, timeout=PATIENT_SECONDS
             )
-            total = LedgerAnswer(
-                manifests=total.manifests + page.manifests,
-                fire_times=total.fire_times + page.fire_times,
-                gaps=[*total.gaps, *page.gaps],
-                last=page.last or total.last,
-            )
-            if not page.more:
-                return total
+            total = _added(total, page)
+            if page.more:
+                questions.append(structs.replace(question, after=page.last))
+            questions += [
+                LedgerQuestion(manifest=name, since=start)
+                for name, start in page.unfinished.items()
+            ]
+        return total
 
     async def plan(
         self, definitions: Definitions, *, prune: PrunePolicy | None = None, days: int = 7
@@ -314,6 +315,16 @@ class Client:
             definitions=pack(definitions), prune=prune, days=days, actor=self._actor
         )
         return await self._control.ask(subject, request, ApplyAnswer, timeout=PATIENT_SECONDS)
+
+
+def _added(total: LedgerAnswer, page: LedgerAnswer) -> LedgerAnswer:
+    """Two answers as one; a manifest that is asked about again counts once."""
+    return LedgerAnswer(
+        manifests=total.manifests + page.manifests - len(page.unfinished),
+        fire_times=total.fire_times + page.fire_times,
+        gaps=list(dict.fromkeys([*total.gaps, *page.gaps])),
+        last=max(total.last, page.last),
+    )
 
 
 def _wall_time(at: datetime | None, delay: float | timedelta | None) -> datetime:

@@ -3,6 +3,10 @@
 INSERT INTO {schema}.outbox (message_id, subject, body, traceparent)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[])
 
+-- name: any
+-- Whether there is anything to send.
+SELECT EXISTS (SELECT FROM {schema}.outbox)
+
 -- name: take
 -- The oldest messages that no other relay holds. $1 how many.
 SELECT id, message_id, subject, body, traceparent

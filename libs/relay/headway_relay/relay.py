@@ -29,6 +29,8 @@ class Relay:
 
     async def run_once(self) -> float | None:
         """Publish one batch; the rows stay locked until the broker has answered."""
+        if not await self._has_mail():
+            return None
         async with self._database.transaction() as connection:
             rows = await connection.fetch(self._outbox.queries["take"], BATCH)
             if not rows:
@@ -54,6 +56,12 @@ class Relay:
             logger.warning(complaint)
             return _TRY_AGAIN
         return 0.0 if len(rows) == BATCH else None
+
+    async def _has_mail(self) -> bool:
+        """A quick look: a relay is woken more often than there is something to send."""
+        async with self._database.acquire() as connection:
+            mail: bool = await connection.fetchval(self._outbox.queries["any"])
+        return mail
 
     async def _publish(self, row: asyncpg.Record) -> Answer:
         with span("publish", parent=row["traceparent"], subject=row["subject"]):

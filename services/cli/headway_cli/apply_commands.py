@@ -25,6 +25,9 @@ _prune_option: Decorator = click.option(
     "is set.",
 )
 
+# How many fire times of one manifest a person wants to read.
+_MOST_SHOWN = 20
+
 
 @click.command()
 @_app_argument
@@ -120,10 +123,13 @@ def _fires(changes: list[FireChange], days: int) -> Iterator[str]:
         same = f", {change.unchanged} unchanged" if change.unchanged else ""
         yield f"  {change.manifest} ({change.zone}{same})"
         listed = [("+", one) for one in change.appear] + [("-", one) for one in change.vanish]
-        for sign, one in sorted(listed, key=lambda pair: (pair[1].fire_at, pair[0])):
-            yield f"    {sign} {_time(one)}"
+        listed.sort(key=lambda pair: (pair[1].fire_at, pair[0]))
+        yield from (f"    {sign} {_time(one)}" for sign, one in listed[:_MOST_SHOWN])
+        left = len(listed) - _MOST_SHOWN
         if change.truncated:
             yield "    … and more"
+        elif left > 0:
+            yield f"    … and {left} more (--json has all)"
 
 
 def _time(one: FireTime) -> str:

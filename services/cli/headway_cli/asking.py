@@ -1,5 +1,6 @@
 """How commands reach the services: which NATS, who asks, and how answers are printed."""
 
+import functools
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -51,16 +52,14 @@ class Reached(Struct, frozen=True, kw_only=True):
 def asking(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that asks; it gets them as `reached`."""
 
+    # With the attributes of the command: options below this one have left themselves there.
+    @functools.wraps(command)
     def called(
         *arguments: Any, data: Path, nats_url: str | None, actor: str | None, **rest: Any
     ) -> Any:
         reached = Reached(data=data, nats_url=nats_url, actor=actor)
         return command(*arguments, reached=reached, **rest)
 
-    called.__doc__ = command.__doc__
-    called.__name__ = command.__name__
-    # Options that stand below this one have left themselves with the function.
-    called.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for option in (options.debug_option, _actor_option, _data_option, options.nats_option):
         called = option(called)
     return called

@@ -8,7 +8,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     to_the_right = [
-        bool(rows) and all(isinstance(row[index], int) for row in rows)
+        bool(rows) and all(type(row[index]) is int for row in rows)
         for index in range(len(headings))
     ]
     return [_line(row, widths, to_the_right) for row in [list(headings), *cells]]

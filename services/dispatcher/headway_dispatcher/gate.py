@@ -56,6 +56,9 @@ class Gate:
 
     async def run_once(self) -> GateResult:
         """Admit what fits, once."""
+        idle = await self._idle()
+        if idle is not None:
+            return idle
         async with self._database.transaction() as connection:
             tx = GateTransaction(connection)
             await tx.lock()
@@ -88,6 +91,19 @@ class Gate:
             self._relay.call()
         full_batch = len(waiting) == BATCH and bool(ordered)
         return GateResult(admitted=len(ordered), held=len(held), rest=0.0 if full_batch else rest)
+
+    async def _idle(self) -> GateResult | None:
+        """How long to rest if nothing wants to run now; looked up without the lock.
+
+        Whatever comes after this look wakes the gate again.
+        """
+        async with self._database.acquire() as connection:
+            now = await self._clock.now(connection)
+            tx = GateTransaction(connection)
+            earliest = await tx.earliest()
+        if earliest is not None and earliest <= now:
+            return None
+        return GateResult(admitted=0, held=0, rest=_rest(earliest, now))
 
     def _order(self, work: WaitingWork) -> Ordered:
         run = new_id()

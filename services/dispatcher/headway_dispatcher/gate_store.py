@@ -156,6 +156,11 @@ class GateTransaction:
             _EXPLAINED_AT_ONCE,
         )
 
+    async def earliest(self) -> datetime | None:
+        """When the first of the waiting work may run, or might have."""
+        earliest: datetime | None = await self.connection.fetchval(gates["earliest"])
+        return earliest
+
     async def next_not_before(self, now: datetime) -> datetime | None:
         """When the next delayed work may run."""
         moment: datetime | None = await self.connection.fetchval(gates["next_not_before"], now)

@@ -21,6 +21,8 @@ MOST_OF_A_MANIFEST = 100_000
 _MOST_OF_A_PAGE = 50_000
 _MOST_GAPS = 1000
 
+_INSTANT = timedelta(microseconds=1)
+
 
 async def check_page(
     connection: Connection, question: LedgerQuestion, *, kept: timedelta, now: datetime
@@ -33,10 +35,13 @@ async def check_page(
         queries["ledger_page"], question.manifest, question.after, question.limit + 1
     )
     counted, gaps, last, checked = 0, list[LedgerGap](), "", 0
+    unfinished: dict[str, datetime] = {}
     for row in rows[: question.limit]:
         found = await _check_manifest(connection, row, since, now)
         counted += found.fire_times
         gaps += _told(row["external_id"], found)
+        if found.until is not None:
+            unfinished[row["external_id"]] = found.until - _INSTANT
         last, checked = row["external_id"], checked + 1
         if counted >= _MOST_OF_A_PAGE or len(gaps) >= _MOST_GAPS:
             break
@@ -46,6 +51,7 @@ async def check_page(
         gaps=gaps[:_MOST_GAPS],
         last=last,
         more=len(rows) > checked,
+        unfinished=unfinished,
     )
 
 
@@ -84,20 +90,9 @@ def _facts(manifest: Manifest, versions: Sequence[Any], decided: Sequence[Any]) 
 
 
 def _told(external_id: str, checked: Checked) -> list[LedgerGap]:
-    gaps = [
+    return [
         LedgerGap(
             manifest=external_id, first_due_at=gap.first, last_due_at=gap.last, trouble=gap.trouble
         )
         for gap in checked.gaps
     ]
-    if checked.until is not None:
-        gaps.append(
-            LedgerGap(
-                manifest=external_id,
-                first_due_at=checked.until,
-                last_due_at=checked.until,
-                trouble=f"not checked from here on: it has more than {checked.fire_times} fire "
-                "times; ask again with a later --since",
-            )
-        )
-    return gaps

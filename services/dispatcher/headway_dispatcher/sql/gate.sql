@@ -116,6 +116,10 @@ FROM (
 ) AS held
 WHERE work_queue.id = held.id
 
+-- name: earliest
+-- When the first of the waiting work may run, or might have.
+SELECT min(not_before) FROM dispatcher.work_queue WHERE state IN ('queued', 'waiting')
+
 -- name: next_not_before
 -- When the next delayed work may run. $1 now.
 SELECT min(not_before) FROM dispatcher.work_queue

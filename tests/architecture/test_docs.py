@@ -1,0 +1,134 @@
+"""The guides: every test that they name exists, every link leads somewhere, every example works."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from headway import App, load_yaml
+
+ROOT = Path(__file__).parents[2]
+PARITY = ROOT / "docs" / "parity.md"
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+]
+PAGES += sorted((ROOT / "services").glob("*/README.md"))
+GUIDES = [ROOT / "docs" / name for name in ("scheduling.md", "testing.md")]
+
+_NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# What a row of the parity table says if it names no test.
+_NO_TEST = ("**no test yet**", "nothing to show")
+
+
+def known_tests(path: Path) -> set[str]:
+    """The tests of a file: functions by their name, methods as `Class::name`."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            found |= {
+                f"{node.name}::{one.name}"
+                for one in node.body
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+    return {name for name in found if name.rpartition("::")[2].startswith("test_")}
+
+
+def missing_tests(text: str, root: Path) -> list[str]:
+    """The tests that a text names and that are not there."""
+    return [
+        f"{file}::{test}"
+        for file, test in dict.fromkeys(_NAMED_TEST.findall(text))
+        if not (root / file).is_file() or test not in known_tests(root / file)
+    ]
+
+
+def dead_links(text: str, folder: Path) -> list[str]:
+    """The relative links of a page that lead nowhere."""
+    targets = [target.partition("#")[0] for target in _LINK.findall(_FENCED.sub("", text))]
+    return [
+        target
+        for target in targets
+        if target and not re.match(r"[a-z]+:", target) and not (folder / target).exists()
+    ]
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The rows of all tables of a page, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    heads = {number - 1 for number, line in enumerate(lines) if set(line) <= set("|- ")}
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return [
+        row
+        for number, row in enumerate(cells)
+        if number not in heads and set("".join(row)) - set("- |")
+    ]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The fenced blocks of a page in one language."""
+    return [body for found, body in _FENCED.findall(path.read_text()) if found == language]
+
+
+def test_every_test_that_the_parity_page_names_exists():
+    text = PARITY.read_text()
+    assert len(_NAMED_TEST.findall(text)) > 50
+    assert missing_tests(text, ROOT) == []
+
+
+def test_every_row_of_the_parity_page_is_complete():
+    rows = rows_of(PARITY.read_text())
+    assert len(rows) > 50
+    for row in rows:
+        assert len(row) == 3, row
+        assert _NAMED_TEST.search(row[2]) or row[2].startswith(_NO_TEST), row
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    assert dead_links(page.read_text(), page.parent) == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_every_python_example_defines_what_it_says(page):
+    programs = [body for body in blocks(page, "python") if "app = App(" in body]
+    assert programs
+    for program in programs:
+        names = {"__name__": "example"}
+        exec(compile(program, str(page), "exec"), names)
+        assert isinstance(names["app"], App)
+        assert names["app"].definitions().jobs
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_every_other_example_is_at_least_python(page):
+    for body in blocks(page, "python"):
+        compile(body, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_every_yaml_example_is_sound():
+    files = [body for body in blocks(ROOT / "docs" / "scheduling.md", "yaml") if "app:" in body]
+    assert files
+    for body in files:
+        assert load_yaml(body).manifests
+
+
+def test_the_checks_themselves_bite(tmp_path):
+    file = tmp_path / "tests" / "test_a.py"
+    file.parent.mkdir()
+    file.write_text("def test_one(): ...\nclass TestA:\n    def test_two(self): ...\n")
+    named = "`tests/test_a.py::{}` and `tests/test_a.py::{}`"
+    assert missing_tests(named.format("test_one", "TestA::test_two"), tmp_path) == []
+    assert missing_tests(named.format("test_two", "TestA::test_one"), tmp_path) == [
+        "tests/test_a.py::test_two",
+        "tests/test_a.py::TestA::test_one",
+    ]
+    assert missing_tests("`tests/test_b.py::test_one`", tmp_path) == ["tests/test_b.py::test_one"]
+    links = "[a](tests/test_a.py#x) [b](gone.md) [c](https://example.com) [d](#here)"
+    assert dead_links(links, tmp_path) == ["gone.md"]
+    assert dead_links(f"```text\n{links}\n```\n", tmp_path) == []
+    assert rows_of("| a | b |\n|---|---|\n| 1 | 2 |\n") == [["1", "2"]]

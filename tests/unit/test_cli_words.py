@@ -1,0 +1,118 @@
+"""What the command line reads and shows: times, tables, the note of an `up`."""
+
+import os
+from datetime import UTC, datetime
+
+import click
+import pytest
+from headway_cli import settings
+from headway_cli.moments import has_offset, read_moment, shown
+from headway_cli.running import NothingRuns, find_running, noted
+from headway_cli.tables import table
+from headway_scheduler.settings import SchedulerSettings
+from headway_service_kit.settings import InvalidSettings
+
+NOW = datetime(2027, 6, 1, 1, 0, tzinfo=UTC)  # 03:00 in Berlin
+BERLIN = "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("given", "zone", "past", "expected"),
+    [
+        ("2027-03-28T03:15:00Z", BERLIN, False, "2027-03-28T03:15"),
+        ("2027-03-28T03:15+02:00", "UTC", False, "2027-03-28T01:15"),
+        ("2027-03-28 03:15", BERLIN, False, "2027-03-28T01:15"),
+        ("2027-03-28 03:15", "UTC", False, "2027-03-28T03:15"),
+        ("2027-03-28", BERLIN, False, "2027-03-27T23:00"),
+        ("03:15", BERLIN, False, "2027-06-01T01:15"),
+        ("03:15", BERLIN, True, "2027-05-31T01:15"),
+        ("2:59", BERLIN, True, "2027-06-01T00:59"),
+        ("00:30:10", "UTC", True, "2027-06-01T00:30:10"),
+    ],
+)
+def test_times_are_read_in_the_zone_that_they_do_not_name(given, zone, past, expected):
+    read = read_moment(given, zone, now=NOW, past=past)
+    assert read == datetime.fromisoformat(f"{expected}+00:00")
+
+
+@pytest.mark.parametrize("given", ["yesterday", "25:00", "3:5", "2027-02-30", ""])
+def test_what_is_no_time_is_refused_with_the_zone_that_would_count(given):
+    with pytest.raises(click.BadParameter, match=r"is no time: .*it is Europe/Berlin time"):
+        read_moment(given, BERLIN, now=NOW)
+
+
+def test_only_an_offset_makes_a_time_an_instant():
+    assert has_offset("2027-03-28T03:15Z")
+    assert not any(map(has_offset, ["2027-03-28 03:15", "03:15", "nonsense"]))
+
+
+def test_times_are_shown_with_their_offset():
+    assert shown(NOW, BERLIN) == "2027-06-01 03:00:00+02:00"
+    assert shown(None, BERLIN) == "-"
+
+
+def test_columns_stand_under_each_other():
+    assert table(
+        ("NAME", "COUNT", "ON"), [("a", 5, True), ("longer", 1234, False), ("", 0, True)]
+    ) == [
+        "NAME    COUNT  ON",
+        "a           5  yes",
+        "longer   1234  no",
+        "-           0  yes",
+    ]
+
+
+def test_the_note_of_an_up_is_there_as_long_as_it_runs(tmp_path):
+    with noted(tmp_path, "nats://127.0.0.1:1"):
+        assert find_running(tmp_path) == "nats://127.0.0.1:1"
+    with pytest.raises(NothingRuns, match="HEADWAY_NATS_URL is not set, and no 'headway up' runs"):
+        find_running(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("note", "complaint"),
+    [
+        ('{"nats_url": "x", "pid": 999999999}', r"process 999999999 is gone\): start it again"),
+        ('{"nats_url": "x"', "cannot be read"),
+        ("[]", "cannot be read"),
+    ],
+)
+def test_a_note_that_is_stale_or_broken_is_told(tmp_path, note, complaint):
+    (tmp_path / "running.json").write_text(note)
+    with pytest.raises(NothingRuns, match=complaint):
+        find_running(tmp_path)
+
+
+def test_a_note_of_somebody_elses_process_counts(tmp_path, monkeypatch):
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError
+
+    with noted(tmp_path, "nats://x"):
+        monkeypatch.setattr(os, "kill", refuse)
+        assert find_running(tmp_path) == "nats://x"
+
+
+SERVERS = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://x"}
+
+
+@pytest.mark.parametrize(("given", "expected"), [("none", None), ("NULL", None), ("7", 7)])
+def test_a_limit_may_be_lifted(given, expected):
+    environment = {**SERVERS, "HEADWAY_MAX_ENTRIES_PER_CYCLE": given}
+    read = settings.read(SchedulerSettings, {}, environment)
+    assert read.max_entries_per_cycle == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("MAX_ENTRIES_PER_CYCLE", "0"),
+        ("MAX_ENTRIES_PER_CYCLE", "all"),
+        ("HISTORY_DAYS", "0"),
+        ("HISTORY_DAYS", "none"),
+        ("PRUNE", "everything"),
+        ("TICK", "maybe"),
+    ],
+)
+def test_settings_of_the_scheduler_that_make_no_sense(name, given):
+    with pytest.raises(InvalidSettings, match=f"HEADWAY_{name}"):
+        settings.read(SchedulerSettings, {}, {**SERVERS, f"HEADWAY_{name}": given})
