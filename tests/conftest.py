@@ -1,10 +1,10 @@
 """Fixtures that every kind of test may ask for."""
 
+import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 import uvloop
 from headway_jetstream_kit import Broker
@@ -13,10 +13,9 @@ from support.servers import TestPostgres, run_nats, run_postgres
 from support.world import World
 
 
-@pytest.fixture(scope="session")
-def event_loop_policy() -> uvloop.EventLoopPolicy:
-    """The loop that the services run on."""
-    return uvloop.EventLoopPolicy()
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests run on the loop that the services run on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest_asyncio.fixture(scope="session")

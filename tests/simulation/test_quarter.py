@@ -39,7 +39,9 @@ def mixed_app() -> App:
         "two-hourly": every(hours=2),
         "two-hourly-tokyo": every(hours=2, tz="Asia/Tokyo"),
         "even-hours": cron("0 */2 * * *", tz="America/New_York"),
-        "office-hours": every(hours=1, days=Days.WEEKDAYS, between="09:00-17:00", tz="Europe/Berlin"),
+        "office-hours": every(
+            hours=1, days=Days.WEEKDAYS, between="09:00-17:00", tz="Europe/Berlin"
+        ),
         "at-night": every(hours=2, between="22:00-04:00", tz="Australia/Sydney"),
         "three-hourly": cron("0 */3 * * *", tz="America/Sao_Paulo"),
         "six-hourly": every(hours=6),

@@ -1,6 +1,6 @@
 """Time you can own: the real services under a virtual clock."""
 
-from headway import App, daily, every, retry
+from headway import App, daily
 
 
 async def test_a_quarter_of_a_daily_report(headway_world):

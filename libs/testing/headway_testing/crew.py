@@ -39,6 +39,10 @@ class Crew:
         self._urls = {"database_url": database_url, "nats_url": nats_url}
         self._slots = slots
         self._settings = settings
+        unknown = set(settings) - set(SchedulerSettings.__struct_fields__)
+        unknown -= set(DispatcherSettings.__struct_fields__)
+        if unknown:
+            raise TypeError(f"a world has no setting {', '.join(sorted(unknown))}")
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
 
@@ -76,6 +80,8 @@ class Crew:
         if name == "scheduler":
             fields = {
                 "max_entries_per_cycle": None,
+                # A test may look at years, and wants to see all of them.
+                "history_days": 36_500.0,
                 **self._urls,
                 **self._of(SchedulerSettings),
             }

@@ -20,7 +20,7 @@ MakeWorld = Callable[..., Awaitable["World"]]
 
 @pytest_asyncio.fixture
 async def headway_world(tmp_path: Path) -> AsyncIterator[MakeWorld]:
-    """A factory of worlds: `world = await headway_world(app, start="2027-01-01")`."""
+    """A factory of worlds, which takes an app and the time to start at."""
     # Here and not above: pytest loads plugins at every start, and few tests ask for a world.
     from headway_testing.world import World  # noqa: PLC0415
 
@@ -39,7 +39,7 @@ async def headway_world(tmp_path: Path) -> AsyncIterator[MakeWorld]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001 - pytest's
-    """Forget the database cluster that the worlds of the session shared."""
+    """Delete the database clusters that the worlds of the session used."""
     servers = sys.modules.get("headway_testing.servers")
     if servers is not None:
-        servers.forget_folder()
+        servers.forget_clusters()

@@ -15,7 +15,8 @@ from headway_postgres_kit import Database
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
 from msgspec import Struct
 
-_kept: list[str] = []
+# The clusters of this session, and whether a world is using them.
+_clusters: dict[str, bool] = {}
 
 
 class Servers(Struct, frozen=True, kw_only=True):
@@ -28,31 +29,36 @@ class Servers(Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def run_servers(folder: Path) -> AsyncIterator[Servers]:
     """A migrated, empty database and an empty NATS."""
-    postgres = PostgresServer(_folder_of_the_session(), durable=False)
-    nats = NatsServer(folder / "nats")
-    await postgres.start()
+    cluster = _borrow()
+    postgres, nats = PostgresServer(Path(cluster), durable=False), NatsServer(folder / "nats")
     try:
-        await nats.start()
+        await postgres.start()
         try:
-            await _empty(postgres.url)
-            yield Servers(database_url=postgres.url, nats_url=nats.url)
+            await nats.start()
+            try:
+                await _empty(postgres.url)
+                yield Servers(database_url=postgres.url, nats_url=nats.url)
+            finally:
+                await nats.stop()
         finally:
-            await nats.stop()
+            await postgres.stop()
     finally:
-        await postgres.stop()
+        _clusters[cluster] = False
 
 
-def forget_folder() -> None:
-    """Delete the session's cluster."""
-    for folder in _kept:
+def forget_clusters() -> None:
+    """Delete the session's clusters."""
+    for folder in _clusters:
         shutil.rmtree(folder, ignore_errors=True)
-    _kept.clear()
+    _clusters.clear()
 
 
-def _folder_of_the_session() -> Path:
-    if not _kept:
-        _kept.append(tempfile.mkdtemp(prefix="headway-world-"))
-    return Path(_kept[0])
+def _borrow() -> str:
+    """A cluster that no other world uses, made if there is none."""
+    free = [folder for folder, used in _clusters.items() if not used]
+    cluster = free[0] if free else tempfile.mkdtemp(prefix="headway-world-")
+    _clusters[cluster] = True
+    return cluster
 
 
 async def _empty(url: str) -> None:

@@ -60,9 +60,10 @@ def asking(command: Callable[..., Any]) -> Callable[..., Any]:
         reached = Reached(data=data, nats_url=nats_url, actor=actor)
         return command(*arguments, reached=reached, **rest)
 
+    complete: Callable[..., Any] = called
     for option in (options.debug_option, _actor_option, _data_option, options.nats_option):
-        called = option(called)
-    return called
+        complete = option(complete)
+    return complete
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -6,7 +6,7 @@ What operators have touched stays as they left it.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,16 +20,17 @@ from headway.definitions import (
 )
 from headway_clock import new_id
 from headway_contract.work import GroupChanged
-from headway_decisions import due, timing
+from headway_decisions import due, identity, timing
 from headway_decisions.cadence import Once
 from headway_decisions.timing import Timing
 from headway_history import Record
 from headway_postgres_kit import Connection, json_array
 from msgspec import Struct
 
-from headway_scheduler.advance import account_for, advance, put_to_rest
+from headway_scheduler.advance import account_for, advance, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_group
 from headway_scheduler.checking import problems_of
+from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.store import (
     DECLARE_LOCK,
     HISTORY,
@@ -39,6 +40,8 @@ from headway_scheduler.store import (
     manifests,
     occurrences,
 )
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -107,6 +110,7 @@ async def declare(
         await lock_manifests(connection, touched | {ids[one.external_id] for one in compared.new}),
         now=now,
     )
+    await _give_up_shots(connection, [*compared.new, *compared.changed], ids, now)
     await _write_history(connection, source, [*compared.new, *compared.changed], now)
     return Declared(
         created=sorted(one.external_id for one in compared.new),
@@ -281,6 +285,34 @@ async def _write_manifests(
         now,
     )
     await _write_parents(connection, [*compared.new, *compared.changed], ids)
+
+
+async def _give_up_shots(
+    connection: Connection,
+    definitions: Sequence[ManifestDefinition],
+    ids: dict[str, UUID],
+    now: datetime,
+) -> None:
+    """A one-shot whose time was long past when it was declared says so, and disables itself."""
+    rows = []
+    for one in definitions:
+        if isinstance(one.timing.cadence, Once) and first_due(one, now) is None:
+            at = timing.latest_due(one.timing, _LONG_AGO, now)
+            if at is not None:
+                manifest = ids[one.external_id]
+                cause = identity.due_cause(at)
+                rows.append(
+                    LedgerRow(
+                        manifest=manifest,
+                        cause=cause,
+                        first_due_at=at,
+                        last_due_at=at,
+                        decision="skipped",
+                        reason=due.MISSED,
+                    )
+                )
+    await write_ledger(connection, rows, now=now)
+    await connection.fetch(manifests["retire"], [row.manifest for row in rows])
 
 
 async def _write_parents(

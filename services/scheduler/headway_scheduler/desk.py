@@ -90,6 +90,7 @@ class Desk:
                 policy=request.prune or self._settings.prune,
                 clock=self._clock,
                 source=f"operator/{request.actor}" if request.actor else None,
+                may_fire=self._settings.tick == "on",
             )
         except InvalidDefinitions as error:
             raise BadRequest(str(error)) from error

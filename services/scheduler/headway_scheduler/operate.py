@@ -107,7 +107,7 @@ async def change_group(
 async def delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> str:
     """Delete a manifest that was made at run time, or that its code no longer declares."""
     row = await _find(connection, request.manifest)
-    if row["owner"] != API_OWNER and row["disabled_by"] != "pruned":
+    if row["owner"] != API_OWNER and row["undeclared_at"] is None:
         raise Refused(
             f"manifest {request.manifest!r} is declared by the application {row['owner']!r}: "
             "remove it from the code, or disable it"
@@ -164,7 +164,9 @@ async def _trigger(
         input=None if request.input is UNSET else request.input,
         not_before=delayed,
     )
-    if len(view.slots) >= view.overlap.slots and view.overlap.policy in ("skip", "allow"):
+    busy = len(view.slots) >= view.overlap.slots
+    # What is asked for later may well find room by then, so it is kept.
+    if busy and delayed is None and view.overlap.policy in ("skip", "allow"):
         skipped = structs.replace(row, decision="skipped", reason="still_outstanding")
         await write_ledger(connection, [skipped], now=now)
         return await _bring_forward(connection, manifest, now)
@@ -179,8 +181,9 @@ async def _trigger(
         )
     if written["decision"] == "skipped":
         raise Refused(f"{called}: {written['reason']}")
+    later = f" and not before {delayed:%Y-%m-%d %H:%M:%S} UTC" if delayed else ""
     return TriggerAnswer(
-        result="owed", text=f"{called}: runs as soon as the work under way has ended"
+        result="owed", text=f"{called}: runs as soon as the work under way has ended{later}"
     )
 
 

@@ -186,7 +186,7 @@ def status_of(row: Any) -> ManifestStatus:
         job=row["job"],
         group=row["group_name"],
         enabled=row["enabled"],
-        declared=row["disabled_by"] != "pruned",
+        declared=row["undeclared_at"] is None,
         next_due_at=row["next_due_at"],
         blocked_by=row["blocked_by"],
         last_outcome=row["last_outcome"],

@@ -63,7 +63,7 @@ async def resolve(
     if not locked:
         return
     await account_for(connection, locked, until=min(resolved.resolved_at, now), now=now)
-    await connection.execute(manifests["unblock"], locked, [resolved.dead_letter])
+    await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
     if isinstance(resolved, DeadLetterRetried):
         await connection.execute(
             works["start_round"],

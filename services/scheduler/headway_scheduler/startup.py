@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from uuid import UUID
 
 from headway.definitions import API_OWNER, Definitions
 from headway_contract.scheduling import PrunePolicy
@@ -64,9 +63,10 @@ async def apply(
     if policy == "delete":
         reason = "no longer declared"
         applied = await _attempt(applied, database, clock, leavers.orphans, reason, source)
-    elif policy == "disable":
-        disabled = await _disable(database, clock, [one.id for one in leavers.orphans], source)
-        applied = structs.replace(applied, disabled=disabled)
+    else:
+        silence = policy == "disable"
+        left = await _undeclare(database, clock, leavers.orphans, source, silence=silence)
+        applied = structs.replace(applied, disabled=left if silence else [])
     if definitions.owner != API_OWNER:
         async with database.transaction() as connection:
             stated = [group.name for group in definitions.groups]
@@ -137,20 +137,24 @@ async def _attempt(
     return structs.replace(applied, pruned=sorted([*applied.pruned, *pruned]))
 
 
-async def _disable(database: Database, clock: Clock, ids: Sequence[UUID], source: str) -> list[str]:
-    """Keep what is no longer declared, and silence it."""
+async def _undeclare(
+    database: Database, clock: Clock, left: Sequence[Known], source: str, *, silence: bool
+) -> list[str]:
+    """Keep what is no longer declared, and silence it if so told."""
+    if not left:
+        return []
     async with database.transaction() as connection:
         now = await clock.now(connection)
-        locked = await lock_manifests(connection, ids)
-        await account_for(connection, locked, until=now, now=now)
-        rows = await connection.fetch(manifests["disable_undeclared"], locked)
-        disabled = sorted(row["external_id"] for row in rows)
-        kind = "headway.manifest.disabled.v1"
-        reason = {"reason": "no longer declared"}
+        locked = await lock_manifests(connection, [one.id for one in left])
+        if silence:
+            await account_for(connection, locked, until=now, now=now)
+        rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
+        undeclared = sorted(row["external_id"] for row in rows)
+        kind, data = "headway.manifest.undeclared.v1", {"disabled": silence}
         await HISTORY.append(
-            connection, [audit(kind, one, source, reason, now) for one in disabled], now=now
+            connection, [audit(kind, one, source, data, now) for one in undeclared], now=now
         )
-    return disabled
+    return undeclared
 
 
 def _told(definitions: Definitions, applied: Applied) -> Applied:

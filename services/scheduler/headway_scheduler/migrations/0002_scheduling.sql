@@ -41,13 +41,16 @@ ALTER TABLE scheduler.manifest
     -- When the tick has to look at it. Null while nothing can happen: it is disabled, blocked,
     -- has work under way that leaves no room, or has no due time at all.
     ADD COLUMN wake_at         timestamptz,
+    -- Dead letters that block it, the oldest first.
+    ADD COLUMN dead_letters    uuid[] NOT NULL DEFAULT '{}',
     -- What keeps the tick from judging it, such as a zone that this machine does not know.
     ADD COLUMN trouble         text,
     ADD COLUMN pruning_at      timestamptz,
     ADD COLUMN prune_asked_at  timestamptz;
 
 UPDATE scheduler.manifest
-SET timing = jsonb_build_object('cadence', cadence, 'zone', zone),
+SET dead_letters = CASE WHEN blocked_by IS NULL THEN '{}' ELSE ARRAY[blocked_by] END,
+    timing = jsonb_build_object('cadence', cadence, 'zone', zone),
     enabled = enabled AND undeclared_at IS NULL,
     disabled_by = CASE WHEN undeclared_at IS NOT NULL THEN 'pruned'
                        WHEN NOT enabled THEN 'operator' END,
@@ -59,7 +62,8 @@ ALTER TABLE scheduler.manifest
     ALTER COLUMN timing SET NOT NULL,
     DROP COLUMN cadence,
     DROP COLUMN zone,
-    DROP COLUMN undeclared_at,
+    DROP COLUMN blocked_by,
+    ADD COLUMN blocked_by uuid GENERATED ALWAYS AS (dead_letters[1]) STORED,
     DROP CONSTRAINT manifest_external_id_key,
     ADD CONSTRAINT manifest_enabled_says_by_whom CHECK (enabled = (disabled_by IS NULL)),
     -- The front of the due index is rewritten all the time: keep room on the page, vacuum often.

@@ -97,17 +97,17 @@ SET last_outcome = told.outcome,
     success_number = success_number + (told.outcome = 'completed')::integer,
     last_success_at = CASE WHEN told.outcome = 'completed'
                            THEN told.settled_at ELSE last_success_at END,
-    blocked_by = coalesce(told.dead_letter, blocked_by)
+    dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
+                        THEN dead_letters ELSE dead_letters || told.dead_letter END
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
     AS told (id, outcome, settled_at, dead_letter)
 WHERE manifest.id = told.id
 
 -- name: unblock
--- Manifests whose dead letter was seen to. $1 ids, $2 dead letters.
+-- A dead letter was seen to; others may still block the manifest. $1 manifests, $2 dead letter.
 UPDATE scheduler.manifest
-SET blocked_by = NULL
-FROM unnest($1::uuid[], $2::uuid[]) AS seen_to (id, dead_letter)
-WHERE manifest.id = seen_to.id AND manifest.blocked_by = seen_to.dead_letter
+SET dead_letters = array_remove(dead_letters, $2)
+WHERE id = ANY($1::uuid[])
 
 -- name: retire
 -- One-shots that have had their shot: they disable themselves. $1 ids.
@@ -259,8 +259,8 @@ FROM jsonb_to_recordset($1) AS stated (
     next_due_at timestamptz)
 
 -- name: update_manifest
--- Changed manifests; what operators have touched stays as they left it, and one that had
--- disabled itself or was no longer declared may fire again. $1 the manifests as an array of
+-- Changed manifests; what operators have touched stays as they left it. One that was no longer
+-- declared goes on, and a one-shot that has fired does so only for another time. $1 the manifests as an array of
 -- objects, $2 now.
 UPDATE scheduler.manifest
 SET job = stated.job,
@@ -269,16 +269,18 @@ SET job = stated.job,
     timing = stated.timing,
     misfire = stated.misfire,
     overlap = stated.overlap,
-    jitter_seconds = CASE WHEN 'jitter' = ANY(touched)
+    jitter_seconds = CASE WHEN 'jitter' = ANY(manifest.touched)
                           THEN manifest.jitter_seconds ELSE stated.jitter_seconds END,
     priority = stated.priority,
-    retry = CASE WHEN 'retry' = ANY(touched) THEN manifest.retry ELSE stated.retry END,
+    retry = CASE WHEN 'retry' = ANY(manifest.touched) THEN manifest.retry ELSE stated.retry END,
     timeout_seconds = stated.timeout_seconds,
     cancel_grace_seconds = stated.cancel_grace_seconds,
     on_lost_contact = stated.on_lost_contact,
-    enabled = CASE WHEN 'enabled' = ANY(touched) THEN manifest.enabled ELSE stated.enabled END,
-    disabled_by = CASE WHEN 'enabled' = ANY(touched) THEN manifest.disabled_by
-                       WHEN NOT stated.enabled THEN 'code' END,
+    enabled = switched.enabled,
+    disabled_by = CASE WHEN switched.enabled THEN NULL
+                       WHEN switched.keeps THEN manifest.disabled_by
+                       ELSE 'code' END,
+    undeclared_at = NULL,
     dormant = stated.dormant,
     batch = stated.batch,
     definition_hash = stated.definition_hash,
@@ -291,6 +293,15 @@ FROM jsonb_to_recordset($1) AS stated (
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
     on_lost_contact text, enabled boolean, dormant boolean, batch text, definition_hash text,
     next_due_at timestamptz, retimed boolean)
+JOIN scheduler.manifest AS known ON known.id = stated.id
+CROSS JOIN LATERAL (
+    SELECT CASE known.disabled_by WHEN 'pruned' THEN false
+                                  WHEN 'once' THEN NOT stated.retimed
+                                  ELSE 'enabled' = ANY(known.touched) END AS keeps
+) AS kept
+CROSS JOIN LATERAL (
+    SELECT kept.keeps, CASE WHEN kept.keeps THEN known.enabled ELSE stated.enabled END AS enabled
+) AS switched
 WHERE manifest.id = stated.id
 
 -- name: set_parents
@@ -304,11 +315,16 @@ FROM unnest($1::uuid[], $2::uuid[]) AS stated (id, parent)
 LEFT JOIN scheduler.manifest AS parent ON parent.id = stated.parent
 WHERE manifest.id = stated.id
 
--- name: disable_undeclared
--- Manifests that their owner no longer declares, kept and silenced. $1 ids.
+-- name: undeclare
+-- Manifests that their owner no longer declares are kept, and silenced if that is the policy;
+-- returns those for which that is news. $1 ids, $2 now, $3 whether to silence them.
 UPDATE scheduler.manifest
-SET enabled = false, disabled_by = 'pruned', definition_hash = '', wake_at = NULL
-WHERE id = ANY($1::uuid[]) AND enabled
+SET undeclared_at = $2,
+    definition_hash = '',
+    enabled = enabled AND NOT $3::boolean,
+    disabled_by = CASE WHEN enabled AND $3 THEN 'pruned' ELSE disabled_by END,
+    wake_at = CASE WHEN NOT $3 THEN wake_at END
+WHERE id = ANY($1::uuid[]) AND (undeclared_at IS NULL OR (enabled AND $3))
 RETURNING external_id
 
 -- name: parents_of

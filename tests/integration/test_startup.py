@@ -1,0 +1,230 @@
+"""What a start does and leaves alone, and what it finds when it comes back."""
+
+import pytest
+import pytest_asyncio
+from headway import App, InvalidDefinitions, allow, every, once
+from headway.definitions import API_OWNER, Definitions, ManifestDefinition
+from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
+from headway_decisions.cadence import Every, Manual
+from headway_decisions.timing import Timing
+from headway_postgres_kit import DatabaseUnavailable
+from headway_scheduler import operate, startup
+from headway_scheduler import tick as tick_module
+from support.timeline import Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(*names: str, **options) -> App:
+    app = App("billing")
+    app.job("job", title="The job", category="Ops", description="Works.")(lambda ctx: None)
+    for name in names:
+        app.schedule(name, job="job", when=every(hours=1), **options)
+    return app
+
+
+def shot(at: str) -> App:
+    app = App("billing")
+    app.job("job")(lambda ctx: None)
+    app.schedule("a", job="job", when=once(at))
+    return app
+
+
+def at_run_time(name: str, cadence=None, **fields) -> Definitions:
+    made = ManifestDefinition(
+        external_id=name,
+        job="job",
+        group="extra",
+        timing=Timing(cadence=cadence or Manual()),
+        **fields,
+    )
+    return Definitions(owner=API_OWNER, manifests=(made,))
+
+
+async def test_a_dependent_that_stays_loses_its_reference(timeline):
+    await timeline.declare(app_with("a"))
+    await timeline.declare(at_run_time("child", depends_on="a"))
+    await timeline.declare(Definitions(owner="billing"))
+    assert (await timeline.manifest("child"))["depends_on"] is None
+    await timeline.confirm_prunes()
+    assert await timeline.manifest("child") is not None
+
+
+async def test_a_batch_whose_declaration_is_gone_is_pruned_with_what_left_others(timeline):
+    app = app_with("single")
+    for name in ("one", "two"):
+        app.schedule_many(name, job="job", items={"a": None, "b": None}, when=every(hours=1))
+    await timeline.declare(app)
+    less = app_with()
+    less.schedule_many("one", job="job", items={"b": None}, when=every(hours=1))
+    assert (await timeline.declare(less)).pruned == ["one-a", "single", "two-a", "two-b"]
+
+
+async def test_capacity_is_not_the_ticks_business(timeline):
+    app = app_with(*"abc")
+    app.group("job", max_active=1)
+    await timeline.declare(app)
+    timeline.at(hours=1)
+    assert (await timeline.tick()).fired == 3
+
+
+async def test_a_tick_that_fails_leaves_nothing_behind(timeline, monkeypatch):
+    await timeline.declare(app_with("a"))
+    before = await timeline.manifest("a")
+    timeline.at(hours=1)
+    kept = tick_module.advance
+
+    async def fail(*arguments, **options):
+        await kept(*arguments, **options)
+        raise RuntimeError("the power is gone")
+
+    monkeypatch.setattr(tick_module, "advance", fail)
+    with pytest.raises(RuntimeError):
+        await timeline.tick()
+    assert await timeline.ledger("a") == []
+    assert await timeline.under_way("a") == []
+    assert await timeline.manifest("a") == before
+    monkeypatch.undo()
+    assert (await timeline.tick()).fired == 1
+
+
+async def test_a_success_of_a_disabled_parent_counts(timeline):
+    app = app_with("a")
+    app.manifest("a").include("child", job="job")
+    await timeline.declare(app)
+    await timeline.do(operate.trigger, TriggerRequest(manifest="a"))
+    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.settle("a")
+    await timeline.tick()
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1"]
+
+
+async def test_the_timing_of_an_applications_manifest_cannot_be_changed_from_outside(timeline):
+    await timeline.declare(app_with("a"))
+    with pytest.raises(InvalidDefinitions, match="belongs to the application 'billing'"):
+        await timeline.declare(at_run_time("a", Every(60)))
+    assert (await timeline.manifest("a"))["timing"]["cadence"]["seconds"] == 3600
+
+
+async def test_display_data_is_stored_and_follows_the_code(timeline):
+    await timeline.declare(app_with("a"))
+    [row] = await timeline.rows("SELECT title, category, description FROM scheduler.job")
+    assert tuple(row) == ("The job", "Ops", "Works.")
+    app = App("billing")
+    app.job("job", title="Another")(lambda ctx: None)
+    await timeline.declare(app)
+    [row] = await timeline.rows("SELECT title, category, description FROM scheduler.job")
+    assert tuple(row) == ("Another", "", "")
+
+
+async def test_a_database_that_hiccups_gets_five_chances(timeline, monkeypatch):
+    pauses, failures = [], [4]
+    kept = startup.apply
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+
+    async def hiccup(*arguments, **options):
+        if failures[0]:
+            failures[0] -= 1
+            raise DatabaseUnavailable("it restarts")
+        return await kept(*arguments, **options)
+
+    monkeypatch.setattr(startup.asyncio, "sleep", sleep)
+    monkeypatch.setattr(startup, "apply", hiccup)
+    begin = {"policy": "delete", "clock": timeline.clock, "may_fire": True}
+    applied = await startup.apply_at_start(timeline.database, app_with("a").definitions(), **begin)
+    assert applied.declared.created == ["a"]
+    assert pauses == [2, 4, 8, 16]
+    failures[0] = 5
+    with pytest.raises(DatabaseUnavailable):
+        await startup.apply_at_start(timeline.database, app_with("a").definitions(), **begin)
+
+
+async def test_what_is_no_longer_declared_is_pruned_before_the_first_tick(world):
+    await world.declare(app_with("a", "b"))
+    await world.make_due("a", "b")
+    await world.scheduler(app_with("a"))
+    await world.until("SELECT count(*) FROM scheduler.occurrence")
+    rows = await world.rows(
+        "SELECT external_id FROM scheduler.occurrence JOIN scheduler.manifest ON id = manifest_id"
+    )
+    assert {row["external_id"] for row in rows} == {"a"}
+
+
+async def touch(timeline, name):
+    for enabled in (False, True):
+        await timeline.do(operate.change, ChangeRequest(manifest=name, enabled=enabled))
+
+
+async def test_a_touched_manifest_comes_back_after_policy_disable(timeline):
+    await timeline.declare(app_with("a", "b"), prune="disable")
+    await touch(timeline, "b")
+    await timeline.declare(app_with("a"), prune="disable")
+    await timeline.declare(app_with("a", "b"), prune="disable")
+    assert (await timeline.manifest("b"))["enabled"]
+
+
+async def test_a_touched_one_shot_is_armed_again(timeline):
+    await timeline.declare(shot("2027-03-01 12:10"))
+    await touch(timeline, "a")
+    timeline.at(minutes=11)
+    await timeline.tick()
+    await timeline.settle("a")
+    await timeline.declare(shot("2027-03-01 14:00"))
+    timeline.at(minutes=120)
+    assert (await timeline.tick()).fired == 1
+
+
+async def test_what_an_operator_disabled_and_code_dropped_can_be_deleted(timeline):
+    await timeline.declare(app_with("a", "b"), prune="disable")
+    await timeline.do(operate.change, ChangeRequest(manifest="b", enabled=False))
+    await timeline.declare(app_with("a"), prune="disable")
+    await timeline.do(operate.delete, DeleteRequest(manifest="b"))
+
+
+async def test_the_older_of_two_dead_letters_still_blocks(timeline):
+    await timeline.declare(app_with("a", overlap=allow(2)))
+    for hour in (1, 2):
+        timeline.at(hours=hour)
+        await timeline.tick()
+    first = await timeline.dead_letter("a")
+    second = await timeline.dead_letter("a")
+    await timeline.resolve("a", *second, retried=False)
+    assert (await timeline.manifest("a"))["blocked_by"] == first[1]
+
+
+async def test_a_one_shot_that_was_long_past_when_declared_says_so(timeline):
+    await timeline.declare(shot("2027-03-01 11:00"))
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
+    assert await timeline.ledger("a") == [("-60", "skipped", "missed")]
+    assert (await timeline.tick()).fired == 0
+
+
+async def test_a_one_shot_that_is_a_moment_late_still_fires(timeline):
+    timeline.at(seconds=30)
+    await timeline.declare(shot("2027-03-01 12:00"))
+    assert (await timeline.tick()).fired == 1
+
+
+async def test_a_scheduler_that_does_not_tick_declares_and_fires_nothing(world):
+    await world.declare(app_with("a", "b"))
+    await world.make_due("a", "b")
+    await world.scheduler(app_with("a", priority=3), tick="off")
+    rows = await world.rows("SELECT decision, reason FROM scheduler.occurrence")
+    assert [tuple(row) for row in rows] == [("skipped", "missed")]
+    assert await world.value("SELECT count(*) FROM scheduler.work") == 0
+    assert (
+        await world.value("SELECT priority FROM scheduler.manifest WHERE pruning_at IS NULL") == 3
+    )
+
+
+async def test_what_code_no_longer_declares_and_keep_keeps_can_be_deleted(timeline):
+    await timeline.declare(app_with("a", "b"), prune="keep")
+    await timeline.declare(app_with("a"), prune="keep")
+    await timeline.do(operate.delete, DeleteRequest(manifest="b"))
+    assert await timeline.manifest("b") is None
