@@ -63,6 +63,20 @@ async def test_what_is_no_longer_declared(world, nats_url, policy, pruned, disab
     assert sum(len(one.vanish) for one in planned.fires) == vanish
 
 
+async def test_what_was_silenced_comes_back_and_is_no_news_twice(world, nats_url):
+    await world.scheduler(app_with(goes=daily("03:00")), tick="off", prune="disable")
+    async with Client(nats_url) as client:
+        await client.apply(app_with().definitions())
+        again = await client.plan(app_with().definitions())
+        assert (again.disabled, again.fires) == ([], [])
+        assert (await client.apply(app_with().definitions())).disabled == []
+        text = (await client.explain("goes")).text
+        assert "its application no longer declares it (by " in text
+        back = await client.plan(app_with(goes=daily("03:00")).definitions(), days=2)
+        assert back.changed == ["goes"]
+        assert [len(one.appear) for one in back.fires] == [2]
+
+
 async def test_only_what_changes_when_it_fires_is_listed(world, nats_url):
     await world.scheduler(
         app_with(busy=daily("01:00"), off=daily("02:00"), late=daily("03:00"), x=daily("04:00")),

@@ -117,6 +117,12 @@ def test_a_one_shot_may_be_declared_a_little_late():
     assert told(check([], versions=once, next_due_at=None)) == [(1, 1, UNDECIDED)]
 
 
+def test_a_one_shot_that_was_given_up_because_its_time_was_long_past():
+    once = Timing(cadence=Once("2026-06-01 01:00"))
+    versions = [Version(START, Timing(cadence=Manual())), Version(hour(5), once)]
+    assert told(check(at(1), versions=versions, next_due_at=None)) == []
+
+
 def test_only_what_was_asked_for_is_checked():
     assert told(check(at(5, 6), since=hour(4.5))) == []
     assert told(check([stretch(2, 5), *at(6)], since=hour(4.5))) == []

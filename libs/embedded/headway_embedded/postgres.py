@@ -12,7 +12,6 @@ from headway_embedded.server import Server
 
 SETTINGS = {
     "listen_addresses": LOOPBACK,
-    "unix_socket_directories": "",
     "max_connections": "200",
     "shared_buffers": "64MB",
     "huge_pages": "off",
@@ -22,6 +21,9 @@ SETTINGS = {
 }
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 NOT_DURABLE = dict.fromkeys(DURABLE, "off")
+
+# What a socket's path may be long at most, with some room for the socket's own name.
+LONGEST_SOCKET_FOLDER = 80
 
 # Where postmaster.pid says how far the server is.
 STATUS_LINE = 7
@@ -46,6 +48,22 @@ class PostgresServer(Server):
     def url(self) -> str:
         """The database's URL, password included."""
         return f"postgresql://{ROLE}:{self._cluster.password()}@{LOOPBACK}:{self.port}/{DATABASE}"
+
+    @property
+    def socket_url(self) -> str:
+        """The same database by way of a socket file, which is quicker; or its URL if that is not.
+
+        The path of a socket may not be long, so a deep data folder has none.
+        """
+        if not self._socket_folder:
+            return self.url
+        login = f"{ROLE}:{self._cluster.password()}"
+        return f"postgresql://{login}@/{DATABASE}?host={self._socket_folder}&port={self.port}"
+
+    @property
+    def _socket_folder(self) -> str:
+        folder = str(self._cluster.data.resolve())
+        return folder if len(folder.encode()) <= LONGEST_SOCKET_FOLDER else ""
 
     async def _prepare(self) -> None:
         """Find the program, whom to run it as, and its data."""
@@ -75,7 +93,9 @@ class PostgresServer(Server):
 
     def _command(self, port: int) -> list[str | Path]:
         """The server with all settings on the command line, so that upgrades change them."""
-        settings = SETTINGS | (DURABLE if self._durable else NOT_DURABLE) | {"port": str(port)}
+        durability = DURABLE if self._durable else NOT_DURABLE
+        own = {"port": str(port), "unix_socket_directories": self._socket_folder}
+        settings = SETTINGS | durability | own
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [self._programs / "postgres", "-D", self._cluster.data, *options]
 

@@ -42,26 +42,33 @@ class Puller:
         self._inbox = ""
         self._subscription: Subscription | None = None
         self._request = 0
+        # The request that is still open at the server, and how many messages it may bring.
+        self._open = ""
+        self._left = 0
 
     async def fetch(self, batch: int, *, wait: float = 5.0) -> list[Message]:
         """Up to `batch` messages; as soon as any are there, or none after `wait` seconds.
 
         What the request still brings after that comes with the next fetch, so whoever asks
-        for more than one must go on fetching.
+        for more than one must go on fetching. A request that is still open is not made again:
+        the server keeps every one of them, with heartbeats of its own, until it expires.
         """
-        request = {
-            "batch": batch,
-            "expires": int(wait * _NANOSECONDS),
-            "idle_heartbeat": int(wait / 5 * _NANOSECONDS),
-        }
+        if self._left <= 0:
+            request = {
+                "batch": batch,
+                "expires": int(wait * _NANOSECONDS),
+                "idle_heartbeat": int(wait / 5 * _NANOSECONDS),
+            }
+            self._open = await self._publish(request)
+            self._left = batch
         # A server that is silent for longer than two of its heartbeats has forgotten the
         # request: it restarted, or the consumer went away at a bad moment.
-        return await self._ask(request, batch, silence=wait / 2, all_of_it=False)
+        return await self._receive(self._open, batch, silence=wait / 2, all_of_it=False)
 
     async def take(self, batch: int) -> list[Message]:
         """Up to `batch` messages of those that are there now; nothing comes afterwards."""
-        request = {"batch": batch, "no_wait": True}
-        return await self._ask(request, batch, silence=2.0, all_of_it=True)
+        inbox = await self._publish({"batch": batch, "no_wait": True})
+        return await self._receive(inbox, batch, silence=2.0, all_of_it=True)
 
     async def close(self) -> None:
         """Stop listening; what was delivered and not acknowledged comes again elsewhere."""
@@ -78,26 +85,38 @@ class Puller:
             self._subscription = await self._broker.client.subscribe(f"{self._inbox}.*")
         return self._subscription
 
-    async def _ask(
-        self, request: dict[str, int | bool], batch: int, *, silence: float, all_of_it: bool
-    ) -> list[Message]:
-        subscription = await self._subscribe()
+    async def _publish(self, request: dict[str, int | bool]) -> str:
+        """Ask for messages; returns the inbox to which the server tells the request's end."""
+        await self._subscribe()
         self._request += 1
         inbox = f"{self._inbox}.{self._request}"
-        messages: list[Message] = []
         try:
             await self._broker.client.publish(self._next, msgspec.json.encode(request), reply=inbox)
+        except NatsError as error:
+            raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
+        return inbox
+
+    async def _receive(
+        self, inbox: str, batch: int, *, silence: float, all_of_it: bool
+    ) -> list[Message]:
+        subscription = await self._subscribe()
+        messages: list[Message] = []
+        try:
             while len(messages) < batch:
                 if messages and not all_of_it and subscription.pending_msgs == 0:
                     break
                 raw = await subscription.next_msg(timeout=silence)
                 if raw.reply.startswith(_ACK_PREFIX):
                     messages.append(_message(raw))
+                    self._left -= 0 if all_of_it else 1
                 elif self._ends(raw, inbox):
                     break
-        except TimeoutError:
-            return messages
-        except NatsError as error:
+        except (TimeoutError, ConsumerMissing, NatsError) as error:
+            self._left = 0
+            if isinstance(error, TimeoutError):
+                return messages
+            if isinstance(error, ConsumerMissing):
+                raise
             raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
         return messages
 
@@ -106,7 +125,11 @@ class Puller:
         status, description = headers.get("Status", ""), headers.get("Description", "")
         if status == "503" or "Consumer Deleted" in description or "Stream Deleted" in description:
             raise ConsumerMissing(f"{self.name} does not exist")
-        return raw.subject == inbox and status in ("404", "408", "409")
+        if status not in ("404", "408", "409"):
+            return False
+        if raw.subject == self._open:
+            self._left = 0
+        return raw.subject == inbox
 
 
 def _message(raw: Msg) -> Message:

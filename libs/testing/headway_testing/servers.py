@@ -36,8 +36,8 @@ async def run_servers(folder: Path) -> AsyncIterator[Servers]:
         try:
             await nats.start()
             try:
-                await _empty(postgres.url)
-                yield Servers(database_url=postgres.url, nats_url=nats.url)
+                await _empty(postgres.socket_url)
+                yield Servers(database_url=postgres.socket_url, nats_url=nats.url)
             finally:
                 await nats.stop()
         finally:

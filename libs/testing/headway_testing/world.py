@@ -1,6 +1,7 @@
 """A world of its own time, with the real services in it."""
 
 import asyncio
+import itertools
 from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ _queries = Queries("headway_testing", "world.sql")
 # How long one moment of virtual time may really take before a test has lost its patience.
 _PATIENCE_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.002
+_TIDY_AFTER_MOMENTS = 300
 
 
 class Fire(Struct, frozen=True, kw_only=True):
@@ -129,9 +131,11 @@ class World:
         until = instant(when)
         if until < self.now:
             raise ValueError(f"{until} is in the past: the world's clock shows {self.now}")
-        while True:
+        for moment in itertools.count(1):
             await self._staff()
             await self._until_quiet()
+            if moment % _TIDY_AFTER_MOMENTS == 0:
+                await self._tidy()
             upcoming = await self._next_event()
             if upcoming is None or upcoming > until:
                 break
@@ -217,6 +221,10 @@ class World:
             )
         change = next_change(self._outages, self.now)
         return min((one for one in (due, change) if one is not None), default=None)
+
+    async def _tidy(self) -> None:
+        async with self._database.acquire() as connection:
+            await connection.execute(_queries["tidy"])
 
     async def _read_ledger(self) -> None:
         async with self._database.acquire() as connection:

@@ -8,13 +8,18 @@ SELECT CASE
     WHEN $2 AND EXISTS (SELECT FROM scheduler.outbox) THEN 'the scheduler has something to say'
     WHEN $3 AND EXISTS (SELECT FROM dispatcher.outbox) THEN 'the dispatcher has something to say'
     WHEN $3 AND EXISTS (
-        SELECT FROM scheduler.work LEFT JOIN dispatcher.work_queue USING (id)
-        WHERE work_queue.id IS NULL) THEN 'work is on its way to the dispatcher'
+        SELECT FROM scheduler.work
+        WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work.id))
+        THEN 'work is on its way to the dispatcher'
+    -- Offset, so that the few that are under way are looked up among all that ever were.
     WHEN $2 AND EXISTS (
-        SELECT FROM scheduler.work JOIN dispatcher.work_queue USING (id)
-        WHERE work_queue.state = 'settled') THEN 'an outcome is on its way to the scheduler'
+        SELECT FROM scheduler.work
+        CROSS JOIN LATERAL (SELECT state FROM dispatcher.work_queue
+                            WHERE work_queue.id = work.id OFFSET 0) AS known
+        WHERE known.state = 'settled') THEN 'an outcome is on its way to the scheduler'
     WHEN $3 AND $4 AND EXISTS (
-        SELECT FROM dispatcher.work_queue WHERE state = 'dispatched') THEN 'a run is under way'
+        SELECT FROM dispatcher.metadata WHERE state IN ('pending', 'in_progress'))
+        THEN 'a run is under way'
     WHEN $3 AND $4 AND EXISTS (
         SELECT FROM dispatcher.work_queue
         JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
@@ -40,3 +45,8 @@ SELECT manifest.external_id, occurrence.cause, occurrence.first_due_at, occurren
 FROM scheduler.occurrence
 JOIN scheduler.manifest ON manifest.id = occurrence.manifest_id
 ORDER BY occurrence.decided_at, occurrence.first_due_at, occurrence.cause
+
+-- name: tidy
+-- What autovacuum would do in an hour of work, which a world does in seconds.
+VACUUM (ANALYZE) scheduler.manifest, scheduler.work, scheduler.outbox, scheduler.occurrence,
+    dispatcher.work_queue, dispatcher.metadata, dispatcher.lease, dispatcher.outbox

@@ -21,7 +21,7 @@ _FEW = 20
 _MANIFEST_SWITCHES = [
     "headway.manifest.changed.v1",
     "headway.manifest.declared.v1",
-    "headway.manifest.disabled.v1",
+    "headway.manifest.undeclared.v1",
 ]
 _GROUP_SWITCHES = ["headway.group.changed.v1"]
 

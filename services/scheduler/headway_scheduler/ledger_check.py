@@ -152,11 +152,14 @@ def _not_due(segments: Sequence[_Segment], decided: Sequence[Decided]) -> Iterat
 
 
 def _names(segment: _Segment, at: datetime) -> bool:
+    named = timing.next_due(segment.timing, at - _INSTANT) == at
+    if isinstance(segment.timing.cadence, Once):
+        # One that was declared long after its time is given up, and says so.
+        return named
     if not segment.after < at <= segment.until:
         return False
     # When a spaced manifest is due follows from its runs, which the ledger does not hold.
-    spaced = isinstance(segment.timing.cadence, Spaced)
-    return spaced or timing.next_due(segment.timing, at - _INSTANT) == at
+    return named or isinstance(segment.timing.cadence, Spaced)
 
 
 def _overdue(facts: Facts, now: datetime) -> list[Gap]:

@@ -1,7 +1,7 @@
 """A plan: what applying definitions would change, told without changing it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -41,8 +41,15 @@ async def plan(
     compared = await compare(connection, definitions)
     await _refuse_problems(connection, definitions, compared)
     leavers = leaving(definitions, compared.gone)
-    pruned, disabled = _leave(leavers, request.prune or policy)
-    moves = await _moves(connection, compared, [*pruned, *disabled], now)
+    pruned, silenced = _leave(leavers, request.prune or policy)
+    stored = await _stored(connection, compared, [*pruned, *silenced])
+    # One that was left behind and silenced before is no news.
+    disabled = [
+        one
+        for one in silenced
+        if stored[one.external_id]["enabled"] or stored[one.external_id]["undeclared_at"] is None
+    ]
+    moves = _moves(compared, stored, [*pruned, *disabled], now)
     horizon = now + timedelta(days=request.days)
     return structs.replace(
         answer,
@@ -78,17 +85,23 @@ def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Kno
     if policy == "delete":
         return [*pruned, *leavers.orphans], []
     if policy == "disable":
-        return pruned, [one for one in leavers.orphans if one.disabled_by is None]
+        return pruned, leavers.orphans
     return pruned, []
 
 
-async def _moves(
-    connection: Connection, compared: Comparison, left: Sequence[Known], now: datetime
+async def _stored(
+    connection: Connection, compared: Comparison, left: Sequence[Known]
+) -> dict[str, Any]:
+    """How those that change and those that leave fire now, by their external ids."""
+    changed = [compared.known[one.external_id].id for one in compared.changed]
+    rows = await connection.fetch(queries["firing_of"], [*changed, *(one.id for one in left)])
+    return {row["external_id"]: row for row in rows}
+
+
+def _moves(
+    compared: Comparison, stored: Mapping[str, Any], left: Sequence[Known], now: datetime
 ) -> list[Move]:
     """Who fires how before and after, for all whose times may change."""
-    of = [compared.known[one.external_id].id for one in compared.changed]
-    rows = await connection.fetch(queries["firing_of"], [*of, *(one.id for one in left)])
-    stored = {row["external_id"]: row for row in rows}
     moves = [
         Move(manifest=_NOBODY, external_id=one.external_id, after=_new(one, now), now=now)
         for one in compared.new
@@ -138,16 +151,25 @@ def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
 def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing | None:
     """What operators have touched stays; a timing that stays keeps its next due time."""
     touched = row["touched"]
-    enabled = row["enabled"] if "enabled" in touched else definition.enabled
-    if not enabled:
-        return None
     retimed = msgspec.convert(row["timing"], Timing) != definition.timing
+    if not (row["enabled"] if _stays_switched(row, retimed) else definition.enabled):
+        return None
     jitter = row["jitter_seconds"] if "jitter" in touched else definition.jitter_seconds
     return Firing(
         timing=definition.timing,
         jitter_seconds=jitter,
         first=first_due(definition, now) if retimed else row["next_due_at"],
     )
+
+
+def _stays_switched(row: Any, retimed: bool) -> bool:
+    """Whether a declaration leaves enabled or disabled what is so; as `update_manifest` does."""
+    match row["disabled_by"]:
+        case "pruned":
+            return False
+        case "once":
+            return not retimed
+    return "enabled" in row["touched"]
 
 
 async def _fires(moves: Sequence[Move], horizon: datetime) -> list[FireChange]:

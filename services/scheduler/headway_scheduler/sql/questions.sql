@@ -47,7 +47,7 @@ LIMIT $3
 SELECT type, source, occurred_at
 FROM scheduler.history
 WHERE subject = $1 AND type = ANY($2::text[]) AND occurred_at <= $3
-  AND (data ->> 'enabled' = 'false' OR type = 'headway.manifest.disabled.v1')
+  AND (data ->> 'enabled' = 'false' OR data ->> 'disabled' = 'true')
 ORDER BY id DESC
 LIMIT 1
 
@@ -76,7 +76,8 @@ SELECT generation FROM scheduler.application WHERE name = $1
 
 -- name: firing_of
 -- How stored manifests fire. $1 ids.
-SELECT id, external_id, timing, jitter_seconds, enabled, touched, next_due_at
+SELECT id, external_id, timing, jitter_seconds, enabled, disabled_by, touched, next_due_at,
+       undeclared_at
 FROM scheduler.manifest
 WHERE id = ANY($1::uuid[])
 
