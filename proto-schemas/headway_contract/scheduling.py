@@ -260,7 +260,7 @@ class ChangeGroupRequest(Struct, frozen=True, kw_only=True):
     """An operator changes the limits of a group; none for `max_active` lifts that limit."""
 
     group: Name
-    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None | UnsetType = UNSET
+    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType | None = UNSET
     priority: Priority | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
     give_back: list[Literal["max_active", "priority", "enabled"]] = []
@@ -281,9 +281,11 @@ class TriggerRequest(Struct, frozen=True, kw_only=True):
 
 
 class TriggerAnswer(Struct, frozen=True, kw_only=True):
-    """What became of it: `queued`, `owed` (after the present run), `brought_forward`
-    (the work that was already waiting comes first), `skipped`, or `known` (the same key
-    came before). `text` says it in words."""
+    """What became of a trigger; `text` says it in words.
+
+    `queued`, `owed` (it follows the work under way), `brought_forward` (no second one was
+    queued, but the one that waits comes first), or `known` (the same key came before).
+    """
 
     result: str
     work: UUID | None = None

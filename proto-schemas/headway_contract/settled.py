@@ -29,7 +29,7 @@ class WorkSettled(EventData, frozen=True, kw_only=True):
     attempts: int
     dead_letter: UUID | None = None
     # Every activation of the round again, in case the events that told them were lost.
-    activations: list[Activation] = []
+    activations: tuple[Activation, ...] = ()
     settled_at: datetime
 
 

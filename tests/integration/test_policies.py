@@ -5,6 +5,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 from headway import App, allow, catch_up, every, exclude_times, once, skip_missed, spaced
+from headway.packing import pack, unpack
 from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest
 from headway_scheduler import operate
 from support.timeline import Timeline
@@ -292,3 +293,19 @@ async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(
         "operator/me",
         "operator/me",
     ]
+
+
+async def test_what_jitter_still_held_back_is_told_when_the_timing_changes(timeline):
+    await timeline.declare(app_with(every(hours=1), jitter=3000))
+    held = (await timeline.manifest("a"))["wake_at"]
+    timeline.at(hours=1, seconds=1)
+    assert held > timeline.clock.at, "or this test shows nothing"
+    await timeline.declare(app_with(every(hours=4), jitter=3000))
+    assert await timeline.ledger("a") == [("60", "skipped", "retimed")]
+
+
+async def test_a_definition_that_travelled_is_the_same_one(timeline):
+    app = app_with(every(hours=1), jitter=300, timeout=60)
+    packed = unpack(pack(app.definitions()))
+    await timeline.declare(packed)
+    assert (await timeline.declare(app)).declared.unchanged == 1

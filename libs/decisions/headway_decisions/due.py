@@ -27,6 +27,7 @@ Hold = Literal["group_disabled", "manifest_disabled", "blocked_by_dead_letter"]
 DISABLED = ("group_disabled", "manifest_disabled")
 
 MISSED = "missed"
+RETIMED = "retimed"
 EXCLUDED = "excluded"
 STILL_OUTSTANDING = "still_outstanding"
 ONE_ALREADY_WAITS = "one_already_waits"

@@ -73,8 +73,12 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch: str | None = None
 
     def fingerprint(self) -> str:
-        """Equal for equal definitions: an unchanged one writes nothing."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+        """Equal for equal definitions: an unchanged one writes nothing.
+
+        Taken of what a journey makes of it, which turns the 60 of a user into 60.0.
+        """
+        travelled = msgspec.json.decode(msgspec.json.encode(self), type=ManifestDefinition)
+        return hashlib.sha256(msgspec.json.encode(travelled, order="sorted")).hexdigest()
 
 
 class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -71,7 +71,8 @@ async def _answer(endpoint: Endpoint, request: Request) -> None:
         try:
             await request.respond(await endpoint(request.data))
         except BadRequest as error:
-            await request.respond_error("400", str(error))
+            # In the body as well: a header has no room for several lines.
+            await request.respond_error("400", str(error), data=str(error).encode())
         except NatsError:
             raise
         except Exception:

@@ -172,9 +172,9 @@ class World:
         self.assert_fired(manifest, times=0)
 
     def _history_of(self, manifest: str) -> str:
-        if not any(one.manifest == manifest for one in [*self._fires, *self._skips]):
-            known = sorted({one.manifest for one in [*self._fires, *self._skips]})
-            return f"; there are decisions only about {', '.join(known) or 'nothing'}"
+        known = {one.manifest for one in self._fires} | {one.manifest for one in self._skips}
+        if manifest not in known:
+            return f"; there are decisions only about {', '.join(sorted(known)) or 'nothing'}"
         ends = Counter(str(one.outcome) for one in self.fires(manifest))
         reasons = Counter(one.reason for one in self.skips(manifest))
         return f"; outcomes: {dict(ends)}; skipped: {dict(reasons)}"

@@ -16,7 +16,7 @@ import asyncpg
 from headway_decisions import due
 from headway_decisions.due import Verdict
 from headway_postgres_kit import Connection, json_array
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_scheduler.announce import announce_cancels, announce_work
 from headway_scheduler.ledger import LedgerRow, rows_of
@@ -52,7 +52,8 @@ async def account_for(
 ) -> None:
     """Skip what came due during a pause that is about to end; the manifests are locked.
 
-    What is not paused is left to be judged, or skipped too with `otherwise` as the reason.
+    What is not paused is left to be judged. With `otherwise` it is skipped too, for that
+    reason, and so is what only its jitter holds back.
     """
     rows: list[LedgerRow] = []
     moved: list[due.ManifestView] = []
@@ -64,6 +65,8 @@ async def account_for(
         if reason is None:
             continue
         end = until if isinstance(until, datetime) else until[view.id]
+        if otherwise is not None:
+            view = structs.replace(view, jitter_seconds=0.0)
         view, entries = due.account(view, reason, until=end)
         rows += [LedgerRow.skipped(view.id, entry) for entry in entries]
         moved += [view] if entries else []

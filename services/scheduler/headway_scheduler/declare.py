@@ -66,6 +66,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
     gone: list[Known]
     known: dict[str, Known]
 
+    def retimes(self, definition: ManifestDefinition) -> bool:
+        """Whether a changed definition fires at other times than the stored one."""
+        stored = self.known[definition.external_id].timing
+        return bool(msgspec.convert(stored, Timing) != definition.timing)
+
 
 class Declared(Struct, frozen=True, kw_only=True):
     """What a declaration changed."""
@@ -101,7 +106,8 @@ async def declare(
     }
     switched = await _members_to_switch(connection, definitions.groups)
     touched = {ids[one.external_id] for one in compared.changed} | switched
-    await _finish_the_past(connection, touched, now, may_fire=may_fire)
+    retimed = {ids[one.external_id] for one in compared.changed if compared.retimes(one)}
+    await _finish_the_past(connection, touched, now, retimed, may_fire=may_fire)
     await _write_jobs(connection, definitions, now)
     await _write_groups(connection, definitions, source, now)
     await _write_manifests(connection, definitions, compared, ids, now)
@@ -191,7 +197,12 @@ async def _members_to_switch(
 
 
 async def _finish_the_past(
-    connection: Connection, ids: Iterable[UUID], now: datetime, *, may_fire: bool
+    connection: Connection,
+    ids: Iterable[UUID],
+    now: datetime,
+    retimed: set[UUID],
+    *,
+    may_fire: bool,
 ) -> None:
     """Decide under the old definition what came due under it."""
     locked = await lock_manifests(connection, ids)
@@ -200,6 +211,9 @@ async def _finish_the_past(
     )
     if may_fire:
         await advance(connection, locked, now=now)
+    # What jitter still held back would fire at a time that no longer exists.
+    gone = [manifest for manifest in locked if manifest in retimed]
+    await account_for(connection, gone, until=now, now=now, otherwise=due.RETIMED)
 
 
 async def _write_jobs(connection: Connection, definitions: Definitions, now: datetime) -> None:
@@ -270,8 +284,7 @@ async def _write_manifests(
     changed = [_row(one, ids[one.external_id], now) for one in compared.changed]
     retimed = [(row["id"], row["timing"]) for row in new]
     for definition, row in zip(compared.changed, changed, strict=True):
-        stored = msgspec.convert(compared.known[definition.external_id].timing, Timing)
-        row["retimed"] = stored != definition.timing
+        row["retimed"] = compared.retimes(definition)
         if row["retimed"]:
             retimed.append((row["id"], row["timing"]))
     if new:

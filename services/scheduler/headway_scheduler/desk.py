@@ -1,12 +1,12 @@
 """The desk: answers questions about manifests, and takes requests to change them."""
 
-import zlib
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
-import msgspec
 from headway.definitions import Definitions, InvalidDefinitions
+from headway.packing import UnreadableDefinitions, unpack
+from headway.validation import problems_of
 from headway_contract import subjects
 from headway_contract.scheduling import (
     ActivationAnswer,
@@ -30,7 +30,7 @@ from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
 
-_MOST_BYTES = 64 * 1024**2
+_MOST_LISTED = 1000
 
 Answer = TypeVar("Answer")
 
@@ -83,6 +83,9 @@ class Desk:
     async def apply(self, request: ApplyRequest) -> ApplyAnswer:
         """Store definitions and prune what they no longer name."""
         definitions = read_definitions(request.definitions)
+        problems = problems_of(definitions)
+        if problems:
+            raise BadRequest("\n".join(problems))
         try:
             applied = await apply(
                 self._database,
@@ -95,14 +98,15 @@ class Desk:
         except InvalidDefinitions as error:
             raise BadRequest(str(error)) from error
         self._wake()
+        warnings = list(applied.warnings)
         return ApplyAnswer(
             owner=definitions.owner,
-            created=applied.declared.created,
-            changed=applied.declared.changed,
+            created=_listed("created", applied.declared.created, warnings),
+            changed=_listed("changed", applied.declared.changed, warnings),
             unchanged=applied.declared.unchanged,
-            pruned=applied.pruned,
-            disabled=applied.disabled,
-            warnings=applied.warnings,
+            pruned=_listed("pruned", applied.pruned, warnings),
+            disabled=_listed("disabled", applied.disabled, warnings),
+            warnings=warnings,
             stale=applied.declared.stale,
         )
 
@@ -142,11 +146,14 @@ class Desk:
 
 def read_definitions(packed: bytes) -> Definitions:
     """Unpack definitions that came over the wire."""
-    unpacker = zlib.decompressobj()
     try:
-        body = unpacker.decompress(packed, _MOST_BYTES)
-        if unpacker.unconsumed_tail:
-            raise BadRequest(f"the definitions are larger than {_MOST_BYTES} bytes")
-        return msgspec.json.decode(body, type=Definitions)
-    except (zlib.error, msgspec.DecodeError) as error:
-        raise BadRequest(f"not definitions: {error}") from error
+        return unpack(packed)
+    except UnreadableDefinitions as error:
+        raise BadRequest(str(error)) from error
+
+
+def _listed(what: str, ids: list[str], warnings: list[str]) -> list[str]:
+    """As many ids as an answer has room for; that there are more is a warning."""
+    if len(ids) > _MOST_LISTED:
+        warnings.append(f"{len(ids)} manifests were {what}, of which {_MOST_LISTED} are listed")
+    return ids[:_MOST_LISTED]

@@ -17,6 +17,7 @@ from headway_contract.scheduling import (
 )
 from headway_contract.work import RetryPolicy
 from headway_decisions import identity
+from headway_jetstream_kit.controlling import BadRequest
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
@@ -24,6 +25,7 @@ from headway_scheduler import prune
 from headway_scheduler.advance import account_for, let_go, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_brought_forward, announce_group
 from headway_scheduler.declare import audit, group_changed
+from headway_scheduler.finding import find_manifest
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest, UnreadableManifest, read_manifests
 from headway_scheduler.store import (
@@ -255,19 +257,32 @@ def _changed(request: ChangeRequest, row: Any) -> dict[str, Any]:
 
 
 def _in_words(told: dict[str, Any]) -> str:
-    if "enabled" in told:
-        told = {**told, "enabled": "yes" if told["enabled"] else "no"}
-    shown = {key: value for key, value in told.items() if key not in ("touched", "disabled_by")}
-    if not shown:
-        return "the code owns it again" if "touched" in told else "nothing to change"
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items())
+    """What was changed, as a person would say it."""
+    said = [words for key, value in told.items() if (words := _words(key, value))]
+    return ", ".join(said) or "the code owns it again"
+
+
+def _words(key: str, value: Any) -> str:
+    match key:
+        case "enabled":
+            return "enabled" if value else "disabled"
+        case "retry":
+            apart = f"{value['interval_seconds']:g} s apart at first"
+            return f"{value['attempts']} attempt(s), {apart}"
+        case "jitter_seconds":
+            return f"jitter {value:g} s"
+        case "max_active":
+            return "any number at once" if value is None else f"at most {value} at once"
+        case "priority":
+            return f"priority {value}"
+    return ""
 
 
 async def _find(connection: Connection, external_id: str) -> Any:
-    row = await connection.fetchrow(manifests["by_external_id"], external_id)
-    if row is None:
-        raise Refused(f"there is no manifest {external_id!r}: see 'headway manifests'")
-    return row
+    try:
+        return await find_manifest(connection, external_id)
+    except BadRequest as error:
+        raise Refused(str(error)) from error
 
 
 def _source(request: Any) -> str:

@@ -74,6 +74,11 @@ def reason(subject: Subject, code: str) -> str:
             return _missed(subject)
         case due.EXCLUDED:
             return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
+        case due.RETIMED:
+            return (
+                "its jitter still held it back when its timing was changed. "
+                "The new timing holds from then on."
+            )
         case due.STILL_OUTSTANDING:
             return (
                 f"earlier work of it was still under way, and its overlap policy is "

@@ -58,8 +58,9 @@ async def apply(
         return Applied(declared=declared, warnings=[warning])
     leavers = leaving(definitions, declared.gone)
     applied = Applied(declared=declared)
-    for batch, left in leavers.batches.items():
-        applied = await _attempt(applied, database, clock, left, f"left the batch {batch}", source)
+    for batch, members in leavers.batches.items():
+        reason = f"left the batch {batch}"
+        applied = await _attempt(applied, database, clock, members, reason, source)
     if policy == "delete":
         reason = "no longer declared"
         applied = await _attempt(applied, database, clock, leavers.orphans, reason, source)

@@ -110,6 +110,13 @@ CREATE INDEX occurrence_owed ON scheduler.occurrence (manifest_id, decided_at, f
     WHERE decision = 'owed';
 CREATE INDEX occurrence_time ON scheduler.occurrence (manifest_id, first_due_at);
 CREATE INDEX occurrence_decided ON scheduler.occurrence (decided_at);
+CREATE INDEX history_subject ON scheduler.history (subject, id);
 CREATE INDEX history_recorded ON scheduler.history (recorded_at);
 
 ALTER TABLE scheduler.work ADD COLUMN slot integer NOT NULL DEFAULT 0;
+
+-- Rows come and go all the time here, so a share of the table is no measure for when to tidy up.
+ALTER TABLE scheduler.work
+    SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+ALTER TABLE scheduler.outbox
+    SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);

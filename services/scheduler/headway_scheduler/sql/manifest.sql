@@ -127,13 +127,6 @@ UPDATE scheduler.manifest
 SET enabled = $2, disabled_by = $3, retry = $4, jitter_seconds = $5, touched = $6
 WHERE id = $1
 
--- name: by_external_id
--- One manifest by the name that people use. $1 external id.
-SELECT manifest.*, manifest_group.enabled AS group_enabled
-FROM scheduler.manifest
-JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
-WHERE external_id = $1 AND pruning_at IS NULL
-
 -- name: ids_of
 -- The ids of manifests by the names that people use, and whose children they are.
 -- $1 external ids.
