@@ -4,6 +4,8 @@ from datetime import datetime
 from typing import ClassVar, Literal
 from uuid import UUID
 
+from msgspec import field
+
 from headway_contract.envelope import EventData, register
 from headway_contract.lifecycle import Activation
 from headway_contract.work import Name
@@ -29,7 +31,7 @@ class WorkSettled(EventData, frozen=True, kw_only=True):
     attempts: int
     dead_letter: UUID | None = None
     # Every activation of the round again, in case the events that told them were lost.
-    activations: tuple[Activation, ...] = ()
+    activations: list[Activation] = field(default_factory=list)
     settled_at: datetime
 
 

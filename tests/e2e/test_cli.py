@@ -500,15 +500,15 @@ async def test_definitions_are_planned_and_applied(asked):
 
 
 async def test_operators_change_and_trigger(asked):
-    assert (await asked("disable", "by-hand", "hello-daily-02-30")).out.count("enabled no") == 2
+    assert (await asked("disable", "by-hand", "hello-daily-02-30")).out.count(": disabled") == 2
     done = await asked("enable", "by-hand", "nobody")
-    assert (done.code, done.out) == (2, "by-hand: enabled yes\n")
+    assert (done.code, done.out) == (2, "by-hand: enabled\n")
     assert "there is no manifest 'nobody'" in done.complaints[0]
     assert (
         await asked("change", "by-hand", "--jitter", "5")
     ).out == "by-hand: jitter seconds 5.0\n"
     done = await asked("group", "count", "--max-active", "3", "--disable")
-    assert (done.code, done.out) == (0, "group count: max active 3, enabled no\n")
+    assert (done.code, done.out) == (0, "group count: at most 3 at once, disabled\n")
     assert (await asked("group", "count", "--max-active", "none", "--enable")).code == 0
     assert "queued" in (await asked("trigger", "by-hand", "--input", "2", "--actor", "eve")).out
     assert "a trigger by eve fired" in (await asked("explain", "by-hand")).out

@@ -54,7 +54,10 @@ class Scene:
     async def end(self, *, within: float) -> None:
         """Fire no more; everything that was queued must settle in time."""
         async with self.database.acquire() as connection:
-            await connection.execute("UPDATE scheduler.manifest SET enabled = false")
+            await connection.execute(
+                "UPDATE scheduler.manifest"
+                " SET enabled = false, disabled_by = 'operator', wake_at = NULL"
+            )
         await self.until(NOTHING_UNSETTLED, within)
         await check_invariants(self.database)
 

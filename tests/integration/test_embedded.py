@@ -131,13 +131,25 @@ async def parent_of_servers(
         stdin=PIPE,
         stdout=PIPE,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": import_path()},
-        **({"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}),
+        **({"preexec_fn": become(user)} if user else {}),
     )
     try:
         yield process, json.loads(await process.stdout.readline())
     finally:
         process.stdin.close()
         await process.wait()
+
+
+def become(user: str) -> Callable[[], None]:
+    """What a child does before it runs: our loop cannot start programs as somebody else."""
+    account = pwd.getpwnam(user)
+
+    def change() -> None:
+        os.setgroups([])
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+    return change
 
 
 async def execute(url: str, statement: str) -> object:

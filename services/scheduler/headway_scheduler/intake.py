@@ -79,7 +79,7 @@ def _told_again(outcomes: Sequence[WorkSettled]) -> list[ActivationRequested]:
             manifest_id=one.manifest_id,
             manifest=one.manifest,
             group=one.group,
-            activations=list(one.activations),
+            activations=one.activations,
         )
         for one in outcomes
         if one.activations and one.manifest_id is not None

@@ -69,6 +69,11 @@ def decided(subject: Subject, entry: LedgerEntry, *, under_way: bool) -> str:
 def reason(subject: Subject, code: str) -> str:
     """Why a time was skipped, as a sentence with the remedy."""
     kind, _, detail = code.partition(": ")
+    return _timing_reason(subject, kind, detail) or _state_reason(subject, kind, detail)
+
+
+def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
+    """Reasons that lie in when it fires, and in how long it takes."""
     match kind:
         case due.MISSED:
             return _missed(subject)
@@ -90,6 +95,12 @@ def reason(subject: Subject, code: str) -> str:
                 f"work of it was under way and one more was waiting already (overlap policy "
                 f"{subject.overlap!r}). Make the job shorter than its cadence."
             )
+    return None
+
+
+def _state_reason(subject: Subject, kind: str, detail: str) -> str:
+    """Reasons that lie in the state of the manifest, of its group or of its input."""
+    match kind:
         case "manifest_disabled":
             return _disabled(subject)
         case "group_disabled":
@@ -111,7 +122,7 @@ def reason(subject: Subject, code: str) -> str:
         case "invalid_input":
             remedy = "Correct the input, or the schema of the job."
             return f"its input does not fit the job ({detail}). {remedy}"
-    return f"the reason on record is {code!r}."
+    return f"the reason on record is {': '.join(filter(None, (kind, detail)))!r}."
 
 
 def paused(subject: Subject, why: str) -> str:
