@@ -28,6 +28,14 @@ check:
 test *arguments:
     {{uv}} pytest -n 3 --dist worksteal "$@"
 
+# A quarter of twenty mixed manifests through the real services under a virtual clock
+simulate *arguments:
+    HEADWAY_SIMULATE_DAYS=90 {{uv}} pytest tests/simulation --durations 3 "$@"
+
+# What things cost, as JSON: `bench scheduling` (a minute or two)
+bench name *arguments:
+    @shift; {{uv}} python tests/benchmarks/{{name}}.py "$@"
+
 # Write the generated files: JSON Schemas and the diagrams in the README
 generate:
     {{uv}} python -m headway_contract.generate

@@ -345,6 +345,9 @@ async def test_a_body_whose_lease_was_lost_cannot_activate_and_tells_nothing(wor
 
     await until(forgotten, within=10, what="the run is over at the worker")
     assert len(seen) == 1
+    await world.until(
+        "SELECT count(*) FROM dispatcher.history WHERE type = 'headway.run.started.v1'"
+    )
     kinds = await world.rows("SELECT type FROM dispatcher.history WHERE type LIKE '%run.%'")
     assert {row["type"] for row in kinds} == {
         "headway.run.dispatched.v1",

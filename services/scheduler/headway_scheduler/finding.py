@@ -25,7 +25,8 @@ async def _unknown(connection: Connection, external_id: str) -> str:
     sought = external_id.replace("\x00", "")
     rows = await connection.fetch(queries["similar_names"], sought, _MOST_COMPARED)
     by_letters = {row["external_id"].lower(): row["external_id"] for row in rows}
-    near = difflib.get_close_matches(sought.lower(), by_letters, n=3, cutoff=0.6)
+    near = [name for name in by_letters if sought and sought.lower() in name][:3]
+    near = near or difflib.get_close_matches(sought.lower(), by_letters, n=3, cutoff=0.6)
     meant = " or ".join(repr(by_letters[name]) for name in near)
     remedy = f"did you mean {meant}?" if meant else "see 'headway manifests'"
     return f"there is no manifest {external_id!r}: {remedy}"
