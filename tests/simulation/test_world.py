@@ -1,6 +1,15 @@
 """Time you can own: the real services under a virtual clock."""
 
-from headway import App, daily
+import asyncio
+
+import msgspec
+import pytest
+from headway import App, catch_up, daily, every, retry, skip_missed
+from headway.testing import World
+
+
+class Page(msgspec.Struct):
+    number: int
 
 
 async def test_a_quarter_of_a_daily_report(headway_world):
@@ -15,3 +24,135 @@ async def test_a_quarter_of_a_daily_report(headway_world):
     fired = world.assert_fired("report-daily", times=90, outcome="completed")
     assert fired[0].at.isoformat() == "2027-01-01T05:00:00+00:00"
     assert fired[-1].at.isoformat() == "2027-03-31T04:00:00+00:00", "summer time"
+
+
+async def test_an_outage_of_the_scheduler_is_a_misfire(headway_world):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    for name, misfire in {
+        "once": "fire_once",
+        "never": skip_missed(),
+        "last-two": catch_up(2),
+    }.items():
+        app.schedule(name, job="job", when=every(hours=1), misfire=misfire)
+    world = await headway_world(app, start="2027-01-01 00:30")
+    world.down("scheduler", at="2027-01-01 02:15", hours=4)
+    await world.run_until("2027-01-01 08:30")
+    # Back at 06:15: 03:00 to 06:00 were missed.
+    hours = {
+        name: [one.due_at.hour for one in world.fires(name)]
+        for name in ("once", "never", "last-two")
+    }
+    assert hours == {
+        "once": [1, 2, 6, 7, 8],
+        "never": [1, 2, 7, 8],
+        "last-two": [1, 2, 5, 6, 7, 8],
+    }
+    assert [(one.first_due_at.hour, one.last_due_at.hour) for one in world.skips("never")] == [
+        (3, 6)
+    ]
+
+
+@pytest.mark.parametrize("service", ["dispatcher", "worker"])
+async def test_an_outage_of_the_others_leaves_work_under_way(headway_world, service):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    app.schedule("hourly", job="job", when=every(hours=1))
+    world = await headway_world(app, start="2027-01-01 00:30")
+    world.down(service, at="2027-01-01 01:30", hours=3)
+    await world.run_until("2027-01-01 06:30")
+    assert [one.due_at.hour for one in world.fires("hourly")] == [1, 2, 5, 6]
+    assert {one.outcome for one in world.fires()} == {"completed"}
+    [skip] = world.skips("hourly")
+    assert (skip.first_due_at.hour, skip.last_due_at.hour) == (3, 4)
+    assert skip.reason == "still_outstanding"
+
+
+async def test_retries_wait_in_virtual_time_and_a_dead_letter_blocks(headway_world):
+    app = App("test")
+    attempts = []
+
+    @app.job("flaky")
+    @retry(attempts=3, interval=3600, backoff=1, jitter=0)
+    async def flaky(ctx):
+        attempts.append(world.now)
+        if ctx.due_at.day == 2 or ctx.attempt < 3:
+            raise ConnectionError("not today")
+
+    app.schedule("flaky", job=flaky, when=daily("06:00"))
+    world = await headway_world(app, start="2027-01-01")
+    await world.run_until("2027-01-05")
+    assert [(at.day, at.hour) for at in attempts] == [
+        (1, 6),
+        (1, 7),
+        (1, 8),
+        (2, 6),
+        (2, 7),
+        (2, 8),
+    ]
+    assert [one.outcome for one in world.fires("flaky")] == ["completed", "dead_lettered"]
+
+
+async def test_dependents_follow_and_dormant_ones_are_woken(headway_world):
+    app = App("test")
+    pages = []
+
+    @app.job("crawl")
+    async def crawl(ctx):
+        await asyncio.gather(*(ctx.activate("page", Page(number)) for number in range(3)))
+
+    @app.job("page")
+    def page(ctx, page: Page):
+        pages.append(page.number)
+
+    @app.job("mail")
+    async def mail(ctx): ...
+
+    chain = app.schedule("crawl", job=crawl, when=daily("06:00"))
+    chain.include("page", job=page, input=Page(0), dormant=True)
+    chain.include("mail", job=mail)
+    world = await headway_world(app, start="2027-01-01")
+    await world.run_until("2027-01-03")
+    world.assert_fired("mail", times=2, outcome="completed")
+    world.assert_fired("page", times=6, outcome="completed")
+    assert sorted(pages) == [0, 0, 1, 1, 2, 2]
+
+
+async def test_a_client_of_the_world_and_two_worlds_at_once(headway_world):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    app.schedule("daily", job="job", when=daily("06:00"))
+    one = await headway_world(app, start="2027-01-01")
+    other = await headway_world(app, start="2028-01-01")
+    async with one.client() as headway:
+        await headway.disable("daily")
+    for world in (one, other):
+        await world.run_for(days=2)
+    one.assert_not_fired("daily")
+    other.assert_fired("daily", times=2)
+
+
+async def test_what_a_test_is_told_when_it_is_wrong(headway_world):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    app.schedule("daily", job="job", when=daily("06:00"))
+    with pytest.raises(TypeError, match="no setting max_activ"):
+        await headway_world(app, start="2027-01-01", max_activ=5)
+    world = await headway_world(app, start="2027-01-01")
+    await world.run_for(days=1)
+    with pytest.raises(
+        AssertionError, match=r"fired 7 time\(s\) and fired 1 time\(s\); outcomes: "
+    ):
+        world.assert_fired("daily", times=7)
+    with pytest.raises(AssertionError, match="there are decisions only about daily"):
+        world.assert_fired("dayly")
+    with pytest.raises(ValueError, match="is in the past"):
+        await world.run_until("2027-01-01")
+    with pytest.raises(ValueError, match="is in the past"):
+        world.down("scheduler", at="2026-01-01", hours=1)
+    with pytest.raises(ValueError, match="name one of scheduler, dispatcher, worker"):
+        world.down("postgres", hours=1)
+
+
+def test_the_world_is_where_users_look_for_it():
+    assert World.__module__ == "headway_testing.world"

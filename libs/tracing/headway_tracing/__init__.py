@@ -26,7 +26,7 @@ def span(
 
     Attributes are named `headway.<key>`.
     """
-    if not _is_set_up():
+    if not is_recording():
         yield trace.INVALID_SPAN
         return
     context: Context | None = _propagator.extract({"traceparent": parent}) if parent else None
@@ -39,7 +39,7 @@ def span(
 @contextmanager
 def new_trace(name: str, **attributes: Attribute | None) -> Iterator[trace.Span]:
     """A span that begins a trace of its own, linked to the one in which it is made."""
-    if not _is_set_up():
+    if not is_recording():
         yield trace.INVALID_SPAN
         return
     maker = trace.get_current_span().get_span_context()
@@ -50,7 +50,7 @@ def new_trace(name: str, **attributes: Attribute | None) -> Iterator[trace.Span]
         yield current
 
 
-def _is_set_up() -> bool:
+def is_recording() -> bool:
     """Whether anybody records spans; if not, hot paths need not pay for them."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
@@ -61,7 +61,7 @@ def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:
 
 def traceparent() -> str | None:
     """The current context as a string that can be stored, if there is one."""
-    if not _is_set_up():
+    if not is_recording():
         return None
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)

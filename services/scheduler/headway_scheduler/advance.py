@@ -7,14 +7,17 @@ change, and `put_to_rest`, which says when the tick has to look. Firing is the t
 transaction of the caller.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from uuid import UUID
 
 import asyncpg
 from headway_decisions import due
 from headway_decisions.due import Verdict
+from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Connection, json_array
 from msgspec import Struct, structs
 
@@ -27,6 +30,13 @@ logger = logging.getLogger(__name__)
 
 # When a manifest that could not be judged is looked at again.
 _PUT_OFF = timedelta(minutes=5)
+
+# How many manifests are recorded together, and how many are judged in one breath.
+_PORTION = 250
+_BREATH = 25
+
+Rule = Callable[..., Verdict]
+Judged = list[tuple[Manifest, Verdict]]
 
 # Faults of one row, not of the database: the others can still be recorded.
 _FAULTS_OF_A_ROW = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
@@ -103,11 +113,36 @@ async def let_go(connection: Connection, ids: Iterable[UUID], *, now: datetime) 
 
 
 async def _decide(
-    connection: Connection, ids: Iterable[UUID], rule: Callable[..., Verdict], now: datetime
+    connection: Connection, ids: Iterable[UUID], rule: Rule, now: datetime
 ) -> Advanced:
-    judged: list[tuple[Manifest, Verdict]] = []
+    """Judge in portions: while the database records one, the next is judged."""
+    found = await read_manifests(connection, ids)
+    portions = [found[start : start + _PORTION] for start in range(0, len(found), _PORTION)]
     troubles: dict[UUID, str] = {}
-    for manifest in await read_manifests(connection, ids):
+    recorded = Advanced()
+    judging: asyncio.Task[Judged] | None = None
+    try:
+        for portion, following in zip_longest(portions, portions[1:]):
+            judged = await (judging or _judge(portion, rule, troubles, now))
+            judging = (
+                asyncio.create_task(_judge(following, rule, troubles, now)) if following else None
+            )
+            recorded += await _record_all(connection, judged, troubles, now)
+    finally:
+        await end([judging] if judging else [])
+    await _put_off(connection, troubles, now)
+    return recorded
+
+
+async def _judge(
+    portion: Sequence[Manifest | UnreadableManifest],
+    rule: Rule,
+    troubles: dict[UUID, str],
+    now: datetime,
+) -> Judged:
+    """Ask the rules about each manifest; one that cannot be judged is in trouble."""
+    judged: Judged = []
+    for number, manifest in enumerate(portion, start=1):
         if isinstance(manifest, UnreadableManifest):
             troubles[manifest.id] = manifest.trouble
             continue
@@ -115,9 +150,10 @@ async def _decide(
             judged.append((manifest, rule(manifest.view, now=now)))
         except Exception as error:  # noqa: BLE001 - a zone unknown here, or any fault of the rules
             troubles[manifest.view.id] = f"{type(error).__name__}: {error}"
-    recorded = await _record_all(connection, judged, troubles, now)
-    await _put_off(connection, troubles, now)
-    return recorded
+        if number % _BREATH == 0:
+            # Let the other task hear what the database has answered meanwhile.
+            await asyncio.sleep(0)
+    return judged
 
 
 async def _record_all(

@@ -14,7 +14,7 @@ from headway_contract.work import (
     WorkQueued,
 )
 from headway_relay import OutboxMessage
-from headway_tracing import new_trace, traceparent
+from headway_tracing import is_recording, new_trace, traceparent
 
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest
@@ -34,9 +34,13 @@ def announce_work(
 ) -> list[OutboxMessage]:
     """Tell the dispatcher about new work, group by group."""
     ordered = sorted(queued, key=lambda pair: pair[0].group)
+    traced = is_recording()
     messages = []
     for group, members in groupby(ordered, key=lambda pair: pair[0].group):
-        events = [_queued_event(manifest, row, now) for manifest, row in members]
+        events = [
+            _queued_event(manifest, row, now, _trace(manifest, row) if traced else None)
+            for manifest, row in members
+        ]
         # The id of the first event names its message: what was queued together stays together.
         messages += [
             OutboxMessage(
@@ -100,10 +104,14 @@ def announce_pruned(
     return _message(pruned, message_id=message_id, group=group, now=now)
 
 
-def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime) -> Event:
-    assert row.work is not None  # noqa: S101 - only queued decisions are announced
+def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
+    """Every piece of work begins a trace of its own."""
     with new_trace("decide", manifest=manifest.external_id, work=str(row.work)):
-        context = traceparent()
+        return traceparent()
+
+
+def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: str | None) -> Event:
+    assert row.work is not None  # noqa: S101 - only queued decisions are announced
     queued = WorkQueued(
         work=row.work,
         manifest_id=row.manifest,

@@ -46,5 +46,7 @@ CREATE TABLE dispatcher.tombstone (
 CREATE INDEX tombstone_unconfirmed ON dispatcher.tombstone (pruned_at) WHERE confirmed_at IS NULL;
 
 -- Rows come and go all the time here, so a share of the table is no measure for when to tidy up.
+-- Messages live for milliseconds: compressing them costs more than it saves.
+ALTER TABLE dispatcher.outbox ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE dispatcher.outbox
     SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);

@@ -109,14 +109,17 @@ ALTER TABLE scheduler.occurrence
 CREATE INDEX occurrence_owed ON scheduler.occurrence (manifest_id, decided_at, first_due_at)
     WHERE decision = 'owed';
 CREATE INDEX occurrence_time ON scheduler.occurrence (manifest_id, first_due_at);
-CREATE INDEX occurrence_decided ON scheduler.occurrence (decided_at);
+-- Written in the order of time and read only to be deleted: a coarse index will do.
+CREATE INDEX occurrence_decided ON scheduler.occurrence USING brin (decided_at);
 CREATE INDEX history_subject ON scheduler.history (subject, id);
-CREATE INDEX history_recorded ON scheduler.history (recorded_at);
+CREATE INDEX history_recorded ON scheduler.history USING brin (recorded_at);
 
 ALTER TABLE scheduler.work ADD COLUMN slot integer NOT NULL DEFAULT 0;
 
 -- Rows come and go all the time here, so a share of the table is no measure for when to tidy up.
 ALTER TABLE scheduler.work
     SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+-- Messages live for milliseconds: compressing them costs more than it saves.
+ALTER TABLE scheduler.outbox ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE scheduler.outbox
     SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
