@@ -52,13 +52,14 @@ class DeadLetterCreated(EventData, frozen=True, kw_only=True):
 
 
 class DeadLetterRetried(EventData, frozen=True, kw_only=True):
-    """A dead letter's work runs again, in its next round."""
+    """A dead letter's work runs again, in its next round and in the slot that it had."""
 
     type: ClassVar[str] = "headway.dead_letter.retried.v1"
 
     dead_letter: UUID
     work: UUID
     round: int
+    slot: int = 0
     manifest_id: UUID | None = None
     manifest: str | None = None
     group: Name

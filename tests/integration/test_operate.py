@@ -63,11 +63,28 @@ async def test_the_same_key_triggers_once(timeline):
     assert len(await told(timeline, "work.queued")) == 1
 
 
-async def test_a_delay_is_kept_by_the_dispatcher(timeline):
+async def test_a_delayed_trigger_waits_for_its_time_and_leaves_the_schedule_alone(timeline):
     await timeline.declare(app_with())
-    await trigger(timeline, delay_seconds=90)
-    [queued] = await told(timeline, "work.queued")
-    assert queued.not_before == timeline.at(seconds=90)
+    timeline.at(minutes=30)
+    answer = await trigger(timeline, delay_seconds=3600)
+    assert answer.result == "owed"
+    assert "2027-03-01 13:30:00 UTC" in answer.text
+    timeline.at(hours=1)
+    assert (await timeline.tick()).fired == 1, "the schedule goes on"
+    await timeline.settle("a")
+    timeline.at(minutes=89)
+    assert (await timeline.tick()).fired == 0
+    timeline.at(minutes=90)
+    assert (await timeline.tick()).fired == 1
+    assert [row["cause"].partition(":")[0] for row in await timeline.under_way("a")] == ["trigger"]
+
+
+async def test_a_delayed_trigger_of_a_disabled_manifest_comes_in_its_time(timeline):
+    await timeline.declare(app_with())
+    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
+    await trigger(timeline, delay_seconds=60)
+    timeline.at(minutes=1)
+    assert (await timeline.tick()).fired == 1
 
 
 async def test_while_one_is_under_way_it_is_brought_forward_instead(timeline):

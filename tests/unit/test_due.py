@@ -65,7 +65,7 @@ def skipped(first: float, last: float, reason: str) -> Entry:
 
 
 def success(number: int) -> Entry:
-    return Entry(cause=f"success:{number}", first_due_at=NOON, last_due_at=NOON, decision="queued")
+    return Entry(cause=f"success:{WORK}:{number}", first_due_at=NOON, last_due_at=NOON, decision="queued")
 
 
 def test_nothing_before_its_time():
@@ -219,7 +219,12 @@ class TestHolds:
 
 class TestDependents:
     def child(self, **changes) -> ManifestView:
-        fields = {"timing": Timing(cadence=Manual()), "next_due_at": None, "parent_success": 0}
+        fields = {
+            "timing": Timing(cadence=Manual()),
+            "next_due_at": None,
+            "parent": WORK,
+            "parent_success": 0,
+        }
         return view(**(fields | changes))
 
     def test_a_success_fires_once(self):
@@ -233,7 +238,10 @@ class TestDependents:
         assert due.judge(busy, now=NOON) == Verdict(manifest=MANIFEST, seen_success=2)
         free = self.child(parent_success=5, seen_success=2)
         verdict = due.judge(free, now=NOON)
-        assert [entry.cause for entry in verdict.entries] == ["successes:3/4", "success:5"]
+        assert [entry.cause for entry in verdict.entries] == [
+            f"successes:{WORK}:3/4",
+            f"success:{WORK}:5",
+        ]
         assert verdict.entries[0].reason == "collapsed_into_a_later_success"
         assert verdict.seen_success == 5
 
@@ -241,7 +249,7 @@ class TestDependents:
     def test_a_disabled_dependent_lets_a_success_pass(self, hold):
         verdict = due.judge(self.child(parent_success=2, hold=hold), now=NOON)
         assert [(one.cause, one.decision, one.reason) for one in verdict.entries] == [
-            ("successes:1/2", "skipped", hold)
+            (f"successes:{WORK}:1/2", "skipped", hold)
         ]
         assert verdict.seen_success == 2
 
@@ -390,7 +398,9 @@ class TestRest:
         new = view(timing=Timing(cadence=Spaced(600)), next_due_at=None)
         assert due.rest(new, now=NOON) == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
 
-    @pytest.mark.parametrize("changes", [{"owed": (Owed(cause="x"),)}, {"parent_success": 1}])
+    @pytest.mark.parametrize(
+        "changes", [{"owed": (Owed(cause="x"),)}, {"parent": WORK, "parent_success": 1}]
+    )
     def test_what_is_owed_wants_to_be_looked_at_now(self, changes):
         waiting = view(timing=Timing(cadence=Manual()), next_due_at=None, **changes)
         assert due.rest(waiting, now=NOON).wake_at == NOON

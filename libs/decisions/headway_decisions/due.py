@@ -46,9 +46,10 @@ class Owed(Struct, frozen=True, kw_only=True):
 class ManifestView(Struct, frozen=True, kw_only=True):
     """What the decision needs to know of a manifest.
 
-    `slots` are those that work under way takes up. `settled_at` is when work of it was last
-    settled. `parent_success` is the number of its parent's latest success, for a dependent
-    that is not dormant; `seen_success` the one that was decided about last.
+    `slots` are those that work under way takes up. `owed` is what waits for nothing but room;
+    the first of what waits for its time is due at `next_owed_at`. `settled_at` is when work of
+    it was last settled. `parent_success` is the number of its parent's latest success, for a
+    dependent that is not dormant; `seen_success` the one that was decided about last.
     """
 
     id: UUID
@@ -60,7 +61,9 @@ class ManifestView(Struct, frozen=True, kw_only=True):
     hold: Hold | None = None
     slots: tuple[int, ...] = ()
     owed: tuple[Owed, ...] = ()
+    next_owed_at: datetime | None = None
     settled_at: datetime | None = None
+    parent: UUID | None = None
     parent_success: int | None = None
     seen_success: int = 0
 
@@ -139,7 +142,7 @@ def judge(view: ManifestView, *, now: datetime) -> Verdict:
         releases=releases,
         cancel_running=cancel,
         next_due_at=view.next_due_at,
-        wake_at=wake_at(view),
+        wake_at=_earlier(wake_at(view), view.next_owed_at),
         seen_success=view.seen_success,
     )
 
@@ -160,9 +163,18 @@ def rest(view: ManifestView, *, now: datetime) -> Verdict:
     return Verdict(
         manifest=view.id,
         next_due_at=view.next_due_at,
-        wake_at=now if waits else wake_at(view),
+        wake_at=now if waits else _earlier(wake_at(view), view.next_owed_at),
         seen_success=view.seen_success,
     )
+
+
+def go_on(view: ManifestView, *, now: datetime) -> ManifestView:
+    """A fire came to nothing: no work will end, from which a spaced manifest could count."""
+    cadence = view.timing.cadence
+    if not isinstance(cadence, Spaced) or view.next_due_at is not None or view.slots:
+        return view
+    later = now + timedelta(seconds=cadence.seconds)
+    return structs.replace(view, next_due_at=timing.first_open(view.timing, later))
 
 
 def wake_at(view: ManifestView) -> datetime | None:
@@ -188,17 +200,27 @@ def _judge_held(view: ManifestView, hold: Hold, now: datetime) -> Verdict:
         entries=tuple(entries),
         releases=releases,
         next_due_at=view.next_due_at,
+        wake_at=view.next_owed_at,
         seen_success=view.seen_success,
     )
 
 
 def _space(view: ManifestView, now: datetime) -> ManifestView:
-    """A spaced manifest is due so long after its last work was settled; a new one at once."""
+    """A spaced manifest is due so long after its last work was settled; a new one at once.
+
+    While any work is under way it has no due time at all.
+    """
     cadence = view.timing.cadence
-    if not isinstance(cadence, Spaced) or view.next_due_at is not None or not _has_room(view):
+    if not isinstance(cadence, Spaced):
         return view
+    if view.slots:
+        return structs.replace(view, next_due_at=None)
     spacing = timedelta(seconds=cadence.seconds)
     earliest = now if view.settled_at is None else view.settled_at + spacing
+    if view.next_due_at is not None and view.next_due_at >= earliest:
+        return view
+    if view.next_due_at is not None and view.settled_at is None:
+        return view
     return structs.replace(view, next_due_at=timing.first_open(view.timing, earliest))
 
 
@@ -228,7 +250,7 @@ def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, lis
     view, slot = _take_slot(view)
     entries.append(
         Entry(
-            cause=identity.success_cause(latest, latest),
+            cause=identity.success_cause(_parent(view), latest, latest),
             first_due_at=now,
             last_due_at=now,
             decision="queued",
@@ -240,7 +262,7 @@ def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, lis
 
 def _successes(view: ManifestView, last: int, now: datetime, reason: str) -> Entry:
     return Entry(
-        cause=identity.success_cause(view.seen_success + 1, last),
+        cause=identity.success_cause(_parent(view), view.seen_success + 1, last),
         first_due_at=now,
         last_due_at=now,
         decision="skipped",
@@ -269,6 +291,8 @@ def _judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[En
 
 def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) -> list[datetime]:
     """The due times that fire, by the misfire policy, oldest first."""
+    if isinstance(view.timing.cadence, Spaced):
+        return [first]  # it waits for its last work, not for the clock, so it is never missed
     latest = _latest_allowed(view, first, last)
     if latest is None:
         return []
@@ -370,6 +394,15 @@ def _skip(first: datetime, last: datetime, reason: str) -> Entry:
 def _has_news(view: ManifestView) -> bool:
     """Whether its parent has had a success that nothing was decided about."""
     return view.parent_success is not None and view.parent_success > view.seen_success
+
+
+def _parent(view: ManifestView) -> UUID:
+    assert view.parent is not None  # noqa: S101 - only a dependent has successes to follow
+    return view.parent
+
+
+def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((time for time in (one, other) if time is not None), default=None)
 
 
 def _has_room(view: ManifestView) -> bool:

@@ -20,9 +20,12 @@ def stretch_cause(first: datetime, last: datetime) -> str:
     return due_cause(first) if first == last else f"stretch:{_stamp(first)}/{_stamp(last)}"
 
 
-def success_cause(first: int, last: int) -> str:
-    """The cause that a parent's success is, or the key of several that were decided together."""
-    return f"success:{last}" if first == last else f"successes:{first}/{last}"
+def success_cause(parent: UUID, first: int, last: int) -> str:
+    """The cause that a parent's success is, or the key of several that were decided together.
+
+    It names the parent, because another parent counts its successes anew.
+    """
+    return f"success:{parent}:{last}" if first == last else f"successes:{parent}:{first}/{last}"
 
 
 def repeated_cause(cause: str, times: int) -> str:

@@ -9,6 +9,7 @@ transaction of the caller.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import zip_longest
@@ -67,17 +68,17 @@ async def account_for(
     """
     rows: list[LedgerRow] = []
     moved: list[due.ManifestView] = []
-    for manifest in await read_manifests(connection, ids):
+    for manifest in await read_manifests(connection, ids, now=now):
         if isinstance(manifest, UnreadableManifest):
             continue
         view = manifest.view
-        reason = due.pause(view) or otherwise
-        if reason is None:
-            continue
         end = until if isinstance(until, datetime) else until[view.id]
-        if otherwise is not None:
-            view = structs.replace(view, jitter_seconds=0.0)
-        view, entries = due.account(view, reason, until=end)
+        try:
+            view, entries = _account(view, end, otherwise)
+        except Exception:
+            # It is not lost: what cannot be judged now stays undecided until it can.
+            logger.exception("manifest %s cannot be accounted for", manifest.external_id)
+            continue
         rows += [LedgerRow.skipped(view.id, entry) for entry in entries]
         moved += [view] if entries else []
     await write_ledger(connection, rows, now=now)
@@ -90,16 +91,24 @@ async def account_for(
     )
 
 
+def _account(
+    view: due.ManifestView, until: datetime, otherwise: str | None
+) -> tuple[due.ManifestView, list[due.Entry]]:
+    reason = due.pause(view) or otherwise
+    if reason is None:
+        return view, []
+    if otherwise is not None:
+        view = structs.replace(view, jitter_seconds=0.0)
+    return due.account(view, reason, until=until)
+
+
 async def put_to_rest(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
     """Decide nothing about manifests that are locked, but say when to look at them."""
-    await _move_on(
-        connection,
-        [
-            due.rest(manifest.view, now=now)
-            for manifest in await read_manifests(connection, ids)
-            if isinstance(manifest, Manifest)
-        ],
-    )
+    troubles: dict[UUID, str] = {}
+    found = await read_manifests(connection, ids, now=now)
+    judged = await _judge(found, due.rest, troubles, now)
+    await _move_on(connection, [verdict for _, verdict in judged])
+    await _put_off(connection, troubles, now)
 
 
 async def advance(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> Advanced:
@@ -116,7 +125,7 @@ async def _decide(
     connection: Connection, ids: Iterable[UUID], rule: Rule, now: datetime
 ) -> Advanced:
     """Judge in portions: while the database records one, the next is judged."""
-    found = await read_manifests(connection, ids)
+    found = await read_manifests(connection, ids, now=now)
     portions = [found[start : start + _PORTION] for start in range(0, len(found), _PORTION)]
     troubles: dict[UUID, str] = {}
     recorded = Advanced()
@@ -189,8 +198,35 @@ async def _record(
     await queue_work(connection, by_id, queued, now=now)
     await _cancel(connection, by_id, [one for _, one in judged if one.cancel_running], now)
     await _move_on(connection, [verdict for _, verdict in judged])
+    await _look_again(connection, judged, queued, now)
     skipped = sum(row.decision == "skipped" for row in rows)
     return Advanced(queued=len(queued), skipped=skipped)
+
+
+async def _look_again(
+    connection: Connection,
+    judged: Sequence[tuple[Manifest, Verdict]],
+    queued: Sequence[LedgerRow],
+    now: datetime,
+) -> None:
+    """Verdicts whose work did not come about promised an outcome that nobody will tell."""
+    made = Counter(row.manifest for row in queued)
+    wrong = [
+        verdict.manifest
+        for _, verdict in judged
+        if made[verdict.manifest]
+        < len(verdict.releases) + sum(entry.decision == "queued" for entry in verdict.entries)
+    ]
+    if wrong:
+        found = await read_manifests(connection, wrong, now=now)
+        await _move_on(
+            connection,
+            [
+                due.rest(due.go_on(manifest.view, now=now), now=now)
+                for manifest in found
+                if isinstance(manifest, Manifest)
+            ],
+        )
 
 
 async def write_ledger(

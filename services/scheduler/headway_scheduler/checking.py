@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headway.definitions import Definitions
+from headway.definitions import Definitions, ManifestDefinition
 from headway.inputs import problem_of_input
 from headway_decisions.lineage import find_cycles
 from headway_postgres_kit import Connection
@@ -33,28 +33,36 @@ def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
 
 
 async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
-    """Jobs that this app does not declare itself must be declared by another."""
-    own = {job.name for job in definitions.jobs}
-    named = {one.job for one in definitions.manifests} - own
+    """Jobs that this app does not declare itself must be declared by another, and only there."""
+    own = {job.name: job for job in definitions.jobs}
+    named = {one.job for one in definitions.manifests} | set(own)
     rows = await connection.fetch(manifests["jobs"], list(named))
     declared = {row["name"]: row for row in rows}
-    problems = []
+    problems = [
+        f"job {name!r} is declared by the application {declared[name]['owner']!r} with another "
+        "input: give one of them another name"
+        for name, job in own.items()
+        if name in declared
+        and declared[name]["owner"] != definitions.owner
+        and (declared[name]["input_schema"], declared[name]["takes_input"])
+        != (job.input_schema, job.takes_input)
+    ]
     for one in definitions.manifests:
-        if one.job in own:
-            continue
-        job = declared.get(one.job)
-        if job is None:
-            problems.append(
-                f"manifest {one.external_id!r} names the job {one.job!r}, which nobody declared: "
-                "start the application that has it first, or correct the name"
-            )
-            continue
-        problem = problem_of_input(job["input_schema"], job["takes_input"], one.input)
-        if problem is not None:
-            problems.append(
-                f"manifest {one.external_id!r}: its input does not fit job {one.job!r}: {problem}"
-            )
+        if one.job not in own:
+            problems += _elsewhere(one, declared.get(one.job))
     return problems
+
+
+def _elsewhere(one: ManifestDefinition, job: Any) -> list[str]:
+    """What is wrong with a manifest of a job that another app declares."""
+    if job is None:
+        remedy = "start the application that has it first, or correct the name"
+        named = f"manifest {one.external_id!r} names the job {one.job!r}, which nobody declared"
+        return [f"{named}: {remedy}"]
+    problem = problem_of_input(job["input_schema"], job["takes_input"], one.input)
+    if problem is None:
+        return []
+    return [f"manifest {one.external_id!r}: its input does not fit job {one.job!r}: {problem}"]
 
 
 async def _parents(connection: Connection, definitions: Definitions) -> list[str]:

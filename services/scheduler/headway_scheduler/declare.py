@@ -5,7 +5,7 @@ whose timing is the same. What came due under the old definition is decided unde
 What operators have touched stays as they left it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,7 @@ from headway_decisions import due, identity, timing
 from headway_decisions.cadence import Once
 from headway_decisions.timing import Timing
 from headway_history import Record
-from headway_postgres_kit import Connection, json_array
+from headway_postgres_kit import Clock, Connection, json_array
 from msgspec import Struct
 
 from headway_scheduler.advance import account_for, advance, put_to_rest, write_ledger
@@ -68,13 +68,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def retimes(self, definition: ManifestDefinition) -> bool:
         """Whether a changed definition fires at other times than the stored one."""
-        stored = self.known[definition.external_id].timing
-        return bool(msgspec.convert(stored, Timing) != definition.timing)
+        try:
+            stored = msgspec.convert(self.known[definition.external_id].timing, Timing)
+        except msgspec.ValidationError:
+            return True  # written by a newer version: nobody here can say
+        return bool(stored != definition.timing)
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """What a declaration changed."""
+    """What a declaration changed, and when it was made."""
 
+    at: datetime
     created: list[str] = []
     changed: list[str] = []
     unchanged: int = 0
@@ -87,7 +91,7 @@ async def declare(
     definitions: Definitions,
     *,
     source: str,
-    now: datetime,
+    clock: Clock,
     may_fire: bool = True,
 ) -> Declared:
     """Store definitions, all of them or none; the caller's transaction is one of its own.
@@ -95,8 +99,9 @@ async def declare(
     Who must not fire (a scheduler that does not tick) skips what the old definitions missed.
     """
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    if not await _is_current(connection, definitions, now):
-        return Declared(stale=True)
+    declared_at = await clock.now(connection)
+    if not await _is_current(connection, definitions, declared_at):
+        return Declared(at=declared_at, stale=True)
     compared = await compare(connection, definitions)
     problems = await problems_of(connection, definitions, compared.known)
     if problems:
@@ -107,7 +112,10 @@ async def declare(
     switched = await _members_to_switch(connection, definitions.groups)
     touched = {ids[one.external_id] for one in compared.changed} | switched
     retimed = {ids[one.external_id] for one in compared.changed if compared.retimes(one)}
-    await _finish_the_past(connection, touched, now, retimed, may_fire=may_fire)
+    locked = await lock_manifests(connection, touched)
+    # After the locks: the tick may have fired while we waited for them.
+    now = await clock.now(connection)
+    await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
     await _write_jobs(connection, definitions, now)
     await _write_groups(connection, definitions, source, now)
     await _write_manifests(connection, definitions, compared, ids, now)
@@ -116,9 +124,11 @@ async def declare(
         await lock_manifests(connection, touched | {ids[one.external_id] for one in compared.new}),
         now=now,
     )
-    await _give_up_shots(connection, [*compared.new, *compared.changed], ids, now)
+    shots = [one for one in compared.changed if compared.retimes(one)]
+    await _give_up_shots(connection, [*compared.new, *shots], ids, now)
     await _write_history(connection, source, [*compared.new, *compared.changed], now)
     return Declared(
+        at=declared_at,
         created=sorted(one.external_id for one in compared.new),
         changed=sorted(one.external_id for one in compared.changed),
         unchanged=compared.unchanged,
@@ -198,14 +208,13 @@ async def _members_to_switch(
 
 async def _finish_the_past(
     connection: Connection,
-    ids: Iterable[UUID],
+    locked: Sequence[UUID],
     now: datetime,
     retimed: set[UUID],
     *,
     may_fire: bool,
 ) -> None:
     """Decide under the old definition what came due under it."""
-    locked = await lock_manifests(connection, ids)
     await account_for(
         connection, locked, until=now, now=now, otherwise=None if may_fire else due.MISSED
     )

@@ -43,7 +43,7 @@ async def _gather(
     after = await connection.fetch(queries["entries_after"], row["id"], instant, _FEW)
     outstanding = await connection.fetch(works["outstanding_of"], [row["id"]])
     versions = await connection.fetch(queries["timing_versions"], [row["id"]])
-    [manifest] = await read_manifests(connection, [row["id"]])
+    [manifest] = await read_manifests(connection, [row["id"]], now=now)
     until = now if at is None else min(now, at)
     subject = Subject(
         external_id=row["external_id"],

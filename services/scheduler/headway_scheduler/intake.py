@@ -59,9 +59,9 @@ async def take_in(connection: Connection, told: Sequence[Event], *, now: datetim
     outcomes = _of(told, WorkSettled)
     requests = _of(told, ActivationRequested)
     await activate.activate(connection, [*requests, *_told_again(outcomes)], now=now)
-    await settle.settle(connection, outcomes, now=now)
     for resolved in (one.data for one in told if isinstance(one.data, _Resolved)):
         await settle.resolve(connection, resolved, now=now)
+    await settle.settle(connection, outcomes, now=now)
     await prune.confirm(connection, [one.manifest_id for one in _of(told, PruneConfirmed)])
 
 

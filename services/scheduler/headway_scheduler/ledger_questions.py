@@ -58,7 +58,7 @@ async def check_page(
 async def _check_manifest(
     connection: Connection, row: Any, since: datetime, now: datetime
 ) -> Checked:
-    [manifest] = await read_manifests(connection, [row["id"]])
+    [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if isinstance(manifest, UnreadableManifest):
         return Checked(0, [Gap(since, now, f"cannot be checked: {manifest.trouble}")])
     versions = await connection.fetch(queries["timing_versions"], [row["id"]])

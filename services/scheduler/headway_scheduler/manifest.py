@@ -54,11 +54,11 @@ class UnreadableManifest(Struct, frozen=True, kw_only=True):
 
 
 async def read_manifests(
-    connection: Connection, ids: Iterable[UUID]
+    connection: Connection, ids: Iterable[UUID], *, now: datetime
 ) -> list[Manifest | UnreadableManifest]:
     """Manifests that were locked before, in the order of their ids."""
     rows = await connection.fetch(manifests["views"], list(ids))
-    return [_read(row) for row in rows]
+    return [_read(row, now) for row in rows]
 
 
 def hold_of(row: Any) -> Hold | None:
@@ -70,17 +70,18 @@ def hold_of(row: Any) -> Hold | None:
     return None if row["blocked_by"] is None else "blocked_by_dead_letter"
 
 
-def _read(row: Any) -> Manifest | UnreadableManifest:
+def _read(row: Any, now: datetime) -> Manifest | UnreadableManifest:
     try:
-        return _manifest(row)
+        return _manifest(row, now)
     except msgspec.ValidationError as error:
         return UnreadableManifest(
             id=row["id"], external_id=row["external_id"], trouble=f"its record: {error}"
         )
 
 
-def _manifest(row: Any) -> Manifest:
+def _manifest(row: Any, now: datetime) -> Manifest:
     owed = [msgspec.convert(one, OwedEntry) for one in row["owed"] or ()]
+    times = {one.cause: one.not_before or now for one in owed}
     view = ManifestView(
         id=row["id"],
         timing=msgspec.convert(row["timing"], Timing),
@@ -90,8 +91,12 @@ def _manifest(row: Any) -> Manifest:
         overlap=msgspec.convert(row["overlap"], Overlap),
         hold=hold_of(row),
         slots=tuple(row["slots"]),
-        owed=tuple(Owed(cause=one.cause, explicit=one.explicit) for one in owed),
+        owed=tuple(
+            Owed(cause=one.cause, explicit=one.explicit) for one in owed if times[one.cause] <= now
+        ),
+        next_owed_at=min((time for time in times.values() if time > now), default=None),
         settled_at=row["last_settled_at"],
+        parent=row["depends_on"],
         parent_success=None if row["dormant"] else row["parent_success"],
         seen_success=row["seen_success"],
     )

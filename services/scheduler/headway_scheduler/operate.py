@@ -5,8 +5,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from headway.checks import INPUT_LIMIT
 from headway.definitions import API_OWNER
 from headway.inputs import problem_of_input
+from headway.jobs import holds_nul
 from headway_clock import new_id
 from headway_contract.scheduling import (
     ChangeGroupRequest,
@@ -45,12 +47,13 @@ class Refused(Exception):
 
 async def change(connection: Connection, request: ChangeRequest, *, now: datetime) -> str:
     """Change what operators own of a manifest; returns in words what was changed."""
+    found = await _find(connection, request.manifest)
+    locked = await lock_manifests(connection, [found["id"]])
     row = await _find(connection, request.manifest)
     before = _settings(row)
     after = _changed(request, row)
     if after == before:
         return f"{request.manifest}: nothing to change"
-    locked = await lock_manifests(connection, [row["id"]])
     await account_for(connection, locked, until=now, now=now)
     await connection.execute(
         manifests["change"],
@@ -60,6 +63,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
         after["retry"],
         after["jitter_seconds"],
         after["touched"],
+        bool(request.give_back),
     )
     await put_to_rest(connection, locked, now=now)
     told = {key: value for key, value in after.items() if value != before[key]}
@@ -126,10 +130,10 @@ async def trigger(
     """Run a manifest beside its schedule; the overlap policy decides while one is under way."""
     row = await _find(connection, request.manifest)
     await lock_manifests(connection, [row["id"]])
-    [manifest] = await read_manifests(connection, [row["id"]])
+    [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if isinstance(manifest, UnreadableManifest):
         raise Refused(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
-    _check_trigger(request, manifest)
+    _check_trigger(request, manifest, row)
     cause = identity.trigger_cause(request.key or str(new_id()))
     known = await connection.fetch(occurrences["of_causes"], [row["id"]], [cause])
     if known:
@@ -167,7 +171,7 @@ async def _trigger(
         not_before=delayed,
     )
     busy = len(view.slots) >= view.overlap.slots
-    # What is asked for later may well find room by then, so it is kept.
+    # What is asked for later is owed until then: its slot is free for the schedule meanwhile.
     if busy and delayed is None and view.overlap.policy in ("skip", "allow"):
         skipped = structs.replace(row, decision="skipped", reason="still_outstanding")
         await write_ledger(connection, [skipped], now=now)
@@ -176,16 +180,15 @@ async def _trigger(
     await let_go(connection, [view.id], now=now)
     [written] = await connection.fetch(occurrences["of_causes"], [view.id], [cause])
     if written["decision"] == "queued":
-        when = f", not before {delayed:%Y-%m-%d %H:%M:%S} UTC" if delayed else ""
         held = " (its group is disabled, which holds it)" if view.hold == "group_disabled" else ""
         return TriggerAnswer(
-            result="queued", work=written["work_id"], text=f"{called}: queued{when}{held}"
+            result="queued", work=written["work_id"], text=f"{called}: queued{held}"
         )
     if written["decision"] == "skipped":
         raise Refused(f"{called}: {written['reason']}")
-    later = f" and not before {delayed:%Y-%m-%d %H:%M:%S} UTC" if delayed else ""
+    after = f"at {delayed:%Y-%m-%d %H:%M:%S} UTC, or " if delayed else ""
     return TriggerAnswer(
-        result="owed", text=f"{called}: runs as soon as the work under way has ended{later}"
+        result="owed", text=f"{called}: runs {after}as soon as the work under way has ended"
     )
 
 
@@ -207,8 +210,8 @@ async def _bring_forward(
     )
 
 
-def _check_trigger(request: TriggerRequest, manifest: Manifest) -> None:
-    if manifest.view.hold == "blocked_by_dead_letter":
+def _check_trigger(request: TriggerRequest, manifest: Manifest, row: Any) -> None:
+    if row["blocked_by"] is not None:
         raise Refused(
             f"manifest {request.manifest!r} is blocked by a dead letter: resolve that first"
         )
@@ -217,6 +220,11 @@ def _check_trigger(request: TriggerRequest, manifest: Manifest) -> None:
     problem = problem_of_input(manifest.input_schema, manifest.takes_input, request.input)
     if problem is not None:
         raise Refused(f"the input does not fit job {manifest.job!r}: {problem}")
+    encoded = msgspec.json.encode(request.input)
+    if len(encoded) > INPUT_LIMIT:
+        raise Refused(f"the input is larger than {INPUT_LIMIT} bytes: send where it is found")
+    if holds_nul(encoded):
+        raise Refused("the input holds a NUL character, which cannot be stored")
 
 
 def _settings(row: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+import asyncpg
 from headway_clock import new_id
 from headway_history import Record
 from headway_postgres_kit import Clock, Connection, Database
@@ -18,6 +19,7 @@ from headway_service_kit.passes import Wakeup
 
 from headway_scheduler.announce import announce_pruned
 from headway_scheduler.store import (
+    DECLARE_LOCK,
     HISTORY,
     OUTBOX,
     groups,
@@ -36,7 +38,11 @@ _BATCH = 1000
 async def mark(
     connection: Connection, ids: Sequence[UUID], *, source: str, reason: str, now: datetime
 ) -> list[str]:
-    """Begin to delete manifests; returns their external ids."""
+    """Begin to delete manifests; returns their external ids.
+
+    No declaration may come in between, or a dependent could be hung on what goes.
+    """
+    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     locked = await lock_manifests(connection, ids)
     if not locked:
         return []
@@ -79,7 +85,12 @@ async def confirm(connection: Connection, ids: Sequence[UUID]) -> None:
     await connection.execute(occurrences["remove_of"], gone)
     await connection.execute(occurrences["remove_timings_of"], gone)
     await connection.execute(manifests["remove"], gone)
-    await connection.execute(groups["remove_if_empty"], [row["group_name"] for row in rows])
+    try:
+        async with connection.transaction():
+            names = [row["group_name"] for row in rows]
+            await connection.execute(groups["remove_if_empty"], names)
+    except asyncpg.ForeignKeyViolationError:
+        logger.info("somebody has moved into a group that was about to be deleted: it stays")
 
 
 class Prunes:

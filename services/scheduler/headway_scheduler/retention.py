@@ -28,6 +28,7 @@ class Retention:
             decisions = _count(await connection.execute(occurrences["forget"], oldest, _BATCH))
             audit = _count(await connection.execute(occurrences["forget_history"], oldest, _BATCH))
             await connection.execute(occurrences["forget_timings"], oldest)
+            await connection.execute(occurrences["forget_resolved"], oldest)
         if decisions or audit:
             logger.info("forgot %d decision(s) and %d line(s) of audit", decisions, audit)
         return 0.0 if _BATCH in (decisions, audit) else _EVERY_SECONDS

@@ -161,7 +161,8 @@ def _what(subject: Subject, entry: LedgerEntry) -> str:
             f"Everything from {subject.at(entry.first_due_at)} to {subject.at(entry.last_due_at)}"
         )
     asked = _ASKED_BY.get(kind, entry.cause)
-    number = f" {name.replace('/', ' to ')}" if kind in ("success", "successes") else ""
+    counted = name.rpartition(":")[2].replace("/", " to ")
+    number = f" {counted}" if kind in ("success", "successes") else ""
     by = f" by {entry.actor}" if entry.actor else ""
     return f"At {subject.at(entry.first_due_at)} {asked}{number}{by}"
 

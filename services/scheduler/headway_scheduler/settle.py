@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
 from uuid import UUID
 
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions import identity
 from headway_postgres_kit import Connection
+from msgspec import Struct
 
 from headway_scheduler.advance import account_for, put_to_rest, write_ledger
 from headway_scheduler.ledger import LedgerRow
@@ -19,38 +19,45 @@ COALESCED = "coalesced"
 # What was asked for once and is never asked again by itself; a due time is followed by the next.
 _IRREPLACEABLE = ("success:", "activation:", "trigger:")
 _REPEATED = re.compile(r"^(.*)\+(\d+)$")
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class _Closed(Struct, frozen=True, kw_only=True):
+    """A piece of work that has come to its end."""
+
+    id: UUID
+    manifest: UUID
+    cause: str
+    end: WorkSettled
 
 
 async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now: datetime) -> int:
     """Close outstanding work and move its manifests on; returns how much was outstanding.
 
-    Work that is no longer there was told before: a duplicate changes nothing.
+    An outcome that was told before finds neither its work nor its round open, and changes
+    nothing.
     """
     told = {outcome.work: outcome for outcome in sorted(outcomes, key=lambda one: one.round)}
     if not told:
         return 0
-    owners = await connection.fetch(works["manifests_of"], list(told))
-    of = {row["manifest_id"] for row in owners if row["manifest_id"] is not None}
-    parents = {row["manifest_id"] for row in owners if told[row["id"]].outcome == "completed"} - {
-        None
-    }
+    of = {one.manifest_id for one in told.values() if one.manifest_id is not None}
+    parents = {one.manifest_id for one in told.values() if one.outcome == "completed"} - {None}
     children = {row["id"] for row in await connection.fetch(manifests["children"], list(parents))}
     # Manifests before their work, as everywhere, or two of us could wait for each other.
     locked = await lock_manifests(connection, of | children)
-    rows = [
-        row
-        for row in await connection.fetch(works["lock"], sorted(told))
-        if told[row["id"]].round >= row["round"]
-    ]
-    owned = [row for row in rows if row["manifest_id"] is not None]
-    ends = {row["manifest_id"]: told[row["id"]].settled_at for row in owned}
+    closed = await _open_work(connection, told)
+    owned = [work for work in closed if work.manifest in locked]
+    ends: dict[UUID, datetime] = {}
+    for work in owned:
+        # The first of several to end made room, and so ended the pause.
+        ends[work.manifest] = min(work.end.settled_at, ends.get(work.manifest, _NEVER))
     await account_for(connection, ends, until=ends, now=now)
-    await connection.execute(works["remove"], [row["id"] for row in rows])
-    await _tell_manifests(connection, owned, told)
-    await _owe_again(connection, owned, told, now)
+    await connection.execute(works["remove"], [work.id for work in closed])
+    await _tell_manifests(connection, owned)
+    await _owe_again(connection, owned, now)
     await put_to_rest(connection, locked, now=now)
     await connection.fetch(manifests["retire"], list(ends))
-    return len(rows)
+    return len(closed)
 
 
 async def resolve(
@@ -63,74 +70,94 @@ async def resolve(
     if not locked:
         return
     await account_for(connection, locked, until=min(resolved.resolved_at, now), now=now)
+    await connection.execute(occurrences["note_resolved"], resolved.dead_letter, now)
     await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
     if isinstance(resolved, DeadLetterRetried):
-        await connection.execute(
-            works["start_round"],
-            resolved.work,
-            resolved.manifest_id,
-            await _cause_of(connection, resolved.manifest_id, resolved.work),
-            resolved.round,
-            now,
-        )
+        await _start_round(connection, resolved, resolved.manifest_id, now)
     await put_to_rest(connection, locked, now=now)
 
 
-async def _cause_of(connection: Connection, manifest: UUID, work: UUID) -> str:
-    cause: str | None = await connection.fetchval(occurrences["cause_of"], manifest, work)
-    return cause or f"replay:{work}"
-
-
-async def _tell_manifests(
-    connection: Connection, owned: Sequence[Any], told: dict[UUID, WorkSettled]
+async def _start_round(
+    connection: Connection, retried: DeadLetterRetried, manifest: UUID, now: datetime
 ) -> None:
-    ends = [told[row["id"]] for row in owned]
-    of = [row["manifest_id"] for row in owned]
+    """The work is under way again, unless that round is over already."""
+    known = await connection.fetchrow(occurrences["of_work"], manifest, retried.work)
+    if known is not None and known["settled_round"] >= retried.round:
+        return
+    cause = f"replay:{retried.work}" if known is None else known["cause"]
+    await connection.execute(
+        works["start_round"], retried.work, manifest, cause, retried.round, now, retried.slot
+    )
+
+
+async def _open_work(connection: Connection, told: dict[UUID, WorkSettled]) -> list[_Closed]:
+    """The work among what was told that is not settled yet, by its row or by its decision."""
+    rows = await connection.fetch(works["lock"], sorted(told))
+    found = [
+        _Closed(id=row["id"], manifest=row["manifest_id"], cause=row["cause"], end=told[row["id"]])
+        for row in rows
+        if told[row["id"]].round >= row["round"]
+    ]
+    for work in set(told) - {row["id"] for row in rows}:
+        end = told[work]
+        # A round whose beginning we have not heard of yet: it is over all the same.
+        if end.round > 1 and end.manifest_id is not None:
+            known = await connection.fetchrow(occurrences["of_work"], end.manifest_id, work)
+            if known is not None and known["settled_round"] < end.round:
+                found.append(
+                    _Closed(id=work, manifest=end.manifest_id, cause=known["cause"], end=end)
+                )
+    return found
+
+
+async def _tell_manifests(connection: Connection, owned: Sequence[_Closed]) -> None:
     await connection.execute(
         occurrences["tell_outcome"],
-        of,
-        [row["cause"] for row in owned],
-        [end.outcome for end in ends],
+        [work.manifest for work in owned],
+        [work.cause for work in owned],
+        [work.end.outcome for work in owned],
+        [work.end.round for work in owned],
     )
+    letters = [work.end.dead_letter for work in owned if work.end.dead_letter is not None]
+    rows = await connection.fetch(occurrences["resolved"], letters) if letters else []
+    seen_to = {row["dead_letter"] for row in rows}
     # One row for each manifest and statement: several of its works may end in one batch.
-    for turn in _turns(list(zip(of, ends, strict=True))):
+    for turn in _turns(owned):
         await connection.execute(
             manifests["settle"],
-            [manifest for manifest, _ in turn],
-            [end.outcome for _, end in turn],
-            [end.settled_at for _, end in turn],
-            [end.dead_letter for _, end in turn],
+            [work.manifest for work in turn],
+            [work.end.outcome for work in turn],
+            [work.end.settled_at for work in turn],
+            [None if work.end.dead_letter in seen_to else work.end.dead_letter for work in turn],
         )
 
 
-def _turns(pairs: list[tuple[UUID, WorkSettled]]) -> list[list[tuple[UUID, WorkSettled]]]:
+def _turns(owned: Sequence[_Closed]) -> list[list[_Closed]]:
     """Split so that no manifest is named twice in one turn, the earlier outcome first."""
-    turns: list[dict[UUID, WorkSettled]] = []
-    for manifest, end in sorted(pairs, key=lambda pair: pair[1].settled_at):
+    turns: list[dict[UUID | None, _Closed]] = []
+    for work in sorted(owned, key=lambda work: work.end.settled_at):
         for turn in turns:
-            if manifest not in turn:
-                turn[manifest] = end
+            if work.manifest not in turn:
+                turn[work.manifest] = work
                 break
         else:
-            turns.append({manifest: end})
-    return [list(turn.items()) for turn in turns]
+            turns.append({work.manifest: work})
+    return [list(turn.values()) for turn in turns]
 
 
-async def _owe_again(
-    connection: Connection, owned: Sequence[Any], told: dict[UUID, WorkSettled], now: datetime
-) -> None:
+async def _owe_again(connection: Connection, owned: Sequence[_Closed], now: datetime) -> None:
     """A success, an activation or a trigger whose work was coalesced stays owed."""
     lost = [
-        row
-        for row in owned
-        if told[row["id"]].outcome == COALESCED and row["cause"].startswith(_IRREPLACEABLE)
+        work
+        for work in owned
+        if work.end.outcome == COALESCED and work.cause.startswith(_IRREPLACEABLE)
     ]
     if not lost:
         return
     known = await connection.fetch(
         occurrences["of_causes"],
-        [row["manifest_id"] for row in lost],
-        [row["cause"] for row in lost],
+        [work.manifest for work in lost],
+        [work.cause for work in lost],
     )
     await write_ledger(
         connection,

@@ -2,17 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
 
+import asyncpg
 from headway.definitions import API_OWNER, Definitions
 from headway_contract.scheduling import PrunePolicy
-from headway_postgres_kit import Clock, Database, DatabaseUnavailable
+from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
 from msgspec import Struct, structs
 
 from headway_scheduler import prune
 from headway_scheduler.advance import account_for
 from headway_scheduler.declare import Declared, Known, audit, declare
-from headway_scheduler.store import HISTORY, groups, lock_manifests, manifests
+from headway_scheduler.store import DECLARE_LOCK, HISTORY, groups, lock_manifests, manifests
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +51,9 @@ async def apply(
     """Seed in one transaction; then prune, batch by batch and at last the orphans."""
     source = source or f"app/{definitions.owner}"
     async with database.transaction() as connection:
-        now = await clock.now(connection)
-        declared = await declare(connection, definitions, source=source, now=now, may_fire=may_fire)
+        declared = await declare(
+            connection, definitions, source=source, clock=clock, may_fire=may_fire
+        )
     if declared.stale:
         warning = (
             f"a newer generation of {definitions.owner!r} than {definitions.generation} has "
@@ -57,21 +61,16 @@ async def apply(
         )
         return Applied(declared=declared, warnings=[warning])
     leavers = leaving(definitions, declared.gone)
+    cleaning = _Cleaning(database, definitions.owner, declared, clock=clock, source=source)
     applied = Applied(declared=declared)
     for batch, members in leavers.batches.items():
-        reason = f"left the batch {batch}"
-        applied = await _attempt(applied, database, clock, members, reason, source)
+        applied = await cleaning.prune(applied, members, f"left the batch {batch}")
     if policy == "delete":
-        reason = "no longer declared"
-        applied = await _attempt(applied, database, clock, leavers.orphans, reason, source)
+        applied = await cleaning.prune(applied, leavers.orphans, "no longer declared")
     else:
-        silence = policy == "disable"
-        left = await _undeclare(database, clock, leavers.orphans, source, silence=silence)
-        applied = structs.replace(applied, disabled=left if silence else [])
+        applied = await cleaning.keep(applied, leavers.orphans, silence=policy == "disable")
     if definitions.owner != API_OWNER:
-        async with database.transaction() as connection:
-            stated = [group.name for group in definitions.groups]
-            await connection.fetch(groups["remove_empty"], definitions.owner, stated)
+        await cleaning.remove_empty_groups([group.name for group in definitions.groups])
     return applied
 
 
@@ -114,48 +113,77 @@ def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:
     return Leavers(batches={name: left for name, left in batches.items() if left}, orphans=orphans)
 
 
-async def _attempt(
-    applied: Applied,
-    database: Database,
-    clock: Clock,
-    left: Sequence[Known],
-    reason: str,
-    source: str,
-) -> Applied:
-    """Prune in a transaction of its own; a failure is told and rolls nothing else back."""
-    if not left:
-        return applied
-    try:
-        async with database.transaction() as connection:
-            now = await clock.now(connection)
-            pruned = await prune.mark(
-                connection, [one.id for one in left], source=source, reason=reason, now=now
+class _Cleaning:
+    """What follows a declaration, each step in a transaction of its own."""
+
+    def __init__(
+        self, database: Database, owner: str, declared: Declared, *, clock: Clock, source: str
+    ) -> None:
+        self._database = database
+        self._owner = owner
+        self._declared_at = declared.at
+        self._clock = clock
+        self._source = source
+
+    async def prune(self, applied: Applied, left: Sequence[Known], reason: str) -> Applied:
+        """Delete what is no longer declared; a failure is told and rolls nothing else back."""
+        if not left:
+            return applied
+        try:
+            async with self._step() as step:
+                if step is None:
+                    return _overtaken(applied)
+                connection, now = step
+                ids = [one.id for one in left]
+                pruned = await prune.mark(
+                    connection, ids, source=self._source, reason=reason, now=now
+                )
+        except Exception as error:
+            logger.exception("pruning what %s failed", reason)
+            warning = f"pruning what {reason} failed, and is tried again at the next start: {error}"
+            return structs.replace(applied, warnings=[*applied.warnings, warning])
+        return structs.replace(applied, pruned=sorted([*applied.pruned, *pruned]))
+
+    async def keep(self, applied: Applied, left: Sequence[Known], *, silence: bool) -> Applied:
+        """Keep what is no longer declared, and silence it if so told."""
+        if not left:
+            return applied
+        async with self._step() as step:
+            if step is None:
+                return _overtaken(applied)
+            connection, now = step
+            locked = await lock_manifests(connection, [one.id for one in left])
+            if silence:
+                await account_for(connection, locked, until=now, now=now)
+            rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
+            undeclared = sorted(row["external_id"] for row in rows)
+            kind, data = "headway.manifest.undeclared.v1", {"disabled": silence}
+            records = [audit(kind, one, self._source, data, now) for one in undeclared]
+            await HISTORY.append(connection, records, now=now)
+        return structs.replace(applied, disabled=undeclared if silence else [])
+
+    async def remove_empty_groups(self, stated: Sequence[str]) -> None:
+        """Delete the groups that nobody is in any more."""
+        try:
+            async with self._database.transaction() as connection:
+                await connection.fetch(groups["remove_empty"], self._owner, list(stated))
+        except asyncpg.ForeignKeyViolationError:
+            logger.info("somebody has moved into an empty group: all of them stay for now")
+
+    @asynccontextmanager
+    async def _step(self) -> AsyncIterator[tuple[Connection, datetime] | None]:
+        """A transaction in which nobody declares; none if somebody else did since we have."""
+        async with self._database.transaction() as connection:
+            await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+            latest = self._owner == API_OWNER or await connection.fetchval(
+                manifests["declared_last"], self._owner, self._declared_at
             )
-    except Exception as error:
-        logger.exception("pruning what %s failed", reason)
-        warning = f"pruning what {reason} failed, and is tried again at the next start: {error}"
-        return structs.replace(applied, warnings=[*applied.warnings, warning])
-    return structs.replace(applied, pruned=sorted([*applied.pruned, *pruned]))
+            yield (connection, await self._clock.now(connection)) if latest else None
 
 
-async def _undeclare(
-    database: Database, clock: Clock, left: Sequence[Known], source: str, *, silence: bool
-) -> list[str]:
-    """Keep what is no longer declared, and silence it if so told."""
-    if not left:
-        return []
-    async with database.transaction() as connection:
-        now = await clock.now(connection)
-        locked = await lock_manifests(connection, [one.id for one in left])
-        if silence:
-            await account_for(connection, locked, until=now, now=now)
-        rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
-        undeclared = sorted(row["external_id"] for row in rows)
-        kind, data = "headway.manifest.undeclared.v1", {"disabled": silence}
-        await HISTORY.append(
-            connection, [audit(kind, one, source, data, now) for one in undeclared], now=now
-        )
-    return undeclared
+def _overtaken(applied: Applied) -> Applied:
+    warning = "another start has declared since: what is to be pruned is left to that one"
+    return structs.replace(applied, warnings=[*applied.warnings, warning])
 
 
 def _told(definitions: Definitions, applied: Applied) -> Applied:

@@ -52,8 +52,8 @@ UPDATE scheduler.manifest
 SET dead_letters = CASE WHEN blocked_by IS NULL THEN '{}' ELSE ARRAY[blocked_by] END,
     timing = jsonb_build_object('cadence', cadence, 'zone', zone),
     enabled = enabled AND undeclared_at IS NULL,
-    disabled_by = CASE WHEN undeclared_at IS NOT NULL THEN 'pruned'
-                       WHEN NOT enabled THEN 'operator' END,
+    disabled_by = CASE WHEN NOT enabled THEN 'operator'
+                       WHEN undeclared_at IS NOT NULL THEN 'pruned' END,
     touched = CASE WHEN NOT enabled THEN ARRAY['enabled'] ELSE '{}' END;
 
 DROP INDEX scheduler.manifest_due;
@@ -100,6 +100,8 @@ ALTER TABLE scheduler.occurrence
     ADD CONSTRAINT occurrence_decision CHECK (decision IN ('queued', 'skipped', 'owed')),
     ADD CONSTRAINT occurrence_work CHECK ((decision = 'queued') = (work_id IS NOT NULL)),
     ADD CONSTRAINT occurrence_reason CHECK ((decision = 'queued') = (reason IS NULL)),
+    -- The last round of its work that was told as settled: what is told again changes nothing.
+    ADD COLUMN settled_round integer NOT NULL DEFAULT 0,
     ADD COLUMN actor text,
     ADD COLUMN explicit boolean NOT NULL DEFAULT false,
     ADD COLUMN has_input boolean NOT NULL DEFAULT false,
@@ -113,6 +115,12 @@ CREATE INDEX occurrence_time ON scheduler.occurrence (manifest_id, first_due_at)
 CREATE INDEX occurrence_decided ON scheduler.occurrence USING brin (decided_at);
 CREATE INDEX history_subject ON scheduler.history (subject, id);
 CREATE INDEX history_recorded ON scheduler.history USING brin (recorded_at);
+
+-- Dead letters that were seen to; the outcome that tells of one may come after its resolution.
+CREATE TABLE scheduler.resolved (
+    dead_letter uuid PRIMARY KEY,
+    resolved_at timestamptz NOT NULL
+);
 
 ALTER TABLE scheduler.work ADD COLUMN slot integer NOT NULL DEFAULT 0;
 

@@ -59,11 +59,13 @@ WHERE name = $1
 SELECT id FROM scheduler.manifest WHERE group_name = $1 AND pruning_at IS NULL
 
 -- name: remove_empty
--- Groups that nobody is in; those of another owner's making, and those stated just now, stay.
+-- Groups that nobody is in; those of another owner's making, those stated just now and those
+-- that an operator has touched stay.
 -- $1 owner (null for any), $2 names that are stated.
 DELETE FROM scheduler.manifest_group
 WHERE ($1::text IS NULL OR owner IS NULL OR owner = $1)
   AND NOT name = ANY($2::text[])
+  AND touched = '{}'
   AND NOT EXISTS (SELECT FROM scheduler.manifest WHERE manifest.group_name = manifest_group.name)
 RETURNING name
 
@@ -78,7 +80,7 @@ ORDER BY name
 LIMIT $2
 
 -- name: remove_if_empty
--- Groups that lost their last manifest. $1 names.
+-- Groups that lost their last manifest; those that an operator has touched stay. $1 names.
 DELETE FROM scheduler.manifest_group
-WHERE name = ANY($1::text[])
+WHERE name = ANY($1::text[]) AND touched = '{}'
   AND NOT EXISTS (SELECT FROM scheduler.manifest WHERE manifest.group_name = manifest_group.name)

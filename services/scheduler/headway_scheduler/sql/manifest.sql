@@ -16,16 +16,16 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        manifest.priority, manifest.retry, manifest.timeout_seconds,
        manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
        manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
-       manifest.seen_success, parent.success_number AS parent_success,
+       manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
        manifest_group.enabled AS group_enabled, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
-       (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.decided_at, one.due_at)
+       (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
-                     decided_at
+                     coalesce(not_before, decided_at) AS ripe_at
               FROM scheduler.occurrence
               WHERE occurrence.manifest_id = manifest.id AND decision = 'owed'
-              ORDER BY decided_at, first_due_at
+              ORDER BY coalesce(not_before, decided_at), first_due_at
               LIMIT 100) AS one) AS owed
 FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
@@ -90,7 +90,7 @@ WHERE depends_on = ANY($1::uuid[]) AND NOT dormant AND pruning_at IS NULL
 
 -- name: settle
 -- What an outcome does to its manifest. $1 ids, $2 outcomes, $3 settling times, $4 dead
--- letters (null where none).
+-- letters (null where none, or where it was seen to already).
 UPDATE scheduler.manifest
 SET last_outcome = told.outcome,
     last_settled_at = told.settled_at,
@@ -122,9 +122,11 @@ RETURNING id
 
 -- name: change
 -- What an operator says of a manifest. $1 id, $2 enabled, $3 who disabled it (null where it
--- is enabled), $4 retry policy, $5 jitter, $6 the fields that are the operator's.
+-- is enabled), $4 retry policy, $5 jitter, $6 the fields that are the operator's, $7 whether
+-- some are the code's again, which then has to be read anew.
 UPDATE scheduler.manifest
-SET enabled = $2, disabled_by = $3, retry = $4, jitter_seconds = $5, touched = $6
+SET enabled = $2, disabled_by = $3, retry = $4, jitter_seconds = $5, touched = $6,
+    definition_hash = CASE WHEN $7 THEN '' ELSE definition_hash END
 WHERE id = $1
 
 -- name: ids_of
@@ -163,8 +165,10 @@ WHERE id = ANY($1::uuid[])
 RETURNING id, external_id, group_name
 
 -- name: orphan_children
--- Dependents of manifests that go away keep their record and lose their parent. $1 ids.
-UPDATE scheduler.manifest SET depends_on = NULL WHERE depends_on = ANY($1::uuid[])
+-- Dependents of manifests that go away keep their record and lose their parent, until they are
+-- declared again. $1 ids.
+UPDATE scheduler.manifest SET depends_on = NULL, definition_hash = ''
+WHERE depends_on = ANY($1::uuid[])
 
 -- name: lock_pruning
 -- Manifests that are going away, locked in a fixed order. $1 ids.
@@ -275,6 +279,12 @@ SET job = stated.job,
                        ELSE 'code' END,
     undeclared_at = NULL,
     dormant = stated.dormant,
+    -- One that slept through its parent's successes waits for the next.
+    seen_success = CASE WHEN manifest.dormant AND NOT stated.dormant
+                        THEN coalesce((SELECT parent.success_number
+                                       FROM scheduler.manifest AS parent
+                                       WHERE parent.id = manifest.depends_on), 0)
+                        ELSE manifest.seen_success END,
     batch = stated.batch,
     definition_hash = stated.definition_hash,
     next_due_at = CASE WHEN stated.retimed THEN stated.next_due_at ELSE manifest.next_due_at END,
@@ -331,3 +341,7 @@ WITH RECURSIVE line AS (
 SELECT external_id, (SELECT parent.external_id FROM scheduler.manifest AS parent
                      WHERE parent.id = line.depends_on) AS parent
 FROM line
+
+-- name: declared_last
+-- Whether nobody has declared an application since. $1 name, $2 when we did.
+SELECT declared_at = $2 FROM scheduler.application WHERE name = $1

@@ -31,10 +31,11 @@ WHERE occurrence.manifest_id = freed.manifest_id AND occurrence.cause = freed.ca
 RETURNING occurrence.manifest_id, occurrence.cause
 
 -- name: tell_outcome
--- How the work of an occurrence ended. $1 manifests, $2 causes, $3 outcomes.
+-- How the work of an occurrence ended. $1 manifests, $2 causes, $3 outcomes, $4 rounds.
 UPDATE scheduler.occurrence
-SET outcome = told.outcome
-FROM unnest($1::uuid[], $2::text[], $3::text[]) AS told (manifest_id, cause, outcome)
+SET outcome = told.outcome, settled_round = greatest(settled_round, told.round)
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::integer[])
+    AS told (manifest_id, cause, outcome, round)
 WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
 
 -- name: of_causes
@@ -84,6 +85,19 @@ SELECT stated.manifest_id, $3, stated.timing
 FROM unnest($1::uuid[], $2::jsonb[]) AS stated (manifest_id, timing)
 ON CONFLICT (manifest_id, since) DO UPDATE SET timing = excluded.timing
 
--- name: cause_of
--- What caused a piece of work. $1 manifest, $2 work.
-SELECT cause FROM scheduler.occurrence WHERE manifest_id = $1 AND work_id = $2
+-- name: of_work
+-- The decision that made a piece of work. $1 manifest, $2 work.
+SELECT cause, settled_round FROM scheduler.occurrence WHERE manifest_id = $1 AND work_id = $2
+
+-- name: note_resolved
+-- Dead letters that were seen to, in case the outcome that tells of them comes later.
+-- $1 dead letter, $2 now.
+INSERT INTO scheduler.resolved (dead_letter, resolved_at) VALUES ($1, $2) ON CONFLICT DO NOTHING
+
+-- name: resolved
+-- Which of these were seen to already. $1 dead letters.
+SELECT dead_letter FROM scheduler.resolved WHERE dead_letter = ANY($1::uuid[])
+
+-- name: forget_resolved
+-- Dead letters that were seen to long ago. $1 before.
+DELETE FROM scheduler.resolved WHERE resolved_at < $1

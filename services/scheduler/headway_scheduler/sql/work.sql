@@ -4,10 +4,6 @@ INSERT INTO scheduler.work (id, manifest_id, cause, slot, queued_at)
 SELECT made.*, $5 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[]) AS made
 ON CONFLICT DO NOTHING
 
--- name: manifests_of
--- Whose work these are. $1 ids.
-SELECT id, manifest_id FROM scheduler.work WHERE id = ANY($1::uuid[])
-
 -- name: lock
 -- The outstanding work among these, locked in a fixed order. $1 ids.
 SELECT id, manifest_id, cause, round FROM scheduler.work
@@ -30,7 +26,7 @@ WHERE manifest_id = ANY($1::uuid[])
 ORDER BY queued_at, id
 
 -- name: start_round
--- Work of a dead letter that runs again. $1 id, $2 manifest, $3 cause, $4 round, $5 now.
-INSERT INTO scheduler.work AS known (id, manifest_id, cause, round, queued_at)
-VALUES ($1, $2, $3, $4, $5)
+-- Work of a dead letter that runs again. $1 id, $2 manifest, $3 cause, $4 round, $5 now, $6 slot.
+INSERT INTO scheduler.work AS known (id, manifest_id, cause, round, queued_at, slot)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (id) DO UPDATE SET round = greatest(known.round, excluded.round)
