@@ -96,7 +96,9 @@ async def test_an_outcome_that_is_told_twice_wakes_nobody_twice(timeline):
     [work] = await timeline.under_way("parent")
     await timeline.settle("parent")
     await timeline.settle("child")
-    before = await timeline.rows("SELECT success_number FROM scheduler.manifest ORDER BY external_id")
+    before = await timeline.rows(
+        "SELECT success_number FROM scheduler.manifest ORDER BY external_id"
+    )
     from headway_contract.settled import WorkSettled
 
     again = WorkSettled(
@@ -110,7 +112,10 @@ async def test_an_outcome_that_is_told_twice_wakes_nobody_twice(timeline):
         settled_at=timeline.clock.at,
     )
     await timeline.tell(again, again)
-    assert await timeline.rows("SELECT success_number FROM scheduler.manifest ORDER BY external_id") == before
+    assert (
+        await timeline.rows("SELECT success_number FROM scheduler.manifest ORDER BY external_id")
+        == before
+    )
     assert await timeline.under_way("child") == []
 
 

@@ -65,7 +65,9 @@ def skipped(first: float, last: float, reason: str) -> Entry:
 
 
 def success(number: int) -> Entry:
-    return Entry(cause=f"success:{WORK}:{number}", first_due_at=NOON, last_due_at=NOON, decision="queued")
+    return Entry(
+        cause=f"success:{WORK}:{number}", first_due_at=NOON, last_due_at=NOON, decision="queued"
+    )
 
 
 def test_nothing_before_its_time():

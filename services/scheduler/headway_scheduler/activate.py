@@ -37,6 +37,14 @@ async def activate(
     await put_to_rest(connection, locked, now=now)
 
 
+async def targets_of(connection: Connection, requests: Sequence[ActivationRequested]) -> set[UUID]:
+    """The manifests that activations name."""
+    named = {one.manifest for request in requests for one in request.activations}
+    if not named:
+        return set()
+    return {row["id"] for row in (await _targets(connection, list(named))).values()}
+
+
 async def problems(
     connection: Connection, parent: str, activations: Sequence[Activation]
 ) -> list[str]:

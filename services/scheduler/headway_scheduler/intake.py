@@ -27,7 +27,7 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 
 from headway_scheduler import activate, prune, settle
-from headway_scheduler.store import REJECTED
+from headway_scheduler.store import REJECTED, lock_manifests
 
 _Resolved = DeadLetterRetried | DeadLetterAcknowledged
 
@@ -55,11 +55,21 @@ def settled_intake(
 
 
 async def take_in(connection: Connection, told: Sequence[Event], *, now: datetime) -> None:
-    """Apply a batch of events."""
+    """Apply a batch of events; what begins a round before what ends it."""
     outcomes = _of(told, WorkSettled)
-    requests = _of(told, ActivationRequested)
-    await activate.activate(connection, [*requests, *_told_again(outcomes)], now=now)
-    for resolved in (one.data for one in told if isinstance(one.data, _Resolved)):
+    requests = [*_of(told, ActivationRequested), *_told_again(outcomes)]
+    resolutions = [one.data for one in told if isinstance(one.data, _Resolved)]
+    # All at once and in order, as the tick does, or the two could wait for each other.
+    await lock_manifests(
+        connection,
+        {
+            *await activate.targets_of(connection, requests),
+            *await settle.manifests_of(connection, outcomes),
+            *(one.manifest_id for one in resolutions if one.manifest_id is not None),
+        },
+    )
+    await activate.activate(connection, requests, now=now)
+    for resolved in resolutions:
         await settle.resolve(connection, resolved, now=now)
     await settle.settle(connection, outcomes, now=now)
     await prune.confirm(connection, [one.manifest_id for one in _of(told, PruneConfirmed)])

@@ -31,6 +31,7 @@ from headway_scheduler.finding import find_manifest
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest, UnreadableManifest, read_manifests
 from headway_scheduler.store import (
+    DECLARE_LOCK,
     HISTORY,
     OUTBOX,
     groups,
@@ -75,6 +76,8 @@ async def change_group(
     connection: Connection, request: ChangeGroupRequest, *, now: datetime
 ) -> str:
     """Change the settings of a group; returns in words what was changed."""
+    # A declaration locks manifests before groups, and we the other way round: not at once.
+    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     row = await connection.fetchrow(groups["lock"], request.group)
     if row is None:
         raise Refused(f"there is no group {request.group!r}: see 'headway groups'")

@@ -40,11 +40,8 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now
     told = {outcome.work: outcome for outcome in sorted(outcomes, key=lambda one: one.round)}
     if not told:
         return 0
-    of = {one.manifest_id for one in told.values() if one.manifest_id is not None}
-    parents = {one.manifest_id for one in told.values() if one.outcome == "completed"} - {None}
-    children = {row["id"] for row in await connection.fetch(manifests["children"], list(parents))}
     # Manifests before their work, as everywhere, or two of us could wait for each other.
-    locked = await lock_manifests(connection, of | children)
+    locked = await lock_manifests(connection, await manifests_of(connection, outcomes))
     closed = await _open_work(connection, told)
     owned = [work for work in closed if work.manifest in locked]
     ends: dict[UUID, datetime] = {}
@@ -58,6 +55,16 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now
     await put_to_rest(connection, locked, now=now)
     await connection.fetch(manifests["retire"], list(ends))
     return len(closed)
+
+
+async def manifests_of(connection: Connection, outcomes: Sequence[WorkSettled]) -> set[UUID]:
+    """The manifests that outcomes concern: their own, and dependents of those that succeeded."""
+    own = {one.manifest_id for one in outcomes if one.manifest_id is not None}
+    parents = {one.manifest_id for one in outcomes if one.outcome == "completed"} & own
+    if not parents:
+        return own
+    rows = await connection.fetch(manifests["children"], list(parents))
+    return own | {row["id"] for row in rows}
 
 
 async def resolve(
