@@ -203,3 +203,29 @@ async def test_the_ledger_is_asked_for_page_by_page(world, nats_url):
     async with Client(nats_url) as client:
         checked = await client.ledger(since=datetime(2020, 1, 1, tzinfo=UTC) + timedelta(1))
     assert (checked.manifests, checked.gaps, checked.last) == (205, [], "m-0204")
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({}, "either at= or delay="),
+        ({"at": "2027-01-01 00:00"}, "takes a datetime with its zone"),
+        ({"delay": -5}, "between none and ten years"),
+        ({"delay": 1e18}, "write a number of seconds|between none and ten years"),
+        ({"delay": "soon"}, "write a number of seconds"),
+    ],
+)
+async def test_a_one_shot_at_no_time_is_refused_before_anybody_is_asked(fields, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        await Client("nats://nowhere:1").once("job", **fields)
+
+
+async def test_times_beyond_all_calendars_are_refused(world, nats_url):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    app.schedule("hourly", job="job", when=every(hours=1))
+    await world.scheduler(app)
+    async with Client(nats_url) as headway:
+        for year in (1, 9999):
+            with pytest.raises(RequestFailed, match="is not between 1970 and 2199"):
+                await headway.preview("hourly", after=datetime(year, 12, 31, tzinfo=UTC))

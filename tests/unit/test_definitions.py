@@ -526,3 +526,21 @@ def test_a_group_may_be_stated_in_parts_but_not_in_contradictions():
     assert (group.max_active, group.priority, group.enabled) == (2, 3, False)
     app.group("ops", max_active=4, priority=3)
     assert problems(app) == ["group 'ops' states max_active twice, as 2 and as 4: state it once"]
+
+
+@pytest.mark.parametrize(
+    "when",
+    [lambda: every(minutes="5"), lambda: spaced(hours=None), lambda: every(seconds=[1])],
+)
+def test_a_step_that_is_no_number_is_a_problem_and_no_exception(when):
+    app = App("billing")
+    app.job("job")(lambda ctx: None)
+    app.schedule("m", job="job", when=when())
+    assert any("write a number" in problem for problem in problems(app))
+
+
+def test_a_group_that_is_no_name_is_a_problem_and_no_exception():
+    app = App("billing")
+    app.job("job")(lambda ctx: None)
+    app.schedule("m", job="job", when=every(hours=1), group=[])
+    assert any("group name" in problem for problem in problems(app))

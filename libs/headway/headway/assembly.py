@@ -181,5 +181,6 @@ def _groups(
         told = {name: value for name, value in settings.items() if value is not None}
         groups[stated.name] = msgspec.structs.replace(known, **told)
     for manifest in manifests:
-        groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
+        if isinstance(manifest.group, str):  # anything else was told as a problem of its manifest
+            groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
     return tuple(groups.values())

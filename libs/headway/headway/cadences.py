@@ -61,7 +61,7 @@ def every(
     """
     refuse_unknown("every", options, WeekOptions)
     problems: list[str] = []
-    step = seconds + 60 * minutes + 3600 * hours
+    step = _step("every", problems, seconds=seconds, minutes=minutes, hours=hours)
     if not _is_number(days):
         if at is not None:
             problems.append("every(at=...) goes with days=: a grid within the day has no time")
@@ -91,8 +91,9 @@ def spaced(
     refuse_unknown("spaced", options, WeekOptions)
     filtered = None if _is_number(days) else days
     count = cast("float", days) if _is_number(days) else 0
-    step = seconds + 60 * minutes + 3600 * hours + 86_400 * count
-    return make_when(cadence.Spaced(float(step)), {**options, "days": filtered}, [])
+    problems: list[str] = []
+    step = _step("spaced", problems, seconds=seconds, minutes=minutes, hours=hours, days=count)
+    return make_when(cadence.Spaced(float(step)), {**options, "days": filtered}, problems)
 
 
 def daily(at: calendar.TimeGiven, **options: Unpack[DayOptions]) -> When:
@@ -172,3 +173,15 @@ def _anchor(start: calendar.WallGiven) -> date:
 
 def _is_number(given: object) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+_SECONDS_IN = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
+
+
+def _step(cadence_name: str, problems: list[str], **parts: float) -> float:
+    """A step in seconds; a part that is no number is a problem, and stands for a second."""
+    wrong = [f"{unit}={given!r}" for unit, given in parts.items() if not _is_number(given)]
+    if wrong:
+        problems.append(f"{cadence_name}({', '.join(wrong)}): write a number")
+        return 1
+    return sum(given * _SECONDS_IN[unit] for unit, given in parts.items())

@@ -332,10 +332,24 @@ def _wall_time(at: datetime | None, delay: float | timedelta | None) -> datetime
     if (at is None) == (delay is None):
         raise ValueError("once() takes either at= or delay=")
     if delay is not None:
-        at = utc_now() + (delay if isinstance(delay, timedelta) else timedelta(seconds=delay))
-    assert at is not None  # noqa: S101 - one of the two was given
+        at = utc_now() + _delay(delay)
+    if not isinstance(at, datetime):
+        raise ValueError(f"once(at=...) takes a datetime with its zone, and {at!r} is none")
     if at.tzinfo is None:
         raise ValueError(f"once(at=...) takes a time with its zone, and {at} has none")
     at = at.astimezone(UTC)
     rounded = at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
     return rounded.replace(tzinfo=None)
+
+
+_LONGEST_DELAY = timedelta(days=10 * 366)
+
+
+def _delay(given: float | timedelta) -> timedelta:
+    try:
+        delay = given if isinstance(given, timedelta) else timedelta(seconds=given)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"once(delay={given!r}): write a number of seconds") from error
+    if not timedelta(0) <= delay <= _LONGEST_DELAY:
+        raise ValueError(f"once(delay={given!r}): a delay is between none and ten years")
+    return delay

@@ -60,6 +60,10 @@ _DEFINED = (
 )
 
 
+# Outside of these, calendars and zones are guesses.
+_KNOWN_YEARS = range(1970, 2200)
+
+
 class Questions:
     """Answers questions for one scheduler process."""
 
@@ -159,6 +163,9 @@ def aware(at: datetime) -> datetime:
         raise BadRequest(
             f"the time {at.isoformat()} has no offset: write one, as in {at.isoformat()}Z"
         )
+    if at.year not in _KNOWN_YEARS:
+        first, last = _KNOWN_YEARS[0], _KNOWN_YEARS[-1]
+        raise BadRequest(f"the year of {at.isoformat()} is not between {first} and {last}")
     return at
 
 
