@@ -504,9 +504,7 @@ async def test_operators_change_and_trigger(asked):
     done = await asked("enable", "by-hand", "nobody")
     assert (done.code, done.out) == (2, "by-hand: enabled\n")
     assert "there is no manifest 'nobody'" in done.complaints[0]
-    assert (
-        await asked("change", "by-hand", "--jitter", "5")
-    ).out == "by-hand: jitter seconds 5.0\n"
+    assert (await asked("change", "by-hand", "--jitter", "5")).out == "by-hand: jitter 5 s\n"
     done = await asked("group", "count", "--max-active", "3", "--disable")
     assert (done.code, done.out) == (0, "group count: at most 3 at once, disabled\n")
     assert (await asked("group", "count", "--max-active", "none", "--enable")).code == 0

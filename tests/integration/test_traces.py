@@ -93,9 +93,12 @@ async def test_one_trace_follows_a_piece_of_work(
         async def complete():
             return expected <= set(collector.trace_of(str(row["work_id"])))
 
+        async def passes_told():
+            names = {span.name for _, span in collector.spans}
+            return {"tick", "relay", "gate", "projector", "intake"} <= names
+
         await until(complete, within=15, what="the trace is complete")
-        names = {span.name for _, span in collector.spans}
-        assert {"tick", "relay", "gate", "projector", "intake"} <= names
+        await until(passes_told, within=15, what="every pass has told a span of its own")
         assert row["trace_id"] in {span.trace_id.hex() for _, span in collector.spans}
     finally:
         await processes.stop()

@@ -9,8 +9,8 @@ run; each takes the rows that no other holds, so order between messages is not p
 On the way in, `rejected` keeps what could not be handled, with its bytes.
 """
 
-from headway_relay.outbox import Outbox, OutboxMessage
+from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
 from headway_relay.rejected import Rejected, events_in
 from headway_relay.relay import Relay
 
-__all__ = ["Outbox", "OutboxMessage", "Rejected", "Relay", "events_in"]
+__all__ = ["TRACES_APART", "Outbox", "OutboxMessage", "Rejected", "Relay", "events_in"]

@@ -5,9 +5,15 @@ from collections.abc import Sequence
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
+# Between the traces of a message that several of them travel in.
+TRACES_APART = " "
+
 
 class OutboxMessage(Struct, frozen=True, kw_only=True):
-    """A message to be published once the transaction has committed."""
+    """A message to be published once the transaction has committed.
+
+    `traceparent` is the trace that it belongs to, or several with a space between them.
+    """
 
     message_id: str
     subject: str

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import ExitStack
 
 import asyncpg
 from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
@@ -10,7 +11,7 @@ from headway_jetstream_kit.publishing import TOO_LARGE, Answer, publish
 from headway_postgres_kit import Database
 from headway_tracing import span
 
-from headway_relay.outbox import Outbox
+from headway_relay.outbox import TRACES_APART, Outbox
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +65,13 @@ class Relay:
         return mail
 
     async def _publish(self, row: asyncpg.Record) -> Answer:
-        with span("publish", parent=row["traceparent"], subject=row["subject"]):
+        traces: list[str] = (row["traceparent"] or "").split(TRACES_APART)
+        with ExitStack() as spans:
+            for trace in traces:
+                spans.enter_context(span("publish", parent=trace or None, subject=row["subject"]))
             headers = {MESSAGE_ID_HEADER: row["message_id"]}
-            if row["traceparent"]:
-                headers[TRACEPARENT_HEADER] = row["traceparent"]
+            if traces[0]:
+                headers[TRACEPARENT_HEADER] = traces[0]
             return await publish(self._broker, row["subject"], row["body"], headers=headers)
 
 

@@ -13,7 +13,7 @@ from headway_contract.work import (
     WorkCancelRequested,
     WorkQueued,
 )
-from headway_relay import OutboxMessage
+from headway_relay import TRACES_APART, OutboxMessage
 from headway_tracing import is_recording, new_trace, traceparent
 
 from headway_scheduler.ledger import LedgerRow
@@ -47,7 +47,8 @@ def announce_work(
                 message_id=chunk[0].id,
                 subject=subjects.work(group),
                 body=encode(chunk),
-                traceparent=chunk[0].traceparent,
+                traceparent=TRACES_APART.join(filter(None, (one.traceparent for one in chunk)))
+                or None,
             )
             for chunk in _chunks(events)
         ]
