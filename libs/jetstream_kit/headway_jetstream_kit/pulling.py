@@ -5,6 +5,8 @@ one, and takes any message that carries a header called `Status` for a word of t
 Here a message is what has an ack subject, and everything else is a status.
 """
 
+import asyncio
+
 import msgspec
 from msgspec import Struct
 from nats.aio.msg import Msg
@@ -33,10 +35,15 @@ class Message(Struct, frozen=True):
 
 
 class Puller:
-    """Pulls from one durable consumer, one request at a time."""
+    """Pulls from one durable consumer, one request at a time.
 
-    def __init__(self, broker: Broker, stream: str, consumer: str) -> None:
+    With `linger`, a fetch that has something waits so many seconds for what comes right
+    behind it, once: two messages handled together cost less than one after the other.
+    """
+
+    def __init__(self, broker: Broker, stream: str, consumer: str, *, linger: float = 0.0) -> None:
         self._broker = broker
+        self._linger = linger
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self.name = f"{stream}/{consumer}"
         self._inbox = ""
@@ -101,8 +108,12 @@ class Puller:
     ) -> list[Message]:
         subscription = await self._subscribe()
         messages: list[Message] = []
+        linger = 0.0 if all_of_it else self._linger
         try:
             while len(messages) < batch:
+                if messages and linger and subscription.pending_msgs == 0:
+                    await asyncio.sleep(linger)
+                    linger = 0.0
                 if messages and not all_of_it and subscription.pending_msgs == 0:
                     break
                 raw = await subscription.next_msg(timeout=silence)

@@ -34,6 +34,8 @@ from headway_dispatcher.telling import activation_message
 logger = logging.getLogger(__name__)
 
 
+_LINGER_SECONDS = 0.002
+
 # Publishers choose the ids of their events, so an id is unique only within its lease.
 _EventKey = tuple[UUID, str]
 
@@ -85,7 +87,10 @@ def event_intake(
         if last_of_pruned:
             prunes.call()
 
-    puller = Puller(broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
+    # A short run's outcome comes right behind its start: together they are one write.
+    puller = Puller(
+        broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER, linger=_LINGER_SECONDS
+    )
     return REJECTED.intake(database, broker, puller, handle)
 
 
