@@ -151,7 +151,7 @@ async def measure_firing(database: Database, broker: Broker, count: int) -> dict
         await connection.execute("DELETE FROM scheduler.outbox")
         await connection.execute(_MAKE_DUE, NOW)
     mail = Wakeup()
-    tick = Tick(database, holder="bench", max_entries=1000, relay=mail, clock=clock)
+    tick = Tick(database, holder="bench", max_entries=2500, relay=mail, clock=clock)
     relay = Relay(database, broker, OUTBOX)
     began = monotonic()
     fired = 0

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _PUT_OFF = timedelta(minutes=5)
 
 # How many manifests are recorded together, and how many are judged in one breath.
-_PORTION = 250
+_PORTION = 500
 _BREATH = 25
 
 Rule = Callable[..., Verdict]

@@ -21,7 +21,7 @@ from headway_scheduler.manifest import Manifest
 from headway_scheduler.store import SOURCE
 
 # Work that was queued together travels together: a message costs more than an event.
-MOST_EVENTS = 50
+MOST_EVENTS = 100
 MOST_BYTES = 256 * 1024
 
 # Work that a parent's success makes comes before what a clock makes.

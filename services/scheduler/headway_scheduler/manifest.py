@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -79,16 +80,23 @@ def _read(row: Any, now: datetime) -> Manifest | UnreadableManifest:
         )
 
 
+# Thousands of manifests share few timings and policies.
+_timing = lru_cache(maxsize=4096)(msgspec.json.Decoder(Timing).decode)
+_misfire = lru_cache(maxsize=256)(msgspec.json.Decoder(Misfire).decode)
+_overlap = lru_cache(maxsize=256)(msgspec.json.Decoder(Overlap).decode)
+_retry = lru_cache(maxsize=1024)(msgspec.json.Decoder(RetryPolicy).decode)
+
+
 def _manifest(row: Any, now: datetime) -> Manifest:
     owed = [msgspec.convert(one, OwedEntry) for one in row["owed"] or ()]
     times = {one.cause: one.not_before or now for one in owed}
     view = ManifestView(
         id=row["id"],
-        timing=msgspec.convert(row["timing"], Timing),
+        timing=_timing(row["timing"]),
         next_due_at=row["next_due_at"],
         jitter_seconds=row["jitter_seconds"],
-        misfire=msgspec.convert(row["misfire"], Misfire),
-        overlap=msgspec.convert(row["overlap"], Overlap),
+        misfire=_misfire(row["misfire"]),
+        overlap=_overlap(row["overlap"]),
         hold=hold_of(row),
         slots=tuple(row["slots"]),
         owed=tuple(
@@ -109,7 +117,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         input_schema=row["input_schema"],
         takes_input=row["takes_input"],
         priority=row["priority"],
-        retry=msgspec.convert(row["retry"], RetryPolicy),
+        retry=_retry(row["retry"]),
         timeout_seconds=row["timeout_seconds"],
         cancel_grace_seconds=row["cancel_grace_seconds"],
         on_lost_contact=row["on_lost_contact"],

@@ -10,10 +10,12 @@ ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: views
--- Everything that decisions about manifests need, and what their work will carry. $1 ids.
+-- Everything that decisions about manifests need, and what their work will carry; what many
+-- of them have in common comes as text, to be read only once. $1 ids.
 SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.input,
-       manifest.timing, manifest.misfire, manifest.overlap, manifest.jitter_seconds,
-       manifest.priority, manifest.retry, manifest.timeout_seconds,
+       manifest.timing::text, manifest.misfire::text, manifest.overlap::text,
+       manifest.jitter_seconds, manifest.priority, manifest.retry::text,
+       manifest.timeout_seconds,
        manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
        manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
        manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
