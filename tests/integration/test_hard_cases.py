@@ -334,37 +334,21 @@ class TestUnknownZones:
 
 
 class TestOperatorsAndStarts:
-    async def test_a_start_that_was_overtaken_prunes_nothing(self, timeline, monkeypatch):
-        both = app_with()
+    async def test_a_start_that_was_overtaken_prunes_nothing(self, timeline):
+        """Between the declaration of an old start and its prune a new start declares."""
+        both, old = app_with(), app_with().definitions()
         both.schedule("other", job="job", when=every(minutes=5))
         await timeline.declare(both)
-        kept = startup.leaving
-
-        def overtake(definitions, gone):
-            # Between the old start's declaration and its prune a new one declares.
-            monkeypatch.setattr(startup, "leaving", kept)
-            timeline.at(minutes=1)
-            overtaking.append(asyncio.ensure_future(timeline.declare(both)))
-            return kept(definitions, gone)
-
-        overtaking: list = []
-        real_step = startup._Cleaning._step
-
-        def step(self):
-            return waited(self)
-
-        from contextlib import asynccontextmanager
-
-        @asynccontextmanager
-        async def waited(self):
-            for one in overtaking:
-                await one
-            async with real_step(self) as found:
-                yield found
-
-        monkeypatch.setattr(startup, "leaving", overtake)
-        monkeypatch.setattr(startup._Cleaning, "_step", step)
-        applied = await timeline.declare(app_with())
+        async with timeline.database.transaction() as connection:
+            declared = await startup.declare(connection, old, source="old", clock=timeline.clock)
+        timeline.at(minutes=1)
+        await timeline.declare(both)
+        cleaning = startup._Cleaning(
+            timeline.database, "app", declared, clock=timeline.clock, source="old"
+        )
+        left = startup.leaving(old, declared.gone).orphans
+        assert [one.external_id for one in left] == ["other"]
+        applied = await cleaning.prune(startup.Applied(declared=declared), left, "is gone")
         assert applied.pruned == []
         assert "another start has declared since" in applied.warnings[0]
         assert await timeline.manifest("other") is not None
