@@ -6,6 +6,7 @@ from itertools import groupby
 import msgspec
 from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions import timing as timings
+from headway_decisions.lineage import find_cycles
 from headway_decisions.timing import Timing
 
 from headway.declarations import Draft
@@ -111,24 +112,10 @@ def problems_of_parents(drafts: list[Draft]) -> list[str]:
     ]
     parents = {draft.external_id: draft.depends_on for draft in drafts if draft.depends_on}
     return problems + [
-        f"manifests wait for each other: {' → '.join(cycle)}: hang one of them on another parent"
-        for cycle in _cycles(parents)
+        f"manifests wait for each other: {' → '.join(reversed(cycle))}: "
+        "hang one of them on another parent"
+        for cycle in find_cycles(parents)
     ]
-
-
-def _cycles(parents: dict[str, str]) -> Iterator[list[str]]:
-    """Each cycle once, in the order in which its manifests would run."""
-    seen: set[str] = set()
-    for start in parents:
-        path: list[str] = []
-        here: str | None = start
-        while here is not None and here not in seen:
-            seen.add(here)
-            path.append(here)
-            here = parents.get(here)
-        if here in path:
-            cycle = path[path.index(here) :]
-            yield [here, *reversed(cycle)]
 
 
 def problems_of_group(where: str, group: GroupDefinition) -> list[str]:
