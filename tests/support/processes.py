@@ -32,11 +32,18 @@ class Processes:
 
     async def python(self, *arguments: str, **environment: str) -> Warded:
         """Start a Python program."""
+        return await self._start(sys.executable, *arguments, **environment)
+
+    async def node(self, *arguments: str, **environment: str) -> Warded:
+        """Start a program of Node."""
+        return await self._start("node", *arguments, **environment)
+
+    async def _start(self, *arguments: str, **environment: str) -> Warded:
         number = len(self._running)
         log = (self.folder / f"{number}-{arguments[-1].rpartition('/')[2]}.log").open("wb")
         with log:
             program = await Warded.start(
-                [sys.executable, *arguments],
+                list(arguments),
                 env={**self.environment, **environment},
                 cwd=TESTS.parent,
                 stdout=log.fileno(),

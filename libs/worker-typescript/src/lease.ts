@@ -1,0 +1,189 @@
+/**
+ * A lease: claiming it, and speaking for it under the fence.
+ *
+ * Every publish has three ends, and each of them is handled: stored, refused, unknown. After a
+ * refusal or an unknown end the dispatcher is asked whose the lease is. A worker never guesses,
+ * and never acknowledges an order that may still need it.
+ */
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as pause } from "node:timers/promises";
+
+import type { Broker, PublishAnswer } from "./broker.js";
+import type { Identity } from "./identity.js";
+import {
+  LEASE_QUESTION,
+  WRONG_SEQUENCE,
+  type Event,
+  type LeaseAnswer,
+  type Order,
+  type OrderedRun,
+} from "./protocol.js";
+
+/** Below the ack wait of an order, so that an undecided claim is handed back in time. */
+const CLAIM_PATIENCE = 20_000;
+const ASK_TIMEOUT = 3_000;
+const LONGEST_PAUSE = 5_000;
+/** What headers may take of a message. */
+const HEADERS = 4096;
+
+export type Claim = "mine" | "gone" | "undecided";
+
+export class Lease {
+  lost = false;
+  /** Runs that have an accepted outcome already. */
+  readonly ended = new Set<string>();
+  private sequence = 0;
+  private readonly told: Event[] = [];
+  /** Each word names its predecessor, so only one can be on its way. */
+  private turn: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    private readonly broker: Broker,
+    readonly order: Order,
+    private readonly identity: Identity,
+  ) {}
+
+  /** Take the lease; for a lease of one run, its start is told in the same breath. */
+  async claim(): Promise<Claim> {
+    const events = [this.event("lease.claimed", { host: this.identity.host })];
+    const [only] = this.order.runs;
+    if (only !== undefined && this.order.runs.length === 1) events.push(this.started(only));
+    const deadline = performance.now() + CLAIM_PATIENCE;
+    while (performance.now() < deadline) {
+      const answer = await this.publish(events, 0);
+      if (answer.kind === "stored") return this.hold(events, answer.sequence);
+      if (answer.kind === "refused" && answer.code !== WRONG_SEQUENCE) return "undecided";
+      const whose = await this.ask();
+      if (whose.answer === "mine") return this.hold(events, whose.sequence ?? 0);
+      if (whose.answer === "another" || whose.answer === "ended") return "gone";
+      await pause(200 + Math.random() * 200);
+    }
+    return "undecided";
+  }
+
+  /** Publish events of this lease; true once they are stored, false if the lease is lost. */
+  say(...events: Event[]): Promise<boolean> {
+    const said = this.turn.then(() => this.sayNow(events));
+    this.turn = said.catch(() => undefined);
+    return said;
+  }
+
+  /** The event that tells that a run's body begins. */
+  started(run: OrderedRun): Event {
+    return this.event("run.started", {}, run, run.traceparent ?? undefined);
+  }
+
+  /** Put data of this lease, or of one of its runs, into an envelope. */
+  event(
+    kind: string,
+    data: Record<string, unknown>,
+    run?: OrderedRun,
+    traceparent?: string,
+  ): Event {
+    return {
+      specversion: "1.0",
+      id: randomUUID(),
+      source: `worker/${this.identity.name}`,
+      type: `headway.${kind}.v1`,
+      subject: run?.run ?? this.order.lease,
+      time: new Date().toISOString(),
+      ...(traceparent === undefined ? {} : { traceparent }),
+      data: {
+        lease: this.order.lease,
+        token: this.order.token,
+        nonce: this.identity.nonce,
+        ...(run === undefined ? {} : { run: run.run }),
+        ...data,
+      },
+    };
+  }
+
+  private async sayNow(events: Event[]): Promise<boolean> {
+    let wait = 200;
+    while (!this.lost) {
+      const answer = await this.publish(events, this.sequence);
+      if (answer.kind === "stored") {
+        this.hold(events, answer.sequence);
+        return true;
+      }
+      if (await this.settle(events)) return true;
+      if (this.lost) break;
+      await pause(wait * (1 + Math.random() * 0.2));
+      wait = Math.min(wait * 2, LONGEST_PAUSE);
+    }
+    return false;
+  }
+
+  /** Find out what a refusal or a silence meant; true if the events are stored after all. */
+  private async settle(events: Event[]): Promise<boolean> {
+    const whose = await this.ask();
+    const stored = events.some((event) => whose.stored?.includes(event.id));
+    switch (whose.answer) {
+      case "mine":
+        this.sequence = whose.sequence ?? 0;
+        if (stored) this.told.push(...events);
+        return stored;
+      case "another":
+      case "ended":
+        this.lost = true;
+        return stored;
+      case "nothing_stored":
+        return this.tellAllAgain(events);
+      default:
+        return false;
+    }
+  }
+
+  /** The stream forgot this lease: tell all of it again, with the same ids, in few messages. */
+  private async tellAllAgain(events: Event[]): Promise<boolean> {
+    const most = (this.broker.connection.info?.max_payload ?? 1 << 20) - HEADERS;
+    let expected = 0;
+    for (const part of inParts([...this.told, ...events], most)) {
+      const answer = await this.publish(part, expected);
+      if (answer.kind !== "stored") return false;
+      expected = answer.sequence;
+    }
+    this.hold(events, expected);
+    return true;
+  }
+
+  private hold(events: Event[], sequence: number): "mine" {
+    this.told.push(...events);
+    this.sequence = sequence;
+    return "mine";
+  }
+
+  private async ask(): Promise<LeaseAnswer> {
+    const { name: worker, nonce } = this.identity;
+    const question = JSON.stringify({ lease: this.order.lease, worker, nonce });
+    try {
+      const reply = await this.broker.request(LEASE_QUESTION, question, { timeout: ASK_TIMEOUT });
+      const answer = reply.json<LeaseAnswer>();
+      for (const run of answer.ended_runs ?? []) this.ended.add(run);
+      return answer;
+    } catch (error) {
+      return { answer: "undecided", reason: String(error) };
+    }
+  }
+
+  private publish(events: Event[], expected: number): Promise<PublishAnswer> {
+    return this.broker.publishFenced(this.identity.name, this.order.lease, events, expected);
+  }
+}
+
+/** Events in as few messages as the broker takes. */
+export function inParts(events: Event[], most: number): Event[][] {
+  const parts: Event[][] = [[]];
+  let size = 0;
+  for (const event of events) {
+    const length = Buffer.byteLength(JSON.stringify(event)) + 1;
+    if (size > 0 && size + length > most) {
+      parts.push([]);
+      size = 0;
+    }
+    parts.at(-1)?.push(event);
+    size += length;
+  }
+  return parts;
+}

@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { inParts } from "../src/lease.js";
+import { checkName, readOrder, type Event } from "../src/protocol.js";
+import { VERSION } from "../src/version.js";
+import { Worker } from "../src/worker.js";
+
+// Compiled tests lie in dist/test.
+const PACKAGE = new URL("../../", import.meta.url);
+const SAMPLES = new URL("../../proto-schemas/samples/v1/", PACKAGE);
+
+function event(id: string, size: number): Event {
+  return {
+    specversion: "1.0",
+    id,
+    source: "worker/w",
+    type: "headway.run.completed.v1",
+    subject: "x",
+    time: "2027-01-01T00:00:00Z",
+    data: { output: "x".repeat(size) },
+  };
+}
+
+test("the golden sample of an order is read", () => {
+  const order = readOrder(readFileSync(new URL("headway.run.dispatched.v1.json", SAMPLES)));
+  assert.ok(order);
+  assert.equal(order.runs.length, 1);
+  assert.ok(order.runs[0]?.run);
+});
+
+test("what is no order is none", () => {
+  const claimed = readFileSync(new URL("headway.lease.claimed.v1.json", SAMPLES));
+  for (const body of [claimed, Buffer.from("{"), Buffer.from("null"), Buffer.from("[]")]) {
+    assert.equal(readOrder(body), undefined);
+  }
+});
+
+test("events are told in as few messages as the broker takes, in their order", () => {
+  const events = ["a", "b", "c", "d"].map((id) => event(id, 400));
+  assert.deepEqual(
+    inParts(events, 1200).map((part) => part.map(({ id }) => id)),
+    [["a", "b"], ["c", "d"]],
+  );
+  assert.equal(inParts(events, 1).length, 4);
+  assert.equal(inParts(events, 1 << 20).length, 1);
+});
+
+test("names that cannot be part of a subject are refused with a remedy", () => {
+  assert.equal(checkName("job", "resize-2"), "resize-2");
+  for (const name of ["", "_mine", "a.b", "a b", "a\r\n", "*", "x".repeat(65)]) {
+    assert.throws(() => checkName("job", name), /no name for a job: use 1 to 64 letters/);
+  }
+});
+
+test("a worker says what is wrong with how it was made", async () => {
+  assert.throws(() => new Worker({ slots: 0 }), /slots: 0 is no number of runs/);
+  assert.throws(() => new Worker({ name: "no good" }), /no name for a worker/);
+  await assert.rejects(new Worker().run(), /this worker has no job/);
+  const worker = new Worker().job("resize", () => null);
+  assert.throws(() => worker.job("resize", () => null), /has a handler already/);
+  await assert.rejects(worker.run({ servers: "" }), /HEADWAY_NATS_URL is not set/);
+});
+
+test("the version that heartbeats tell is the package's", () => {
+  const described = JSON.parse(readFileSync(new URL("package.json", PACKAGE), "utf8"));
+  assert.equal(VERSION, described.version);
+});

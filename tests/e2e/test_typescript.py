@@ -1,0 +1,174 @@
+"""A worker in TypeScript beside Python: one protocol, one trace, the same answers."""
+
+import subprocess
+from typing import Any
+
+import pytest
+from headway import App, Client, manual
+from headway_contract import subjects
+from headway_contract.work import RetryPolicy
+from support import typescript
+from support.invariants import check_invariants
+from support.telling import Teller
+
+pytestmark = pytest.mark.skipif(
+    typescript.missing() is not None, reason=f"TypeScript: {typescript.missing()}"
+)
+
+COMPLETED = "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed' AND job = $1"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built():
+    typescript.build()
+
+
+RUNS = "SELECT * FROM dispatcher.metadata WHERE job = $1 ORDER BY created_at"
+SETTLED = "SELECT outcome FROM dispatcher.work_queue WHERE id = $1 AND state = 'settled'"
+RUNNING = "SELECT count(*) FROM dispatcher.metadata WHERE job = $1 AND state = 'in_progress'"
+HEARD = "SELECT count(*) FROM dispatcher.worker WHERE sdk = 'headway-typescript'"
+
+
+@pytest.fixture
+def teller(world) -> Teller:
+    return Teller(world.broker)
+
+
+async def start(world, processes, **environment: str):
+    """A dispatcher and a worker in TypeScript that it has heard of."""
+    await world.dispatcher()
+    program = await processes.node(str(typescript.WORKER_UNDER_TEST), **environment)
+    await world.until(HEARD)
+    return program
+
+
+async def the_run(world, job: str):
+    [row] = await world.rows(RUNS, job)
+    return row
+
+
+async def test_a_manifest_runs_in_typescript_and_its_dependent_in_python(world, processes):
+    app = App("test")
+
+    @app.job("ts-echo", group="ops")
+    def elsewhere(ctx, given: Any) -> None:
+        raise AssertionError("this body runs in TypeScript")
+
+    @app.job("mail", group="ops")
+    async def mail(ctx):
+        return "sent"
+
+    app.schedule("report", job="ts-echo", when=manual(), input={"id": 7}).then("mail", job=mail)
+    # A worker of the Python job alone: the other one is not its business.
+    python = App("test")
+    python.job("mail", group="ops")(mail)
+    await start(world, processes)
+    await world.worker(python)
+    await world.scheduler(app)
+    async with Client(world.nats_url) as headway:
+        await headway.trigger("report")
+    await world.until(COMPLETED, "mail")
+    await world.until_settled(at_least=2)
+    echo, mailed = await the_run(world, "ts-echo"), await the_run(world, "mail")
+    assert echo["worker"] == "typescript-1"
+    assert echo["output"] == {
+        "echo": {"id": 7},
+        "by": "typescript-1",
+        "manifest": "report",
+        "attempt": 1,
+    }
+    assert mailed["worker"] != "typescript-1"
+    await check_invariants(world.database)
+
+
+async def test_what_fails_is_tried_again_and_what_is_fatal_is_not(world, processes, teller):
+    await start(world, processes)
+    once, never = await teller.queue("ts-fail-once"), await teller.queue("ts-fatal")
+    big = await teller.queue("ts-big")
+    assert await world.until(SETTLED, once) == "completed"
+    assert await world.until(SETTLED, never) == "dead_lettered"
+    assert await world.until(SETTLED, big) == "dead_lettered"
+    first, second = await world.rows(RUNS, "ts-fail-once")
+    assert (first["state"], second["state"]) == ("failed", "completed")
+    assert first["failure"]["kind"] == "RangeError"
+    assert first["failure"]["message"] == "out of range"
+    assert "worker_under_test" in first["failure"]["stack"]
+    assert (await the_run(world, "ts-fatal"))["failure"]["kind"] == "Fatal"
+    assert (await the_run(world, "ts-big"))["failure"]["kind"] == "output_too_large"
+    await check_invariants(world.database, scheduled=False)
+
+
+@pytest.mark.parametrize("job", ["ts-slow", "ts-stubborn"])
+async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, teller, job):
+    await start(world, processes)
+    work = await teller.queue(job, cancel_grace_seconds=0.3)
+    await world.until(RUNNING, job)
+    await teller.cancel(work, "not needed")
+    assert await world.until(SETTLED, work) == "cancelled"
+    run = await the_run(world, job)
+    assert (run["state"], run["cancel_reason"]) == ("cancelled", "not needed")
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_timeout_ends_a_run(world, processes, teller):
+    await start(world, processes)
+    work = await teller.queue("ts-slow", timeout_seconds=0.3, retry=RetryPolicy(attempts=1))
+    assert await world.until(SETTLED, work) == "dead_lettered"
+    assert (await the_run(world, "ts-slow"))["failure"]["kind"] == "timed_out"
+
+
+async def test_a_worker_that_is_told_to_stop_hands_its_run_back_uncounted(world, processes, teller):
+    program = await start(world, processes, DRAIN_SECONDS="0.2")
+    work = await teller.queue("ts-slow", retry=RetryPolicy(attempts=1))
+    await world.until(RUNNING, "ts-slow")
+    assert await program.stop(within=10) == 0
+    await world.until("SELECT state = 'waiting' FROM dispatcher.work_queue WHERE id = $1", work)
+    assert (await the_run(world, "ts-slow"))["failure"]["kind"] == "worker_stopped"
+    assert await world.value("SELECT attempts FROM dispatcher.work_queue WHERE id = $1", work) == 0
+    assert await world.value(HEARD) == 0
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_worker_that_is_killed_loses_its_run_to_another(world, processes, teller):
+    program = await start(world, processes)
+    await teller.queue("ts-slow")
+    await world.until(RUNNING, "ts-slow")
+    await processes.kill(program)
+    await processes.node(str(typescript.WORKER_UNDER_TEST), WORKER_NAME="typescript-2")
+    await world.until(
+        "SELECT count(*) FROM dispatcher.metadata WHERE worker = 'typescript-2'"
+        " AND state = 'in_progress'"
+    )
+    first, _ = await world.rows(RUNS, "ts-slow")
+    assert first["failure"]["kind"] == "orphaned"
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_stream_that_forgot_the_lease_is_told_all_of_it_again(world, processes, teller):
+    await start(world, processes)
+    work = await teller.queue("ts-slow", cancel_grace_seconds=5)
+    await world.until(RUNNING, "ts-slow")
+    await world.broker.client.jetstream().purge_stream(subjects.EVENTS_STREAM)
+    await teller.cancel(work)
+    assert await world.until(SETTLED, work) == "cancelled"
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_many_runs_at_once(world, processes, teller):
+    await start(world, processes, WORKER_SLOTS="20")
+    for number in range(200):
+        await teller.queue("ts-echo", input=number)
+    await world.until(f"SELECT ({COMPLETED}) = 200", "ts-echo", within=60)
+    rows = await world.rows(
+        "SELECT input, output FROM dispatcher.metadata JOIN dispatcher.work_queue ON id = work_id"
+    )
+    assert all(row["output"]["echo"] == row["input"] for row in rows)
+    await check_invariants(world.database, scheduled=False)
+
+
+def test_its_own_tests():
+    done = subprocess.run(
+        ["npm", "test"], cwd=typescript.PACKAGE, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# pass 6" in done.stdout
