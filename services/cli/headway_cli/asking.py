@@ -10,6 +10,7 @@ import click
 import msgspec
 from headway import Client
 from headway_service_kit.process import run
+from headway_service_kit.settings import given
 from msgspec import Struct
 
 from headway_cli import options, settings
@@ -45,7 +46,7 @@ class Reached(Struct, frozen=True, kw_only=True):
         return run(asked())
 
     def _settings(self) -> AskSettings:
-        url = self.nats_url or os.environ.get("HEADWAY_NATS_URL") or find_running(self.data)
+        url = self.nats_url or given(os.environ, "nats_url") or find_running(self.data)
         return settings.read(AskSettings, {"nats_url": url})
 
 

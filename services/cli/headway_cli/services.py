@@ -1,5 +1,6 @@
 """The services alone, and what prepares the ground for them."""
 
+import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Iterator
@@ -8,12 +9,13 @@ from typing import Any
 
 import click
 from headway.worker import Worker, WorkerSettings
+from headway_clock import monotonic
 from headway_dispatcher.provisioning import provision as provision_streams
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker, BrokerUnavailable
-from headway_postgres_kit import Database
+from headway_postgres_kit import Database, SchemaMismatch
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
 from headway_scheduler.wiring import start_scheduler
@@ -28,6 +30,7 @@ from headway_cli.apps import load_app
 from headway_cli.reaching import reach_broker, reach_database, unless_stopped
 
 _EXPORT_SECONDS = 2.0
+_LOOK_AGAIN_SECONDS = 1.0
 
 
 class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
@@ -136,8 +139,13 @@ def worker(**flags: Any) -> None:
 @click.command()
 @options.database_option
 @options.wait_option
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Change nothing: wait until somebody else has migrated, and fail if nobody does.",
+)
 @options.debug_option
-def migrate(wait: float, **flags: Any) -> None:
+def migrate(wait: float, check: bool, **flags: Any) -> None:
     """Bring the schemas in PostgreSQL up to date.
 
     Run it before the services of a new version start. It goes forward only, and changes nothing
@@ -146,9 +154,13 @@ def migrate(wait: float, **flags: Any) -> None:
     given = settings.read(MigrateSettings, flags)
 
     async def apply() -> list[str]:
+        deadline = monotonic() + wait
         database = await reach_database(given.database_url, name="headway-migrate", wait=wait)
         try:
-            return await apply_migrations(database)
+            if not check:
+                return await apply_migrations(database)
+            await _until_migrated(database, deadline)
+            return []
         finally:
             await database.close()
 
@@ -207,6 +219,20 @@ async def apply_migrations(database: Database) -> list[str]:
         *await SCHEDULER_MIGRATIONS.apply(database),
         *await DISPATCHER_MIGRATIONS.apply(database),
     ]
+
+
+async def _until_migrated(database: Database, deadline: float) -> None:
+    """Back when both schemas are those of this program; raises at the deadline if not."""
+    while True:
+        try:
+            await SCHEDULER_MIGRATIONS.check(database)
+            await DISPATCHER_MIGRATIONS.check(database)
+        except SchemaMismatch:
+            if monotonic() + _LOOK_AGAIN_SECONDS > deadline:
+                raise
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        else:
+            return
 
 
 @contextmanager

@@ -59,10 +59,17 @@ def _problems(
         yield str(error)
     for field in msgspec.structs.fields(struct):
         variable = f"{kit.PREFIX}{field.name.upper()}"
-        given = flags.get(field.name) or environment.get(variable)
+        given = flags.get(field.name) or _given(environment, field.name)
         problem = _CHECKS[field.name](str(given)) if given and field.name in _CHECKS else None
         if problem:
             yield f"{variable}: {problem}"
+
+
+def _given(environment: Mapping[str, str], name: str) -> str | None:
+    try:
+        return kit.given(environment, name)
+    except InvalidSettings:
+        return None  # told when it was read
 
 
 def _check_database_url(given: str) -> str | None:

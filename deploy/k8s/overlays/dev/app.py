@@ -1,0 +1,17 @@
+"""The app of the development overlay: a job in Python, and one that runs in TypeScript."""
+
+from headway import App, every
+
+app = App("example")
+
+
+@app.job("tidy-up", group="ops", description="Runs in the Python worker.")
+@every(seconds=30)
+async def tidy_up(ctx):
+    return {"attempt": ctx.attempt}
+
+
+@app.job("greet-typescript", group="ops", description="Runs in the TypeScript worker.")
+@every(seconds=30)
+def greet_typescript(ctx):
+    raise NotImplementedError("the body of this job is in libs/worker-typescript/example")
