@@ -1,0 +1,205 @@
+"""The Kubernetes manifests: valid, restricted, and about things that exist."""
+
+import re
+
+import kubernetes_validate
+import pytest
+from headway.worker import WorkerSettings
+
+VERSION = "1.33"
+WORKLOADS = {"Deployment", "StatefulSet", "Job"}
+
+
+def workloads(rendered):
+    return [one for one in rendered if one["kind"] in WORKLOADS]
+
+
+def pod(document):
+    return document["spec"]["template"]["spec"]
+
+
+def containers(document):
+    return [*pod(document).get("initContainers", []), *pod(document)["containers"]]
+
+
+def ours(rendered):
+    """Workloads that run the image with Headway in it."""
+    return [
+        one for one in workloads(rendered) if containers(one)[0]["image"].startswith("headway:")
+    ]
+
+
+def named(rendered, kind):
+    return {one["metadata"]["name"] for one in rendered if one["kind"] == kind}
+
+
+def test_every_object_is_what_kubernetes_expects(rendered):
+    assert len(rendered) > 20
+    for document in rendered:
+        kubernetes_validate.validate(document, VERSION, strict=True)
+
+
+def test_all_parts_are_there(rendered):
+    assert named(rendered, "Deployment") == {
+        "headway-scheduler",
+        "headway-dispatcher",
+        "headway-worker",
+        "headway-worker-typescript",
+        "jaeger",
+    }
+    assert named(rendered, "Job") == {"headway-migrate", "headway-provision"}
+    assert named(rendered, "PodDisruptionBudget") == {
+        f"headway-{name}" for name in ("scheduler", "dispatcher", "worker")
+    }
+    replicas = {
+        one["metadata"]["name"]: one["spec"]["replicas"]
+        for one in rendered
+        if one["kind"] == "Deployment"
+    }
+    assert replicas["headway-scheduler"] == replicas["headway-dispatcher"] == 2
+
+
+def test_every_pod_is_restricted(rendered):
+    """The rules of the pod security standard `restricted`, and a read-only root on top."""
+    for document in workloads(rendered):
+        name, spec = document["metadata"]["name"], pod(document)
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert spec["securityContext"]["runAsUser"] > 0, name
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert spec["automountServiceAccountToken"] is False, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
+        for one in containers(document):
+            context = one["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False, name
+            assert context["readOnlyRootFilesystem"] is True, name
+            assert context["capabilities"] == {"drop": ["ALL"]}, name
+            assert one["resources"]["requests"], name
+            assert one["resources"]["limits"]["memory"], name
+        for volume in spec.get("volumes", []):
+            assert "hostPath" not in volume, name
+
+
+def test_what_is_referred_to_exists(rendered):
+    accounts, secrets = named(rendered, "ServiceAccount"), named(rendered, "Secret")
+    maps = named(rendered, "ConfigMap")
+    for document in workloads(rendered):
+        spec = pod(document)
+        assert spec.get("serviceAccountName", "default") in accounts | {"default"}
+        for volume in spec.get("volumes", []):
+            if "secret" in volume:
+                assert volume["secret"]["secretName"] in secrets
+            if "configMap" in volume:
+                assert volume["configMap"]["name"] in maps
+        volumes = {volume["name"] for volume in spec.get("volumes", [])}
+        volumes |= {
+            claim["metadata"]["name"] for claim in document["spec"].get("volumeClaimTemplates", [])
+        }
+        for one in containers(document):
+            assert {mount["name"] for mount in one.get("volumeMounts", [])} <= volumes
+            for source in one.get("envFrom", []):
+                assert source["configMapRef"]["name"] in maps
+
+
+def test_no_secret_is_in_the_environment(rendered):
+    for document in workloads(rendered):
+        for one in containers(document):
+            for variable in one.get("env", []):
+                assert "secretKeyRef" not in variable.get("valueFrom", {})
+                assert not re.search(r"://[^/]*:[^/]*@", variable.get("value", ""))
+
+
+def test_probes_ask_what_the_services_answer(rendered):
+    for document in ours(rendered):
+        if document["kind"] != "Deployment":
+            continue
+        one = pod(document)["containers"][0]
+        ports = {port["name"]: port["containerPort"] for port in one["ports"]}
+        environment = {variable["name"]: variable["value"] for variable in one["env"]}
+        listens_on = int(environment["HEADWAY_HEALTH_ADDRESS"].rpartition(":")[2])
+        for probe, path in (
+            ("startupProbe", "/livez"),
+            ("livenessProbe", "/livez"),
+            ("readinessProbe", "/readyz"),
+        ):
+            asked = one[probe]["httpGet"]
+            assert (asked["path"], ports[asked["port"]]) == (path, listens_on)
+
+
+def test_a_worker_has_longer_to_end_than_it_drains(rendered):
+    for name in ("headway-worker", "headway-worker-typescript"):
+        [worker] = [one for one in workloads(rendered) if one["metadata"]["name"] == name]
+        assert pod(worker)["terminationGracePeriodSeconds"] > WorkerSettings().drain_seconds + 10
+
+
+class TestNetwork:
+    """Who may talk to whom, by the policies alone."""
+
+    @pytest.fixture
+    def may(self, rendered):
+        policies = [one["spec"] for one in rendered if one["kind"] == "NetworkPolicy"]
+        labels = {
+            one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
+            for one in workloads(rendered)
+        }
+
+        def allowed(own, rules, other, port):
+            """Whether any rule that holds for a pod lets it talk to another on a port."""
+            return any(
+                any(one["port"] == port for one in rule.get("ports", []))
+                and (
+                    rules not in ("to", "from")
+                    or rules not in rule
+                    or any(matches(peer["podSelector"], labels[other]) for peer in rule[rules])
+                )
+                for policy in policies
+                if matches(policy["podSelector"], labels[own])
+                for rule in policy.get("egress" if rules == "to" else "ingress", [])
+            )
+
+        return lambda source, target, port: (
+            allowed(source, "to", target, port) and allowed(target, "from", source, port)
+        )
+
+    def test_every_pod_is_closed_before_anything_is_opened(self, rendered):
+        [nothing] = [
+            one["spec"] for one in rendered if one["metadata"]["name"] == "headway-nothing"
+        ]
+        assert "ingress" not in nothing
+        assert "egress" not in nothing
+        for document in workloads(rendered):
+            labels = document["spec"]["template"]["metadata"]["labels"]
+            assert matches(nothing["podSelector"], labels), document["metadata"]["name"]
+
+    @pytest.mark.parametrize(
+        "service", ["headway-scheduler", "headway-dispatcher", "headway-migrate"]
+    )
+    def test_services_reach_the_database(self, may, service):
+        assert may(service, "postgres", 5432)
+
+    @pytest.mark.parametrize(
+        "stranger", ["headway-worker", "headway-worker-typescript", "headway-provision", "jaeger"]
+    )
+    def test_nobody_else_does(self, may, stranger):
+        assert not may(stranger, "postgres", 5432)
+
+    def test_all_of_us_reach_nats_and_jaeger(self, may, rendered):
+        for name in (
+            "headway-scheduler",
+            "headway-dispatcher",
+            "headway-worker",
+            "headway-worker-typescript",
+            "headway-provision",
+        ):
+            assert may(name, "nats", 4222)
+            assert may(name, "jaeger", 4318)
+        assert not may("postgres", "nats", 4222)
+        assert not may("headway-worker", "headway-scheduler", 8080)
+
+
+def matches(selector, labels):
+    """Whether a label selector selects these labels."""
+    wanted = selector.get("matchLabels", {})
+    among = selector.get("matchExpressions", [])
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        labels.get(one["key"]) in one["values"] for one in among
+    )
