@@ -36,6 +36,11 @@ simulate *arguments:
 bench name *arguments:
     @shift; {{uv}} python tests/benchmarks/{{name}}.py "$@"
 
+# The image, compose and Kubernetes files: valid, secure, and about things that exist
+deploy-check:
+    {{uv}} pytest -q tests/deploy
+    deploy/lint
+
 # Write the generated files: JSON Schemas and the diagrams in the README
 generate:
     {{uv}} python -m headway_contract.generate

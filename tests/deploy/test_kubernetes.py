@@ -125,6 +125,17 @@ def test_probes_ask_what_the_services_answer(rendered):
             assert (asked["path"], ports[asked["port"]]) == (path, listens_on)
 
 
+def test_everybody_is_probed_but_the_worker_in_typescript(rendered):
+    without = {
+        document["metadata"]["name"]
+        for document in workloads(rendered)
+        if document["kind"] != "Job"
+        for one in pod(document)["containers"]
+        if not {"livenessProbe", "readinessProbe"} <= set(one)
+    }
+    assert without == {"headway-worker-typescript"}
+
+
 def test_a_worker_has_longer_to_end_than_it_drains(rendered):
     for name in ("headway-worker", "headway-worker-typescript"):
         [worker] = [one for one in workloads(rendered) if one["metadata"]["name"] == name]
