@@ -40,7 +40,9 @@ def test_a_setting_may_be_in_a_file(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(InvalidSettings, match=r"HEADWAY_DATABASE_URL_FILE: .*nowhere.*No such file"):
+    with pytest.raises(
+        InvalidSettings, match=r"HEADWAY_DATABASE_URL_FILE: .*nowhere.*No such file"
+    ):
         read(Secret, {"HEADWAY_DATABASE_URL_FILE": str(tmp_path / "nowhere")})
     (tmp_path / "empty").write_text("")
     with pytest.raises(InvalidSettings, match="HEADWAY_DATABASE_URL is not set"):
