@@ -8,6 +8,8 @@ from headway_contract.envelope import EventData
 EVENTS: tuple[type[EventData], ...] = (
     work.WorkQueued,
     work.GroupChanged,
+    work.JobChanged,
+    work.ManifestChanged,
     work.WorkCancelRequested,
     work.WorkBroughtForward,
     work.ManifestPruned,

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headway_contract.control import Text
 from headway_contract.lifecycle import Activation
-from headway_contract.work import Name, Priority, Seconds
+from headway_contract.work import Name, Priority, Rate, Seconds
 
 ManifestId = Annotated[str, Meta(max_length=200)]
 Days = Annotated[int, Meta(ge=0, le=3660)]
@@ -89,6 +89,7 @@ class GroupStatus(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     manifests: int = 0
     touched: list[str] = []
+    rate: Rate | None = None
 
 
 class GroupsAnswer(Struct, frozen=True, kw_only=True):
@@ -257,13 +258,14 @@ class ChangeRequest(Struct, frozen=True, kw_only=True):
 
 
 class ChangeGroupRequest(Struct, frozen=True, kw_only=True):
-    """An operator changes the limits of a group; none for `max_active` lifts that limit."""
+    """An operator changes the limits of a group; none for `max_active` or `rate` lifts it."""
 
     group: Name
     max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType | None = UNSET
     priority: Priority | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
-    give_back: list[Literal["max_active", "priority", "enabled"]] = []
+    rate: Rate | UnsetType | None = UNSET
+    give_back: list[Literal["max_active", "priority", "enabled", "rate"]] = []
     actor: Text = ""
 
 

@@ -14,7 +14,9 @@ RunState = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 RunMove = Literal["started", "completed", "failed", "cancelled"]
 
 WorkState = Literal["queued", "dispatched", "waiting", "settled"]
-WorkMove = Literal["admitted", "completed", "cancelled", "retry", "dead_lettered", "coalesced"]
+WorkMove = Literal[
+    "admitted", "completed", "cancelled", "retry", "dead_lettered", "coalesced", "expired"
+]
 
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 TERMINAL: frozenset[RunState] = frozenset({"completed", "failed", "cancelled"})
@@ -34,8 +36,10 @@ WORK_TRANSITIONS: dict[tuple[WorkState, WorkMove], WorkState] = {
     ("queued", "admitted"): "dispatched",
     ("queued", "cancelled"): "settled",
     ("queued", "coalesced"): "settled",
+    ("queued", "expired"): "settled",
     ("waiting", "admitted"): "dispatched",
     ("waiting", "cancelled"): "settled",
+    ("waiting", "expired"): "settled",
     ("dispatched", "completed"): "settled",
     ("dispatched", "cancelled"): "settled",
     ("dispatched", "dead_lettered"): "settled",

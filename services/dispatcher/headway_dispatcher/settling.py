@@ -73,6 +73,20 @@ async def cancel(
     await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
 
 
+async def expire(
+    connection: Connection, waiting: Sequence[Any], *, reason: str, now: datetime
+) -> None:
+    """Settle work that has not begun in time: rows that are locked."""
+    settled = []
+    for row in waiting:
+        next_work_state(row["state"], "expired")
+        settled.append(
+            _Settled(row=row, outcome="expired", attempts=row["attempts"], reason=reason)
+        )
+    await _write_settled(connection, settled, now)
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+
+
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
     """One verdict for one piece of work; the table of transitions has the last word."""
     if run.failure is None:

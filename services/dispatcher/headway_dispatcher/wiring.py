@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+from datetime import timedelta
 
 from headway_clock import new_nonce
 from headway_jetstream_kit import BrokerUnavailable
@@ -102,7 +103,13 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     await heartbeats.listen()
     await LeaseDesk(database, broker).listen()
     intakes = {
-        "intake": work_intake(database, broker, clock=clock, followers=wake),
+        "intake": work_intake(
+            database,
+            broker,
+            clock=clock,
+            followers=wake,
+            rank_step=timedelta(seconds=settings.rank_step_seconds),
+        ),
         "projector": event_intake(
             database, broker, clock=clock, gate=wake.gate, relay=wake.relay, prunes=wake.prunes
         ),

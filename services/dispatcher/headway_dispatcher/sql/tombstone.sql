@@ -96,5 +96,6 @@ SELECT count(*) FROM gone
 
 -- name: confirm
 -- Nothing is left. $1 manifest id, $2 now.
+WITH forgotten AS (DELETE FROM dispatcher.manifest_switch WHERE manifest_id = $1)
 UPDATE dispatcher.tombstone SET confirmed_at = $2 WHERE manifest_id = $1
 RETURNING manifest_id, manifest, group_name, confirmed_at
