@@ -18,6 +18,8 @@ Python, `headway.worker` runs their bodies, and `Client` asks how things stand. 
 talks to a database, and importing a module of definitions talks to nobody.
 """
 
+from headway_contract.work import Rate
+
 from headway.app import App
 from headway.batches import Item
 from headway.cadences import (
@@ -58,6 +60,7 @@ __all__ = [
     "Item",
     "LeaseLost",
     "Months",
+    "Rate",
     "RequestFailed",
     "Weeks",
     "When",

@@ -42,6 +42,8 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
+from headway_contract.work import Rate
+from headway_decisions.rates import parse_rate
 from msgspec import UNSET, UnsetType, structs
 
 from headway import cadences
@@ -266,14 +268,16 @@ class Client:
         max_active: int | UnsetType | None = UNSET,
         priority: int | UnsetType = UNSET,
         enabled: bool | UnsetType = UNSET,
-        give_back: Iterable[Literal["max_active", "priority", "enabled"]] = (),
+        rate: Rate | str | UnsetType | None = UNSET,
+        give_back: Iterable[Literal["max_active", "priority", "enabled", "rate"]] = (),
     ) -> Changed:
-        """Change the settings of a group; none for `max_active` lifts that limit."""
+        """Change the settings of a group; none for `max_active` or `rate` lifts that limit."""
         request = ChangeGroupRequest(
             group=name,
             max_active=max_active,
             priority=priority,
             enabled=enabled,
+            rate=parse_rate(rate) if isinstance(rate, str) else rate,
             give_back=list(give_back),
             actor=self._actor,
         )

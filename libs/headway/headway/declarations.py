@@ -14,6 +14,7 @@ from headway_contract.work import RetryPolicy
 from headway.definitions import API_OWNER, Batch, GroupDefinition
 from headway.exclusions import Excluded
 from headway.jobs import DeclaredJob
+from headway.limits import SecondsGiven
 from headway.marks import Retry
 from headway.policies import MisfireGiven, OverlapGiven
 from headway.when import When
@@ -32,6 +33,9 @@ class DependentTerms(TypedDict, total=False):
     retry: Retry | RetryPolicy | None
     overlap: OverlapGiven
     enabled: bool | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    start_within: SecondsGiven
 
 
 class Terms(DependentTerms, total=False):

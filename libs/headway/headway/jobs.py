@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from headway_contract.work import RetryPolicy
+from headway_contract.work import Rate, RetryPolicy
 
 from headway import inputs, marks
 from headway.definitions import JobDefinition
@@ -42,6 +42,13 @@ class DeclaredJob:
     priority: int = 0
     on_lost_contact: Literal["stop", "continue"] = "stop"
     takes_input: bool = True
+    max_active: int | None = None
+    rate: Rate | None = None
+    counts_globally: bool = True
+    batch: int = 1
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    start_within_seconds: float | None = None
     where: str = ""
 
     def retry_policy(self) -> RetryPolicy:
@@ -69,6 +76,13 @@ class DeclaredJob:
             description=self.description,
             input_schema=self.input_schema(),
             takes_input=self.takes_input,
+            max_active=self.max_active,
+            rate=self.rate,
+            counts_globally=self.counts_globally,
+            batch=self.batch,
+            concurrency_key=self.concurrency_key,
+            concurrency_limit=self.concurrency_limit,
+            start_within_seconds=self.start_within_seconds,
         )
 
 

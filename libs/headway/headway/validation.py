@@ -77,7 +77,7 @@ def _job(job: JobDefinition) -> list[str]:
     wrong = problem_of_schema(job.input_schema)
     if wrong is not None:
         return [f"{called}: its input schema is not usable: {wrong}"]
-    return checks.problems_of_storing(called, job)
+    return checks.problems_of_job(called, job)
 
 
 def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
@@ -87,6 +87,7 @@ def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
         yield "it depends on itself: name another parent"
     if one.dormant and one.depends_on is None:
         yield "it is dormant and has no parent whose runs could wake it: give it a depends_on"
+    yield from checks.problems_of_key(one)
     if one.batch is not None and one.batch not in batches:
         yield f"it names the batch {one.batch!r}, which is not among the batches: add it there"
 

@@ -6,6 +6,8 @@ from typing import Any, Literal
 import click
 from headway import Client
 from headway_contract.scheduling import Changed, TriggerAnswer
+from headway_contract.work import Rate
+from headway_decisions.rates import parse_rate
 from msgspec import UNSET
 
 from headway_cli import options
@@ -86,6 +88,19 @@ def _limit(
     raise click.BadParameter(f"{given!r} is neither a number nor none.", context, parameter)
 
 
+def _rate(
+    context: click.Context, parameter: click.Parameter, given: str | None
+) -> Rate | Literal["none"] | None:
+    if given is None:
+        return None
+    if given.lower() == "none":
+        return "none"
+    try:
+        return parse_rate(given)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", context, parameter) from error
+
+
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option(
@@ -94,12 +109,18 @@ def _limit(
     callback=_limit,
     help="How many runs at once; none lifts the limit.",
 )
+@click.option(
+    "--rate",
+    metavar="N/UNIT|none",
+    callback=_rate,
+    help="How many runs may begin, such as 100/minute; none lifts the limit.",
+)
 @click.option("--priority", type=click.IntRange(0, 31), help="Its turn among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
 @click.option(
     "--give-back",
     "give_back",
-    type=click.Choice(["max-active", "priority", "enabled"]),
+    type=click.Choice(["max-active", "rate", "priority", "enabled"]),
     multiple=True,
     help=_GIVE_BACK_HELP,
 )
@@ -108,6 +129,7 @@ def group(
     reached: Reached,
     name: str,
     max_active: int | Literal["none"] | None,
+    rate: Rate | Literal["none"] | None,
     give_back: tuple[str, ...],
     **given: Any,
 ) -> None:
@@ -115,9 +137,12 @@ def group(
     stated = {key: value for key, value in given.items() if value is not None}
     if max_active is not None:
         stated["max_active"] = None if max_active == "none" else max_active
+    if rate is not None:
+        stated["rate"] = None if rate == "none" else rate
     if not stated and not give_back:
         raise click.UsageError(
-            "nothing to change: give --max-active, --priority, --enable, --disable or --give-back"
+            "nothing to change: give --max-active, --rate, --priority, --enable, --disable or "
+            "--give-back"
         )
     returned: Any = [one.replace("-", "_") for one in give_back]
 

@@ -12,6 +12,7 @@ from headway_contract.scheduling import (
     ManifestStatus,
     PreviewAnswer,
 )
+from headway_decisions.rates import rate_in_words
 
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
 from headway_cli.moments import CLOCK_CHANGES, has_offset, read_moment, shown
@@ -69,11 +70,12 @@ def groups(reached: Reached, as_json: bool) -> None:
     elif not found:
         click.echo("there are no groups")
     else:
-        headings = ("GROUP", "MAX ACTIVE", "PRIORITY", "ENABLED", "MANIFESTS", "OPERATOR'S")
+        headings = ("GROUP", "MAX ACTIVE", "RATE", "PRIORITY", "ENABLED", "MANIFESTS", "OPERATOR'S")
         rows = [
             (
                 one.name,
                 "no limit" if one.max_active is None else one.max_active,
+                "no limit" if one.rate is None else rate_in_words(one.rate),
                 one.priority,
                 one.enabled,
                 one.manifests,
@@ -235,6 +237,7 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
     for name in (
         *("input", "priority", "jitter_seconds", "misfire", "overlap", "retry"),
         *("timeout_seconds", "cancel_grace_seconds", "on_lost_contact", "batch"),
+        *("concurrency_key", "concurrency_limit", "start_within_seconds"),
     ):
         told[name.replace("_seconds", " (seconds)").replace("_", " ")] = _plain(definition[name])
     told["operator's"] = ", ".join(found.touched) or "nothing"

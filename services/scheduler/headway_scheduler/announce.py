@@ -1,13 +1,15 @@
 """The events that the scheduler tells the dispatcher, as messages for the outbox."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from uuid import UUID
 
 from headway_contract import Event, encode, event, subjects
 from headway_contract.work import (
     GroupChanged,
+    JobChanged,
+    ManifestChanged,
     ManifestPruned,
     WorkBroughtForward,
     WorkCancelRequested,
@@ -94,6 +96,18 @@ def announce_group(change: GroupChanged, *, now: datetime) -> OutboxMessage:
     return _message(change, message_id=message_id, group=change.group, now=now)
 
 
+def announce_job(change: JobChanged, *, now: datetime) -> OutboxMessage:
+    """Tell the limits of a job, on the subject of the group that is called like it."""
+    message_id = f"job.{change.job}.{change.version}"
+    return _message(change, message_id=message_id, group=change.job, now=now)
+
+
+def announce_switch(change: ManifestChanged, *, now: datetime) -> OutboxMessage:
+    """Tell whether the work of a manifest may run."""
+    message_id = f"manifest.{change.manifest_id}.{change.version}"
+    return _message(change, message_id=message_id, group=change.group, now=now)
+
+
 def announce_pruned(
     manifest_id: UUID, external_id: str, group: str, *, reason: str, now: datetime
 ) -> OutboxMessage:
@@ -131,6 +145,9 @@ def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: st
         cancel_grace_seconds=manifest.cancel_grace_seconds,
         on_lost_contact=manifest.on_lost_contact,
         explicit=row.explicit,
+        concurrency_key=row.concurrency_key,
+        concurrency_limit=manifest.concurrency_limit,
+        start_by=_start_by(manifest, row, now),
     )
     return event(
         queued,
@@ -140,6 +157,14 @@ def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: st
         time=now,
         traceparent=context,
     )
+
+
+def _start_by(manifest: Manifest, row: LedgerRow, now: datetime) -> datetime | None:
+    """By when it must have begun: counted from when it is due, or may run, or was queued."""
+    if manifest.start_within_seconds is None:
+        return None
+    since = row.due_at or row.not_before or now
+    return since + timedelta(seconds=manifest.start_within_seconds)
 
 
 def _priority(manifest: Manifest, row: LedgerRow) -> int:
@@ -162,7 +187,12 @@ def _chunks(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def _message(
-    data: WorkCancelRequested | WorkBroughtForward | GroupChanged | ManifestPruned,
+    data: WorkCancelRequested
+    | WorkBroughtForward
+    | GroupChanged
+    | JobChanged
+    | ManifestChanged
+    | ManifestPruned,
     *,
     message_id: str,
     group: str,

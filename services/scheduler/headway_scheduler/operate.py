@@ -17,8 +17,10 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
-from headway_contract.work import RetryPolicy
+from headway_contract.work import Rate, RetryPolicy
 from headway_decisions import identity
+from headway_decisions.keys import InvalidKey
+from headway_decisions.rates import rate_in_words
 from headway_jetstream_kit.controlling import BadRequest
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
@@ -26,9 +28,9 @@ from msgspec import UNSET, structs
 from headway_scheduler import prune
 from headway_scheduler.advance import account_for, let_go, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_brought_forward, announce_group
-from headway_scheduler.declare import audit, group_changed
+from headway_scheduler.declare import audit, group_changed, tell_switches
 from headway_scheduler.finding import find_manifest
-from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.ledger import LedgerRow, key_of
 from headway_scheduler.manifest import Manifest, UnreadableManifest, read_manifests
 from headway_scheduler.store import (
     DECLARE_LOCK,
@@ -40,6 +42,8 @@ from headway_scheduler.store import (
     occurrences,
     works,
 )
+
+_GROUP_SETTINGS = ("max_active", "priority", "enabled", "rate")
 
 
 class Refused(Exception):
@@ -67,6 +71,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
         bool(request.give_back),
     )
     await put_to_rest(connection, locked, now=now)
+    await tell_switches(connection, locked, now=now)
     told = {key: value for key, value in after.items() if value != before[key]}
     await _audit(connection, "headway.manifest.changed.v1", request, request.manifest, told, now)
     return f"{request.manifest}: {_in_words(told)}"
@@ -82,13 +87,11 @@ async def change_group(
     if row is None:
         raise Refused(f"there is no group {request.group!r}: see 'headway groups'")
     stated = {
-        name: value
-        for name in ("max_active", "priority", "enabled")
-        if (value := getattr(request, name)) is not UNSET
+        name: value for name in _GROUP_SETTINGS if (value := getattr(request, name)) is not UNSET
     }
     touched = sorted((set(row["touched"]) | set(stated)) - set(request.give_back))
-    before = {key: row[key] for key in ("max_active", "priority", "enabled", "touched")}
-    after = {**before, **stated, "touched": touched}
+    before = {key: row[key] for key in (*_GROUP_SETTINGS, "touched")}
+    after = {**before, **msgspec.to_builtins(stated), "touched": touched}
     if after == before:
         return f"group {request.group}: nothing to change"
     members: list[UUID] = []
@@ -104,6 +107,7 @@ async def change_group(
         after["enabled"],
         touched,
         now,
+        after["rate"],
     )
     [told] = await connection.fetch(groups["read"], [request.group])
     await OUTBOX.add(connection, [announce_group(group_changed(told), now=now)])
@@ -220,6 +224,10 @@ def _check_trigger(request: TriggerRequest, manifest: Manifest, row: Any) -> Non
         )
     if request.input is UNSET:
         return
+    try:
+        key_of(manifest, request.input)
+    except InvalidKey as error:
+        raise Refused(str(error)) from error
     problem = problem_of_input(manifest.input_schema, manifest.takes_input, request.input)
     if problem is not None:
         raise Refused(f"the input does not fit job {manifest.job!r}: {problem}")
@@ -286,6 +294,9 @@ def _words(key: str, value: Any) -> str:
             return "any number at once" if value is None else f"at most {value} at once"
         case "priority":
             return f"priority {value}"
+        case "rate":
+            rate = msgspec.convert(value, Rate | None)
+            return "at any rate" if rate is None else f"at most {rate_in_words(rate)}"
     return ""
 
 

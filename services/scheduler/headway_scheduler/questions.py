@@ -54,6 +54,9 @@ _DEFINED = (
     "timeout_seconds",
     "cancel_grace_seconds",
     "on_lost_contact",
+    "concurrency_key",
+    "concurrency_limit",
+    "start_within_seconds",
     "enabled",
     "dormant",
     "batch",
@@ -103,7 +106,7 @@ class Questions:
         """One page of groups, in the order of their names."""
         async with self._database.acquire() as connection:
             rows = await connection.fetch(groups["page"], question.after, question.limit + 1)
-        found = [GroupStatus(**dict(row)) for row in rows[: question.limit]]
+        found = [msgspec.convert(dict(row), GroupStatus) for row in rows[: question.limit]]
         return GroupsAnswer(groups=found, more=len(rows) > question.limit)
 
     async def preview(self, question: PreviewQuestion) -> PreviewAnswer:

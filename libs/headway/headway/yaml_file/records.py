@@ -7,6 +7,7 @@ schema could; editors are given the choice through the schema alone.
 from typing import Annotated, Any, Literal
 
 from headway_contract.names import NAME_PATTERN
+from headway_contract.work import MOST_RUNS_OF_A_LEASE
 from msgspec import Meta, Struct
 
 from headway.calendar import Days, Months, Weeks
@@ -37,6 +38,11 @@ MonthNumber = Annotated[int, Meta(ge=1, le=12)]
 MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
 Seconds = Annotated[float, Meta(ge=0)]
 Priority = Annotated[int, Meta(ge=0, le=31)]
+RateText = Annotated[
+    str, _text("^ *[0-9]+ *(/|per) *([0-9.]+ *)?(second|minute|hour|day)s? *$", "100/minute")
+]
+KeyTemplate = Annotated[str, Meta(extra_json_schema={"examples": ["customer:{input.id}"]})]
+KeyLimit = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class Record(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -169,6 +175,7 @@ class GroupRecord(Record):
     max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     priority: Priority | None = None
     enabled: bool | None = None
+    rate: RateText | None = None
 
 
 class JobRecord(Record):
@@ -185,6 +192,13 @@ class JobRecord(Record):
     retry: RetryRecord | None = None
     input_schema: dict[str, Any] | None = None
     takes_input: bool = True
+    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    rate: RateText | None = None
+    counts_globally: bool = True
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
+    concurrency_key: KeyTemplate | None = None
+    concurrency_limit: KeyLimit = 1
+    start_within: Seconds | None = None
 
 
 class ScheduledRecord(DayBounds, kw_only=True):
@@ -213,6 +227,9 @@ class ScheduledRecord(DayBounds, kw_only=True):
     exclude: ExcludeRecord | list[ExcludeRecord] | None = None
     jitter: Seconds | None = None
     enabled: bool | None = None
+    concurrency_key: KeyTemplate | None = None
+    concurrency_limit: KeyLimit | None = None
+    start_within: Seconds | None = None
 
 
 class ManifestRecord(ScheduledRecord):
