@@ -64,7 +64,7 @@ def work_intake(
                 now = await clock.now(connection)
                 await limits.apply(connection, told)
                 await prunes.bury(connection, pruned, now)
-                await _take_in(connection, events, now, rank_step)
+                await take_in(connection, events, now, rank_step)
                 await cancels.request(connection, requests, now)
                 await _bring_forward(connection, told, now)
         followers.gate.call()
@@ -78,9 +78,10 @@ def work_intake(
     return REJECTED.intake(database, broker, puller, handle)
 
 
-async def _take_in(
+async def take_in(
     connection: Connection, events: list[Event], now: datetime, rank_step: timedelta
 ) -> None:
+    """Queue what is new among events, or settle what cannot be queued."""
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
     queued = await _without_the_buried(connection, queued, now)
     if not queued:
