@@ -38,8 +38,8 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import OUTBOX, SOURCE, Times, works
 
 BATCH = 200
-# How much work becomes ready, and how much expires, in one pass.
-_MADE_READY_AT_ONCE = 1000
+# How many keys are seen to in one pass.
+_KEYS_AT_ONCE = 1000
 
 EXPIRED = "it had not begun by the time that was set for it"
 
@@ -118,13 +118,13 @@ class Gate:
         now = glance.times.schedule
         expired = ripened = changed = 0
         if glance.start_by is not None and glance.start_by <= now:
-            expired = await _expire(tx.connection, await tx.expired(now, limit=BATCH), now)
+            expired = await _expire(tx.connection, await tx.expired(now), now)
         if glance.not_before is not None and glance.not_before <= now:
-            ripened = await tx.ripen(now, limit=_MADE_READY_AT_ONCE)
+            ripened = await tx.ripen(now)
         if glance.keys_changed or ripened:
-            changed = await tx.hand_out_keys(limit=_MADE_READY_AT_ONCE)
+            changed = await tx.hand_out_keys(limit=_KEYS_AT_ONCE)
         # What comes next is only seen by a fresh look.
-        return expired, bool(expired or ripened or changed == _MADE_READY_AT_ONCE)
+        return expired, bool(expired or ripened or changed == _KEYS_AT_ONCE)
 
     async def _candidates(
         self, tx: GateTransaction, room: Room, now: datetime

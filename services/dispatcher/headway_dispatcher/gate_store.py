@@ -157,14 +157,14 @@ class GateTransaction:
             fleet=msgspec.convert(row["fleet"] or [], list[Worker]),
         )
 
-    async def expired(self, now: datetime, *, limit: int) -> list[UUID]:
+    async def expired(self, now: datetime) -> list[UUID]:
         """Work that has not begun in time, locked."""
-        rows = await self.connection.fetch(gates["expired"], now, limit)
+        rows = await self.connection.fetch(gates["expired"], now)
         return sorted(row["id"] for row in rows)
 
-    async def ripen(self, now: datetime, *, limit: int) -> int:
+    async def ripen(self, now: datetime) -> int:
         """Make ready, or let wait for its key, what has waited for its time."""
-        ripened: int = await self.connection.fetchval(gates["ripen"], now, limit)
+        ripened: int = await self.connection.fetchval(gates["ripen"], now)
         return ripened
 
     async def hand_out_keys(self, *, limit: int) -> int:

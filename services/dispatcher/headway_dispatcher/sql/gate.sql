@@ -62,31 +62,31 @@ SELECT clock_timestamp() AS now,
 
 -- name: expired
 -- Work that was not tried by the time at which it should have begun, locked; what somebody else
--- is at is left for the next time. $1 now, $2 how many.
+-- is at is left for the next time; a thousand at once, said here so that plans know. $1 now.
 SELECT id FROM dispatcher.work_queue
 WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0 AND start_by <= $1
 ORDER BY start_by
-LIMIT $2
+LIMIT 1000
 FOR UPDATE SKIP LOCKED
 
 -- name: ripen
 -- Work whose time has come is ready, or waits for its key. Rows that somebody else is at are
--- left for the next time. $1 now, $2 how many; tells how many there were.
+-- left for the next time; a thousand at once, said here so that plans know. $1 now; tells how
+-- many there were.
 WITH ripe AS (
     SELECT id, concurrency_key FROM dispatcher.work_queue
     WHERE state IN ('queued', 'waiting') AND held_by = 'not_before' AND not_before <= $1
     ORDER BY not_before
-    LIMIT $2
+    LIMIT 1000
     FOR UPDATE SKIP LOCKED
 ), noted AS (
     INSERT INTO dispatcher.key_changed (key)
     SELECT DISTINCT concurrency_key FROM ripe WHERE concurrency_key IS NOT NULL
 ), ripened AS (
     UPDATE dispatcher.work_queue
-    SET held_by = CASE WHEN ripe.concurrency_key IS NOT NULL THEN 'key' END
-    FROM ripe
-    WHERE work_queue.id = ripe.id
-    RETURNING work_queue.id
+    SET held_by = CASE WHEN concurrency_key IS NOT NULL THEN 'key' END
+    WHERE id = ANY(ARRAY(SELECT id FROM ripe))
+    RETURNING id
 )
 SELECT count(*) FROM ripened
 
@@ -125,9 +125,8 @@ WITH changed AS (
     ) AS waiting
 ), handed_out AS (
     UPDATE dispatcher.work_queue SET held_by = NULL
-    FROM first
-    WHERE work_queue.id = first.id
-    RETURNING work_queue.id
+    WHERE id = ANY(ARRAY(SELECT id FROM first))
+    RETURNING id
 )
 SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM handed_out) AS handed_out
 
@@ -229,8 +228,7 @@ WITH disabled AS (
     FOR UPDATE OF work_queue
 )
 UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled'
-FROM meant
-WHERE work_queue.id = meant.id
+WHERE id = ANY(ARRAY(SELECT id FROM meant))
 
 -- name: lock_lanes
 -- Whether nobody else is writing down which lanes are closed. $1 lock key.

@@ -56,26 +56,22 @@ RETURNING manifest_id, enabled
 -- Work of manifests that were disabled is no candidate, unless somebody asked for it. What waits
 -- for its time or a key still does, and is held after that. $1 manifest ids.
 UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled'
-FROM (
+WHERE id = ANY(ARRAY(
     SELECT id FROM dispatcher.work_queue
     WHERE manifest_id = ANY($1::uuid[]) AND state IN ('queued', 'waiting')
       AND held_by IS NULL AND NOT explicit
     ORDER BY id
-    FOR UPDATE
-) AS held
-WHERE work_queue.id = held.id
+    FOR UPDATE))
 
 -- name: let_go
 -- Work of manifests that were enabled again is looked at by the gate. $1 manifest ids.
 UPDATE dispatcher.work_queue SET held_by = 'not_before'
-FROM (
+WHERE id = ANY(ARRAY(
     SELECT id FROM dispatcher.work_queue
     WHERE manifest_id = ANY($1::uuid[]) AND state IN ('queued', 'waiting')
       AND held_by = 'manifest_disabled'
     ORDER BY id
-    FOR UPDATE
-) AS held
-WHERE work_queue.id = held.id
+    FOR UPDATE))
 
 -- name: take_in
 -- Work that is new, queued or (if its manifest's slot is taken) settled as coalesced; returns
