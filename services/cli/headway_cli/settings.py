@@ -126,6 +126,7 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
             "heartbeat_seconds",
             "orphan_timeout_seconds",
             "stale_pending_seconds",
+            "rank_step_seconds",
             "max_entries_per_cycle",
             "history_days",
             "stream_replicas",
