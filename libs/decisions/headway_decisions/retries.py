@@ -2,11 +2,18 @@
 
 from datetime import datetime, timedelta
 
-from headway_contract.lifecycle import ORPHANED, UNDELIVERED, WORKER_STOPPED, Failure
+from headway_contract.lifecycle import (
+    LOST_CONTACT,
+    ORPHANED,
+    UNDELIVERED,
+    WORKER_STOPPED,
+    Failure,
+)
 from headway_contract.work import RetryPolicy
 from msgspec import Struct
 
-UNCOUNTED = frozenset({WORKER_STOPPED, UNDELIVERED})
+# Trouble of ours, which no policy of the job decides about.
+UNCOUNTED = frozenset({WORKER_STOPPED, UNDELIVERED, LOST_CONTACT})
 
 
 class Retry(Struct, frozen=True, kw_only=True):
@@ -33,10 +40,24 @@ def after_failure(
     attempts += 1
     if not failure.retryable:
         return DeadLetter(attempts=attempts, reason="not_retryable")
+    if not _may_retry(policy, failure):
+        return DeadLetter(attempts=attempts, reason="kind_not_retried")
     if attempts >= policy.attempts:
         return DeadLetter(attempts=attempts, reason="attempts_exhausted")
     wait = timedelta(0) if failure.kind == ORPHANED else _wait(policy, attempts, chance)
     return Retry(at=now + wait, attempts=attempts, reason="retry")
+
+
+def _may_retry(policy: RetryPolicy, failure: Failure) -> bool:
+    """Whether the policy retries this kind of failure.
+
+    An orphan's body told nothing that could be on a list, so only being named to abort on
+    keeps it from another attempt.
+    """
+    kinds = {failure.kind, *failure.kinds}
+    if kinds & set(policy.abort_on):
+        return False
+    return not policy.retry_on or failure.kind == ORPHANED or bool(kinds & set(policy.retry_on))
 
 
 def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
