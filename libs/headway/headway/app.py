@@ -10,7 +10,7 @@ from headway.batches import BatchDraft, Configure, Items, add_batch
 from headway.chain import Chain
 from headway.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
 from headway.definitions import Definitions, GroupDefinition
-from headway.jobs import Job, input_type_of
+from headway.jobs import Job, input_type_of, problems_of_running
 from headway.when import When, read_when, refuse_unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -44,8 +44,16 @@ class App:
         cancel_grace: float = 30.0,
         priority: int = 0,
         on_lost_contact: Literal["stop", "continue"] = "stop",
+        process: bool = False,
+        worker_concurrency: int | None = None,
+        capture_logging: bool = False,
     ) -> Callable[[Function], Function]:
-        """Declare a function as a job. It takes a context and, if it likes, one typed input."""
+        """Declare a function as a job. It takes a context and, if it likes, one typed input.
+
+        With `process` each run has a process of its own, for work that keeps a core busy. A
+        worker runs no more than `worker_concurrency` of the job at once. With
+        `capture_logging` what the body says through Python's logging is kept with its run.
+        """
 
         def declare(function: Function) -> Function:
             try:
@@ -63,10 +71,14 @@ class App:
                     on_lost_contact=on_lost_contact,
                     takes_input=takes_input,
                     input_type=input_type,
+                    process=process,
+                    worker_concurrency=worker_concurrency,
+                    capture_logging=capture_logging,
                 )
             except (InvalidName, TypeError, NameError) as error:
                 self._declared.problems.append(str(error))
             else:
+                self._declared.problems += problems_of_running(job)
                 self._declared.add_job(job)
             return function
 

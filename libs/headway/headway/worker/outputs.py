@@ -1,0 +1,27 @@
+"""What a body returned, as it can be sent."""
+
+from typing import Any
+
+import msgspec
+from headway_contract.lifecycle import Failure
+
+from headway.jobs import holds_nul
+
+OUTPUT_LIMIT = 256 * 1024
+
+
+def encode_output(output: Any) -> msgspec.Raw | Failure:
+    """An output as JSON, or why it cannot be kept. To run again would not change that."""
+    try:
+        encoded = msgspec.json.encode(output)
+        if holds_nul(encoded):
+            raise ValueError("the output holds a NUL character, which cannot be stored")
+    except (TypeError, ValueError, RecursionError) as error:
+        return Failure(kind="output_not_json", message=str(error), retryable=False)
+    if len(encoded) > OUTPUT_LIMIT:
+        message = (
+            f"the output has {len(encoded)} bytes, more than {OUTPUT_LIMIT}: "
+            "store it elsewhere and return where it is found"
+        )
+        return Failure(kind="output_too_large", message=message, retryable=False)
+    return msgspec.Raw(encoded)
