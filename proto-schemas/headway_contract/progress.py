@@ -17,6 +17,8 @@ LINE_LIMIT = 4 * 1024
 FIELDS_LIMIT = 4 * 1024
 MESSAGE_LIMIT = 1024
 
+Moment = Annotated[datetime, Meta(tz=True)]
+
 Level = Literal["debug", "info", "warning", "error", "critical"]
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error", "critical")
 
@@ -25,7 +27,7 @@ class LogLine(Struct, frozen=True, kw_only=True):
     """One line of a run's log; `number` counts the lines of the run from 1."""
 
     number: Annotated[int, Meta(ge=1, le=2**31 - 1)]
-    at: datetime
+    at: Moment
     level: str = "info"
     message: str = ""
     fields: dict[str, Any] = {}
@@ -43,7 +45,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     token: str
     run: UUID
     number: Annotated[int, Meta(ge=1, le=2**63 - 1)]
-    at: datetime
+    at: Moment
     percent: Annotated[float, Meta(ge=0, le=100)] | None = None
     message: str | None = None
     lines: list[LogLine] = []

@@ -14,9 +14,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from headway_clock import new_id
-from headway_contract import Event, InvalidName, event, subjects
+from headway_contract import Event, event
 from headway_contract.control import CancelPush, CancelRun
 from headway_contract.lifecycle import LeaseEvent, LeaseRevoked, RunCancelled
 from headway_contract.settled import WorkSettled
@@ -24,10 +23,10 @@ from headway_contract.work import WorkCancelRequested
 from headway_jetstream_kit import Broker, Stored
 from headway_postgres_kit import Connection, Database
 from headway_relay import OutboxMessage
-from nats.errors import Error as NatsError
 
 from headway_dispatcher import prunes, settling, store
 from headway_dispatcher.fencing import publish_fenced, withdraw_order
+from headway_dispatcher.pushing import push
 from headway_dispatcher.store import OUTBOX, SOURCE, works
 from headway_dispatcher.telling import settled_message
 
@@ -138,11 +137,7 @@ class Cancels:
             cancel = CancelRun(run=row["run_id"], lease=row["lease_id"], reason=row["reason"])
             by_worker.setdefault(row["claimed_by"], []).append(cancel)
         for worker, cancels in by_worker.items():
-            body = msgspec.json.encode(CancelPush(cancel=cancels))
-            try:
-                await self._broker.client.publish(subjects.cancel(worker), body)
-            except (InvalidName, NatsError) as error:
-                logger.debug("no cancel pushed to %s: %s", worker, error)
+            await push(self._broker, worker, CancelPush(cancel=cancels))
 
     async def _take_back(self, row: Any, now: datetime) -> bool:
         """End the runs of an order before anybody claims it; false if somebody has."""

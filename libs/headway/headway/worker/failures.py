@@ -3,13 +3,9 @@
 import traceback
 
 from headway_contract.lifecycle import Failure
+from headway_contract.limits import KIND_LIMIT, KINDS_LIMIT, MESSAGE_LIMIT, STACK_LIMIT
 
 from headway.errors import Fatal
-
-STACK_LIMIT = 16 * 1024
-MESSAGE_LIMIT = 4 * 1024
-KIND_LIMIT = 255
-KINDS_LIMIT = 32
 
 # Every exception is one of these, so to name them says nothing.
 _MEANINGLESS = (object, BaseException)

@@ -4,10 +4,9 @@ from typing import Any
 
 import msgspec
 from headway_contract.lifecycle import Failure
+from headway_contract.limits import MESSAGE_LIMIT, OUTPUT_LIMIT, OUTPUT_TOO_LARGE
 
 from headway.jobs import holds_nul
-
-OUTPUT_LIMIT = 256 * 1024
 
 
 def encode_output(output: Any) -> msgspec.Raw | Failure:
@@ -17,11 +16,11 @@ def encode_output(output: Any) -> msgspec.Raw | Failure:
         if holds_nul(encoded):
             raise ValueError("the output holds a NUL character, which cannot be stored")
     except (TypeError, ValueError, RecursionError) as error:
-        return Failure(kind="output_not_json", message=str(error), retryable=False)
+        return Failure(kind="output_not_json", message=str(error)[:MESSAGE_LIMIT], retryable=False)
     if len(encoded) > OUTPUT_LIMIT:
         message = (
             f"the output has {len(encoded)} bytes, more than {OUTPUT_LIMIT}: "
             "store it elsewhere and return where it is found"
         )
-        return Failure(kind="output_too_large", message=message, retryable=False)
+        return Failure(kind=OUTPUT_TOO_LARGE, message=message, retryable=False)
     return msgspec.Raw(encoded)
