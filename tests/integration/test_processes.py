@@ -3,10 +3,17 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
+from uuid import uuid4
 
+import msgspec
 import pytest
-from headway.worker.nursery import Nursery
-from support import process_jobs
+from headway.jobs import Job
+from headway.worker.frames import Begin, Returned, from_child, line
+from headway.worker.nursery import Nursery, place_of
+from headway_contract import subjects
+from headway_contract.orders import OrderedRun
+from headway_contract.scheduling import ActivationAnswer
 from support.invariants import check_invariants
 from support.process_jobs import app
 from support.telling import cancel, queue, until_run
@@ -24,8 +31,7 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().split()[2] != "Z"
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
 
 
 async def until_gone(*pids: int) -> None:
@@ -149,33 +155,46 @@ async def test_the_process_that_makes_processes_is_made_again(world, worker):
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
 
 
-async def test_code_is_loaded_once(tmp_path, monkeypatch):
+@pytest.mark.parametrize("job", ["waker", "waker-async"])
+async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, job):
+    async def scheduler(message):
+        wanted = msgspec.json.decode(message.data)["activations"]
+        problems = ["unknown: nobody"] if wanted[0]["manifest"] == "unknown" else []
+        await message.respond(msgspec.json.encode(ActivationAnswer(problems=problems)))
+
+    await world.broker.client.subscribe(subjects.ACTIVATION_QUESTION, cb=scheduler)
+    common = {"job": job, "manifest": "m", "manifest_id": uuid4()}
+    await queue(world, input=["one", "two"], **common)
+    row = await until_run(world, "completed")
+    assert (row["output"], [one["input"] for one in row["activations"]]) == (
+        2,
+        [{"from": "one"}, {"from": "two"}],
+    )
+    await queue(world, input=["unknown"], **{**common, "manifest_id": uuid4()})
+    row = await until_run(world, "failed")
+    assert row["failure"]["kind"] == "ActivationRefused"
+    assert row["failure"]["message"] == "unknown: nobody"
+
+
+async def test_code_is_loaded_once(tmp_path):
     """A file that changes under a running worker changes nothing."""
     module = tmp_path / "changing.py"
     module.write_text("def body(ctx):\n    return 'old'\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import changing  # noqa: PLC0415 - it was just written
-
-    job = process_jobs.app.jobs["busy"]
-    nursery = Nursery([job.__class__(name="body", group="ops", function=changing.body)])
+    names = {"__name__": "changing"}
+    exec(compile(module.read_text(), str(module), "exec"), names)
+    body = names["body"]
+    nursery = Nursery([Job(name="body", group="ops", function=body)])
     await nursery.start()
     try:
         module.write_text("def body(ctx):\n    return 'new'\n")
-        outputs = await asyncio.gather(*(run(nursery, changing.body) for _ in range(3)))
+        outputs = await asyncio.gather(*(run_alone(nursery, body) for _ in range(3)))
     finally:
         await nursery.stop()
     assert outputs == ["old"] * 3
 
 
-async def run(nursery, function):
-    """One child, spoken to by hand."""
-    from uuid import uuid4  # noqa: PLC0415
-
-    import msgspec  # noqa: PLC0415
-    from headway_contract.orders import OrderedRun  # noqa: PLC0415
-    from headway.worker.frames import Begin, Returned, from_child, line  # noqa: PLC0415
-    from headway.worker.nursery import place_of  # noqa: PLC0415
-
+async def run_alone(nursery, function):
+    """Run a body in a child that is spoken to by hand."""
     reader, writer = await nursery.child()
     ordered = OrderedRun(run=uuid4(), work=uuid4(), attempt=1, attempts=1, group="ops", cause="x")
     writer.write(line(Begin(place=place_of(function), job="body", ordered=ordered)))
