@@ -17,6 +17,7 @@ WorkState = Literal["queued", "dispatched", "waiting", "settled"]
 WorkMove = Literal["admitted", "completed", "cancelled", "retry", "dead_lettered", "coalesced"]
 
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
+WORK_STATES: tuple[WorkState, ...] = get_args(WorkState)
 TERMINAL: frozenset[RunState] = frozenset({"completed", "failed", "cancelled"})
 ACTIVE: frozenset[RunState] = frozenset({"pending", "in_progress"})
 
