@@ -122,6 +122,10 @@ class RunActivated(RunEvent, frozen=True, kw_only=True):
 WORKER_STOPPED = "worker_stopped"
 UNDELIVERED = "undelivered"
 LOST_CONTACT = "lost_contact"
+# Taken back with the others of its lease: because of one of them, or because their worker
+# fell silent before this one began.
+RECALLED = "recalled"
+UNBEGUN = "unbegun"
 # A counted attempt: the worker fell silent, maybe because of the job.
 ORPHANED = "orphaned"
 TIMED_OUT = "timed_out"

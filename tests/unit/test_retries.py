@@ -6,7 +6,9 @@ import pytest
 from headway_contract.lifecycle import (
     LOST_CONTACT,
     ORPHANED,
+    RECALLED,
     TIMED_OUT,
+    UNBEGUN,
     UNDELIVERED,
     WORKER_STOPPED,
     Failure,
@@ -43,14 +45,22 @@ def test_what_cannot_succeed_is_not_tried_again():
     assert verdict == DeadLetter(attempts=1, reason="not_retryable")
 
 
-@pytest.mark.parametrize("kind", [WORKER_STOPPED, UNDELIVERED, LOST_CONTACT])
+@pytest.mark.parametrize("kind", [WORKER_STOPPED, UNDELIVERED, LOST_CONTACT, RECALLED])
 def test_what_was_not_the_job_s_doing_is_not_counted(kind):
     assert after(Failure(kind=kind), attempts=2) == Retry(at=NOW, attempts=2, reason=kind)
 
 
 def test_an_orphan_is_tried_at_once_and_counted():
-    assert after(Failure(kind=ORPHANED), attempts=0) == Retry(at=NOW, attempts=1, reason="retry")
+    again = Retry(at=NOW, attempts=1, reason="retry", alone=True)
+    assert after(Failure(kind=ORPHANED), attempts=0) == again
     assert isinstance(after(Failure(kind=ORPHANED), attempts=2), DeadLetter)
+
+
+def test_what_may_have_taken_its_worker_down_comes_back_alone():
+    unbegun = after(Failure(kind=UNBEGUN), attempts=2)
+    assert unbegun == Retry(at=NOW, attempts=2, reason=UNBEGUN, alone=True)
+    assert not after(Failure(kind=RECALLED), attempts=0).alone
+    assert not after(BROKEN, attempts=0).alone
 
 
 REFUSED = Failure(kind="ConnectionRefusedError", kinds=["ConnectionError", "OSError"])
