@@ -14,6 +14,7 @@ from headway_contract.lifecycle import (
     RunCompleted,
     RunFailed,
 )
+from headway_contract.limits import OUTPUT_LIMIT
 from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
@@ -32,6 +33,8 @@ from headway.worker.threads import run_in_thread
 
 # What a stopping worker gives a body to end: it has had the time of the drain before.
 HAND_BACK_SECONDS = 2.0
+# What envelope and headers may take up beside an output.
+_ENVELOPE = 8 * 1024
 
 StopReason = Literal["cancelled", "timed_out", "worker_stopped", "lost_contact", "released"]
 Outcome = RunCompleted | RunFailed | RunCancelled
@@ -61,6 +64,8 @@ class Execution:
         self._nursery = nursery
         self._child: Child | None = None
         self._credentials = lease.credentials
+        # A broker may take less than we do; what it does not take would never be told.
+        self._most_output = min(OUTPUT_LIMIT, broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
         self._asked = asyncio.Event()
         self._stopping: StopReason | None = None
@@ -171,7 +176,7 @@ class Execution:
         return min(grace, HAND_BACK_SECONDS) if self._stopping == "worker_stopped" else grace
 
     def _returned(self, output: Any) -> Outcome:
-        encoded = output if isinstance(output, msgspec.Raw) else encode_output(output)
+        encoded = encode_output(output, self._most_output)
         if isinstance(encoded, Failure):
             return self._failed(encoded)
         return RunCompleted(**self._credentials, run=self.ordered.run, output=encoded)

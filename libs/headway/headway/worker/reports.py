@@ -96,7 +96,8 @@ class Reports:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        await self._publish()
+        if self._number or self._news:
+            await self._publish()
 
     def _wake(self) -> None:
         try:

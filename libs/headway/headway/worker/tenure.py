@@ -57,6 +57,9 @@ class Tenure:
         self._unsaid: list[Event] = []
         self._unsaid_since = 0.0
         self._speaking_soon: asyncio.Task[None] | None = None
+        # Most leases end before they need it: a timer costs less than a task.
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> list[UUID]:
@@ -65,7 +68,7 @@ class Tenure:
 
     async def serve(self) -> None:
         """Run all runs of the lease and tell their outcomes."""
-        renewing = asyncio.create_task(self._renew())
+        self._renew_later()
         try:
             for index, ordered in enumerate(self.lease.order.runs):
                 if self.lease.lost:
@@ -76,8 +79,10 @@ class Tenure:
             if self._speaking_soon is not None:
                 await self._speaking_soon
         finally:
-            pending = [renewing, self._speaking_soon]
-            await end([task for task in pending if task is not None])
+            if self._renewal is not None:
+                self._renewal.cancel()
+            background = (self._speaking_soon, self._renewing)
+            await end([task for task in background if task is not None])
 
     def cancel(self, run: UUID, reason: str) -> None:
         """End one run early, or never begin it; the others go on."""
@@ -147,9 +152,15 @@ class Tenure:
         if events and await self.lease.say(*events) == "lost" and self._current is not None:
             self._current.stop("released")
 
-    async def _renew(self) -> None:
+    def _renew_later(self) -> None:
         """Keep the lease's last message from expiring in the stream."""
         every = self.lease.order.renew_seconds
-        while every:
-            await asyncio.sleep(every)
+        if every:
+            self._renewal = asyncio.get_running_loop().call_later(every, self._renew)
+
+    def _renew(self) -> None:
+        async def renew() -> None:
             await self.lease.renew()
+            self._renew_later()
+
+        self._renewing = asyncio.create_task(renew())
