@@ -20,7 +20,7 @@ check:
     {{uv}} mypy
     {{uv}} lint-imports
     {{uv}} python -m headway_contract.generate --check
-    {{uv}} python -m headway_decisions.diagrams README.md --check
+    {{uv}} python -m headway_decisions.diagrams README.md docs/states.md --check
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
     {{uv}} pytest -q tests/unit tests/architecture
 
@@ -44,7 +44,7 @@ deploy-check:
 # Write the generated files: JSON Schemas and the diagrams in the README
 generate:
     {{uv}} python -m headway_contract.generate
-    {{uv}} python -m headway_decisions.diagrams README.md
+    {{uv}} python -m headway_decisions.diagrams README.md docs/states.md
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
 
 # Format and mend what lint can mend

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from headway_contract import control, lifecycle, orders, scheduling, settled, work
+from headway_contract import control, lifecycle, orders, progress, scheduling, settled, work
 from headway_contract.envelope import EventData
 
 EVENTS: tuple[type[EventData], ...] = (
@@ -34,6 +34,7 @@ CONTROL: dict[str, type[Struct]] = {
     "heartbeat.request": control.Heartbeat,
     "heartbeat.reply": control.HeartbeatReply,
     "cancel.push": control.CancelPush,
+    "progress": progress.Progress,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
     "manifests.question": scheduling.ManifestsQuestion,

@@ -23,6 +23,9 @@ SETTLED_STREAM = "HEADWAY_SETTLED"
 SETTLED_SUBJECTS = "headway.settled.*"
 SETTLED_CONSUMER = "scheduler"
 
+# Core NATS, one way: how far runs are and what they log. May be lost.
+PROGRESS_SUBJECTS = "headway.progress.*.*"
+
 # Core NATS, request and reply.
 HEARTBEAT = "headway.heartbeat"
 DISPATCHERS = "dispatchers"
@@ -100,6 +103,11 @@ def cancel(worker: str) -> str:
     return f"headway.cancel.{check_name('worker', worker)}"
 
 
+def progress(lease: UUID, worker: str) -> str:
+    """Where a worker tells how far the runs of a lease are."""
+    return f"headway.progress.{lease}.{check_name('worker', worker)}"
+
+
 def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
     """The two headers that every fenced message carries.
 
@@ -112,12 +120,12 @@ def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
     }
 
 
-def lease_and_worker(subject: str) -> tuple[UUID, str]:
+def lease_and_worker(subject: str, *, kind: str = "event") -> tuple[UUID, str]:
     """Read who published which lease's event off the subject, never off the body."""
-    prefix, _, rest = subject.partition("headway.event.")
+    prefix, _, rest = subject.partition(f"headway.{kind}.")
     token, _, worker = rest.partition(".")
     lease = UUID(token)
     # Another spelling of the same lease would lie outside its fence.
     if prefix or not worker or token != str(lease):
-        raise ValueError(f"{subject!r} is not a subject of {EVENTS_STREAM}")
+        raise ValueError(f"{subject!r} is no headway.{kind}.<lease>.<worker>")
     return lease, worker

@@ -22,14 +22,25 @@ class Rate(Struct, frozen=True, kw_only=True):
     period_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)]
 
 
+# Short and without NUL characters, which PostgreSQL does not store.
+Kind = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+
+
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """How often one piece of work may run in a round, and how long it waits between."""
+    """How often one piece of work may run in a round, and how long it waits between.
+
+    `abort_on` names kinds of failure that are never tried again, `retry_on` the only ones that
+    are (none named: all of them); a failure on both lists is not. A kind also stands for the
+    more special ones that a failure names in its `kinds`.
+    """
 
     attempts: Annotated[int, Meta(ge=1)] = 3
     interval_seconds: Seconds = 60.0
     backoff: Annotated[float, Meta(ge=1)] = 2.0
     max_interval_seconds: Seconds = 3600.0
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    retry_on: Annotated[tuple[Kind, ...], Meta(max_length=100)] = ()
+    abort_on: Annotated[tuple[Kind, ...], Meta(max_length=100)] = ()
 
 
 class WorkQueued(EventData, frozen=True, kw_only=True):

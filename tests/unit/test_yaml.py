@@ -166,6 +166,16 @@ batches:
     )
 
 
+def test_kinds_of_failure_are_names_alone_or_in_a_list():
+    definitions = load_yaml(
+        "app: etl\n"
+        "jobs: {work: {retry: {retry_on: [OSError, timed_out], abort_on: Stolen}}}\n"
+        "manifests: {m: {job: work, every: {hours: 1}}}\n"
+    )
+    policy = definitions.manifests[0].retry
+    assert (policy.retry_on, policy.abort_on) == (("OSError", "timed_out"), ("Stolen",))
+
+
 def test_the_job_s_retry_and_schema_reach_its_manifests_and_definition():
     definitions = load_yaml(
         "app: shop\n"

@@ -19,6 +19,7 @@ WorkMove = Literal[
 ]
 
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
+WORK_STATES: tuple[WorkState, ...] = get_args(WorkState)
 TERMINAL: frozenset[RunState] = frozenset({"completed", "failed", "cancelled"})
 ACTIVE: frozenset[RunState] = frozenset({"pending", "in_progress"})
 

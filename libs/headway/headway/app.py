@@ -10,7 +10,7 @@ from headway.batches import BatchDraft, Configure, Items, add_batch
 from headway.chain import Chain
 from headway.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
 from headway.definitions import Definitions, GroupDefinition
-from headway.jobs import Job, input_type_of
+from headway.jobs import Job, input_type_of, problems_of_running
 from headway.limits import RateGiven, SecondsGiven, read_rate, read_seconds
 from headway.when import When, read_when, refuse_unknown
 
@@ -52,6 +52,9 @@ class App:
         concurrency_key: str | None = None,
         concurrency_limit: int = 1,
         start_within: SecondsGiven = None,
+        process: bool = False,
+        worker_concurrency: int | None = None,
+        capture_logging: bool = False,
     ) -> Callable[[Function], Function]:
         """Declare a function as a job. It takes a context and, if it likes, one typed input.
 
@@ -59,6 +62,10 @@ class App:
         let through a full house. Work with an equal `concurrency_key` runs one after the other.
         A job with a `batch` is a short one: so many runs may share a lease. Work that has not
         begun within `start_within` seconds expires.
+
+        With `process` each run has a process of its own, for work that keeps a core busy. A
+        worker runs no more than `worker_concurrency` of the job at once. With
+        `capture_logging` what the body says through Python's logging is kept with its run.
         """
 
         def declare(function: Function) -> Function:
@@ -85,10 +92,14 @@ class App:
                     concurrency_key=concurrency_key,
                     concurrency_limit=concurrency_limit,
                     start_within_seconds=read_seconds("start_within", start_within, wrong),
+                    process=process,
+                    worker_concurrency=worker_concurrency,
+                    capture_logging=capture_logging,
                 )
             except (InvalidName, TypeError, NameError) as error:
                 self._declared.problems.append(str(error))
             else:
+                self._declared.problems += problems_of_running(job)
                 self._declared.add_job(job)
             self._declared.problems += [f"job {name!r}: {one}" for one in wrong]
             return function

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 import msgspec
+from headway_contract.limits import INPUT_LIMIT
 from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions import timing as timings
 from headway_decisions.keys import InvalidKey, check_template
@@ -15,7 +16,6 @@ from headway.declarations import Draft
 from headway.definitions import GroupDefinition, JobDefinition, ManifestDefinition
 from headway.jobs import DeclaredJob, holds_nul
 
-INPUT_LIMIT = 256 * 1024
 _LOST_IN_JSON = (
     "does not come back from JSON as it went in: NaN and infinity cannot be sent, "
     "write them as text"

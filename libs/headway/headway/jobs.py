@@ -108,6 +108,10 @@ class Job(DeclaredJob):
 
     function: Callable[..., Any]
     input_type: Any = None
+    # How a worker runs it: in a process of its own, how many at once, with its logging captured.
+    process: bool = False
+    worker_concurrency: int | None = None
+    capture_logging: bool = False
 
     @property
     def is_async(self) -> bool:
@@ -143,6 +147,22 @@ class Job(DeclaredJob):
         except (msgspec.ValidationError, TypeError, ValueError) as error:
             return str(error)
         return None
+
+
+def problems_of_running(job: Job) -> list[str]:
+    """What keeps workers from running a job as it wants to be run."""
+    problems = []
+    if job.process and "<" in job.function.__qualname__:
+        problems.append(
+            f"job {job.name!r} has process=True, but another process cannot find its function "
+            f"{job.function.__qualname__}: put it at the top level of a module"
+        )
+    most = job.worker_concurrency
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
+        problems.append(
+            f"job {job.name!r} has worker_concurrency={most!r}: use a whole number from 1 on"
+        )
+    return problems
 
 
 def input_type_of(function: Callable[..., Any]) -> tuple[bool, Any]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from headway_contract.limits import INPUT_LIMIT
 from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions.cadence import Manual
 
@@ -95,8 +96,8 @@ def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
 def _input(one: ManifestDefinition, job: JobDefinition | None) -> Iterator[str]:
     """Whether the input fits; a job that is declared elsewhere is the scheduler's to check."""
     size = len(msgspec.json.encode(one.input))
-    if size > checks.INPUT_LIMIT:
-        yield f"its input is larger than {checks.INPUT_LIMIT} bytes: send where it is found"
+    if size > INPUT_LIMIT:
+        yield f"its input is larger than {INPUT_LIMIT} bytes: send where it is found"
     elif job is not None:
         problem = problem_of_input(job.input_schema, job.takes_input, one.input)
         if problem is not None:

@@ -13,11 +13,21 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import Event, subjects
-from headway_contract.lifecycle import Activation, Failure, LeaseEvent, RunActivated, RunEvent
+from headway_contract.control import CancelPush, ReleaseLease
+from headway_contract.lifecycle import (
+    Activation,
+    Failure,
+    LeaseClaimed,
+    LeaseEvent,
+    RunActivated,
+    RunEvent,
+)
 from headway_contract.settled import ActivationRequested
+from headway_contract.subjects import DISPATCHER
 from headway_decisions import acceptance
 from headway_decisions.acceptance import Arrived, Judged, Lease
 from headway_decisions.folding import Fact, Run
+from headway_decisions.sizes import bounded
 from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
@@ -28,6 +38,7 @@ from headway_tracing import span
 from msgspec import Struct, structs
 
 from headway_dispatcher import settling, store
+from headway_dispatcher.pushing import push
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, Times, leases, works
 from headway_dispatcher.telling import activation_message
 
@@ -64,6 +75,15 @@ class _Books(Struct):
     work_of: dict[UUID, UUID]
     # Accepted events that woke something new, and what.
     woken: list[tuple[Event, list[Activation]]]
+    # Claims that do not count, although the broker let them through.
+    vain_claims: list[tuple[str, ReleaseLease]]
+
+
+class _Projected(Struct, frozen=True, kw_only=True):
+    """What follows a projection, once it is committed."""
+
+    last_of_pruned: bool
+    vain_claims: list[tuple[str, ReleaseLease]]
 
 
 def event_intake(
@@ -81,11 +101,13 @@ def event_intake(
         told = [_read(message) for message in messages]
         with span("projector", messages=len(told)):
             async with database.transaction() as connection:
-                last_of_pruned = await _project(connection, told, clock)
+                projected = await _project(connection, told, clock)
         gate.call()
         relay.call()
-        if last_of_pruned:
+        if projected.last_of_pruned:
             prunes.call()
+        for worker, release in projected.vain_claims:
+            await push(broker, worker, CancelPush(release=[release]))
 
     # A short run's outcome comes right behind its start: together they are one write.
     puller = Puller(
@@ -94,8 +116,8 @@ def event_intake(
     return REJECTED.intake(database, broker, puller, handle)
 
 
-async def _project(connection: Connection, told: list[Told], clock: Clock) -> bool:
-    """Project messages; tells whether a run of a pruned manifest has ended thereby."""
+async def _project(connection: Connection, told: list[Told], clock: Clock) -> _Projected:
+    """Project messages; tells what is to follow."""
     books = await _open_books(connection, {one.lease for one in told})
     times = await store.read_times(connection, clock)
     now = times.schedule
@@ -115,7 +137,7 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> bo
     await _tell_woken(connection, books.woken, now)
     last_of_pruned = await settling.settle(connection, ended, now=now)
     await HISTORY.append(connection, records, now=times.real)
-    return last_of_pruned
+    return _Projected(last_of_pruned=last_of_pruned, vain_claims=books.vain_claims)
 
 
 def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> list[Record]:
@@ -140,6 +162,7 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
         ),
     )
     books.woken += _woken(events, judged, runs)
+    books.vain_claims += _vain_claims(one, events, judged)
     books.leases[lease.id], books.runs[lease.id] = judged.lease, judged.runs
     _report(one, judged)
     return [
@@ -160,6 +183,22 @@ def _woken(
             if new:
                 woken.append((event, new))
     return woken
+
+
+def _vain_claims(one: Told, events: list[Event], judged: Judged) -> list[tuple[str, ReleaseLease]]:
+    """The claims of a message that were refused, with the reason for their worker.
+
+    Not if a process of the same name holds the lease: it would hear it, too. The answer to a
+    heartbeat tells processes apart.
+    """
+    reasons = {"not_the_claimant": "another", "lease_ended": "ended"}
+    if one.worker in (DISPATCHER, judged.lease.claimed_by):
+        return []
+    return [
+        (one.worker, ReleaseLease(lease=one.lease, reason=reasons[refusal]))
+        for event, refusal in zip(events, judged.refusals, strict=True)
+        if isinstance(event.data, LeaseClaimed) and refusal in reasons
+    ]
 
 
 async def _tell_woken(
@@ -223,7 +262,8 @@ def _read(message: Message) -> Told:
         predecessor = int(message.headers.get(subjects.EXPECTED_SEQUENCE_HEADER, "-1"))
     except ValueError as error:
         raise Unreadable(str(error)) from error
-    events = [one for one in events_in(message) if isinstance(one.data, LeaseEvent)]
+    size = len(message.body)
+    events = [bounded(one, size) for one in events_in(message) if isinstance(one.data, LeaseEvent)]
     return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=events)
 
 
@@ -241,6 +281,7 @@ async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
         runs=by_lease,
         work_of={row["run_id"]: row["work_id"] for row in runs},
         woken=[],
+        vain_claims=[],
     )
 
 

@@ -139,6 +139,7 @@ async def _write_retries(connection: Connection, again: Sequence[tuple[UUID, Ret
             [verdict.at for _, verdict in again],
             [verdict.reason for _, verdict in again],
             [verdict.attempts for _, verdict in again],
+            [verdict.alone for _, verdict in again],
         )
 
 

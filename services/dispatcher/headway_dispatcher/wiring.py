@@ -18,6 +18,7 @@ from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.leases import LeaseDesk
+from headway_dispatcher.progress import ProgressDesk
 from headway_dispatcher.projector import event_intake
 from headway_dispatcher.provisioning import check_provisioned, provision
 from headway_dispatcher.prunes import Prunes
@@ -102,6 +103,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
 
     await heartbeats.listen()
     await LeaseDesk(database, broker).listen()
+    news = ProgressDesk(database, broker)
+    await news.listen()
     intakes = {
         "intake": work_intake(
             database,
@@ -124,6 +127,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("prunes", prunes.run_once, wake.prunes)
     # Workers must hear from us whatever our own troubles are, so this one hardly rests.
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
+    service.keep("progress", news.run_once, news.arrived)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("streams", see_to_streams)

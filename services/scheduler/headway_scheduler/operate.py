@@ -5,11 +5,11 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway.checks import INPUT_LIMIT
 from headway.definitions import API_OWNER
 from headway.inputs import problem_of_input
 from headway.jobs import holds_nul
 from headway_clock import new_id
+from headway_contract.limits import INPUT_LIMIT
 from headway_contract.scheduling import (
     ChangeGroupRequest,
     ChangeRequest,

@@ -16,6 +16,7 @@ import msgspec
 from headway_clock import jitter
 from headway_contract import subjects
 from headway_contract.lifecycle import Activation, RunActivated
+from headway_contract.limits import INPUT_LIMIT
 from headway_contract.orders import OrderedRun
 from headway_contract.scheduling import ActivationAnswer, ActivationQuestion
 from headway_jetstream_kit import Broker
@@ -28,7 +29,6 @@ from headway.worker.leases import Lease
 
 logger = logging.getLogger(__name__)
 
-INPUT_LIMIT = 256 * 1024
 KEY_LIMIT = 255
 MANY_LIMIT = 10_000
 TRIES = 5

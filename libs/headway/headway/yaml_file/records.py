@@ -37,6 +37,8 @@ WeekWord = Annotated[str, _word(Weeks)]
 MonthNumber = Annotated[int, Meta(ge=1, le=12)]
 MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
 Seconds = Annotated[float, Meta(ge=0)]
+Kind = Annotated[str, Meta(min_length=1, max_length=255)]
+Kinds = Kind | list[Kind]
 Priority = Annotated[int, Meta(ge=0, le=31)]
 RateText = Annotated[
     str, _text("^ *[0-9]+ *(/|per) *([0-9.]+ *)?(second|minute|hour|day)s? *$", "100/minute")
@@ -137,13 +139,19 @@ class OnceRecord(DayBounds, kw_only=True):
 
 
 class RetryRecord(Record):
-    """How often a job is tried in total, and how long it rests between, in seconds."""
+    """How often a job is tried in total, and how long it rests between, in seconds.
+
+    `retry_on` lists the only kinds of failure that are tried again, `abort_on` those that never
+    are: names of exceptions, or of Headway's own kinds such as timed_out.
+    """
 
     attempts: Annotated[int, Meta(ge=1)] = 3
     interval: Seconds = 60.0
     backoff: Annotated[float, Meta(ge=1)] = 2.0
     max_interval: Seconds = 3600.0
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    retry_on: Kinds = []
+    abort_on: Kinds = []
 
 
 class MisfireRecord(Record, kw_only=True):

@@ -37,7 +37,7 @@ ALTER TABLE dispatcher.work_queue
     ADD COLUMN concurrency_limit integer NOT NULL DEFAULT 1 CHECK (concurrency_limit >= 1),
     -- Somebody asked for it, so a disabled manifest does not hold it.
     ADD COLUMN explicit boolean NOT NULL DEFAULT false,
-    -- It shares its lease with no other.
+    -- It shares its lease with no other: it may have taken a worker down.
     ADD COLUMN alone boolean NOT NULL DEFAULT false,
     -- What keeps work that waits from being a candidate at all; none for what is ready. The gate
     -- reads only what is ready, so nothing else is ever in its way.

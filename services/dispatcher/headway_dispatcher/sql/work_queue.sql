@@ -198,13 +198,13 @@ FROM (
 WHERE work_queue.id = waiting.id
 
 -- name: cancelling
--- Ordered runs of work that is to end early: who has them, and whether each is the only live
--- one of its lease. Those that nobody has come first. $1 how many.
+-- Ordered runs of work that is to end early: who has them, and all live runs of their leases.
+-- Those that nobody has come first. $1 how many.
 SELECT metadata.run_id, metadata.lease_id, lease.token, lease.job, lease.sequence,
        lease.claimed_by, work_queue.cancel_reason AS reason,
-       NOT EXISTS (SELECT FROM dispatcher.metadata AS other
-                   WHERE other.lease_id = lease.id AND other.run_id <> metadata.run_id
-                     AND other.finished_at IS NULL) AS alone
+       ARRAY(SELECT live.run_id FROM dispatcher.metadata AS live
+             WHERE live.lease_id = lease.id AND live.finished_at IS NULL
+             ORDER BY live.run_id) AS live_runs
 FROM dispatcher.work_queue
 JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
 JOIN dispatcher.lease ON lease.id = metadata.lease_id
@@ -230,12 +230,13 @@ FROM unnest($1::uuid[], $2::text[], $3::integer[]) AS told (id, outcome, attempt
 WHERE work_queue.id = told.id
 
 -- name: retry
--- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts.
+-- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts, $5 whether it
+-- is from now on to share its lease with nobody.
 UPDATE dispatcher.work_queue
 SET state = 'waiting', not_before = told.not_before, wait_reason = told.reason,
-    attempts = told.attempts
-FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[])
-    AS told (id, not_before, reason, attempts)
+    attempts = told.attempts, alone = work_queue.alone OR told.alone
+FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::boolean[])
+    AS told (id, not_before, reason, attempts, alone)
 WHERE work_queue.id = told.id
 
 -- name: add_dead_letters
