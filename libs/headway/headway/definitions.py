@@ -36,8 +36,22 @@ class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     enabled: bool | None = None
 
 
+class JobTerms(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What work of a job goes by where no manifest says otherwise; its group is called like it."""
+
+    group: str | None = None
+    priority: Priority = 0
+    retry: RetryPolicy = RetryPolicy()
+    timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
+    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
+    on_lost_contact: Literal["stop", "continue"] = "stop"
+
+
 class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job: a name that workers serve, what its input looks like, and how people call it."""
+    """A job: a name that workers serve, what its input looks like, and how people call it.
+
+    `terms` are those of work that is enqueued; a manifest states its own.
+    """
 
     name: str
     title: str = ""
@@ -45,6 +59,7 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     input_schema: dict[str, Any] | None = None
     takes_input: bool = True
+    terms: JobTerms = JobTerms()
 
 
 class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -37,17 +37,30 @@ def span(
 
 
 @contextmanager
-def new_trace(name: str, **attributes: Attribute | None) -> Iterator[trace.Span]:
-    """A span that begins a trace of its own, linked to the one in which it is made."""
+def new_trace(
+    name: str, *, cause: str | None = None, **attributes: Attribute | None
+) -> Iterator[trace.Span]:
+    """A span that begins a trace of its own, linked to the one in which it is made.
+
+    `cause` is the stored context of what it is made for, linked as well.
+    """
     if not is_recording():
         yield trace.INVALID_SPAN
         return
     maker = trace.get_current_span().get_span_context()
-    links = [trace.Link(maker)] if maker.is_valid else []
+    links = [trace.Link(one) for one in (maker, _stored(cause)) if one.is_valid]
     with _tracer.start_as_current_span(
         name, context=Context(), links=links, attributes=_named(attributes)
     ) as current:
         yield current
+
+
+def _stored(parent: str | None) -> trace.SpanContext:
+    """The span of a stored context, an invalid one if there is none."""
+    if parent is None:
+        return trace.INVALID_SPAN_CONTEXT
+    context = _propagator.extract({"traceparent": parent}, context=Context())
+    return trace.get_current_span(context).get_span_context()
 
 
 def is_recording() -> bool:

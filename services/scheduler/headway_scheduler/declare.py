@@ -238,6 +238,7 @@ async def _write_jobs(connection: Connection, definitions: Definitions, now: dat
             json_array(job.input_schema for job in jobs),
             [job.takes_input for job in jobs],
             now,
+            json_array(job.terms for job in jobs),
         )
 
 

@@ -43,6 +43,7 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now
     # Manifests before their work, as everywhere, or two of us could wait for each other.
     locked = await lock_manifests(connection, await manifests_of(connection, outcomes))
     closed = await _open_work(connection, told)
+    # Work without a manifest is closed, and nothing else follows.
     owned = [work for work in closed if work.manifest in locked]
     ends: dict[UUID, datetime] = {}
     for work in owned:
@@ -72,6 +73,8 @@ async def resolve(
 ) -> None:
     """A dead letter was seen to: its manifest is no longer blocked by it."""
     if resolved.manifest_id is None:
+        if isinstance(resolved, DeadLetterRetried):
+            await _start_enqueued(connection, resolved, now)
         return
     locked = await lock_manifests(connection, [resolved.manifest_id])
     if not locked:
@@ -97,6 +100,18 @@ async def _start_round(
     )
 
 
+async def _start_enqueued(
+    connection: Connection, retried: DeadLetterRetried, now: datetime
+) -> None:
+    """Work without a manifest is under way again, unless that round is over already."""
+    over = await connection.fetchval(works["overtaken"], retried.work)
+    if over is None or over < retried.round:
+        cause = f"replay:{retried.work}"
+        await connection.execute(
+            works["start_round"], retried.work, None, cause, retried.round, now, retried.slot
+        )
+
+
 async def _open_work(connection: Connection, told: dict[UUID, WorkSettled]) -> list[_Closed]:
     """The work among what was told that is not settled yet, by its row or by its decision."""
     rows = await connection.fetch(works["lock"], sorted(told))
@@ -107,6 +122,9 @@ async def _open_work(connection: Connection, told: dict[UUID, WorkSettled]) -> l
     ]
     for work in set(told) - {row["id"] for row in rows}:
         end = told[work]
+        if end.round > 1 and end.manifest_id is None:
+            # No ledger remembers it, and its beginning may still be on its way.
+            await connection.execute(works["overtake"], work, end.round, end.settled_at)
         # A round whose beginning we have not heard of yet: it is over all the same.
         if end.round > 1 and end.manifest_id is not None:
             known = await connection.fetchrow(occurrences["of_work"], end.manifest_id, work)

@@ -209,13 +209,14 @@ SELECT name, owner, input_schema, takes_input FROM scheduler.job WHERE name = AN
 
 -- name: upsert_job
 -- $1 names, $2 owner, $3 titles, $4 categories, $5 descriptions, $6 input schemas, $7 whether
--- they take an input, $8 now.
+-- they take an input, $8 now, $9 terms of work without a manifest.
 INSERT INTO scheduler.job AS known
-    (name, owner, title, category, description, input_schema, takes_input, declared_at)
+    (name, owner, title, category, description, input_schema, takes_input, terms, declared_at)
 SELECT stated.name, $2, stated.title, stated.category, stated.description, stated.input_schema,
-       stated.takes_input, $8
-FROM unnest($1::text[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::boolean[])
-    AS stated (name, title, category, description, input_schema, takes_input)
+       stated.takes_input, stated.terms, $8
+FROM unnest($1::text[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::boolean[],
+            $9::jsonb[])
+    AS stated (name, title, category, description, input_schema, takes_input, terms)
 ORDER BY stated.name
 ON CONFLICT (name) DO UPDATE
 SET owner = excluded.owner,
@@ -224,11 +225,12 @@ SET owner = excluded.owner,
     description = excluded.description,
     input_schema = excluded.input_schema,
     takes_input = excluded.takes_input,
+    terms = excluded.terms,
     declared_at = excluded.declared_at
 WHERE (known.owner, known.title, known.category, known.description, known.input_schema,
-       known.takes_input)
+       known.takes_input, known.terms)
     IS DISTINCT FROM (excluded.owner, excluded.title, excluded.category, excluded.description,
-                      excluded.input_schema, excluded.takes_input)
+                      excluded.input_schema, excluded.takes_input, excluded.terms)
 
 -- name: declare_application
 -- Note which generation of an application declares; returns none if a newer one did before.
