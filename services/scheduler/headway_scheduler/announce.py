@@ -134,8 +134,10 @@ def _together(group: str, events: Sequence[Event]) -> list[OutboxMessage]:
 
 
 def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
-    """Every piece of work begins a trace of its own."""
-    with new_trace("decide", manifest=manifest.external_id, work=str(row.work)):
+    """Every piece of work begins a trace of its own, linked to what it follows from."""
+    succeeded = row.cause.startswith("success:")
+    cause = manifest.parent_traceparent if succeeded else row.traceparent
+    with new_trace("decide", cause=cause, manifest=manifest.external_id, work=str(row.work)):
         return traceparent()
 
 

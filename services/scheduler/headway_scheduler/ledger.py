@@ -33,6 +33,8 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     input: Any = None
     not_before: datetime | None = None
     release: bool = False
+    # The trace in which it was asked for.
+    traceparent: str | None = None
 
     @property
     def key(self) -> tuple[UUID, str]:
@@ -98,4 +100,5 @@ def _owed(manifest: Manifest, owed: OwedEntry) -> LedgerRow:
         input=owed.input,
         not_before=owed.not_before,
         release=True,
+        traceparent=owed.traceparent,
     )

@@ -26,6 +26,7 @@ class OwedEntry(Struct, frozen=True, kw_only=True):
     has_input: bool = False
     input: Any = None
     not_before: datetime | None = None
+    traceparent: str | None = None
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -44,6 +45,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     cancel_grace_seconds: float
     on_lost_contact: str
     owed: dict[str, OwedEntry]
+    # The trace in which its parent succeeded last.
+    parent_traceparent: str | None = None
 
 
 class UnreadableManifest(Struct, frozen=True, kw_only=True):
@@ -122,4 +125,5 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         cancel_grace_seconds=row["cancel_grace_seconds"],
         on_lost_contact=row["on_lost_contact"],
         owed={one.cause: one for one in owed},
+        parent_traceparent=row["parent_traceparent"],
     )

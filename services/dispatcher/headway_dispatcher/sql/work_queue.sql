@@ -151,12 +151,13 @@ FROM unnest($1::uuid[], $2::text[], $3::integer[]) AS told (id, outcome, attempt
 WHERE work_queue.id = told.id
 
 -- name: retry
--- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts.
+-- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts, $5 trace
+-- contexts (null where they stay).
 UPDATE dispatcher.work_queue
 SET state = 'waiting', not_before = told.not_before, wait_reason = told.reason,
-    attempts = told.attempts
-FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[])
-    AS told (id, not_before, reason, attempts)
+    attempts = told.attempts, traceparent = coalesce(told.traceparent, work_queue.traceparent)
+FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::text[])
+    AS told (id, not_before, reason, attempts, traceparent)
 WHERE work_queue.id = told.id
 
 -- name: add_dead_letters

@@ -44,6 +44,11 @@ CREATE TABLE scheduler.overtaken (
     settled_at timestamptz NOT NULL
 );
 
+-- Where traces are recorded: the one in which a manifest succeeded last, and the one in which a
+-- decision was asked for. What follows from them is linked to them.
+ALTER TABLE scheduler.manifest ADD COLUMN success_traceparent text;
+ALTER TABLE scheduler.occurrence ADD COLUMN traceparent text;
+
 CREATE SCHEMA IF NOT EXISTS headway;
 
 -- The id of the work that a cause makes: the first 16 bytes of SHA-256 over the namespace of

@@ -19,11 +19,13 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
        manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
        manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
+       parent.success_traceparent AS parent_traceparent,
        manifest_group.enabled AS group_enabled, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
+                     traceparent,
                      coalesce(not_before, decided_at) AS ripe_at
               FROM scheduler.occurrence
               WHERE occurrence.manifest_id = manifest.id AND decision = 'owed'
@@ -103,6 +105,13 @@ SET last_outcome = told.outcome,
                         THEN dead_letters ELSE dead_letters || told.dead_letter END
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
     AS told (id, outcome, settled_at, dead_letter)
+WHERE manifest.id = told.id
+
+-- name: tell_traces
+-- The traces in which manifests succeeded last. $1 ids, $2 trace contexts.
+UPDATE scheduler.manifest
+SET success_traceparent = told.traceparent
+FROM unnest($1::uuid[], $2::text[]) AS told (id, traceparent)
 WHERE manifest.id = told.id
 
 -- name: unblock
