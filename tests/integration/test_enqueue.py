@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import headway
+import msgspec
 import pytest
 import pytest_asyncio
 from headway import App, Client, Fatal, retry
@@ -16,7 +17,7 @@ from headway_contract.settled import DeadLetterRetried, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_decisions import identity
 from headway_postgres_kit import DATABASE_CLOCK, Database
-from headway_scheduler.enqueue import Enqueue
+from headway_scheduler.enqueue import Enqueue, announce_again
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import enqueue_role_is_missing
 from headway_service_kit.passes import Wakeup
@@ -88,9 +89,12 @@ async def test_it_becomes_work_with_the_terms_of_its_job(timeline, application):
     assert told.cause == f"enqueue:mail:{work}"
     rows = await timeline.rows("SELECT id, manifest_id, cause, round FROM scheduler.work")
     assert [tuple(row) for row in rows] == [(work, None, told.cause, 1)]
-    assert await count(timeline, "enqueued") == 0, "what has no key need not be remembered"
+    [kept] = await timeline.rows("SELECT state, input FROM scheduler.enqueued")
+    assert tuple(kept) == ("queued", 7), "it can be told again"
     groups = await timeline.rows("SELECT name FROM scheduler.manifest_group")
     assert [row["name"] for row in groups] == ["letters"], "an operator can limit it"
+    await timeline.tell(outcome(work))
+    assert (await count(timeline, "work"), await count(timeline, "enqueued")) == (0, 0)
 
 
 async def test_what_it_states_goes_before_its_job(timeline, application):
@@ -137,6 +141,7 @@ class TestKeys:
     async def test_the_same_key_and_parameters_give_the_same_work(self, timeline, application):
         works = [await headway.enqueue(application, "mail", 7, key="order-7", delay=5)]
         await take_up(timeline)
+        await timeline.tell(outcome(works[0]))
         # Whatever the session is set to, and long after the input is gone.
         await application.execute("SET timezone = 'Asia/Kolkata'; SET intervalstyle = iso_8601")
         works.append(await headway.enqueue(application, "mail", 7, key="order-7", delay=5))
@@ -279,6 +284,35 @@ async def test_it_is_looked_at_again_when_its_job_is_another(timeline, applicati
     assert [(one.work, one.input) for one in await queued(timeline)] == [(work, "seven")]
 
 
+async def test_what_the_broker_has_lost_is_told_again(timeline, application):
+    work = await headway.enqueue(application, "mail", 7, key="k", delay=60, priority=9)
+    await headway.enqueue(application, "mail", 8)
+    await take_up(timeline)
+    [first] = [one for one in await queued(timeline) if one.work == work]
+    async with timeline.database.transaction() as connection:
+        now = await DATABASE_CLOCK.now(connection)
+        [message] = await announce_again(connection, [work, uuid4()], now=now)
+    [again] = [one.data for one in decode(message.body)]
+    second = timedelta(seconds=1)
+    assert abs(again.queued_at - first.queued_at) < second
+    assert abs(again.not_before - first.not_before) < second
+    moments = {"queued_at": None, "not_before": None}
+    assert msgspec.structs.replace(again, **moments) == msgspec.structs.replace(first, **moments)
+
+
+async def test_unless_its_job_no_longer_takes_it(timeline, application):
+    work = await headway.enqueue(application, "mail", 7)
+    await take_up(timeline)
+    app = App("shop")
+    app.job("mail")(lambda ctx: None)
+    await timeline.declare(app)
+    async with timeline.database.transaction() as connection:
+        assert await announce_again(connection, [work], now=timeline.clock.at) == []
+    [row] = await timeline.rows("SELECT state, reason FROM scheduler.enqueued")
+    assert tuple(row) == ("refused", "invalid_input: the job takes no input")
+    assert await count(timeline, "work") == 0
+
+
 async def test_two_schedulers_take_everything_up_once(timeline, application):
     await application.execute(
         "SELECT headway.enqueue('mail', to_jsonb(n)) FROM generate_series(1, 1200) AS n"
@@ -286,7 +320,9 @@ async def test_two_schedulers_take_everything_up_once(timeline, application):
     passes = [Enqueue(timeline.database, clock=DATABASE_CLOCK, relay=Wakeup()) for _ in range(3)]
 
     async def all_of(one: Enqueue) -> None:
-        while await one.run_once() is not None or await count(timeline, "enqueued"):
+        while await one.run_once() is not None or await timeline.rows(
+            "SELECT FROM scheduler.enqueued WHERE state = 'waiting'"
+        ):
             pass
 
     await asyncio.gather(*map(all_of, passes))

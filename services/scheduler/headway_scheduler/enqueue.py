@@ -4,7 +4,8 @@
 anybody: a NOTIFY there would make all transactions that enqueue commit one after the other.
 Instead this pass looks several times a second, which costs one look into an empty index.
 
-What cannot be queued stays where it is, refused, with its reason, and is looked at again
+A row is kept until its work is settled: should the broker lose the message, it can be told
+again. What cannot be queued stays as well, refused, with its reason, and is looked at again
 once its job is declared differently.
 """
 
@@ -19,6 +20,7 @@ from headway.definitions import JobTerms
 from headway.inputs import problem_of_input
 from headway_contract.work import RetryPolicy
 from headway_postgres_kit import Clock, Connection, Database
+from headway_relay import OutboxMessage
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
@@ -38,7 +40,6 @@ class Queued(Struct, frozen=True, kw_only=True):
     work: UUID
     cause: str
     job: str
-    key: str | None
     group: str
     priority: int
     input: Any
@@ -110,7 +111,6 @@ def judge(row: Any, now: datetime) -> Queued | Refused:
         work=row["work_id"],
         cause=row["cause"],
         job=row["job"],
-        key=row["key"],
         group=row["group_name"] or terms.group or row["job"],
         priority=terms.priority if row["priority"] is None else row["priority"],
         input=given,
@@ -133,10 +133,27 @@ def _read(text: str | None) -> Any:
     """An input as it will travel; numbers that no program can hold are refused."""
     if text is None:
         return None
-    given = msgspec.json.decode(text)
-    if msgspec.json.decode(msgspec.json.encode(given)) != given:
+    # A little deeper than it is, as deep as in its event.
+    nested = msgspec.json.decode(f"[[[[{text}]]]]")
+    given = nested[0][0][0][0]
+    if msgspec.json.decode(msgspec.json.encode(nested)) != nested:
         raise ValueError("it holds a number that does not survive JSON: write it as text")
     return given
+
+
+async def announce_again(
+    connection: Connection, ids: Sequence[UUID], *, now: datetime
+) -> list[OutboxMessage]:
+    """The messages again of work that is outstanding and never came to the dispatcher.
+
+    What its job, as it is by now, does not take is refused after all, and no longer waited for.
+    """
+    rows = await connection.fetch(enqueued["outstanding"], sorted(ids))
+    verdicts = [judge(row, now) for row in rows]
+    refused = [one for one in verdicts if isinstance(one, Refused)]
+    await connection.execute(works["remove"], [one.work for one in refused])
+    await _refuse(connection, refused, now)
+    return announce_enqueued([one for one in verdicts if isinstance(one, Queued)], now=now)
 
 
 async def _record(
@@ -150,12 +167,11 @@ async def _record(
         ids, causes = [one.work for one in queued], [one.cause for one in queued]
         await connection.execute(works["add"], ids, nothing, causes, [0] * len(queued), now)
         await OUTBOX.add(connection, announce_enqueued(queued, now=now))
-        await connection.execute(
-            enqueued["remove"], [one.work for one in queued if one.key is None]
-        )
-        keyed = [one.work for one in queued if one.key is not None]
-        if keyed:
-            await connection.execute(enqueued["keep"], keyed, now)
+        await connection.execute(enqueued["queued"], ids, now)
+    await _refuse(connection, refused, now)
+
+
+async def _refuse(connection: Connection, refused: Sequence[Refused], now: datetime) -> None:
     for one in refused:
         logger.error("work %s of job %s is refused: %s", one.work, one.job, one.reason)
     if refused:

@@ -83,7 +83,7 @@ async def dismiss(connection: Connection, request: DismissRequest, *, now: datet
         raise Refused(
             f"work {request.work} was not refused, or not enqueued at all: see 'headway enqueued'"
         )
-    await connection.execute(enqueued["remove"], [request.work])
+    await connection.execute(enqueued["dismiss"], request.work)
     data = {"job": row["job"], "key": row["key"], "reason": row["reason"]}
     await _audit(connection, "headway.work.dismissed.v1", str(request.work), request, data, now)
     return f"work {request.work} of job {row['job']}: forgotten"

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from headway_scheduler.advance import account_for, put_to_rest, write_ledger
 from headway_scheduler.ledger import LedgerRow
-from headway_scheduler.store import lock_manifests, manifests, occurrences, works
+from headway_scheduler.store import enqueued, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
 
@@ -51,11 +51,19 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now
         ends[work.manifest] = min(work.end.settled_at, ends.get(work.manifest, _NEVER))
     await account_for(connection, ends, until=ends, now=now)
     await connection.execute(works["remove"], [work.id for work in closed])
+    await _release_enqueued(connection, closed)
     await _tell_manifests(connection, owned)
     await _owe_again(connection, owned, now)
     await put_to_rest(connection, locked, now=now)
     await connection.fetch(manifests["retire"], list(ends))
     return len(closed)
+
+
+async def _release_enqueued(connection: Connection, closed: Sequence[_Closed]) -> None:
+    """What applications have enqueued need no longer be kept."""
+    without_manifest = [work.id for work in closed if work.end.manifest_id is None]
+    if without_manifest:
+        await connection.execute(enqueued["settled"], without_manifest)
 
 
 async def manifests_of(connection: Connection, outcomes: Sequence[WorkSettled]) -> set[UUID]:

@@ -3,8 +3,9 @@
 -- What work of a job goes by if no manifest says otherwise: group, priority, retries, timeouts.
 ALTER TABLE scheduler.job ADD COLUMN terms jsonb NOT NULL DEFAULT '{}';
 
--- Written by headway.enqueue() alone until the scheduler takes it up. What has no key is deleted
--- then; what has one is kept, without its input, so that the same key finds its work again.
+-- Written by headway.enqueue() alone until the scheduler takes it up, and kept until its work is
+-- settled. Then what has no key is deleted; what has one stays, without its input, so that the
+-- same key finds its work again.
 CREATE TABLE scheduler.enqueued (
     work_id     uuid PRIMARY KEY,
     cause       text NOT NULL,

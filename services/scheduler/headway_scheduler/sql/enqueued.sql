@@ -20,15 +20,37 @@ FROM (
 LEFT JOIN scheduler.job ON job.name = taken.job
 ORDER BY taken.enqueued_at, taken.work_id
 
--- name: remove
--- What is queued and had no key. $1 work ids.
-DELETE FROM scheduler.enqueued WHERE work_id = ANY($1::uuid[])
-
--- name: keep
--- What is queued and had a key: it stays known, without its input. $1 work ids, $2 now.
+-- name: queued
+-- What is queued: it is kept until it is settled, in case its message is lost. $1 work ids,
+-- $2 now.
 UPDATE scheduler.enqueued
-SET state = 'queued', input = NULL, decided_at = $2
+SET state = 'queued', decided_at = $2
 WHERE work_id = ANY($1::uuid[])
+
+-- name: settled
+-- What is settled: only keys are remembered. $1 work ids.
+WITH without_key AS (
+    DELETE FROM scheduler.enqueued WHERE work_id = ANY($1::uuid[]) AND key IS NULL
+)
+UPDATE scheduler.enqueued SET input = NULL
+WHERE work_id = ANY($1::uuid[]) AND key IS NOT NULL AND input IS NOT NULL
+
+-- name: outstanding
+-- Work that is queued and not settled, as it was taken up. $1 work ids.
+SELECT kept.work_id, kept.cause, kept.job, kept.key, kept.input::text, kept.group_name,
+       kept.priority, kept.delay, kept.not_before, kept.start_by, kept.traceparent,
+       clock_timestamp() - kept.enqueued_at AS age,
+       job.input_schema, job.takes_input, job.terms::text
+FROM scheduler.enqueued AS kept
+JOIN scheduler.work ON work.id = kept.work_id
+LEFT JOIN scheduler.job ON job.name = kept.job
+WHERE kept.work_id = ANY($1::uuid[]) AND kept.state = 'queued'
+ORDER BY work.id
+FOR UPDATE OF work
+
+-- name: dismiss
+-- Forget what was refused. $1 work id.
+DELETE FROM scheduler.enqueued WHERE work_id = $1
 
 -- name: refuse
 -- What cannot be queued, and why. $1 work ids, $2 reasons, $3 now.
