@@ -10,6 +10,7 @@ import headway_tracing
 import pytest
 import pytest_asyncio
 from headway import Client
+from headway_dispatcher.provisioning import provision
 from headway_postgres_kit import Database
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from support.processes import TESTS, Processes
@@ -152,8 +153,12 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @pytest_asyncio.fixture
-async def processes(database_url, nats_url, tmp_path, collector) -> AsyncIterator[Processes]:
+async def processes(
+    database_url, nats_url, broker, tmp_path, collector
+) -> AsyncIterator[Processes]:
     """Scheduler, dispatcher and worker as processes that export their spans."""
+    # Or the relay may have to publish twice, and tell of both.
+    await provision(broker, replicas=1, max_bytes=64 * 1024**2)
     made = Processes(
         database_url, nats_url, tmp_path, provision="auto", app=str(TESTS / "support/traced_app.py")
     )
