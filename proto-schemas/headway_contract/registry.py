@@ -58,5 +58,10 @@ CONTROL: dict[str, type[Struct]] = {
     "trigger.request": scheduling.TriggerRequest,
     "trigger.answer": scheduling.TriggerAnswer,
     "delete.request": scheduling.DeleteRequest,
+    "enqueue.request": scheduling.EnqueueRequest,
+    "enqueue.answer": scheduling.EnqueueAnswer,
+    "enqueued.question": scheduling.EnqueuedQuestion,
+    "enqueued.answer": scheduling.EnqueuedAnswer,
+    "dismiss.request": scheduling.DismissRequest,
     "changed.answer": scheduling.Changed,
 }

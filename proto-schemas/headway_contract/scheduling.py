@@ -294,6 +294,67 @@ class TriggerAnswer(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
+class EnqueueRequest(Struct, frozen=True, kw_only=True):
+    """Queue work of a declared job, without a manifest.
+
+    What is not stated is the job's. The same `key` of a job gives the same work again, and is
+    refused with other parameters.
+    """
+
+    job: Name
+    input: Any = None
+    group: Name | None = None
+    priority: Priority | None = None
+    delay_seconds: Seconds | None = None
+    not_before: datetime | None = None
+    start_by: datetime | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")] | None = None
+    traceparent: Text | None = None
+    actor: Text = ""
+
+
+class EnqueueAnswer(Struct, frozen=True, kw_only=True):
+    """It will be queued; its id is the same whenever its key is used."""
+
+    work: UUID
+    text: str = ""
+
+
+class EnqueuedQuestion(Struct, frozen=True, kw_only=True):
+    """Somebody asks for what was enqueued and is not queued, the oldest first, page by page."""
+
+    after: datetime | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    refused_only: bool = False
+
+
+class EnqueuedStatus(Struct, frozen=True, kw_only=True):
+    """What was enqueued: it is `waiting` to be taken up, or `refused`, and why."""
+
+    work: UUID
+    job: str
+    key: str | None = None
+    group: str | None = None
+    enqueued_by: str = ""
+    enqueued_at: datetime
+    state: str
+    reason: str | None = None
+
+
+class EnqueuedAnswer(Struct, frozen=True, kw_only=True):
+    """One page; `more` if there are others after it."""
+
+    enqueued: list[EnqueuedStatus] = []
+    more: bool = False
+
+
+class DismissRequest(Struct, frozen=True, kw_only=True):
+    """Forget work that was enqueued and refused; its key may then be used again."""
+
+    work: UUID
+    actor: Text = ""
+
+
 class DeleteRequest(Struct, frozen=True, kw_only=True):
     """Delete a manifest that was made at run time, with its work, dead letters and runs."""
 

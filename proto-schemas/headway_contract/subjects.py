@@ -45,6 +45,9 @@ CHANGE_REQUEST = f"{SCHEDULER_CONTROL}.change"
 CHANGE_GROUP_REQUEST = f"{SCHEDULER_CONTROL}.change_group"
 TRIGGER_REQUEST = f"{SCHEDULER_CONTROL}.trigger"
 DELETE_REQUEST = f"{SCHEDULER_CONTROL}.delete"
+ENQUEUE_REQUEST = f"{SCHEDULER_CONTROL}.enqueue"
+ENQUEUED_QUESTION = f"{SCHEDULER_CONTROL}.enqueued"
+DISMISS_REQUEST = f"{SCHEDULER_CONTROL}.dismiss"
 
 # The worker token under which the dispatcher publishes its own fenced events. Names of
 # workers cannot start with an underscore, so no worker can be called this.

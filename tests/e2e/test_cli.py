@@ -392,6 +392,7 @@ async def test_the_module_is_the_command(shell):
         *("up", "migrate", "provision", "scheduler", "dispatcher", "worker"),
         *("manifests", "manifest", "groups", "preview", "explain", "verify"),
         *("plan", "apply", "enable", "disable", "change", "group", "trigger", "delete"),
+        *("enqueue", "enqueued", "dismiss"),
     ]
 
 
@@ -521,6 +522,30 @@ async def test_operators_change_and_trigger(asked):
         done = await asked(*wrong)
         assert done.code == 2
         assert len(done.complaints) == 1
+        assert words in done.complaints[0]
+
+
+async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
+    done = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60")
+    assert re.fullmatch(r"count: enqueued as work [0-9a-f-]{36}\n", done.out), done.err
+    again = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60", "--json")
+    assert json.loads(again.out)["work"] in done.out
+    await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')")
+    assert (await asked("enqueued")).out == "nothing waits, nothing was refused\n"
+    work = await world.value("SELECT headway.enqueue('count', '\"two\"'::text::jsonb)")
+    await world.until("SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'refused')")
+    assert "invalid_input" in (await asked("enqueued", "--refused")).out
+    assert json.loads((await asked("enqueued", "--json")).out)[0]["work"] == str(work)
+    assert "forgotten" in (await asked("dismiss", str(work))).out
+    for wrong, words in (
+        (["enqueue", "nobody"], 'job "nobody" is not declared'),
+        (["enqueue", "count", "--input", "two"], "'two' is no JSON"),
+        (["enqueue", "count", "--input", "3", "--key", "k"], "with other parameters"),
+        (["enqueue", "count", "--input", "1", "--start-by", "soon"], "'soon' is no time"),
+        (["dismiss", str(work)], "was not refused"),
+    ):
+        done = await asked(*wrong)
+        assert done.code == 2
         assert words in done.complaints[0]
 
 

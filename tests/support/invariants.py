@@ -44,6 +44,12 @@ VIOLATIONS = {
             WHERE occurrence.manifest_id = work_queue.manifest_id
               AND occurrence.cause = work_queue.cause AND occurrence.work_id = work_queue.id)
     """,
+    "I6: what was enqueued was queued, and its work is nowhere": """
+        SELECT work_id FROM scheduler.enqueued
+        WHERE state = 'queued'
+          AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.id = work_id)
+          AND NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_id)
+    """,
     "I2: two accepted outcomes of one run": """
         SELECT run_id FROM dispatcher.history
         WHERE accepted AND type IN ('headway.run.completed.v1', 'headway.run.failed.v1',

@@ -205,7 +205,7 @@ def test_every_problem_is_told_at_once():
         "manifest id 'with space'",
     ):
         assert expected in found
-    assert len(problems(app)) == 18
+    assert len(problems(app)) == 20, "terms of a job are told with the job and with its manifests"
 
 
 def test_half_an_hour_is_a_whole_number_of_seconds():

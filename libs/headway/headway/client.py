@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
+from uuid import UUID
 
 from headway_clock import new_nonce, utc_now
 from headway_contract import subjects
@@ -24,6 +25,12 @@ from headway_contract.scheduling import (
     ChangeGroupRequest,
     ChangeRequest,
     DeleteRequest,
+    DismissRequest,
+    EnqueueAnswer,
+    EnqueuedAnswer,
+    EnqueuedQuestion,
+    EnqueuedStatus,
+    EnqueueRequest,
     ExplainAnswer,
     ExplainQuestion,
     GroupsAnswer,
@@ -44,6 +51,7 @@ from headway_contract.scheduling import (
 )
 from headway_contract.work import Rate
 from headway_decisions.rates import parse_rate
+from headway_tracing import traceparent
 from msgspec import UNSET, UnsetType, structs
 
 from headway import cadences
@@ -296,6 +304,52 @@ class Client:
             manifest=external_id, key=key, input=input, delay_seconds=delay, actor=self._actor
         )
         return await self._control.ask(subjects.TRIGGER_REQUEST, request, TriggerAnswer)
+
+    async def enqueue(
+        self,
+        job: str,
+        input: Any = None,  # noqa: A002
+        *,
+        group: str | None = None,
+        priority: int | None = None,
+        delay: float | None = None,
+        not_before: datetime | None = None,
+        start_by: datetime | None = None,
+        key: str | None = None,
+    ) -> EnqueueAnswer:
+        """Queue work of a declared job; inside a transaction of your own use `headway.enqueue`."""
+        request = EnqueueRequest(
+            job=job,
+            input=input,
+            group=group,
+            priority=priority,
+            delay_seconds=delay,
+            not_before=not_before,
+            start_by=start_by,
+            key=key,
+            traceparent=traceparent(),
+            actor=self._actor,
+        )
+        return await self._control.ask(subjects.ENQUEUE_REQUEST, request, EnqueueAnswer)
+
+    async def enqueued(self, *, refused_only: bool = False) -> list[EnqueuedStatus]:
+        """What was enqueued and waits to be taken up, or was refused, the oldest first."""
+        found: list[EnqueuedStatus] = []
+        while True:
+            question = EnqueuedQuestion(
+                after=found[-1].enqueued_at if found else None,
+                limit=PAGE,
+                refused_only=refused_only,
+            )
+            page = await self._control.ask(subjects.ENQUEUED_QUESTION, question, EnqueuedAnswer)
+            found += page.enqueued
+            if not page.more:
+                return found
+
+    async def dismiss(self, work: UUID) -> Changed:
+        """Forget work that was enqueued and refused; its key may then be used again."""
+        request = DismissRequest(work=work, actor=self._actor)
+        return await self._control.ask(subjects.DISMISS_REQUEST, request, Changed)
 
     async def delete(self, external_id: str) -> Changed:
         """Delete a manifest that was made at run time, with its work, dead letters and runs."""

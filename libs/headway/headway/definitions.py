@@ -42,11 +42,23 @@ class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate: Rate | None = None
 
 
+class JobTerms(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What work of a job goes by where no manifest says otherwise; its group is called like it."""
+
+    group: str | None = None
+    priority: Priority = 0
+    retry: RetryPolicy = RetryPolicy()
+    timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
+    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
+    on_lost_contact: Literal["stop", "continue"] = "stop"
+
+
 class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job: a name that workers serve, what its input looks like, and how people call it.
 
     Its limits hold over all manifests and groups; what its work shares and by when it must
     start holds where a manifest says nothing else.
+    `terms` are those of work that is enqueued; a manifest states its own.
     """
 
     name: str
@@ -62,6 +74,7 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     concurrency_key: str | None = None
     concurrency_limit: KeyLimit = 1
     start_within_seconds: StartWithin | None = None
+    terms: JobTerms = JobTerms()
 
 
 class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,7 +15,7 @@ import msgspec
 from headway_contract.work import Rate, RetryPolicy
 
 from headway import inputs, marks
-from headway.definitions import JobDefinition
+from headway.definitions import JobDefinition, JobTerms
 from headway.when import When
 
 # A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
@@ -83,6 +83,18 @@ class DeclaredJob:
             concurrency_key=self.concurrency_key,
             concurrency_limit=self.concurrency_limit,
             start_within_seconds=self.start_within_seconds,
+            terms=self.terms(),
+        )
+
+    def terms(self) -> JobTerms:
+        """What its work goes by where no manifest says otherwise."""
+        return JobTerms(
+            group=None if self.group == self.name else self.group,
+            priority=self.priority,
+            retry=self.retry_policy(),
+            timeout_seconds=self.timeout_seconds,
+            cancel_grace_seconds=self.cancel_grace_seconds,
+            on_lost_contact=self.on_lost_contact,
         )
 
 

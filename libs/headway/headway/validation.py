@@ -48,6 +48,7 @@ def problems_of(definitions: Definitions) -> list[str]:
 
 def _names(definitions: Definitions) -> Iterator[str]:
     named = [("job", job.name) for job in definitions.jobs]
+    named += [("group", job.terms.group) for job in definitions.jobs if job.terms.group is not None]
     named += [("batch", batch.name) for batch in definitions.batches]
     named += [("group", one.group) for one in definitions.manifests]
     named += [("job", one.job) for one in definitions.manifests]

@@ -5,6 +5,8 @@
 SELECT CASE
     WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
         THEN 'a manifest is due'
+    WHEN $2 AND EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
+        THEN 'something was enqueued'
     WHEN $2 AND EXISTS (SELECT FROM scheduler.outbox) THEN 'the scheduler has something to say'
     WHEN $3 AND EXISTS (SELECT FROM dispatcher.outbox) THEN 'the dispatcher has something to say'
     WHEN $3 AND EXISTS (

@@ -174,7 +174,7 @@ def trigger(
     as_json: bool,
 ) -> None:
     """Run a manifest now, beside its schedule."""
-    value = UNSET if given is None else _read_json(given)
+    value = UNSET if given is None else read_json(given)
 
     async def ask(client: Client) -> TriggerAnswer:
         return await client.trigger(manifest_id, input=value, delay=delay, key=key)
@@ -186,7 +186,8 @@ def trigger(
         click.echo(found.text)
 
 
-def _read_json(given: str) -> Any:
+def read_json(given: str) -> Any:
+    """An input as it was typed."""
     try:
         return json.loads(given)
     except json.JSONDecodeError as error:

@@ -8,6 +8,7 @@ from headway_service_kit.process import log_to_stderr
 
 from headway_cli.apply_commands import apply, plan
 from headway_cli.change_commands import change, delete, disable, enable, group, trigger
+from headway_cli.enqueue_commands import dismiss, enqueue, enqueued
 from headway_cli.faults import INTERRUPTED, report_fault, report_misuse
 from headway_cli.look_commands import explain, groups, manifest, manifests, preview, verify
 from headway_cli.options import debug_option
@@ -39,6 +40,7 @@ _RUNNING = (up, migrate, provision, scheduler, dispatcher, worker)
 _ASKING = (
     *(manifests, manifest, groups, preview, explain, verify),
     *(plan, apply, enable, disable, change, group, trigger, delete),
+    *(enqueue, enqueued, dismiss),
 )
 for command in (*_RUNNING, *_ASKING):
     headway.add_command(command)

@@ -34,7 +34,7 @@ from headway_jetstream_kit.consuming import Intake, Unreadable
 from headway_postgres_kit import Clock, Connection, Database, json_array
 from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
-from headway_tracing import span
+from headway_tracing import first_context, span, traceparent
 from msgspec import Struct, structs
 
 from headway_dispatcher import settling, store
@@ -49,6 +49,9 @@ _LINGER_SECONDS = 0.002
 
 # Publishers choose the ids of their events, so an id is unique only within its lease.
 _EventKey = tuple[UUID, str]
+
+# The traces in which words were projected: each word's, and the last of each run.
+_Contexts = dict[UUID | _EventKey, str]
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -124,9 +127,11 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     fresh = await _remember(connection, told, times.real)
     before = {run.id: run for runs in books.runs.values() for run in runs.values()}
     records = []
+    contexts: _Contexts = {}
     for one in sorted(told, key=lambda told: told.message.sequence):
         with span("project", parent=one.traceparent, lease=str(one.lease)):
             records += _judge(books, one, fresh, now)
+            _note_context(contexts, one)
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
     await _write_runs(connection, changed, times)
@@ -134,8 +139,8 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
-    await _tell_woken(connection, books.woken, now)
-    last_of_pruned = await settling.settle(connection, ended, now=now)
+    await _tell_woken(connection, books.woken, now, contexts)
+    last_of_pruned = await settling.settle(connection, ended, now=now, contexts=contexts)
     await HISTORY.append(connection, records, now=times.real)
     return _Projected(last_of_pruned=last_of_pruned, vain_claims=books.vain_claims)
 
@@ -171,6 +176,16 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
     ]
 
 
+def _note_context(contexts: _Contexts, one: Told) -> None:
+    """Remember in which trace a run's words were projected, for what follows from them."""
+    context = traceparent() if one.traceparent else None
+    if context is not None:
+        for event in one.events:
+            contexts[one.lease, event.id] = context
+            if isinstance(event.data, RunEvent):
+                contexts[event.data.run] = context
+
+
 def _woken(
     events: list[Event], judged: Judged, before: dict[UUID, Run]
 ) -> list[tuple[Event, list[Activation]]]:
@@ -202,7 +217,10 @@ def _vain_claims(one: Told, events: list[Event], judged: Judged) -> list[tuple[s
 
 
 async def _tell_woken(
-    connection: Connection, woken: list[tuple[Event, list[Activation]]], now: datetime
+    connection: Connection,
+    woken: list[tuple[Event, list[Activation]]],
+    now: datetime,
+    contexts: _Contexts,
 ) -> None:
     if not woken:
         return
@@ -223,7 +241,9 @@ async def _tell_woken(
             group=row["group_name"],
             activations=activations,
         )
-        messages.append(activation_message(requested, event.id, now, row["traceparent"]))
+        known = contexts.get((event.data.lease, event.id))
+        context = known or first_context(row["traceparent"])
+        messages.append(activation_message(requested, event.id, now, context))
     await OUTBOX.add(connection, messages)
 
 

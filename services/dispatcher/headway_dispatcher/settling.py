@@ -3,8 +3,9 @@
 Work that somebody wants to end early, or whose manifest is gone, is never tried again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
 
@@ -19,7 +20,8 @@ from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
 from headway_postgres_kit import Connection, json_array
 from headway_relay import OutboxMessage
-from msgspec import Struct
+from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
+from msgspec import Struct, structs
 
 from headway_dispatcher.store import OUTBOX, works
 from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
@@ -35,24 +37,46 @@ class _Settled(Struct, frozen=True, kw_only=True):
     letter: UUID | None = None
     reason: str = ""
     failure: Failure | None = None
+    # The trace in which it was decided, if that is recorded.
+    context: str | None = None
 
 
-async def settle(connection: Connection, ended: dict[UUID, Run], *, now: datetime) -> bool:
+class _Again(Struct, frozen=True, kw_only=True):
+    work: UUID
+    retry: Retry
+    # What the next attempt's trace goes on from, and is linked to; none leaves it as it is.
+    context: str | None
+
+
+async def settle(
+    connection: Connection,
+    ended: dict[UUID, Run],
+    *,
+    now: datetime,
+    contexts: Mapping[Any, str] = MappingProxyType({}),
+) -> bool:
     """Decide about the work of runs that have just ended; `ended` is by work id.
 
-    Tells whether any of it belongs to a pruned manifest, which may now be deleted.
+    `contexts` are the traces in which their ends were projected, by run. Tells whether any of
+    it belongs to a pruned manifest, which may now be deleted.
     """
     if not ended:
         return False
     rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Settled] = []
-    again: list[tuple[UUID, Retry]] = []
+    again: list[_Again] = []
     for row in rows:
-        verdict = _decide(row, ended[row["id"]], now)
-        if isinstance(verdict, Retry):
-            again.append((row["id"], verdict))
-        else:
-            settled.append(verdict)
+        run, main = ended[row["id"]], first_context(row["traceparent"])
+        with span("settle", parent=contexts.get(run.id, main), work=str(row["id"])) as current:
+            verdict = _decide(row, run, now)
+            context = traceparent()
+            if isinstance(verdict, Retry):
+                current.set_attribute("headway.outcome", "retry")
+                linked = CONTEXTS_APART.join((main, context)) if main and context else None
+                again.append(_Again(work=row["id"], retry=verdict, context=linked))
+            else:
+                current.set_attribute("headway.outcome", verdict.outcome)
+                settled.append(structs.replace(verdict, context=context))
     await _write_retries(connection, again)
     await _write_settled(connection, settled, now)
     await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
@@ -131,15 +155,16 @@ def _as_it_ended(row: Any, run: Run) -> _Settled:
     )
 
 
-async def _write_retries(connection: Connection, again: Sequence[tuple[UUID, Retry]]) -> None:
+async def _write_retries(connection: Connection, again: Sequence[_Again]) -> None:
     if again:
         await connection.execute(
             works["retry"],
-            [work for work, _ in again],
-            [verdict.at for _, verdict in again],
-            [verdict.reason for _, verdict in again],
-            [verdict.attempts for _, verdict in again],
-            [verdict.alone for _, verdict in again],
+            [one.work for one in again],
+            [one.retry.at for one in again],
+            [one.retry.reason for one in again],
+            [one.retry.attempts for one in again],
+            [one.context for one in again],
+            [one.retry.alone for one in again],
         )
 
 
@@ -189,9 +214,10 @@ def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
         activations=fitting(_activations(row)),
         settled_at=now,
     )
-    messages = [settled_message(settled, row["traceparent"])]
+    context = one.context or first_context(row["traceparent"])
+    messages = [settled_message(settled, context)]
     if one.letter is not None:
-        messages.append(_letter_message(one, one.letter, now))
+        messages.append(_letter_message(one, one.letter, now, context))
     return messages
 
 
@@ -201,7 +227,9 @@ def _activations(row: Any) -> tuple[Activation, ...]:
     return unite(activation for run in by_run for activation in run)
 
 
-def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage:
+def _letter_message(
+    one: _Settled, letter: UUID, now: datetime, context: str | None
+) -> OutboxMessage:
     row = one.row
     created = DeadLetterCreated(
         dead_letter=letter,
@@ -214,4 +242,4 @@ def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage
         reason=one.reason,
         attempts=one.attempts,
     )
-    return dead_letter_message(created, now)
+    return dead_letter_message(created, now, context)

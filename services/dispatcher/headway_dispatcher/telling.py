@@ -35,10 +35,19 @@ def settled_message(settled: WorkSettled, traceparent: str | None) -> OutboxMess
     )
 
 
-def dead_letter_message(created: DeadLetterCreated, now: datetime) -> OutboxMessage:
+def dead_letter_message(
+    created: DeadLetterCreated, now: datetime, traceparent: str | None
+) -> OutboxMessage:
     """That a person has to look."""
     letter = created.dead_letter
-    return _message(created, id=str(letter), subject=letter, group=created.group, time=now)
+    return _message(
+        created,
+        id=str(letter),
+        subject=letter,
+        group=created.group,
+        time=now,
+        traceparent=traceparent,
+    )
 
 
 def activation_message(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headway_contract import Event, encode, event, subjects
@@ -22,6 +23,9 @@ from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest
 from headway_scheduler.store import SOURCE
 
+if TYPE_CHECKING:
+    from headway_scheduler.enqueue import Queued
+
 # Work that was queued together travels together: a message costs more than an event.
 MOST_EVENTS = 100
 MOST_BYTES = 256 * 1024
@@ -37,24 +41,34 @@ def announce_work(
     """Tell the dispatcher about new work, group by group."""
     ordered = sorted(queued, key=lambda pair: pair[0].group)
     traced = is_recording()
-    messages = []
-    for group, members in groupby(ordered, key=lambda pair: pair[0].group):
-        events = [
-            _queued_event(manifest, row, now, _trace(manifest, row) if traced else None)
-            for manifest, row in members
-        ]
-        # The id of the first event names its message: what was queued together stays together.
-        messages += [
-            OutboxMessage(
-                message_id=chunk[0].id,
-                subject=subjects.work(group),
-                body=encode(chunk),
-                traceparent=TRACES_APART.join(filter(None, (one.traceparent for one in chunk)))
-                or None,
-            )
-            for chunk in _chunks(events)
-        ]
-    return messages
+    return [
+        message
+        for group, members in groupby(ordered, key=lambda pair: pair[0].group)
+        for message in _together(
+            group,
+            [
+                _queued_event(manifest, row, now, _trace(manifest, row) if traced else None)
+                for manifest, row in members
+            ],
+        )
+    ]
+
+
+def announce_enqueued(queued: Iterable["Queued"], *, now: datetime) -> list[OutboxMessage]:
+    """Tell the dispatcher about work that applications have enqueued, group by group."""
+    ordered = sorted(queued, key=lambda one: one.group)
+    traced = is_recording()
+    return [
+        message
+        for group, members in groupby(ordered, key=lambda one: one.group)
+        for message in _together(
+            group,
+            [
+                _enqueued_event(one, now, _trace_enqueued(one) if traced else None)
+                for one in members
+            ],
+        )
+    ]
 
 
 def announce_cancels(
@@ -119,10 +133,54 @@ def announce_pruned(
     return _message(pruned, message_id=message_id, group=group, now=now)
 
 
+def _together(group: str, events: Sequence[Event]) -> list[OutboxMessage]:
+    """Events of one group in as few messages as they fit into."""
+    # The id of the first event names its message: what was queued together stays together.
+    return [
+        OutboxMessage(
+            message_id=chunk[0].id,
+            subject=subjects.work(group),
+            body=encode(chunk),
+            traceparent=TRACES_APART.join(filter(None, (one.traceparent for one in chunk))) or None,
+        )
+        for chunk in _chunks(events)
+    ]
+
+
 def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
-    """Every piece of work begins a trace of its own."""
-    with new_trace("decide", manifest=manifest.external_id, work=str(row.work)):
+    """Every piece of work begins a trace of its own, linked to what it follows from."""
+    succeeded = row.cause.startswith("success:")
+    cause = manifest.parent_traceparent if succeeded else row.traceparent
+    with new_trace("decide", cause=cause, manifest=manifest.external_id, work=str(row.work)):
         return traceparent()
+
+
+def _trace_enqueued(queued: "Queued") -> str | None:
+    """A trace of its own, too, linked to the one of the application that enqueued it."""
+    with new_trace("decide", cause=queued.traceparent, job=queued.job, work=str(queued.work)):
+        return traceparent()
+
+
+def _enqueued_event(one: "Queued", now: datetime, context: str | None) -> Event:
+    queued = WorkQueued(
+        work=one.work,
+        group=one.group,
+        job=one.job,
+        input=one.input,
+        cause=one.cause,
+        queued_at=one.queued_at,
+        priority=one.priority,
+        not_before=one.not_before,
+        start_by=one.start_by,
+        retry=one.retry,
+        timeout_seconds=one.timeout_seconds,
+        cancel_grace_seconds=one.cancel_grace_seconds,
+        on_lost_contact=one.on_lost_contact,
+        explicit=True,
+        concurrency_key=one.concurrency_key,
+        concurrency_limit=one.concurrency_limit,
+    )
+    return _work_event(queued, now, context)
 
 
 def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: str | None) -> Event:
@@ -149,11 +207,15 @@ def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: st
         concurrency_limit=manifest.concurrency_limit,
         start_by=_start_by(manifest, row, now),
     )
+    return _work_event(queued, now, context)
+
+
+def _work_event(queued: WorkQueued, now: datetime, context: str | None) -> Event:
     return event(
         queued,
-        id=f"{row.work}.{queued.round}",
+        id=f"{queued.work}.{queued.round}",
         source=SOURCE,
-        subject=row.work,
+        subject=queued.work,
         time=now,
         traceparent=context,
     )

@@ -36,6 +36,8 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     release: bool = False
     # What its work shares with other work, once that is queued.
     concurrency_key: str | None = None
+    # The trace in which it was asked for.
+    traceparent: str | None = None
 
     @property
     def key(self) -> tuple[UUID, str]:
@@ -119,4 +121,5 @@ def _owed(manifest: Manifest, owed: OwedEntry) -> LedgerRow:
         input=owed.input,
         not_before=owed.not_before,
         release=True,
+        traceparent=owed.traceparent,
     )

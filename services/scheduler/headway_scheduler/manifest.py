@@ -26,6 +26,7 @@ class OwedEntry(Struct, frozen=True, kw_only=True):
     has_input: bool = False
     input: Any = None
     not_before: datetime | None = None
+    traceparent: str | None = None
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -47,6 +48,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     concurrency_limit: int
     start_within_seconds: float | None
     owed: dict[str, OwedEntry]
+    # The trace in which its parent succeeded last.
+    parent_traceparent: str | None = None
 
 
 class UnreadableManifest(Struct, frozen=True, kw_only=True):
@@ -128,4 +131,5 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         concurrency_limit=row["concurrency_limit"],
         start_within_seconds=row["start_within_seconds"],
         owed={one.cause: one for one in owed},
+        parent_traceparent=row["parent_traceparent"],
     )

@@ -18,6 +18,7 @@ from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunStarted
 from headway_contract.orders import RunDispatched
 from headway_jetstream_kit import Broker, NoAnswer, Refused, Stored
 from headway_jetstream_kit.publishing import Answer, publish
+from headway_tracing import CONTEXTS_APART, span, traceparent
 from nats.errors import Error as NatsError
 
 logger = logging.getLogger(__name__)
@@ -51,8 +52,15 @@ class Lease:
 
     async def claim(self) -> Claim:
         """Take the lease; for a lease of one run, its start is told in the same breath."""
+        runs = CONTEXTS_APART.join(run.traceparent for run in self.order.runs if run.traceparent)
+        with span("claim", parent=runs or None, lease=str(self.order.lease)) as current:
+            claim = await self._claim()
+            current.set_attribute("headway.claim", claim)
+            return claim
+
+    async def _claim(self) -> Claim:
         claimed = LeaseClaimed(**self.credentials, host=self._host)
-        events = [self.event(claimed)]
+        events = [self.event(claimed, traceparent=traceparent())]
         if len(self.order.runs) == 1:
             events.append(self.started(0))
         deadline = monotonic() + CLAIM_PATIENCE

@@ -230,13 +230,14 @@ FROM unnest($1::uuid[], $2::text[], $3::integer[]) AS told (id, outcome, attempt
 WHERE work_queue.id = told.id
 
 -- name: retry
--- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts, $5 whether it
--- is from now on to share its lease with nobody.
+-- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts, $5 trace
+-- contexts (null where they stay), $6 whether it is from now on to share its lease with nobody.
 UPDATE dispatcher.work_queue
 SET state = 'waiting', not_before = told.not_before, wait_reason = told.reason,
-    attempts = told.attempts, alone = work_queue.alone OR told.alone
-FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::boolean[])
-    AS told (id, not_before, reason, attempts, alone)
+    attempts = told.attempts, traceparent = coalesce(told.traceparent, work_queue.traceparent),
+    alone = work_queue.alone OR told.alone
+FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::text[], $6::boolean[])
+    AS told (id, not_before, reason, attempts, traceparent, alone)
 WHERE work_queue.id = told.id
 
 -- name: add_dead_letters

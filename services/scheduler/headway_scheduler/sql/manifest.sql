@@ -19,12 +19,14 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
        manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
        manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
+       parent.success_traceparent AS parent_traceparent,
        manifest_group.enabled AS group_enabled, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input, manifest.concurrency_key,
        manifest.concurrency_limit, manifest.start_within_seconds,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
+                     traceparent,
                      coalesce(not_before, decided_at) AS ripe_at
               FROM scheduler.occurrence
               WHERE occurrence.manifest_id = manifest.id AND decision = 'owed'
@@ -104,6 +106,13 @@ SET last_outcome = told.outcome,
                         THEN dead_letters ELSE dead_letters || told.dead_letter END
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
     AS told (id, outcome, settled_at, dead_letter)
+WHERE manifest.id = told.id
+
+-- name: tell_traces
+-- The traces in which manifests succeeded last. $1 ids, $2 trace contexts.
+UPDATE scheduler.manifest
+SET success_traceparent = told.traceparent
+FROM unnest($1::uuid[], $2::text[]) AS told (id, traceparent)
 WHERE manifest.id = told.id
 
 -- name: unblock
@@ -213,14 +222,17 @@ SELECT name, owner, input_schema, takes_input FROM scheduler.job WHERE name = AN
 -- objects, $2 owner, $3 now.
 INSERT INTO scheduler.job AS known
     (name, owner, title, category, description, input_schema, takes_input, max_active, rate,
-     counts_globally, batch, concurrency_key, concurrency_limit, start_within_seconds, declared_at)
+     counts_globally, batch, concurrency_key, concurrency_limit, start_within_seconds, terms,
+     declared_at)
 SELECT stated.name, $2, stated.title, stated.category, stated.description, stated.input_schema,
        stated.takes_input, stated.max_active, stated.rate, stated.counts_globally, stated.batch,
-       stated.concurrency_key, stated.concurrency_limit, stated.start_within_seconds, $3
+       stated.concurrency_key, stated.concurrency_limit, stated.start_within_seconds,
+       stated.terms, $3
 FROM jsonb_to_recordset($1) AS stated (
     name text, title text, category text, description text, input_schema jsonb,
     takes_input boolean, max_active integer, rate jsonb, counts_globally boolean, batch integer,
-    concurrency_key text, concurrency_limit integer, start_within_seconds double precision)
+    concurrency_key text, concurrency_limit integer, start_within_seconds double precision,
+    terms jsonb)
 ORDER BY stated.name
 ON CONFLICT (name) DO UPDATE
 SET owner = excluded.owner,
@@ -236,6 +248,7 @@ SET owner = excluded.owner,
     concurrency_key = excluded.concurrency_key,
     concurrency_limit = excluded.concurrency_limit,
     start_within_seconds = excluded.start_within_seconds,
+    terms = excluded.terms,
     version = CASE WHEN (known.max_active, known.rate, known.counts_globally, known.batch)
                        IS DISTINCT FROM (excluded.max_active, excluded.rate,
                                          excluded.counts_globally, excluded.batch)
@@ -243,12 +256,13 @@ SET owner = excluded.owner,
     declared_at = excluded.declared_at
 WHERE (known.owner, known.title, known.category, known.description, known.input_schema,
        known.takes_input, known.max_active, known.rate, known.counts_globally, known.batch,
-       known.concurrency_key, known.concurrency_limit, known.start_within_seconds)
+       known.concurrency_key, known.concurrency_limit, known.start_within_seconds,
+       known.terms)
     IS DISTINCT FROM (excluded.owner, excluded.title, excluded.category, excluded.description,
                       excluded.input_schema, excluded.takes_input, excluded.max_active,
                       excluded.rate, excluded.counts_globally, excluded.batch,
                       excluded.concurrency_key, excluded.concurrency_limit,
-                      excluded.start_within_seconds)
+                      excluded.start_within_seconds, excluded.terms)
 
 -- name: job_limits
 -- The limits of jobs. $1 names.

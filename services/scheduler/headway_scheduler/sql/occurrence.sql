@@ -38,6 +38,17 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::integer[])
     AS told (manifest_id, cause, outcome, round)
 WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
 
+-- name: tell_traces
+-- The traces in which runs woke dependents, for what is still owed. $1 external ids, $2 causes,
+-- $3 trace contexts.
+UPDATE scheduler.occurrence
+SET traceparent = told.traceparent
+FROM unnest($1::text[], $2::text[], $3::text[]) AS told (external_id, cause, traceparent)
+JOIN scheduler.manifest
+    ON manifest.external_id = told.external_id AND manifest.pruning_at IS NULL
+WHERE occurrence.manifest_id = manifest.id AND occurrence.cause = told.cause
+  AND occurrence.decision = 'owed'
+
 -- name: of_causes
 -- Decisions by their causes, with what the work that they made was given. $1 manifests,
 -- $2 causes.
