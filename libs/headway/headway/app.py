@@ -44,6 +44,7 @@ class App:
         cancel_grace: float = 30.0,
         priority: int = 0,
         on_lost_contact: Literal["stop", "continue"] = "stop",
+        on_dead_letter: Literal["block", "go_on"] = "block",
     ) -> Callable[[Function], Function]:
         """Declare a function as a job. It takes a context and, if it likes, one typed input."""
 
@@ -61,6 +62,7 @@ class App:
                     cancel_grace_seconds=cancel_grace,
                     priority=priority,
                     on_lost_contact=on_lost_contact,
+                    on_dead_letter=on_dead_letter,
                     takes_input=takes_input,
                     input_type=input_type,
                 )

@@ -234,7 +234,7 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
     }
     for name in (
         *("input", "priority", "jitter_seconds", "misfire", "overlap", "retry"),
-        *("timeout_seconds", "cancel_grace_seconds", "on_lost_contact", "batch"),
+        *("timeout_seconds", "cancel_grace_seconds", "on_lost_contact", "on_dead_letter", "batch"),
     ):
         told[name.replace("_seconds", " (seconds)").replace("_", " ")] = _plain(definition[name])
     told["operator's"] = ", ".join(found.touched) or "nothing"

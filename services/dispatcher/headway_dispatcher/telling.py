@@ -10,7 +10,9 @@ from headway_contract import EventData, encode, event, subjects
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import (
     ActivationRequested,
+    DeadLetterAcknowledged,
     DeadLetterCreated,
+    DeadLetterRetried,
     PruneConfirmed,
     WorkSettled,
 )
@@ -39,6 +41,18 @@ def dead_letter_message(created: DeadLetterCreated, now: datetime) -> OutboxMess
     """That a person has to look."""
     letter = created.dead_letter
     return _message(created, id=str(letter), subject=letter, group=created.group, time=now)
+
+
+def resolved_message(resolved: DeadLetterRetried | DeadLetterAcknowledged) -> OutboxMessage:
+    """That somebody has seen to a dead letter, which happens once."""
+    letter = resolved.dead_letter
+    return _message(
+        resolved,
+        id=f"resolved.{letter}",
+        subject=letter,
+        group=resolved.group,
+        time=resolved.resolved_at,
+    )
 
 
 def activation_message(

@@ -8,11 +8,13 @@ from headway.definitions import Definitions, InvalidDefinitions
 from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of
 from headway_contract import subjects
+from headway_contract.dispatching import CancelAnswer
 from headway_contract.scheduling import (
     ActivationAnswer,
     ActivationQuestion,
     ApplyAnswer,
     ApplyRequest,
+    CancelOutstandingRequest,
     Changed,
     ChangeGroupRequest,
     ChangeRequest,
@@ -25,7 +27,7 @@ from headway_jetstream_kit.controlling import BadRequest, serve, typed
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 
-from headway_scheduler import activate, operate
+from headway_scheduler import activate, cancel, operate
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
@@ -71,6 +73,7 @@ class Desk:
                 subjects.CHANGE_GROUP_REQUEST: typed(ChangeGroupRequest, self.change_group),
                 subjects.TRIGGER_REQUEST: typed(TriggerRequest, self.trigger),
                 subjects.DELETE_REQUEST: typed(DeleteRequest, self.delete),
+                subjects.CANCEL_OUTSTANDING_REQUEST: typed(CancelOutstandingRequest, self.cancel),
             },
         )
 
@@ -125,6 +128,11 @@ class Desk:
     async def trigger(self, request: TriggerRequest) -> TriggerAnswer:
         """Run a manifest now."""
         return await self._do(operate.trigger, request)
+
+    async def cancel(self, request: CancelOutstandingRequest) -> CancelAnswer:
+        """End outstanding work early."""
+        outstanding = await self._do(cancel.cancel, request)
+        return await cancel.ask_dispatcher(self._broker, request, outstanding)
 
     async def _do(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
         """Carry out a request in one transaction, or say why not."""

@@ -32,6 +32,7 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     has_input: bool = False
     input: Any = None
     not_before: datetime | None = None
+    priority: int | None = None
     release: bool = False
 
     @property
@@ -97,5 +98,6 @@ def _owed(manifest: Manifest, owed: OwedEntry) -> LedgerRow:
         has_input=owed.has_input,
         input=owed.input,
         not_before=owed.not_before,
+        priority=owed.priority,
         release=True,
     )

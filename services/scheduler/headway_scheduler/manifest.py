@@ -26,6 +26,7 @@ class OwedEntry(Struct, frozen=True, kw_only=True):
     has_input: bool = False
     input: Any = None
     not_before: datetime | None = None
+    priority: int | None = None
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
