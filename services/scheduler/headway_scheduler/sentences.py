@@ -120,7 +120,7 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
                 "for all of them."
             )
         case "cancelled":
-            return "somebody cancelled all work of it, and it was dropped. Trigger it if it should run."
+            return "somebody cancelled all work of it. Trigger it if it should run after all."
         case "invalid_input":
             remedy = "Correct the input, or the schema of the job."
             return f"its input does not fit the job ({detail}). {remedy}"
