@@ -164,7 +164,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
     await timeline.declare(app_with())
     await trigger(timeline)
     await timeline.dead_letter("a")
-    with pytest.raises(operate.Refused, match="blocked by a dead letter"):
+    with pytest.raises(operate.Refused, match="blocked by the dead letter"):
         await trigger(timeline)
 
 
