@@ -166,6 +166,8 @@ async def test_work_runs_and_workers_are_looked_at_and_cancelled(night):
     assert re.search(
         rf"^{UUID} +import-1 +import +ops +dispatched +- +2 +3 ", listed.out, re.MULTILINE
     )
+    room = await night("groups", "--occupancy")
+    assert re.search(r"^ops +3 +0 +no limit +0 +- +0$", room.out, re.MULTILINE)
     workers = await night("workers")
     assert re.search(r"^w1 +alive +3 of 10 ", workers.out, re.MULTILINE)
     running = json.loads((await night("runs", "--state", "in_progress", "--json")).out)

@@ -141,6 +141,8 @@ async def test_a_retry_begins_a_round_of_its_own_with_the_same_input(ops):
         "SELECT source, data FROM dispatcher.history WHERE type = 'headway.dead_letter.retried.v1'"
     )
     assert [(row["source"], row["data"]["round"]) for row in history] == [("operator/ada", 2)]
+    assert history[0]["data"]["input"] == {"order": 7}
+    assert {"rank", "queued_at", "not_before"} <= history[0]["data"].keys()
     await check_invariants(ops.world.database)
 
 

@@ -132,8 +132,8 @@ class Operations:
         if result.result != "unknown":
             return result
         outstanding = CancelOutstandingRequest(work=id, reason=reason, actor=self._actor)
-        [result] = (await self._cancel_outstanding(outstanding)).results
-        return result
+        found = (await self._cancel_outstanding(outstanding)).results
+        return found[0] if found else result
 
     async def cancel_manifest(self, external_id: str, *, reason: str = "") -> CancelAnswer:
         """End all work of a manifest early; what has no work yet gets none."""

@@ -5,6 +5,7 @@ from datetime import datetime
 import click
 from headway import Client
 from headway_clock import utc_now
+from headway_contract.dispatching import GroupOccupancy
 from headway_contract.scheduling import (
     FireTime,
     LedgerAnswer,
@@ -59,10 +60,14 @@ def manifest(reached: Reached, manifest_id: str, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--occupancy", is_flag=True, help="What each has under way, and what waits and why.")
 @json_option
 @asking
-def groups(reached: Reached, as_json: bool) -> None:
+def groups(reached: Reached, occupancy: bool, as_json: bool) -> None:
     """List all groups with their limits."""
+    if occupancy:
+        _show_occupancy(reached.ask(lambda client: client.occupancy()), as_json=as_json)
+        return
     found = reached.ask(lambda client: client.groups())
     if as_json:
         print_json(found)
@@ -82,6 +87,29 @@ def groups(reached: Reached, as_json: bool) -> None:
             for one in found
         ]
         print_lines(table(headings, rows))
+
+
+def _show_occupancy(found: list[GroupOccupancy], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        click.echo("no work has come yet")
+        return
+    headings = ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS")
+    rows = [
+        (
+            one.group,
+            one.in_progress,
+            one.pending,
+            "no limit" if one.max_active is None else str(one.max_active),
+            sum(one.waiting.values()),
+            ", ".join(f"{number} {why.replace('_', ' ')}" for why, number in one.waiting.items()),
+            one.dead_letters,
+        )
+        for one in found
+    ]
+    print_lines(table(headings, rows))
 
 
 @click.command()

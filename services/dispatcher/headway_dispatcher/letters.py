@@ -9,8 +9,9 @@ Work is locked before its letter and in a fixed order, as whoever settles it doe
 buries a manifest meanwhile (`prunes.lock`), so that nothing of one that is gone comes back.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -68,12 +69,14 @@ async def retry(
         found = await _lock(connection, ids)
         verdicts = rules.retry(found.letters)
         begun = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, Retried)]
-        if await _begin_rounds(connection, begun, wish, times.schedule):
+        queued = await _begin_rounds(connection, begun, wish, times.schedule)
+        if queued is not None:
             break
         # Work came into one of the slots at this very moment; the next look will see it.
     asked = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, Waits)]
     await _ask(connection, asked, wish, times)
-    await _resolve(connection, [(row, wish.actor, wish.edit_of(row)) for row in begun], times)
+    edits = [wish.edit_of(row) for row in begun]
+    await _resolve(connection, list(zip(begun, edits, strict=True)), wish.actor, queued, times)
     return results(ids, verdicts, found.rows)
 
 
@@ -117,9 +120,10 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
     for row in begun:
         edited = row["edit"] is not None
         wish = Wish(actor=row["retry_asked_by"], input=row["retry_input"] if edited else UNSET)
-        if await _begin_rounds(connection, [row], wish, times.schedule):
+        queued = await _begin_rounds(connection, [row], wish, times.schedule)
+        if queued is not None:
             edit = msgspec.convert(row["edit"], list[InputChange]) if edited else None
-            await _resolve(connection, [(row, wish.actor, edit)], times)
+            await _resolve(connection, [(row, edit)], wish.actor, queued, times)
             resumed += 1
     return resumed
 
@@ -169,14 +173,17 @@ def _letter(row: Any) -> Letter:
 
 async def _begin_rounds(
     connection: Connection, begun: Sequence[Any], wish: Wish, now: datetime
-) -> bool:
-    """Queue work again; false, with nothing changed, if a slot was taken at this moment."""
+) -> dict[UUID, Any] | None:
+    """Queue work again; returns it as it is queued, by its id.
+
+    None, with nothing changed, if a slot was taken at this moment.
+    """
     for row in begun:
         next_work_state(row["work_state"], "retried")
     edited = wish.input is not UNSET
     try:
         async with connection.transaction():
-            await connection.execute(
+            rows = await connection.fetch(
                 letter_queries["requeue"],
                 [row["work_id"] for row in begun],
                 [row["round"] + 1 for row in begun],
@@ -185,34 +192,36 @@ async def _begin_rounds(
                 now,
             )
     except asyncpg.UniqueViolationError:
-        return False
-    return True
+        return None
+    return {row["id"]: row for row in rows}
 
 
 async def _resolve(
     connection: Connection,
-    begun: Sequence[tuple[Any, str, list[InputChange] | None]],
+    begun: Sequence[tuple[Any, list[InputChange] | None]],
+    actor: str,
+    queued: dict[UUID, Any],
     times: Times,
 ) -> None:
-    """Letters whose work is queued again."""
+    """Letters whose work is queued again; history keeps how it is queued."""
     if not begun:
         return
     await connection.execute(
         letter_queries["resolve"],
-        [row["id"] for row, _, _ in begun],
+        [row["id"] for row, _ in begun],
         "retried",
-        [actor for _, actor, _ in begun],
+        [actor for _ in begun],
         None,
-        json_array(edit for _, _, edit in begun),
+        json_array(edit for _, edit in begun),
         times.schedule,
     )
     events = [
         DeadLetterRetried(
             **_told(row, actor, times), round=row["round"] + 1, slot=row["slot"], edit=edit or []
         )
-        for row, actor, edit in begun
+        for row, edit in begun
     ]
-    await _tell(connection, events, times)
+    await _tell(connection, events, times, queued)
 
 
 async def _ask(connection: Connection, asked: Sequence[Any], wish: Wish, times: Times) -> None:
@@ -241,6 +250,7 @@ async def _tell(
     connection: Connection,
     events: Sequence[DeadLetterRetried | DeadLetterAcknowledged],
     times: Times,
+    queued: Mapping[UUID, Any] = MappingProxyType({}),
 ) -> None:
     messages = [resolved_message(one) for one in events]
     await OUTBOX.add(connection, messages)
@@ -251,11 +261,18 @@ async def _tell(
             subject=str(one.dead_letter),
             source=f"operator/{one.actor}",
             occurred_at=one.resolved_at,
-            data=msgspec.to_builtins(one),
+            data=msgspec.to_builtins(one) | _kept(queued.get(one.work)),
         )
         for one, message in zip(events, messages, strict=True)
     ]
     await HISTORY.append(connection, records, now=times.real)
+
+
+def _kept(queued: Any) -> dict[str, Any]:
+    """What history needs beside the event to tell what the work is like in its new round."""
+    if queued is None:
+        return {}
+    return {name: queued[name] for name in ("input", "queued_at", "not_before", "rank")}
 
 
 def _told(row: Any, actor: str, times: Times) -> dict[str, Any]:

@@ -141,11 +141,11 @@ async def _manifests_of(
         rows = await connection.fetch(groups["members"], request.group)
         return [row["id"] for row in rows], request.group
     found = await connection.fetchrow(works["find"], request.work)
-    if found is None:
+    if found is None or found["manifest_id"] is None:
         raise BadRequest(
             f"there is no work and no run {request.work}: see 'headway work' and 'headway runs'"
         )
-    return [one for one in [found["manifest_id"]] if one is not None], str(request.work)
+    return [found["manifest_id"]], str(request.work)
 
 
 def _named(row: Any) -> NamedWork:

@@ -63,8 +63,8 @@ LIMIT $2
 FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
 
 -- name: requeue
--- Work whose next round begins: it is queued now, at its age's place no longer but at its
--- priority's. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now.
+-- Work whose next round begins: it is queued now, and so behind what has waited longer; returns
+-- its place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now.
 UPDATE dispatcher.work_queue
 SET state = 'queued', round = told.round, attempts = 0, run_id = NULL, outcome = NULL,
     settled_at = NULL, wait_reason = 'awaiting_gate',
@@ -74,6 +74,8 @@ SET state = 'queued', round = told.round, attempts = 0, run_id = NULL, outcome =
 FROM unnest($1::uuid[], $2::integer[], $3::boolean[], $4::jsonb[])
     AS told (id, round, edited, input)
 WHERE work_queue.id = told.id
+RETURNING work_queue.id, work_queue.input, work_queue.queued_at, work_queue.not_before,
+          work_queue.rank
 
 -- name: resolve
 -- Letters that somebody has seen to. $1 ids, $2 retried or acknowledged, $3 actors, $4 note
