@@ -1,6 +1,8 @@
 """Dead letters: what they keep, and that seeing to one happens once, whatever else goes on."""
 
 import asyncio
+import contextlib
+import random
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -499,3 +501,52 @@ class TestManifests:
 
             await until(two, within=20, what="the second one fails as well")
         await check_invariants(world.database)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_whatever_people_do_at_once_two_rounds_never_run_at_once(ops, seed):
+    """Work comes, fails, is retried, put away and cancelled, all at the same time."""
+    chance = random.Random(seed)
+    await ops.world.dispatcher()
+    manifests = [(uuid4(), f"m{number}") for number in range(4)]
+    works: list[UUID] = []
+
+    async def come() -> None:
+        manifest, name = chance.choice(manifests)
+        works.append(await ops.queue(manifest_id=manifest, manifest=name))
+
+    async def see_to_letters() -> None:
+        for letter in await ops.client.dead_letters(most=3):
+            act = chance.choice([ops.client.retry, ops.client.retry, ops.client.acknowledge])
+            [result] = await act(letter.dead_letter)
+            assert result.result != "unknown"
+
+    async def cancel() -> None:
+        # It may name work that the dispatcher has not heard of yet, and nobody else knows it.
+        with contextlib.suppress(RequestFailed):
+            await ops.client.cancel(chance.choice(works))
+
+    await come()
+    for _ in range(12):
+        acts = chance.choices([come, see_to_letters, cancel], [6, 5, 1], k=8)
+        await asyncio.gather(*(act() for act in acts))
+    ops.mended.set()
+    settled = "SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE state <> 'settled')"
+    waits = (
+        "SELECT NOT EXISTS (SELECT FROM dispatcher.dead_letter WHERE retry_asked_at IS NOT NULL)"
+    )
+    all_came = "SELECT count(*) = $1 FROM dispatcher.work_queue"
+    await ops.world.until(all_came, len(works))
+    await ops.world.until(settled)
+    while await ops.client.retry_all(LetterFilter()):
+        await ops.world.until(waits)
+        await ops.world.until(settled)
+    overlapping = await ops.world.rows(
+        "SELECT one.run_id FROM dispatcher.metadata AS one JOIN dispatcher.metadata AS other"
+        " ON one.manifest_id = other.manifest_id AND one.run_id <> other.run_id"
+        " AND one.created_at < other.finished_at AND other.created_at < one.finished_at"
+    )
+    assert overlapping == [], "a manifest with one slot has one live run"
+    assert await ops.client.dead_letters() == []
+    assert await ops.world.value("SELECT count(*) > 0 FROM dispatcher.dead_letter"), "or it is idle"
+    await check_invariants(ops.world.database, scheduled=False)
