@@ -2,7 +2,16 @@
 
 from msgspec import Struct
 
-from headway_contract import control, lifecycle, orders, progress, scheduling, settled, work
+from headway_contract import (
+    control,
+    dispatching,
+    lifecycle,
+    orders,
+    progress,
+    scheduling,
+    settled,
+    work,
+)
 from headway_contract.envelope import EventData
 
 EVENTS: tuple[type[EventData], ...] = (
@@ -64,4 +73,28 @@ CONTROL: dict[str, type[Struct]] = {
     "enqueued.answer": scheduling.EnqueuedAnswer,
     "dismiss.request": scheduling.DismissRequest,
     "changed.answer": scheduling.Changed,
+    "input.question": scheduling.InputQuestion,
+    "input.answer": scheduling.InputAnswer,
+    "cancel_outstanding.request": scheduling.CancelOutstandingRequest,
+    "dead_letters.question": dispatching.DeadLettersQuestion,
+    "dead_letters.answer": dispatching.DeadLettersAnswer,
+    "dead_letter.question": dispatching.DeadLetterQuestion,
+    "dead_letter.answer": dispatching.DeadLetterAnswer,
+    "retry.request": dispatching.RetryRequest,
+    "acknowledge.request": dispatching.AcknowledgeRequest,
+    "letters_changed.answer": dispatching.LettersChanged,
+    "cancel.request": dispatching.CancelRequest,
+    "cancel.answer": dispatching.CancelAnswer,
+    "works.question": dispatching.WorksQuestion,
+    "works.answer": dispatching.WorksAnswer,
+    "work.question": dispatching.WorkQuestion,
+    "work.answer": dispatching.WorkAnswer,
+    "runs.question": dispatching.RunsQuestion,
+    "runs.answer": dispatching.RunsAnswer,
+    "run.question": dispatching.RunQuestion,
+    "run.answer": dispatching.RunAnswer,
+    "workers.question": dispatching.WorkersQuestion,
+    "workers.answer": dispatching.WorkersAnswer,
+    "occupancy.question": dispatching.OccupancyQuestion,
+    "occupancy.answer": dispatching.OccupancyAnswer,
 }

@@ -50,6 +50,7 @@ class ManifestStatus(Struct, frozen=True, kw_only=True):
     owed: int = 0
     depends_on: str | None = None
     dormant: bool = False
+    id: UUID | None = None
 
 
 class ManifestsAnswer(Struct, frozen=True, kw_only=True):
@@ -272,13 +273,15 @@ class ChangeGroupRequest(Struct, frozen=True, kw_only=True):
 class TriggerRequest(Struct, frozen=True, kw_only=True):
     """Run a manifest now, or after a delay, beside its schedule.
 
-    The same `key` triggers only once. An `input` takes the place of the manifest's own.
+    The same `key` triggers only once; with other parameters than the first time it is refused.
+    An `input` takes the place of the manifest's own, and so does a `priority`.
     """
 
     manifest: ManifestId
     key: Text | None = None
     input: Any = UNSET
     delay_seconds: Seconds = 0.0
+    priority: Priority | None = None
     actor: Text = ""
 
 
@@ -359,6 +362,33 @@ class DeleteRequest(Struct, frozen=True, kw_only=True):
     """Delete a manifest that was made at run time, with its work, dead letters and runs."""
 
     manifest: ManifestId
+    actor: Text = ""
+
+
+class InputQuestion(Struct, frozen=True, kw_only=True):
+    """Would this job take this input?"""
+
+    job: Name
+    input: Any = None
+
+
+class InputAnswer(Struct, frozen=True, kw_only=True):
+    """What is wrong with it, or nothing. A job that nobody declared (`known`) takes any."""
+
+    problem: str = ""
+    known: bool = True
+
+
+class CancelOutstandingRequest(Struct, frozen=True, kw_only=True):
+    """End all work of a manifest or a group early, or one piece of work.
+
+    It reaches also what is on its way to the dispatcher. Answered with a `CancelAnswer`.
+    """
+
+    manifest: ManifestId | None = None
+    group: Name | None = None
+    work: UUID | None = None
+    reason: Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")] = ""
     actor: Text = ""
 
 

@@ -3,14 +3,9 @@
 import asyncio
 import json
 import logging
-import os
 import re
 import signal
 import socket
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 import pytest_asyncio
@@ -23,6 +18,7 @@ from headway_cli.main import main
 from headway_embedded import EmbeddedError
 from headway_service_kit.settings import InvalidSettings
 from msgspec import Struct
+from support.shell import Done, Shell
 
 NOBODY = {
     "HEADWAY_DATABASE_URL": "postgresql://127.0.0.1:1/headway",
@@ -52,57 +48,13 @@ app.schedule("two words", job=count, when=every(seconds=1), input=1)
 """
 
 
-@dataclass
-class Done:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def complaints(self) -> list[str]:
-        """What it told the user; what it logged before is left out."""
-        assert "Traceback" not in self.err, self.err
-        logged = re.compile(r"\d{4}-\d\d-\d\d ")
-        lines = [line for line in self.err.splitlines() if not logged.match(line)]
-        assert all(line.startswith("headway: ") for line in lines), self.err
-        return lines
-
-
-class Shell:
-    """Runs commands in a folder, without any setting but those given."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "good.py").write_text(GOOD)
-        (folder / "bad.py").write_text(BAD)
-
-    async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
-        clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "headway_cli", *arguments),
-            cwd=self.folder,
-            env={**clean, **environment},
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-
-    async def run(self, *arguments: str, **environment: str) -> Done:
-        process = await self.start(*arguments, **environment)
-        try:
-            async with asyncio.timeout(30):
-                out, err = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-        return Done(process.returncode, out.decode(), err.decode())
-
-
 @pytest.fixture
 def shell(tmp_path) -> Shell:
-    (tmp_path / "here").mkdir()
-    return Shell(tmp_path / "here")
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "good.py").write_text(GOOD)
+    (folder / "bad.py").write_text(BAD)
+    return Shell(folder)
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_a_file_says_the_same_as_python():
     app.group("ops", max_active=2, priority=3, enabled=False)
 
     @app.job("work", title="Work", category="Ops", description="Works.", group="ops", timeout=60,
-             cancel_grace=5, priority=2, on_lost_contact="continue")  # fmt: skip
+             cancel_grace=5, priority=2, on_lost_contact="continue", on_dead_letter="go_on")  # fmt: skip
     def work(ctx, thing): ...
 
     @app.job("quiet")
@@ -94,6 +94,7 @@ def test_a_file_says_the_same_as_python():
         timeout=9,
         cancel_grace=1,
         on_lost_contact="stop",
+        on_dead_letter="block",
         retry=RetryPolicy(attempts=5, interval_seconds=1),
         misfire=catch_up(3, threshold=5),
         overlap=allow(2),
@@ -130,6 +131,7 @@ jobs:
     cancel_grace: 5
     priority: 2
     on_lost_contact: continue
+    on_dead_letter: go_on
   quiet: {takes_input: false}
 manifests:
   one:
@@ -141,6 +143,7 @@ manifests:
     timeout: 9
     cancel_grace: 1
     on_lost_contact: stop
+    on_dead_letter: block
     retry: {attempts: 5, interval: 1}
     misfire: {policy: catch_up, limit: 3, threshold: 5}
     overlap: {allow: 2}

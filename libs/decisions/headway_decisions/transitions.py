@@ -5,7 +5,9 @@ has begun. It is *in progress* once its worker says so, and ends in exactly one 
 three terminal states, which never change. A run may end without having been seen to
 start, because events may arrive in any order, or because it was never delivered.
 
-The second table is the life of the work that the run belongs to.
+The second table is the life of the work that the run belongs to. Work that is settled stays
+so, but for one move: a person may ask for a dead letter's work to run again. That begins its
+next round, with runs of its own; the runs that failed stay as they ended.
 """
 
 from typing import Literal, cast, get_args
@@ -15,7 +17,14 @@ RunMove = Literal["started", "completed", "failed", "cancelled"]
 
 WorkState = Literal["queued", "dispatched", "waiting", "settled"]
 WorkMove = Literal[
-    "admitted", "completed", "cancelled", "retry", "dead_lettered", "coalesced", "expired"
+    "admitted",
+    "completed",
+    "cancelled",
+    "retry",
+    "dead_lettered",
+    "coalesced",
+    "expired",
+    "retried",
 ]
 
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
@@ -45,6 +54,7 @@ WORK_TRANSITIONS: dict[tuple[WorkState, WorkMove], WorkState] = {
     ("dispatched", "cancelled"): "settled",
     ("dispatched", "dead_lettered"): "settled",
     ("dispatched", "retry"): "waiting",
+    ("settled", "retried"): "queued",
 }
 
 

@@ -55,6 +55,7 @@ class App:
         process: bool = False,
         worker_concurrency: int | None = None,
         capture_logging: bool = False,
+        on_dead_letter: Literal["block", "go_on"] = "block",
     ) -> Callable[[Function], Function]:
         """Declare a function as a job. It takes a context and, if it likes, one typed input.
 
@@ -83,6 +84,7 @@ class App:
                     cancel_grace_seconds=cancel_grace,
                     priority=priority,
                     on_lost_contact=on_lost_contact,
+                    on_dead_letter=on_dead_letter,
                     takes_input=takes_input,
                     input_type=input_type,
                     max_active=max_active,

@@ -133,6 +133,7 @@ def _manifest(draft: Draft, job: DeclaredJob, wrong: list[str]) -> ManifestDefin
         timeout_seconds=_first(terms.get("timeout"), job.timeout_seconds),
         cancel_grace_seconds=_first(terms.get("cancel_grace"), job.cancel_grace_seconds),
         on_lost_contact=_first(terms.get("on_lost_contact"), job.on_lost_contact),
+        on_dead_letter=_first(terms.get("on_dead_letter"), job.on_dead_letter),
         misfire=_first(policies.read_misfire(terms.get("misfire"), wrong), when.misfire, Misfire()),
         overlap=_first(policies.read_overlap(terms.get("overlap"), wrong), when.overlap, Overlap()),
         jitter_seconds=_first(terms.get("jitter"), when.jitter, 0.0),

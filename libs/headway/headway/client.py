@@ -62,6 +62,7 @@ from headway.declarations import Terms
 from headway.definitions import Definitions
 from headway.made_at_run_time import one_batch, one_manifest
 from headway.nats_control import NatsControl
+from headway.operations import Operations
 from headway.packing import pack
 from headway.when import When
 
@@ -78,7 +79,7 @@ def login_name() -> str:
         return "unknown"
 
 
-class Client:
+class Client(Operations):
     """One connection to Headway's services. `actor` is who the audit says has done it."""
 
     def __init__(
@@ -297,11 +298,17 @@ class Client:
         *,
         input: Any = UNSET,  # noqa: A002
         delay: float = 0.0,
+        priority: int | None = None,
         key: str | None = None,
     ) -> TriggerAnswer:
         """Run a manifest now, or after a delay in seconds; the same key triggers only once."""
         request = TriggerRequest(
-            manifest=external_id, key=key, input=input, delay_seconds=delay, actor=self._actor
+            manifest=external_id,
+            key=key,
+            input=input,
+            delay_seconds=delay,
+            priority=priority,
+            actor=self._actor,
         )
         return await self._control.ask(subjects.TRIGGER_REQUEST, request, TriggerAnswer)
 

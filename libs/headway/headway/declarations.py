@@ -30,6 +30,7 @@ class DependentTerms(TypedDict, total=False):
     timeout: float | None
     cancel_grace: float | None
     on_lost_contact: Literal["stop", "continue"] | None
+    on_dead_letter: Literal["block", "go_on"] | None
     retry: Retry | RetryPolicy | None
     overlap: OverlapGiven
     enabled: bool | None

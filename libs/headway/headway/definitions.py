@@ -94,6 +94,7 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
     cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
     jitter_seconds: Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)] = 0.0

@@ -41,6 +41,7 @@ class DeclaredJob:
     cancel_grace_seconds: float = 30.0
     priority: int = 0
     on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
     takes_input: bool = True
     max_active: int | None = None
     rate: Rate | None = None

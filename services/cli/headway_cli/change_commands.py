@@ -1,6 +1,5 @@
 """Commands by which operators change manifests and groups, or run them."""
 
-import json
 from typing import Any, Literal
 
 import click
@@ -162,7 +161,10 @@ def group(
     type=click.FloatRange(min=0),
     default=0.0,
 )
-@click.option("--key", help="The same key triggers only once.")
+@click.option(
+    "--priority", type=click.IntRange(0, 31), help="In place of the manifest's own, from 0 to 31."
+)
+@click.option("--key", help="The same key triggers only once; with other parameters it is refused.")
 @json_option
 @asking
 def trigger(
@@ -170,31 +172,23 @@ def trigger(
     manifest_id: str,
     given: str | None,
     delay: float,
+    priority: int | None,
     key: str | None,
     as_json: bool,
 ) -> None:
     """Run a manifest now, beside its schedule."""
-    value = UNSET if given is None else read_json(given)
+    value = UNSET if given is None else options.read_json(given)
 
     async def ask(client: Client) -> TriggerAnswer:
-        return await client.trigger(manifest_id, input=value, delay=delay, key=key)
+        return await client.trigger(
+            manifest_id, input=value, delay=delay, priority=priority, key=key
+        )
 
     found = reached.ask(ask)
     if as_json:
         print_json(found)
     else:
         click.echo(found.text)
-
-
-def read_json(given: str) -> Any:
-    """An input as it was typed."""
-    try:
-        return json.loads(given)
-    except json.JSONDecodeError as error:
-        raise click.BadParameter(
-            f"{given!r} is no JSON ({error}): text needs quotes, as in '\"text\"'",
-            param_hint="'--input'",
-        ) from error
 
 
 def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any) -> None:

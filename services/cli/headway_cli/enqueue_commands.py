@@ -10,8 +10,8 @@ from headway_contract.scheduling import Changed, EnqueueAnswer, EnqueuedStatus
 
 from headway_cli import options
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
-from headway_cli.change_commands import read_json
 from headway_cli.moments import read_moment, shown
+from headway_cli.options import read_json
 from headway_cli.tables import table
 
 

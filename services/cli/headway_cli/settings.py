@@ -129,6 +129,7 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
             "rank_step_seconds",
             "max_entries_per_cycle",
             "history_days",
+            "dead_letter_days",
             "stream_replicas",
             "stream_max_bytes",
         ),

@@ -21,3 +21,4 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     stale_pending_seconds: float = 1200.0
     stream_replicas: int = 1
     stream_max_bytes: int = 1024**3
+    dead_letter_days: float = 30.0

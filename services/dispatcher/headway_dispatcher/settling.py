@@ -15,6 +15,7 @@ from headway_contract.lifecycle import Activation, Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import RetryPolicy
 from headway_decisions import retries
+from headway_decisions.fingerprints import fingerprint
 from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
@@ -23,6 +24,7 @@ from headway_relay import OutboxMessage
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
 
+from headway_dispatcher import letters
 from headway_dispatcher.store import OUTBOX, works
 from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
 
@@ -39,6 +41,11 @@ class _Settled(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     # The trace in which it was decided, if that is recorded.
     context: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for failures that are the same one."""
+        return "" if self.failure is None else fingerprint(self.row["job"], self.failure)
 
 
 class _Again(Struct, frozen=True, kw_only=True):
@@ -78,8 +85,13 @@ async def settle(
                 current.set_attribute("headway.outcome", verdict.outcome)
                 settled.append(structs.replace(verdict, context=context))
     await _write_retries(connection, again)
-    await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+    versions = await _write_settled(connection, settled, now)
+    await OUTBOX.add(
+        connection, [message for one in settled for message in _tell(one, now, versions)]
+    )
+    # At once, or the next work of the manifest would be in the slot before them.
+    waited_for = {row["manifest_id"] for row in rows if row["letters_wait"]}
+    await letters.resume_at_once(connection, waited_for, now=now)
     return any(row["pruned"] for row in rows)
 
 
@@ -94,7 +106,7 @@ async def cancel(
             _Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason)
         )
     await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
 
 
 async def expire(
@@ -108,7 +120,7 @@ async def expire(
             _Settled(row=row, outcome="expired", attempts=row["attempts"], reason=reason)
         )
     await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
 
 
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
@@ -170,7 +182,8 @@ async def _write_retries(connection: Connection, again: Sequence[_Again]) -> Non
 
 async def _write_settled(
     connection: Connection, settled: Sequence[_Settled], now: datetime
-) -> None:
+) -> dict[UUID, str]:
+    """Settle work; returns which version of the code each dead letter is of."""
     if settled:
         await connection.execute(
             works["settle"],
@@ -179,25 +192,30 @@ async def _write_settled(
             [one.attempts for one in settled],
             now,
         )
-    letters = [one for one in settled if one.letter is not None]
-    if letters:
-        await connection.execute(
-            works["add_dead_letters"],
-            [one.letter for one in letters],
-            [one.row["id"] for one in letters],
-            [one.row["round"] for one in letters],
-            [one.row["manifest_id"] for one in letters],
-            [one.row["group_name"] for one in letters],
-            [one.row["job"] for one in letters],
-            json_array(one.row["input"] for one in letters),
-            [one.reason for one in letters],
-            json_array(one.failure for one in letters),
-            [one.attempts for one in letters],
-            now,
-        )
+    parted = [one for one in settled if one.letter is not None]
+    if not parted:
+        return {}
+    rows = await connection.fetch(
+        works["add_dead_letters"],
+        [one.letter for one in parted],
+        [one.row["id"] for one in parted],
+        [one.row["round"] for one in parted],
+        [one.row["manifest_id"] for one in parted],
+        [one.row["manifest"] for one in parted],
+        [one.row["group_name"] for one in parted],
+        [one.row["job"] for one in parted],
+        json_array(one.row["input"] for one in parted),
+        [one.reason for one in parted],
+        json_array(one.failure for one in parted),
+        [one.attempts for one in parted],
+        [one.fingerprint for one in parted],
+        [one.row["run_id"] for one in parted],
+        now,
+    )
+    return {row["id"]: row["code_version"] for row in rows}
 
 
-def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
+def _tell(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[OutboxMessage]:
     row = one.row
     settled = WorkSettled(
         work=row["id"],
@@ -217,7 +235,7 @@ def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
     context = one.context or first_context(row["traceparent"])
     messages = [settled_message(settled, context)]
     if one.letter is not None:
-        messages.append(_letter_message(one, one.letter, now, context))
+        messages.append(_letter_message(one, one.letter, versions[one.letter], now, context))
     return messages
 
 
@@ -228,7 +246,7 @@ def _activations(row: Any) -> tuple[Activation, ...]:
 
 
 def _letter_message(
-    one: _Settled, letter: UUID, now: datetime, context: str | None
+    one: _Settled, letter: UUID, code_version: str, now: datetime, context: str | None
 ) -> OutboxMessage:
     row = one.row
     created = DeadLetterCreated(
@@ -241,5 +259,7 @@ def _letter_message(
         job=row["job"],
         reason=one.reason,
         attempts=one.attempts,
+        fingerprint=one.fingerprint,
+        code_version=code_version,
     )
     return dead_letter_message(created, now, context)

@@ -10,7 +10,9 @@ from headway_contract import EventData, encode, event, subjects
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import (
     ActivationRequested,
+    DeadLetterAcknowledged,
     DeadLetterCreated,
+    DeadLetterRetried,
     PruneConfirmed,
     WorkSettled,
 )
@@ -47,6 +49,18 @@ def dead_letter_message(
         group=created.group,
         time=now,
         traceparent=traceparent,
+    )
+
+
+def resolved_message(resolved: DeadLetterRetried | DeadLetterAcknowledged) -> OutboxMessage:
+    """That somebody has seen to a dead letter, which happens once."""
+    letter = resolved.dead_letter
+    return _message(
+        resolved,
+        id=f"resolved.{letter}",
+        subject=letter,
+        group=resolved.group,
+        time=resolved.resolved_at,
     )
 
 

@@ -14,10 +14,12 @@ from headway_service_kit.process import keep_trying
 from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher.cancels import Cancels
+from headway_dispatcher.desk import Desk
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.leases import LeaseDesk
+from headway_dispatcher.letter_passes import LetterRetention, WaitingRetries
 from headway_dispatcher.progress import ProgressDesk
 from headway_dispatcher.projector import event_intake
 from headway_dispatcher.provisioning import check_provisioned, provision
@@ -105,6 +107,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     await LeaseDesk(database, broker).listen()
     news = ProgressDesk(database, broker)
     await news.listen()
+    await Desk(database, broker, settings, clock=clock, wake=wake).listen()
     intakes = {
         "intake": work_intake(
             database,
@@ -125,6 +128,10 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("waits", Waits(database, settings, clock=clock).run_once)
     service.keep("cancels", Cancels(database, broker, name=name).run_once, wake.cancels)
     service.keep("prunes", prunes.run_once, wake.prunes)
+    retries = WaitingRetries(database, clock=clock, wake=wake)
+    service.keep("letters", retries.run_once)
+    purge = LetterRetention(database, days=settings.dead_letter_days, clock=clock)
+    service.keep("letter-retention", purge.run_once, poll=600.0)
     # Workers must hear from us whatever our own troubles are, so this one hardly rests.
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
     service.keep("progress", news.run_once, news.arrived)

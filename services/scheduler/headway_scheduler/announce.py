@@ -94,6 +94,16 @@ def announce_cancels(
     ]
 
 
+def announce_cancel(request: WorkCancelRequested) -> OutboxMessage:
+    """Ask for one piece of work to end early, because somebody wants it."""
+    return _message(
+        request,
+        message_id=f"cancel.{request.work}.{request.round}",
+        group=request.group,
+        now=request.requested_at,
+    )
+
+
 def announce_brought_forward(work: UUID, *, group: str, now: datetime) -> OutboxMessage:
     """Ask for work that waits to come first."""
     return _message(
@@ -231,7 +241,8 @@ def _start_by(manifest: Manifest, row: LedgerRow, now: datetime) -> datetime | N
 
 def _priority(manifest: Manifest, row: LedgerRow) -> int:
     boost = DEPENDENT_BOOST if row.cause.startswith(("success:", "activation:")) else 0
-    return min(manifest.priority + boost, HIGHEST_PRIORITY)
+    stated = manifest.priority if row.priority is None else row.priority
+    return min(stated + boost, HIGHEST_PRIORITY)
 
 
 def _chunks(events: Sequence[Event]) -> Iterator[list[Event]]:

@@ -389,6 +389,7 @@ def _row(definition: ManifestDefinition, manifest: UUID, now: datetime) -> dict[
         "timeout_seconds": definition.timeout_seconds,
         "cancel_grace_seconds": definition.cancel_grace_seconds,
         "on_lost_contact": definition.on_lost_contact,
+        "on_dead_letter": definition.on_dead_letter,
         "enabled": definition.enabled,
         "dormant": definition.dormant,
         "batch": definition.batch,

@@ -8,11 +8,13 @@ from headway.definitions import Definitions, InvalidDefinitions
 from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of
 from headway_contract import subjects
+from headway_contract.dispatching import CancelAnswer
 from headway_contract.scheduling import (
     ActivationAnswer,
     ActivationQuestion,
     ApplyAnswer,
     ApplyRequest,
+    CancelOutstandingRequest,
     Changed,
     ChangeGroupRequest,
     ChangeRequest,
@@ -31,7 +33,7 @@ from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 
-from headway_scheduler import activate, enqueue_desk, operate
+from headway_scheduler import activate, cancel, enqueue_desk, operate
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
@@ -86,6 +88,7 @@ class Desk:
                 subjects.ENQUEUE_REQUEST: typed(EnqueueRequest, self.enqueue),
                 subjects.ENQUEUED_QUESTION: typed(EnqueuedQuestion, self.enqueued),
                 subjects.DISMISS_REQUEST: typed(DismissRequest, self.dismiss),
+                subjects.CANCEL_OUTSTANDING_REQUEST: typed(CancelOutstandingRequest, self.cancel),
             },
         )
 
@@ -153,6 +156,11 @@ class Desk:
     async def dismiss(self, request: DismissRequest) -> Changed:
         """Forget work that was enqueued and refused."""
         return Changed(text=await self._do(enqueue_desk.dismiss, request))
+
+    async def cancel(self, request: CancelOutstandingRequest) -> CancelAnswer:
+        """End outstanding work early."""
+        outstanding = await self._do(cancel.cancel, request)
+        return await cancel.ask_dispatcher(self._broker, request, outstanding)
 
     async def _do(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
         """Carry out a request in one transaction, or say why not."""

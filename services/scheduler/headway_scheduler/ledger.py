@@ -33,6 +33,7 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     has_input: bool = False
     input: Any = None
     not_before: datetime | None = None
+    priority: int | None = None
     release: bool = False
     # What its work shares with other work, once that is queued.
     concurrency_key: str | None = None
@@ -120,6 +121,7 @@ def _owed(manifest: Manifest, owed: OwedEntry) -> LedgerRow:
         has_input=owed.has_input,
         input=owed.input,
         not_before=owed.not_before,
+        priority=owed.priority,
         release=True,
         traceparent=owed.traceparent,
     )

@@ -27,6 +27,7 @@ class OwedEntry(Struct, frozen=True, kw_only=True):
     input: Any = None
     not_before: datetime | None = None
     traceparent: str | None = None
+    priority: int | None = None
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

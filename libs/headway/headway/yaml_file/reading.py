@@ -29,8 +29,8 @@ from headway.yaml_file.walking import Walk
 _SECTIONS = ("groups", "jobs", "manifests", "batches")
 _FILTERS = DayBounds.__struct_fields__
 _PLAIN_TERMS = (
-    "group", "priority", "timeout", "cancel_grace", "on_lost_contact", "jitter", "enabled",
-    "concurrency_key", "concurrency_limit", "start_within",
+    "group", "priority", "timeout", "cancel_grace", "on_lost_contact", "on_dead_letter", "jitter",
+    "enabled", "concurrency_key", "concurrency_limit", "start_within",
 )  # fmt: skip
 _NOT_FOR_DEPENDENTS = (*_FILTERS, "misfire", "jitter", "exclude")
 
@@ -111,6 +111,7 @@ def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
         cancel_grace_seconds=found.get("cancel_grace", 30.0),
         priority=found.get("priority", 0),
         on_lost_contact=found.get("on_lost_contact", "stop"),
+        on_dead_letter=found.get("on_dead_letter", "block"),
         takes_input=takes_input,
         max_active=found.get("max_active"),
         rate=_rate(walk, node, found, called),

@@ -197,6 +197,7 @@ class JobRecord(Record):
     cancel_grace: Seconds = 30.0
     priority: Priority = 0
     on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
     retry: RetryRecord | None = None
     input_schema: dict[str, Any] | None = None
     takes_input: bool = True
@@ -229,6 +230,7 @@ class ScheduledRecord(DayBounds, kw_only=True):
     timeout: Seconds | None = None
     cancel_grace: Seconds | None = None
     on_lost_contact: Literal["stop", "continue"] | None = None
+    on_dead_letter: Literal["block", "go_on"] | None = None
     retry: RetryRecord | None = None
     misfire: Literal["fire_once", "skip"] | MisfireRecord | None = None
     overlap: Literal["skip", "queue_one", "cancel_running"] | AllowRecord | None = None

@@ -6,6 +6,10 @@ SELECT pg_advisory_xact_lock($1)
 -- Nobody buries a manifest until this transaction has ended. $1 lock key.
 SELECT pg_advisory_xact_lock_shared($1)
 
+-- name: try_share_lock
+-- The same without waiting; tells whether it is ours. $1 lock key.
+SELECT pg_try_advisory_xact_lock_shared($1)
+
 -- name: bury
 -- Manifests that go away; one that is buried already stays as it is. $1 ids, $2 manifests,
 -- $3 groups, $4 reasons, $5 now.

@@ -131,11 +131,15 @@ WHERE work_queue.id = work.work AND work_queue.job = ''
 
 -- name: lock
 -- Work that is decided about, locked in a fixed order, with the activations of all runs of its
--- round, and whether its manifest was pruned. $1 ids.
+-- round, whether its manifest was pruned, and whether dead letters of it wait for a slot.
+-- $1 ids.
 SELECT id, round, manifest_id, manifest, group_name, job, input, retry, state, runs, attempts,
        run_id, traceparent, cancel_requested_at, cancel_reason,
        EXISTS (SELECT FROM dispatcher.tombstone
                WHERE tombstone.manifest_id = work_queue.manifest_id) AS pruned,
+       EXISTS (SELECT FROM dispatcher.dead_letter
+               WHERE dead_letter.manifest_id = work_queue.manifest_id
+                 AND dead_letter.retry_asked_at IS NOT NULL) AS letters_wait,
        (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
         WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
           AND metadata.activations IS NOT NULL) AS activations
@@ -241,11 +245,31 @@ FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::text[]
 WHERE work_queue.id = told.id
 
 -- name: add_dead_letters
--- $1 ids, $2 work ids, $3 rounds, $4 manifests, $5 groups, $6 jobs, $7 inputs, $8 reasons,
--- $9 failures, $10 counted attempts, $11 now.
+-- Work that needs a person, with all runs of its round as they ended; returns which version of
+-- its code failed, as far as its worker told. $1 ids, $2 work ids, $3 rounds, $4 manifest ids,
+-- $5 manifests, $6 groups, $7 jobs, $8 inputs, $9 reasons, $10 failures, $11 counted attempts,
+-- $12 fingerprints, $13 the runs that failed last, $14 now.
 INSERT INTO dispatcher.dead_letter
-    (id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-     created_at)
-SELECT letter.*, 'awaiting', $11
-FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::jsonb[],
-            $8::text[], $9::jsonb[], $10::integer[]) AS letter
+    (id, work_id, round, manifest_id, manifest, group_name, job, input, reason, failure, attempts,
+     fingerprint, code_version, runs, state, created_at)
+SELECT letter.id, letter.work_id, letter.round, letter.manifest_id, letter.manifest,
+       letter.group_name, letter.job, letter.input, letter.reason, letter.failure, letter.attempts,
+       letter.fingerprint,
+       coalesce((SELECT worker.code_version
+                 FROM dispatcher.metadata JOIN dispatcher.worker ON worker.name = metadata.worker
+                 WHERE metadata.run_id = letter.run_id), ''),
+       coalesce((
+           SELECT jsonb_agg(jsonb_build_object(
+               'run', metadata.run_id, 'attempt', metadata.attempt, 'state', metadata.state,
+               'worker', metadata.worker, 'host', metadata.host,
+               'created_at', metadata.created_at, 'started_at', metadata.started_at,
+               'finished_at', metadata.finished_at, 'failure', metadata.failure)
+               ORDER BY metadata.created_at)
+           FROM dispatcher.metadata
+           WHERE metadata.work_id = letter.work_id AND metadata.round = letter.round), '[]'),
+       'awaiting', $14
+FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[],
+            $8::jsonb[], $9::text[], $10::jsonb[], $11::integer[], $12::text[], $13::uuid[])
+    AS letter (id, work_id, round, manifest_id, manifest, group_name, job, input, reason, failure,
+               attempts, fingerprint, run_id)
+RETURNING id, code_version

@@ -26,8 +26,7 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
-                     traceparent,
-                     coalesce(not_before, decided_at) AS ripe_at
+                     priority, traceparent, coalesce(not_before, decided_at) AS ripe_at
               FROM scheduler.occurrence
               WHERE occurrence.manifest_id = manifest.id AND decision = 'owed'
               ORDER BY coalesce(not_before, decided_at), first_due_at
@@ -94,8 +93,9 @@ SELECT id FROM scheduler.manifest
 WHERE depends_on = ANY($1::uuid[]) AND NOT dormant AND pruning_at IS NULL
 
 -- name: settle
--- What an outcome does to its manifest. $1 ids, $2 outcomes, $3 settling times, $4 dead
--- letters (null where none, or where it was seen to already).
+-- What an outcome does to its manifest; a dead letter blocks it unless its policy is to go on.
+-- $1 ids, $2 outcomes, $3 settling times, $4 dead letters (null where none, or where it was seen
+-- to already).
 UPDATE scheduler.manifest
 SET last_outcome = told.outcome,
     last_settled_at = told.settled_at,
@@ -103,6 +103,7 @@ SET last_outcome = told.outcome,
     last_success_at = CASE WHEN told.outcome = 'completed'
                            THEN told.settled_at ELSE last_success_at END,
     dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
+                             OR on_dead_letter = 'go_on'
                         THEN dead_letters ELSE dead_letters || told.dead_letter END
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
     AS told (id, outcome, settled_at, dead_letter)
@@ -291,20 +292,20 @@ RETURNING generation
 -- New manifests. $1 the manifests as an array of objects, $2 owner, $3 now.
 INSERT INTO scheduler.manifest
     (id, external_id, owner, job, group_name, input, timing, misfire, overlap, jitter_seconds,
-     priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, enabled,
-     disabled_by, dormant, batch, definition_hash, next_due_at, declared_at, concurrency_key,
+     priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, on_dead_letter,
+     enabled, disabled_by, dormant, batch, definition_hash, next_due_at, declared_at, concurrency_key,
      concurrency_limit, start_within_seconds)
 SELECT stated.id, stated.external_id, $2, stated.job, stated.group_name, stated.input,
        stated.timing, stated.misfire, stated.overlap, stated.jitter_seconds, stated.priority,
        stated.retry, stated.timeout_seconds, stated.cancel_grace_seconds, stated.on_lost_contact,
-       stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
+       stated.on_dead_letter, stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
        stated.definition_hash, stated.next_due_at, $3, stated.concurrency_key,
        stated.concurrency_limit, stated.start_within_seconds
 FROM jsonb_to_recordset($1) AS stated (
     id uuid, external_id text, job text, group_name text, input jsonb, timing jsonb,
     misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-    on_lost_contact text, enabled boolean, dormant boolean, batch text, definition_hash text,
+    on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
     next_due_at timestamptz, concurrency_key text, concurrency_limit integer,
     start_within_seconds double precision)
 
@@ -326,6 +327,10 @@ SET job = stated.job,
     timeout_seconds = stated.timeout_seconds,
     cancel_grace_seconds = stated.cancel_grace_seconds,
     on_lost_contact = stated.on_lost_contact,
+    on_dead_letter = stated.on_dead_letter,
+    -- One that is to go on is held by nothing that came before, either.
+    dead_letters = CASE WHEN stated.on_dead_letter = 'go_on' THEN '{}'
+                        ELSE manifest.dead_letters END,
     enabled = switched.enabled,
     disabled_by = CASE WHEN switched.enabled THEN NULL
                        WHEN switched.keeps THEN manifest.disabled_by
@@ -350,7 +355,7 @@ FROM jsonb_to_recordset($1) AS stated (
     id uuid, job text, group_name text, input jsonb, timing jsonb,
     misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-    on_lost_contact text, enabled boolean, dormant boolean, batch text, definition_hash text,
+    on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
     next_due_at timestamptz, retimed boolean, concurrency_key text, concurrency_limit integer,
     start_within_seconds double precision)
 JOIN scheduler.manifest AS known ON known.id = stated.id

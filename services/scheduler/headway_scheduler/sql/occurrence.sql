@@ -54,10 +54,25 @@ WHERE occurrence.manifest_id = manifest.id AND occurrence.cause = told.cause
 -- $2 causes.
 SELECT occurrence.manifest_id, occurrence.cause, occurrence.work_id, occurrence.decision,
        occurrence.outcome, occurrence.reason, occurrence.explicit, occurrence.has_input,
-       occurrence.input, occurrence.actor
+       occurrence.input, occurrence.actor, occurrence.priority, occurrence.not_before,
+       occurrence.first_due_at
 FROM scheduler.occurrence
 JOIN unnest($1::uuid[], $2::text[]) AS asked (manifest_id, cause)
     ON asked.manifest_id = occurrence.manifest_id AND asked.cause = occurrence.cause
+
+-- name: set_priority
+-- How urgent a trigger is. $1 manifest, $2 cause, $3 priority.
+UPDATE scheduler.occurrence SET priority = $3 WHERE manifest_id = $1 AND cause = $2
+
+-- name: drop_owed
+-- Decisions whose work is not queued yet and never will be; returns how many of each manifest.
+-- $1 manifests, $2 reason.
+WITH dropped AS (
+    UPDATE scheduler.occurrence SET decision = 'skipped', reason = $2
+    WHERE manifest_id = ANY($1::uuid[]) AND decision = 'owed'
+    RETURNING manifest_id
+)
+SELECT manifest_id, count(*) AS dropped FROM dropped GROUP BY manifest_id
 
 -- name: forget
 -- Old decisions whose work is settled. $1 decided before, $2 how many at once.

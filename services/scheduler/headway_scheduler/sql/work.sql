@@ -45,3 +45,16 @@ SELECT round FROM scheduler.overtaken WHERE work_id = $1
 -- name: forget_overtaken
 -- Such rounds of long ago. $1 before.
 DELETE FROM scheduler.overtaken WHERE settled_at < $1
+
+-- name: find
+-- One piece of outstanding work. $1 id.
+SELECT id, manifest_id FROM scheduler.work WHERE id = $1
+
+-- name: named
+-- Outstanding work of manifests, as the dispatcher has to be told of it. $1 manifests, $2 only
+-- this one (null for all).
+SELECT work.id, work.round, work.manifest_id, manifest.external_id, manifest.group_name
+FROM scheduler.work
+JOIN scheduler.manifest ON manifest.id = work.manifest_id
+WHERE work.manifest_id = ANY($1::uuid[]) AND ($2::uuid IS NULL OR work.id = $2)
+ORDER BY work.id
