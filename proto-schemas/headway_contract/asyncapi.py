@@ -106,6 +106,9 @@ _OTHER_ANSWERS = {
     "change_group": "changed.answer",
     "delete": "changed.answer",
     "dismiss": "changed.answer",
+    "retry": "letters_changed.answer",
+    "acknowledge": "letters_changed.answer",
+    "cancel_outstanding": "cancel.answer",
 }
 
 _HEADERS = {

@@ -115,7 +115,9 @@ UUID_OF_A_LEASE = asyncapi._TOKENS["lease"][0]
 
 @pytest.mark.parametrize("sample", sorted((FOLDER / "samples" / "v1").glob("*.json")), ids=str)
 def test_samples_fit_the_payloads_that_the_document_names(sample):
-    message = DOCUMENT["components"]["messages"][sample.stem]
+    # A later sample of the same type is called after what it adds.
+    name = sample.stem.partition("+")[0]
+    message = DOCUMENT["components"]["messages"][name]
     schema = resolve(message["payload"]["schema"]["$ref"])
     value = json.loads(sample.read_bytes())
     assert jsonschema_rs.is_valid(schema, value)
@@ -123,7 +125,7 @@ def test_samples_fit_the_payloads_that_the_document_names(sample):
         (
             channel
             for channel in DOCUMENT["channels"].values()
-            if sample.stem in channel["messages"] and "x-jetstream" in channel
+            if name in channel["messages"] and "x-jetstream" in channel
         ),
         None,
     )

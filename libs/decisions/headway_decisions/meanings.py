@@ -43,6 +43,8 @@ WORK_MOVE_MEANINGS: dict[WorkMove, str] = {
     "retry": "its run failed, and may be tried again",
     "dead_lettered": "its run failed for the last time: a person has to look",
     "coalesced": "its manifest's slot was taken by other work",
+    "expired": "it had not begun by the time after which it is no longer wanted",
+    "retried": "somebody wants its dead letter tried again: its next round begins",
 }
 
 
