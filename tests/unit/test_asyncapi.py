@@ -132,7 +132,7 @@ def test_samples_fit_the_payloads_that_the_document_names(sample):
     if several is not None:
         batch = f"{several['x-jetstream']['stream']}.several"
         items = DOCUMENT["components"]["messages"][batch]["payload"]["schema"]["items"]["anyOf"]
-        assert {"$ref": f"./schemas/{sample.stem}.json"} in items
+        assert {"$ref": f"./schemas/{name}.json"} in items
 
 
 def test_addresses_are_read_off_the_functions_that_make_subjects():
