@@ -32,6 +32,11 @@ LIFECYCLE = {
 
 # Each must find nothing.
 VIOLATIONS = {
+    "I2: a run whose work or lease is gone": """
+        SELECT run_id FROM dispatcher.metadata
+        WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_id)
+           OR NOT EXISTS (SELECT FROM dispatcher.lease WHERE lease.id = lease_id)
+    """,
     "I1: an occurrence fired, and its work is neither outstanding nor settled": """
         SELECT manifest_id, cause FROM scheduler.occurrence
         WHERE decision = 'queued' AND outcome IS NULL

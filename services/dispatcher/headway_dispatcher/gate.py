@@ -22,7 +22,7 @@ from headway_decisions.capacity import Admitted, Held, RateUse, Reason, Room, Ve
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import TRACES_APART, OutboxMessage
 from headway_service_kit.passes import Wakeup
-from headway_tracing import span, traceparent
+from headway_tracing import is_recording, span, traceparent
 from msgspec import Struct
 
 from headway_dispatcher import settling
@@ -142,7 +142,8 @@ class Gate:
         for work, verdict in zip(waiting, verdicts, strict=True):
             if isinstance(verdict, Admitted):
                 leases.setdefault(verdict.lease, []).append(work)
-        return [self._order(works) for works in leases.values()]
+        traced = is_recording()
+        return [self._order(works, traced=traced) for works in leases.values()]
 
     async def _record(
         self,
@@ -167,7 +168,7 @@ class Gate:
                 await GateTransaction(connection, self._clock).put_aside(disabled)
         return disabled
 
-    def _order(self, admitted: list[WaitingWork]) -> Ordered:
+    def _order(self, admitted: list[WaitingWork], *, traced: bool) -> Ordered:
         first = admitted[0]
         order = RunDispatched(
             lease=new_id(),
@@ -177,7 +178,7 @@ class Gate:
             orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
             renew_seconds=MAX_AGE_SECONDS / 4,
             on_lost_contact=first.on_lost_contact,
-            runs=[_run(work) for work in admitted],
+            runs=[_run(work, traced=traced) for work in admitted],
         )
         return Ordered(works=admitted, order=order)
 
@@ -204,10 +205,11 @@ def _as_candidates(
     ]
 
 
-def _run(work: WaitingWork) -> OrderedRun:
-    run = new_id()
-    with span("admit", parent=work.traceparent, work=str(work.id), run=str(run)):
-        context = traceparent() or work.traceparent
+def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
+    run, context = new_id(), work.traceparent
+    if traced:
+        with span("admit", parent=context, work=str(work.id), run=str(run)):
+            context = traceparent() or context
     return OrderedRun(
         run=run,
         work=work.id,
