@@ -7,7 +7,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 from headway import App, Fatal
-from headway.worker import runtime
+from headway.worker import leases
 from headway_clock import monotonic, utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.control import CancelPush, Heartbeat
@@ -15,8 +15,8 @@ from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunCompleted,
 from headway_contract.limits import OUTPUT_LIMIT
 from headway_contract.work import RetryPolicy
 from headway_dispatcher import gate
-from headway_jetstream_kit import Puller, Stored
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit import Puller, Refused, Stored
+from headway_jetstream_kit.publishing import NoAnswer, publish
 from support.invariants import check_invariants
 from support.telling import app_with, cancel, queue, until_run
 from support.world import until
@@ -375,21 +375,54 @@ async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
     assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
 
 
-async def test_an_order_is_not_taken_while_nobody_can_say_whose_the_lease_is(world, monkeypatch):
-    """Undecided answers: the order goes back and is claimed later."""
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Refused(400, subjects.UNDECIDED_SEQUENCE, "undecided in a replicated stream"),
+        Refused(503, 0, "no leader"),
+        NoAnswer("the message was lost"),
+        Refused(400, subjects.WRONG_SEQUENCE, "so it says, and nothing is stored"),
+    ],
+    ids=["undecided", "no-leader", "lost", "wrong-sequence"],
+)
+async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
+    world, monkeypatch, answer
+):
+    """Never acknowledged on such an answer: the order comes again, or the claim is repeated."""
+    ran, answers = [], [answer, answer]
 
-    async def job(ctx): ...
+    async def job(ctx):
+        ran.append(ctx.run)
 
-    undecided = [True, True]
-    claim = runtime.Lease.claim
+    async def first_undecided(*given, **options):
+        return answers.pop() if answers else await publish(*given, **options)
 
-    async def first_undecided(lease):
-        return "undecided" if undecided and undecided.pop() else await claim(lease)
-
-    monkeypatch.setattr(runtime.Lease, "claim", first_undecided)
+    monkeypatch.setattr(leases, "publish", first_undecided)
     await world.dispatcher()
     await world.worker(app_with(job))
     await queue(world)
     await until_run(world, "completed")
-    assert undecided == []
+    assert (answers, len(ran)) == ([], 1)
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_an_outcome_that_was_stored_although_nobody_said_so_counts_once(world, monkeypatch):
+    """Each reply of the broker is lost; the dispatcher knows what was stored."""
+
+    async def job(ctx):
+        return "done"
+
+    async def mute(*given, **options):
+        await publish(*given, **options)
+        return NoAnswer("the reply was lost")
+
+    monkeypatch.setattr(leases, "publish", mute)
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await queue(world)
+    assert (await until_run(world, "completed"))["output"] == "done"
+    rows = await world.rows("SELECT type, accepted FROM dispatcher.history ORDER BY id")
+    assert len(rows) == 4
+    assert all(row["accepted"] for row in rows)
+    await check_invariants(world.database, scheduled=False)
