@@ -50,12 +50,14 @@ CREATE TABLE scheduler.overtaken (
 ALTER TABLE scheduler.manifest ADD COLUMN success_traceparent text;
 ALTER TABLE scheduler.occurrence ADD COLUMN traceparent text;
 
+-- Whoever drops the schema of the scheduler to begin anew leaves this one behind, so what is in it
+-- is replaced.
 CREATE SCHEMA IF NOT EXISTS headway;
 
 -- The id of the work that a cause makes: the first 16 bytes of SHA-256 over the namespace of
 -- enqueued work and the cause, marked as version 8 of RFC 9562. PostgreSQL has no SHA-1, and so no
 -- version 5, without an extension. headway_decisions.identity.enqueued_work_id says the same.
-CREATE FUNCTION headway.work_id(cause text) RETURNS uuid
+CREATE OR REPLACE FUNCTION headway.work_id(cause text) RETURNS uuid
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
     SELECT encode(set_byte(set_byte(digest, 6, get_byte(digest, 6) & 15 | 128),
@@ -67,7 +69,7 @@ $$;
 
 -- Enqueue work of a job; it exists once the caller's transaction commits. Returns its id.
 -- The same key of a job gives the same work again, and is refused with other parameters.
-CREATE FUNCTION headway.enqueue(
+CREATE OR REPLACE FUNCTION headway.enqueue(
     job         text,
     input       jsonb DEFAULT NULL,
     "group"     text DEFAULT NULL,
