@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
 from headway_jetstream_kit.tasks import end
+from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, DatabaseUnavailable
 
 from headway_service_kit.health import Health
@@ -120,6 +121,7 @@ async def open_service(
     database_url: str,
     nats_url: str,
     nats_creds: str | None,
+    nats_ping_seconds: float,
     give_up_after: int | None = None,
 ) -> Service:
     """Connect to what a service stands on; patiently, unless told when to give up."""
@@ -130,7 +132,12 @@ async def open_service(
         give_up_after=give_up_after,
     )
     broker = await keep_trying(
-        lambda: Broker.connect(nats_url, name=f"headway-{name}", credentials=nats_creds),
+        lambda: Broker.connect(
+            nats_url,
+            name=f"headway-{name}",
+            credentials=nats_creds,
+            patience=Patience(ask_every=nats_ping_seconds),
+        ),
         what="NATS at HEADWAY_NATS_URL is not reachable",
         faults=(BrokerUnavailable,),
         give_up_after=give_up_after,

@@ -37,6 +37,7 @@ async def start_scheduler(
         database_url=settings.database_url,
         nats_url=settings.nats_url,
         nats_creds=settings.nats_creds,
+        nats_ping_seconds=settings.nats_ping_seconds,
         give_up_after=give_up_after,
     )
     try:
