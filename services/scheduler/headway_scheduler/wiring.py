@@ -38,6 +38,7 @@ async def start_scheduler(
         nats_url=settings.nats_url,
         nats_creds=settings.nats_creds,
         nats_ping_seconds=settings.nats_ping_seconds,
+        database_answer_seconds=settings.database_answer_seconds,
         give_up_after=give_up_after,
     )
     try:
