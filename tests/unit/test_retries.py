@@ -44,3 +44,9 @@ def test_what_was_not_the_job_s_doing_is_not_counted(kind):
 def test_an_orphan_is_tried_at_once_and_counted():
     assert after(Failure(kind=ORPHANED), attempts=0) == Retry(at=NOW, attempts=1, reason="retry")
     assert isinstance(after(Failure(kind=ORPHANED), attempts=2), DeadLetter)
+
+
+def test_growth_that_no_number_can_hold_stops_at_the_limit():
+    steep = RetryPolicy(attempts=200, interval_seconds=1, backoff=1e300, jitter=0)
+    verdict = after_failure(steep, BROKEN, attempts=100, now=NOW, chance=0)
+    assert verdict == Retry(at=NOW + timedelta(seconds=3600), attempts=101, reason="retry")
