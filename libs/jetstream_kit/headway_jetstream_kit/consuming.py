@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from headway_clock import jitter
 
 from headway_jetstream_kit.connection import Broker
+from headway_jetstream_kit.provisioning import take_over
 from headway_jetstream_kit.pulling import Message, Puller, ack, nak
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,12 @@ class Intake:
         self._tries = tries
         # How often each message failed here; deliveries would count outages as tries, too.
         self._failures: dict[int, int] = {}
+
+    async def take_over(self) -> None:
+        """Before the first batch: get at once what a process that is gone has left behind."""
+        left = await take_over(self._broker, self._puller.stream, self._puller.consumer)
+        if left:
+            logger.info("%s: %d message(s) taken over", self._puller.name, left)
 
     async def run_once(self) -> float | None:
         """Take one batch in; waits for messages itself, so it needs no rest."""

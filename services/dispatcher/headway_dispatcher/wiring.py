@@ -112,6 +112,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     prunes = Prunes(database, clock=clock, relay=wake.relay)
     service.keep("relay", Relay(database, broker, OUTBOX).run_once, wake.relay)
     for pass_name, intake in intakes.items():
+        await intake.take_over()
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
     service.keep("waits", Waits(database, settings, clock=clock).run_once)

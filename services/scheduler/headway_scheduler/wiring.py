@@ -85,6 +85,7 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
     service.keep("prunes", Prunes(database, clock=clock, relay=relay_wakeup).run_once, poll=30.0)
     retention = Retention(database, days=settings.history_days, clock=clock)
     service.keep("retention", retention.run_once, poll=600.0)
+    await intake.take_over()
     service.keep("intake", intake.run_once)
     if settings.tick == "on":
         service.keep("tick", run_tick, tick_wakeup)
