@@ -12,6 +12,7 @@ import pytest
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.client import SturdyClient, connect
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import BadHeaderError, BadSubjectError, FlushTimeoutError, OutboundBufferLimitError
 from nats.errors import Error as NatsError
 from support.proxy import Proxy
@@ -244,3 +245,26 @@ async def test_a_closed_client_does_not_begin_anew(nats_url: str) -> None:
 def _address(url: str) -> tuple[str, int]:
     host, _, port = url.removeprefix("nats://").partition(":")
     return host, int(port)
+
+
+async def test_nothing_piles_up_in_the_client(sturdy: SturdyClient) -> None:
+    """Questions that were answered, were not, or were given up leave nothing behind."""
+
+    async def answer(message: Msg) -> None:
+        await message.respond(b"yes")
+
+    await sturdy.subscribe("trap.answered", cb=answer)
+    await sturdy.subscribe("trap.silent")
+    await sturdy.request("trap.answered", b"", timeout=5)
+    tasks = len(asyncio.all_tasks())
+    for _ in range(200):
+        await sturdy.request("trap.answered", b"", timeout=5)
+        with pytest.raises(TimeoutError):
+            await sturdy.request("trap.silent", b"", timeout=0.001)
+        with pytest.raises(NatsError):
+            await sturdy.request("trap.nobody", b"", timeout=5)
+        await sturdy.ask_for_answer()
+    await sturdy.flush()
+    assert sturdy._resp_map == {}
+    assert sturdy._pongs == []
+    assert len(asyncio.all_tasks()) <= tasks + 2

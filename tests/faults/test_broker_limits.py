@@ -1,6 +1,7 @@
 """Streams that are full, and what the streams and consumers are made of."""
 
 import asyncio
+import logging
 
 import pytest
 from headway import App, every
@@ -15,6 +16,7 @@ from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
 from headway_service_kit.passes import Wakeup
 from support.invariants import check_invariants
+from support.world import until
 
 
 async def set_most_bytes(world, stream: str, most: int) -> None:
@@ -70,7 +72,7 @@ async def test_a_full_work_stream_holds_nothing_back_but_the_messages(world):
     await check_invariants(world.database)
 
 
-async def test_a_full_event_stream_makes_workers_wait_and_run_nothing_twice(world):
+async def test_a_full_event_stream_makes_workers_wait_and_run_nothing_twice(world, caplog):
     app = App("test")
     bodies, may_end = [], asyncio.Event()
 
@@ -88,10 +90,14 @@ async def test_a_full_event_stream_makes_workers_wait_and_run_nothing_twice(worl
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     info = await stream_info(world.broker, subjects.EVENTS_STREAM)
     await set_most_bytes(world, subjects.EVENTS_STREAM, info["state"]["bytes"])
+    caplog.set_level(logging.INFO)
     may_end.set()
-    for _ in range(20):
-        await asyncio.sleep(0.05)
-        assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
+
+    async def refused():
+        return "publish not stored: Refused" in caplog.text
+
+    await until(refused, within=10, what="the outcome is refused")
+    assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
     await set_most_bytes(world, subjects.EVENTS_STREAM, 64 * 1024**2)
     await world.until_settled()
     assert len(bodies) == 1
