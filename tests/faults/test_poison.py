@@ -347,6 +347,25 @@ async def test_subjects_that_are_no_text_or_name_no_worker_are_put_aside(orders)
     assert await orders.completed() == set()
 
 
+async def test_events_of_leases_that_nobody_knows_are_kept_as_refused(orders):
+    """Such as after a database that lost its last commits: told, refused, on record."""
+    known, *others = orders.taken
+    batch = Batch(orders.world)
+    strangers = [msgspec.structs.replace(order, lease=uuid4()) for order in others]
+    for order in strangers:
+        batch.add(subjects.event(order.lease, "w1"), orders.good(order))
+    batch.add(subjects.event(known.lease, "w1"), orders.good(known))
+    await batch.tell()
+    await orders.project(batch)
+    assert await orders.accounted_for(batch) == 0
+    refused = await orders.world.rows(
+        "SELECT lease_id, refusal FROM dispatcher.history WHERE NOT accepted"
+    )
+    assert {row["lease_id"] for row in refused} == {order.lease for order in strangers}
+    assert {row["refusal"] for row in refused} == {"unknown_lease"}
+    assert await orders.completed() == {known.runs[0].run}
+
+
 async def test_an_oversized_event_never_gets_as_far_as_the_stream(orders):
     order = orders.taken[0]
     huge = orders.word(order, RunCompleted, run=order.runs[0].run, output="x" * 2**20)
