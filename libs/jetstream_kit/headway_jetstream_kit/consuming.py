@@ -3,7 +3,8 @@
 A batch that cannot be handled is cut in halves until the message at fault is alone; that
 one is tried again later and, when it has failed often enough on a healthy system, put
 aside with its bytes. An outage of what the handler stands on is nobody's fault: the whole
-batch comes again and nothing is counted.
+batch comes again and nothing is counted. But it comes in smaller portions, in case it was too
+much for the time that a statement may take.
 """
 
 import logging
@@ -45,6 +46,7 @@ class Intake:
         self._reject = reject
         self._outages = outages
         self._batch = batch
+        self._portion = batch
         self._tries = tries
         # How often each message failed here; deliveries would count outages as tries, too.
         self._failures: dict[int, int] = {}
@@ -57,11 +59,13 @@ class Intake:
 
     async def run_once(self) -> float | None:
         """Take one batch in; waits for messages itself, so it needs no rest."""
-        messages = await self._puller.fetch(self._batch)
+        messages = await self._puller.fetch(self._portion)
         if messages:
             try:
                 await self._take(messages)
+                self._portion = min(2 * self._portion, self._batch)
             except self._outages:
+                self._portion = max(len(messages) // 2, 1)
                 for message in messages:
                     await nak(self._broker, message, delay=0.5 + jitter())
                 raise
