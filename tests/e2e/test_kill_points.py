@@ -31,11 +31,6 @@ NOT_COMPLETED = """
     SELECT count(*) FROM dispatcher.work_queue
     WHERE state = 'settled' AND outcome NOT IN ('completed', 'coalesced')
 """
-NOT_FOLLOWED_BY_AN_EVENT = """
-    SELECT count(*) FROM scheduler.work
-    WHERE NOT EXISTS (SELECT FROM scheduler.outbox)
-      AND NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work.id)
-"""
 
 
 @pytest.mark.timeout(150)
@@ -50,20 +45,22 @@ async def test_killed(processes, database, point):
         await until(lambda: value(query, *arguments), within=within, what=query)
 
     victim, killed = None, point.partition("-")[0]
+    # Nobody but a killed worker may be taken for dead, however busy the machine is.
+    patience = {} if killed == "worker" else {"HEADWAY_ORPHAN_TIMEOUT_SECONDS": "60"}
     for service in SERVICES:
         if service == killed:
             script = str(TESTS / "support" / "killed_at.py")
-            victim = await processes.python(script, point, service)
+            victim = await processes.python(script, point, service, **patience)
         else:
-            await processes.headway(service)
+            await processes.headway(service, **patience)
     assert await victim.wait() == -signal.SIGKILL
     if killed == "scheduler" and point.endswith("before-commit"):
         assert await value("SELECT count(*) FROM scheduler.work") == 0
         assert await value("SELECT count(*) FROM scheduler.occurrence") == 0
 
     began = monotonic()
-    await processes.headway(killed)
-    await holds(f"SELECT ({SETTLED}) >= $1", await value(SETTLED) + 6, within=60)
+    await processes.headway(killed, **patience)
+    await holds(f"SELECT ({SETTLED}) >= $1", await value(SETTLED) + 3, within=60)
     await value(
         "UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator', wake_at = NULL"
     )
@@ -74,9 +71,10 @@ async def test_killed(processes, database, point):
     await check_invariants(database)
     bodies = Counter((processes.folder / "bodies").read_text().split())
     twice = [work for work, count in bodies.items() if count > 1]
-    assert len(twice) <= (1 if point in RUNS_TWICE else 0) * len(bodies)
-    if point in RUNS_TWICE:
-        assert twice
+    if killed == "worker":
+        assert twice or point not in RUNS_TWICE
+    else:
+        assert twice == []
 
 
 @pytest.mark.timeout(120)

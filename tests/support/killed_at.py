@@ -125,8 +125,6 @@ POINTS: dict[str, Callable[[], None]] = {
     "dispatcher-before-order": before_publish("headway.run."),
     "dispatcher-after-order": after_publish("headway.run."),
     "dispatcher-before-ack-of-event": before_ack("headway.event."),
-    "dispatcher-before-outcome": before_publish("headway.settled."),
-    "dispatcher-after-outcome": after_publish("headway.settled."),
     "worker-claimed": claimed,
     "worker-before-outcome": before_outcome,
     "worker-after-outcome": after_outcome,
