@@ -44,8 +44,8 @@ async def completed(world) -> int:
     return await world.value("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
 
 
-async def goes_on(world, within: float = 20) -> None:
-    """Work that is made from now on completes."""
+async def goes_on(world, within: float = 60) -> None:
+    """Work completes; what was on its way when a connection died comes again after 30 s."""
     await world.until(
         "SELECT count(*) >= $1 FROM dispatcher.metadata WHERE state = 'completed'",
         await completed(world) + 2,
@@ -118,7 +118,7 @@ class TestAStalledConnection:
         broker = await Broker.connect(proxy.url, name="test", patience=QUICK)
         proxy.stall()
         proxy.stall_after(HANDSHAKE_ENDS)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await broker.closed.wait()
         assert proxy.accepted > 1, "it was tried anew before"
         await broker.close()
@@ -213,7 +213,7 @@ class TestNoFalseAlarm:
 
     async def test_a_server_that_accepts_and_says_nothing_is_waited_for(self, proxy):
         """No connection comes about, so nobody is deceived: an outage like any other."""
-        broker = await Broker.connect(proxy.url, name="test", patience=Patience(ask_every=1))
+        broker = await Broker.connect(proxy.url, name="test", patience=QUICK)
         proxy.stall(new_ones_too=True)
 
         async def tried():

@@ -30,6 +30,8 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 PATIENCE = Patience()
 
+_A_TRY_SECONDS = 3.0
+
 
 async def watch(client: SturdyClient, patience: Patience, give_up: Callable[[], None]) -> None:
     """Watch until the client is closed, or until it is given up.
@@ -41,7 +43,7 @@ async def watch(client: SturdyClient, patience: Patience, give_up: Callable[[], 
     while not client.is_closed:
         signs = client.answers + client.failed_tries
         await _ask(client, timeout=patience.ask_every / 3)
-        await asyncio.sleep(patience.ask_every)
+        await asyncio.sleep(_rest(client, patience))
         if client.answers + client.failed_tries != signs:
             missing = 0
             continue
@@ -52,6 +54,11 @@ async def watch(client: SturdyClient, patience: Patience, give_up: Callable[[], 
         if missing % patience.anew_after == 0:
             logger.warning("NATS has not answered %d times: connecting anew", missing)
             await client.begin_anew()
+
+
+def _rest(client: SturdyClient, patience: Patience) -> float:
+    """Whoever is about to connect gets the time that a try may take, however impatient we are."""
+    return patience.ask_every if client.is_connected else max(patience.ask_every, _A_TRY_SECONDS)
 
 
 async def _ask(client: SturdyClient, *, timeout: float) -> None:
