@@ -143,6 +143,6 @@ def lease_and_worker(subject: str, *, kind: str = "event") -> tuple[UUID, str]:
     token, _, worker = rest.partition(".")
     lease = UUID(token)
     # Another spelling of the same lease would lie outside its fence.
-    if prefix or not worker or token != str(lease):
+    if prefix or token != str(lease):
         raise ValueError(f"{subject!r} is no headway.{kind}.<lease>.<worker>")
-    return lease, worker
+    return lease, worker if worker == DISPATCHER else check_name("worker", worker)

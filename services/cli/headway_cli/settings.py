@@ -124,6 +124,8 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
         (
             "worker_slots",
             "heartbeat_seconds",
+            "nats_ping_seconds",
+            "database_answer_seconds",
             "orphan_timeout_seconds",
             "stale_pending_seconds",
             "rank_step_seconds",

@@ -49,6 +49,8 @@ async def start_dispatcher(
         database_url=settings.database_url,
         nats_url=settings.nats_url,
         nats_creds=settings.nats_creds,
+        nats_ping_seconds=settings.nats_ping_seconds,
+        database_answer_seconds=settings.database_answer_seconds,
         give_up_after=give_up_after,
     )
     try:
@@ -123,6 +125,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     prunes = Prunes(database, clock=clock, relay=wake.relay)
     service.keep("relay", Relay(database, broker, OUTBOX).run_once, wake.relay)
     for pass_name, intake in intakes.items():
+        await intake.take_over()
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
     service.keep("waits", Waits(database, settings, clock=clock).run_once)

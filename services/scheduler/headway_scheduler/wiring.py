@@ -38,6 +38,8 @@ async def start_scheduler(
         database_url=settings.database_url,
         nats_url=settings.nats_url,
         nats_creds=settings.nats_creds,
+        nats_ping_seconds=settings.nats_ping_seconds,
+        database_answer_seconds=settings.database_answer_seconds,
         give_up_after=give_up_after,
     )
     try:
@@ -91,6 +93,7 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
     service.keep("refused", enqueue.look_again)
     retention = Retention(database, days=settings.history_days, clock=clock)
     service.keep("retention", retention.run_once, poll=600.0)
+    await intake.take_over()
     service.keep("intake", intake.run_once)
     if settings.tick == "on":
         service.keep("tick", run_tick, tick_wakeup)

@@ -104,18 +104,20 @@ class Worker:
         finally:
             self._draining.set()
             await end([*fetching, *asked])
-            await self._drain()
+            # Over a connection that is lost for good nobody would hear how the runs ended.
+            lost = self._broker.closed.is_set()
+            await self._drain(0.0 if lost else self._settings.drain_seconds)
             await end([beating])
             self._stopped = True
             await self.heart.beat()
 
-    async def _drain(self) -> None:
+    async def _drain(self, seconds: float) -> None:
         """Let runs finish; hand back those that have not begun, or do not end by the deadline."""
         for tenure in self._tenures.values():
             tenure.begin_no_more("worker_stopped")
         if self._tasks:
             logger.info("draining %d run(s)", len(self._tasks))
-            await asyncio.wait(self._tasks, timeout=self._settings.drain_seconds)
+            await asyncio.wait(self._tasks, timeout=seconds)
         for tenure in self._tenures.values():
             tenure.stop("worker_stopped")
         if self._tasks:
