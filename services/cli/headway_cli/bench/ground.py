@@ -107,7 +107,7 @@ class Ground:
                 env=self._environment(),
                 cwd=Path.cwd(),
                 stdout=DEVNULL,
-                stderr=log,
+                stderr=log.fileno(),
             )
         self._stack.push_async_callback(process.stop)
         self._services[name] = process

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from headway import once
 from headway_clock import monotonic, utc_now
-from headway_contract import decode, subjects
+from headway_contract import Event, decode, subjects
 from headway_contract.settled import WorkSettled
 from headway_jetstream_kit import Broker
 
@@ -80,18 +80,19 @@ async def latency(ground: Ground, work: int) -> Figures:
 
     async def hear(message: Any) -> None:
         for event in decode(message.data):
-            if isinstance(event.data, WorkSettled):
+            if isinstance(event, Event) and isinstance(event.data, WorkSettled):
                 settled[event.data.work] = monotonic()
 
     try:
         await broker.client.subscribe(subjects.SETTLED_SUBJECTS, cb=hear)
         for number in range(min(ASKED, work)):
             moment = (monotonic(), utc_now())
-            answer = await ground.client.trigger(f"ask-{number}")
-            asked[answer.work] = moment
-            await ground.until(
-                _heard(settled, answer.work), what="a trigger to settle", within=_WITHIN_SECONDS
-            )
+            triggered = (await ground.client.trigger(f"ask-{number}")).work
+            if triggered is None:
+                raise PartEnded(f"the trigger of ask-{number} made no work")
+            asked[triggered] = moment
+            heard = _heard(settled, triggered)
+            await ground.until(heard, what="a trigger to settle", within=_WITHIN_SECONDS)
     finally:
         await broker.close()
     async with ground.database.acquire() as connection:
