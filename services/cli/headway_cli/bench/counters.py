@@ -11,7 +11,7 @@ from headway_clock import monotonic
 from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
-_queries = Queries("headway_cli.bench", "bench.sql")
+_queries = Queries("headway_cli", "sql/bench.sql")
 # PostgreSQL's sessions hand their counts in once a second.
 _COUNTS_COME_IN_SECONDS = 1.2
 

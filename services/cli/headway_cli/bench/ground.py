@@ -17,7 +17,7 @@ from headway_cli.bench.counters import Counters
 from headway_cli.services import apply_migrations
 from headway_cli.worker_process import PartEnded
 
-queries = Queries("headway_cli.bench", "bench.sql")
+queries = Queries("headway_cli", "sql/bench.sql")
 
 APP = "headway_cli.bench.measured_app:app"
 SERVICE_SECONDS = 30.0
@@ -67,23 +67,23 @@ class Ground:
 
     async def need_worker(self) -> None:
         """A worker, unless there is one."""
-        if not await self.count("workers"):
+        if not await self.count(queries["workers"]):
             await self.start_worker()
 
     async def start_worker(self) -> None:
         """One worker more, and back when it was heard of."""
-        before = await self.count("workers")
+        before = await self.count(queries["workers"])
         await self._start(f"worker {before + 1}", "worker", "--slots", str(self._slots))
 
         async def heard() -> bool:
-            return await self.count("workers") > before
+            return await self.count(queries["workers"]) > before
 
         await self.until(heard, what="the worker to be heard of", within=SERVICE_SECONDS)
 
     async def count(self, query: str) -> int:
         """One number from the database."""
         async with self.database.acquire() as connection:
-            number: int = await connection.fetchval(queries[query])
+            number: int = await connection.fetchval(query)
             return number
 
     async def until(self, done: Callable[[], Awaitable[bool]], *, what: str, within: float) -> None:

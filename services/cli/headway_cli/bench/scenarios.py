@@ -40,7 +40,7 @@ async def enqueue(ground: Ground, work: int) -> Figures:
         together = monotonic() - began
 
     async def queued() -> bool:
-        return await ground.count("waiting") >= work
+        return await ground.count(queries["waiting"]) >= work
 
     await ground.until(queued, what="all work to reach the queue", within=_WITHIN_SECONDS)
     after = await ground.counters.read()
@@ -56,7 +56,7 @@ async def enqueue(ground: Ground, work: int) -> Figures:
 
 async def drain(ground: Ground, work: int) -> Figures:
     """All work waits; a worker comes, and all of it is run, settled and known to be."""
-    if await ground.count("waiting") < work:
+    if await ground.count(queries["waiting"]) < work:
         await enqueue(ground, work)
     before = await ground.counters.read()
     await ground.start_worker()
@@ -150,14 +150,14 @@ SCENARIOS: dict[str, Scenario] = {
 
 def _all_settled(ground: Ground) -> Callable[[], Awaitable[bool]]:
     async def settled() -> bool:
-        return await ground.count("outstanding") == 0
+        return await ground.count(queries["outstanding"]) == 0
 
     return settled
 
 
 def _all_fired(ground: Ground, work: int) -> Callable[[], Awaitable[bool]]:
     async def fired() -> bool:
-        return await ground.count("bursts_fired") >= work
+        return await ground.count(queries["bursts_fired"]) >= work
 
     return fired
 
