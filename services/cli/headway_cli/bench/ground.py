@@ -9,6 +9,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 
 from headway import Client
+from headway.client import RequestFailed
 from headway_clock import monotonic
 from headway_embedded import NatsServer, PostgresServer, Warded, free_port, last_lines
 from headway_postgres_kit import Database, Queries
@@ -59,6 +60,7 @@ class Ground:
         await self._start("scheduler", "scheduler")
         self.client = Client(self._nats.url, actor="headway-bench")
         await self._stack.enter_async_context(self.client)
+        await self.until(self._scheduler_answers, what="the scheduler", within=SERVICE_SECONDS)
 
     @property
     def nats_url(self) -> str:
@@ -96,6 +98,13 @@ class Ground:
             if monotonic() > deadline:
                 raise self._failed(f"waited {within:.0f} s for {what}")
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def _scheduler_answers(self) -> bool:
+        try:
+            await self.client.groups()
+        except RequestFailed:
+            return False
+        return True
 
     def _failed(self, what: str) -> PartEnded:
         return PartEnded(f"{what}; the services' last words:\n{last_lines(self._log)}")
