@@ -23,6 +23,7 @@ SELECT count(*) FROM dispatcher.work_queue WHERE state <> 'settled'
 -- name: outstanding
 -- How much work the scheduler has not heard the outcome of, or not sent.
 SELECT (SELECT count(*) FROM scheduler.work)
+     + (SELECT count(*) FROM scheduler.enqueued WHERE state = 'waiting')
 
 -- name: workers
 -- How many workers are known.
