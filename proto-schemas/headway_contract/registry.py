@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from headway_contract import control, lifecycle, orders, scheduling, settled, work
+from headway_contract import control, lifecycle, orders, scheduling, settled, waiting, work
 from headway_contract.envelope import EventData
 
 EVENTS: tuple[type[EventData], ...] = (
@@ -36,6 +36,8 @@ CONTROL: dict[str, type[Struct]] = {
     "cancel.push": control.CancelPush,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
+    "explain_work.question": waiting.ExplainWorkQuestion,
+    "explain_work.answer": waiting.ExplainWorkAnswer,
     "manifests.question": scheduling.ManifestsQuestion,
     "manifests.answer": scheduling.ManifestsAnswer,
     "manifest.question": scheduling.ManifestQuestion,

@@ -18,6 +18,7 @@ works = Queries("headway_dispatcher", "sql/work_queue.sql")
 gates = Queries("headway_dispatcher", "sql/gate.sql")
 leases = Queries("headway_dispatcher", "sql/lease.sql")
 workers = Queries("headway_dispatcher", "sql/worker.sql")
+explanations = Queries("headway_dispatcher", "sql/explain.sql")
 prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
 
 

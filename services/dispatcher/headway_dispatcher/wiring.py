@@ -14,6 +14,7 @@ from headway_service_kit.process import keep_trying
 from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher.cancels import Cancels
+from headway_dispatcher.explain import Explanations
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
@@ -102,6 +103,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
 
     await heartbeats.listen()
     await LeaseDesk(database, broker).listen()
+    await Explanations(database, broker, settings, clock=clock).listen()
     intakes = {
         "intake": work_intake(
             database,
