@@ -10,6 +10,7 @@ from headway_contract import (
     progress,
     scheduling,
     settled,
+    waiting,
     work,
 )
 from headway_contract.envelope import EventData
@@ -46,6 +47,8 @@ CONTROL: dict[str, type[Struct]] = {
     "progress": progress.Progress,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
+    "explain_work.question": waiting.ExplainWorkQuestion,
+    "explain_work.answer": waiting.ExplainWorkAnswer,
     "manifests.question": scheduling.ManifestsQuestion,
     "manifests.answer": scheduling.ManifestsAnswer,
     "manifest.question": scheduling.ManifestQuestion,

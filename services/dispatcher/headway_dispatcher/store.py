@@ -25,6 +25,7 @@ news_queries = Queries("headway_dispatcher", "sql/progress.sql")
 letter_queries = Queries("headway_dispatcher", "sql/dead_letter.sql")
 cancel_queries = Queries("headway_dispatcher", "sql/cancel.sql")
 question_queries = Queries("headway_dispatcher", "sql/questions.sql")
+explanations = Queries("headway_dispatcher", "sql/explain.sql")
 prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
 
 

@@ -15,6 +15,7 @@ from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher.cancels import Cancels
 from headway_dispatcher.desk import Desk
+from headway_dispatcher.explain import Explanations
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
@@ -110,6 +111,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     news = ProgressDesk(database, broker)
     await news.listen()
     await Desk(database, broker, settings, clock=clock, wake=wake).listen()
+    await Explanations(database, broker, settings, clock=clock).listen()
     intakes = {
         "intake": work_intake(
             database,
