@@ -214,8 +214,22 @@ def _record(ordered: Ordered, now: datetime) -> Record:
         subject=str(ordered.run.run),
         source=SOURCE,
         occurred_at=now,
-        data={"lease": str(ordered.order.lease), "job": ordered.order.job}
-        | msgspec.to_builtins(ordered.run),
+        # Its input is the work's, and stands there.
+        data={
+            "lease": ordered.order.lease,
+            "job": ordered.order.job,
+            "run": ordered.run.run,
+            "work": ordered.work.id,
+            "round": ordered.work.round,
+            "attempt": ordered.run.attempt,
+            "manifest": ordered.work.manifest,
+            "group": ordered.work.group,
+            "cause": ordered.work.cause,
+            "due_at": ordered.work.due_at,
+            "patience_seconds": ordered.work.patience_seconds,
+            "trace_id": trace_id(ordered.run.traceparent),
+        },
+        work=ordered.work.id,
         run=ordered.run.run,
         lease=ordered.order.lease,
     )

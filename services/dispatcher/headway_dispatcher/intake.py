@@ -19,16 +19,17 @@ from headway_contract.work import (
     WorkCancelRequested,
     WorkQueued,
 )
+from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
 from headway_postgres_kit import Clock, Connection, Database
-from headway_relay import OutboxMessage, events_in
+from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher import cancels, prunes, settling
-from headway_dispatcher.store import OUTBOX, REJECTED, works
+from headway_dispatcher import cancels, prunes, recording, settling
+from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
 from headway_dispatcher.telling import settled_message
 
 # How much older one step of priority makes work look. Ageing is thereby built in.
@@ -59,10 +60,12 @@ def work_intake(
                 await prunes.lock(connection, to_bury=bool(pruned))
                 now = await clock.now(connection)
                 await _apply_groups(connection, told)
-                await prunes.bury(connection, pruned, now)
-                await _take_in(connection, events, now)
-                await cancels.request(connection, requests, now)
-                await _bring_forward(connection, told, now)
+                records: list[Record] = []
+                await prunes.bury(connection, pruned, now, records)
+                await _take_in(connection, events, now, records)
+                await cancels.request(connection, requests, now, records)
+                await _bring_forward(connection, told, now, records)
+                await HISTORY.append(connection, records)
         followers.gate.call()
         followers.relay.call()
         if requests:
@@ -95,62 +98,75 @@ async def _apply_groups(connection: Connection, told: list[Any]) -> None:
     )
 
 
-async def _take_in(connection: Connection, events: list[Event], now: datetime) -> None:
+async def _take_in(
+    connection: Connection, events: list[Event], now: datetime, records: list[Record]
+) -> None:
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
-    queued = await _without_the_buried(connection, queued, now)
+    queued = await _without_the_buried(connection, queued, now, records)
     if not queued:
         return
     await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
-    rows = await connection.fetch(
-        works["take_in"], [_row(one) for one in queued.values()], now, "queued"
-    )
-    left = set(queued) - {row["id"] for row in rows}
+    described = {work: _row(one) for work, one in queued.items()}
+    rows = await connection.fetch(works["take_in"], list(described.values()), now, "queued")
+    new = {row["id"] for row in rows}
+    left = set(queued) - new
     if left:
-        await connection.execute(works["fill_in"], [_row(queued[work]) for work in left])
+        filled = await connection.fetch(works["fill_in"], [described[work] for work in left])
+        new |= {row["id"] for row in filled}
         left -= {row["id"] for row in await connection.fetch(works["known"], list(left))}
+    records += [recording.taken_in(queued[work], described[work], now) for work in new]
     if left:
-        await _coalesce(connection, [queued[work] for work in left], now)
+        await _coalesce(connection, [queued[work] for work in left], now, records)
 
 
 async def _without_the_buried(
-    connection: Connection, queued: dict[Any, Event], now: datetime
+    connection: Connection, queued: dict[Any, Event], now: datetime, records: list[Record]
 ) -> dict[Any, Event]:
     """Leave out work of pruned manifests, and tell whoever waits for it that it will not run.
 
     Work that is known already may still be running; its own end will be told.
     """
     buried = await prunes.buried(connection, [one.data.manifest_id for one in queued.values()])
-    doomed = [one.data for one in queued.values() if one.data.manifest_id in buried]
+    doomed = [one for one in queued.values() if one.data.manifest_id in buried]
     if not doomed:
         return queued
-    rows = await connection.fetch(works["known"], [one.work for one in doomed])
+    rows = await connection.fetch(works["known"], [one.data.work for one in doomed])
     known = {row["id"] for row in rows}
-    await OUTBOX.add(
-        connection,
-        [_tell(one, "cancelled", settling.PRUNED, now) for one in doomed if one.work not in known],
-    )
+    homeless = [one for one in doomed if one.data.work not in known]
+    ends = [_end(one.data, "cancelled", settling.PRUNED, now) for one in homeless]
+    await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
+    records += [recording.turned_away(one, "manifest_pruned", now) for one in homeless]
     return {work: one for work, one in queued.items() if one.data.manifest_id not in buried}
 
 
-async def _coalesce(connection: Connection, events: list[Event], now: datetime) -> None:
-    rows = await connection.fetch(works["take_in"], [_row(one) for one in events], now, "settled")
+async def _coalesce(
+    connection: Connection, events: list[Event], now: datetime, records: list[Record]
+) -> None:
+    described = [_row(one) for one in events]
+    rows = await connection.fetch(works["take_in"], described, now, "settled")
     kept = {row["id"] for row in rows}
     why = "its manifest already had unsettled work"
-    await OUTBOX.add(
-        connection,
-        [_tell(one.data, "coalesced", why, now) for one in events if one.data.work in kept],
-    )
+    ends = []
+    for one, row in zip(events, described, strict=True):
+        if one.data.work in kept:
+            ends.append(_end(one.data, "coalesced", why, now))
+            records.append(recording.taken_in(one, row, now))
+    await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
+    records += [recording.settled(end) for end in ends]
 
 
-async def _bring_forward(connection: Connection, told: Sequence[Any], now: datetime) -> None:
+async def _bring_forward(
+    connection: Connection, told: Sequence[Any], now: datetime, records: list[Record]
+) -> None:
     ids = {one.work for one in told if isinstance(one, WorkBroughtForward)}
     if ids:
-        await connection.execute(works["bring_forward"], list(ids), now)
+        rows = await connection.fetch(works["bring_forward"], list(ids), now)
+        records += recording.brought_forward(rows, now)
 
 
-def _tell(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> OutboxMessage:
+def _end(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> WorkSettled:
     """The end of work that never came to run."""
-    settled = WorkSettled(
+    return WorkSettled(
         work=work.work,
         round=work.round,
         manifest_id=work.manifest_id,
@@ -162,7 +178,6 @@ def _tell(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> Out
         attempts=0,
         settled_at=now,
     )
-    return settled_message(settled, None)
 
 
 def _row(queued: Event) -> dict[str, Any]:

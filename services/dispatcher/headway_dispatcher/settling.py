@@ -17,10 +17,12 @@ from headway_decisions import retries
 from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
+from headway_history import Record
 from headway_postgres_kit import Connection, json_array
 from headway_relay import OutboxMessage
 from msgspec import Struct
 
+from headway_dispatcher import recording
 from headway_dispatcher.store import OUTBOX, works
 from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
 
@@ -37,30 +39,39 @@ class _Settled(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
-async def settle(connection: Connection, ended: dict[UUID, Run], *, now: datetime) -> bool:
+async def settle(
+    connection: Connection, ended: dict[UUID, Run], *, now: datetime, records: list[Record]
+) -> bool:
     """Decide about the work of runs that have just ended; `ended` is by work id.
 
-    Tells whether any of it belongs to a pruned manifest, which may now be deleted.
+    Tells whether any of it belongs to a pruned manifest, which may now be deleted. What history
+    is to keep is added to `records`.
     """
     if not ended:
         return False
     rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Settled] = []
-    again: list[tuple[UUID, Retry]] = []
+    again: list[tuple[Any, Retry]] = []
     for row in rows:
         verdict = _decide(row, ended[row["id"]], now)
         if isinstance(verdict, Retry):
-            again.append((row["id"], verdict))
+            again.append((row, verdict))
         else:
             settled.append(verdict)
     await _write_retries(connection, again)
     await _write_settled(connection, settled, now)
     await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+    records += [_keep_waiting(row, verdict, now) for row, verdict in again]
+    records += [record for one in settled for record in _keep(one, now)]
     return any(row["pruned"] for row in rows)
 
 
 async def cancel(
-    connection: Connection, waiting: Sequence[tuple[Any, str]], *, now: datetime
+    connection: Connection,
+    waiting: Sequence[tuple[Any, str]],
+    *,
+    now: datetime,
+    records: list[Record],
 ) -> None:
     """Settle work that waits as cancelled: rows that are locked, and the reason of each."""
     settled = []
@@ -71,6 +82,7 @@ async def cancel(
         )
     await _write_settled(connection, settled, now)
     await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+    records += [record for one in settled for record in _keep(one, now)]
 
 
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
@@ -117,11 +129,11 @@ def _as_it_ended(row: Any, run: Run) -> _Settled:
     )
 
 
-async def _write_retries(connection: Connection, again: Sequence[tuple[UUID, Retry]]) -> None:
+async def _write_retries(connection: Connection, again: Sequence[tuple[Any, Retry]]) -> None:
     if again:
         await connection.execute(
             works["retry"],
-            [work for work, _ in again],
+            [row["id"] for row, _ in again],
             [verdict.at for _, verdict in again],
             [verdict.reason for _, verdict in again],
             [verdict.attempts for _, verdict in again],
@@ -159,7 +171,32 @@ async def _write_settled(
 
 def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
     row = one.row
-    settled = WorkSettled(
+    messages = [settled_message(_end(one, now), row["traceparent"])]
+    if one.letter is not None:
+        messages.append(dead_letter_message(_letter(one, one.letter), now))
+    return messages
+
+
+def _keep(one: _Settled, now: datetime) -> list[Record]:
+    """The end of work as history keeps it."""
+    records = [recording.settled(_end(one, now))]
+    if one.letter is not None:
+        created = _letter(one, one.letter)
+        records.append(
+            recording.letter(created, input=one.row["input"], failure=one.failure, now=now)
+        )
+    return records
+
+
+def _keep_waiting(row: Any, verdict: Retry, now: datetime) -> Record:
+    return recording.waiting(
+        row, attempts=verdict.attempts, not_before=verdict.at, reason=verdict.reason, now=now
+    )
+
+
+def _end(one: _Settled, now: datetime) -> WorkSettled:
+    row = one.row
+    return WorkSettled(
         work=row["id"],
         round=row["round"],
         manifest_id=row["manifest_id"],
@@ -174,10 +211,6 @@ def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
         activations=fitting(_activations(row)),
         settled_at=now,
     )
-    messages = [settled_message(settled, row["traceparent"])]
-    if one.letter is not None:
-        messages.append(_letter_message(one, one.letter, now))
-    return messages
 
 
 def _activations(row: Any) -> tuple[Activation, ...]:
@@ -186,9 +219,9 @@ def _activations(row: Any) -> tuple[Activation, ...]:
     return unite(activation for run in by_run for activation in run)
 
 
-def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage:
+def _letter(one: _Settled, letter: UUID) -> DeadLetterCreated:
     row = one.row
-    created = DeadLetterCreated(
+    return DeadLetterCreated(
         dead_letter=letter,
         work=row["id"],
         round=row["round"],
@@ -199,4 +232,3 @@ def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage
         reason=one.reason,
         attempts=one.attempts,
     )
-    return dead_letter_message(created, now)

@@ -52,7 +52,8 @@ RETURNING id
 SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
 
 -- name: fill_in
--- What is now known of work that was cancelled before it came; nothing else changes.
+-- What is now known of work that was cancelled before it came; nothing else changes. Returns the
+-- ids of what was filled in.
 -- $1 the work as an array of objects.
 UPDATE dispatcher.work_queue
 SET manifest_id = work.manifest_id, manifest = work.manifest, slot = work.slot, job = work.job,
@@ -64,6 +65,7 @@ FROM jsonb_to_recordset($1) AS work (
     input_schema text, cause text, due_at timestamptz, queued_at timestamptz, priority smallint,
     rank timestamptz, traceparent text)
 WHERE work_queue.id = work.work AND work_queue.job = ''
+RETURNING work_queue.id
 
 -- name: lock
 -- Work that is decided about, locked in a fixed order, with the activations of all runs of its
@@ -104,7 +106,7 @@ ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: bring_forward
--- Work that waits comes first in its group, and may run now. $1 ids, $2 now.
+-- Work that waits comes first in its group, and may run now; returns it. $1 ids, $2 now.
 UPDATE dispatcher.work_queue
 SET not_before = least(not_before, $2),
     rank = (SELECT min(other.rank) FROM dispatcher.work_queue AS other
@@ -117,6 +119,7 @@ FROM (
     FOR UPDATE
 ) AS waiting
 WHERE work_queue.id = waiting.id
+RETURNING work_queue.id, round, runs, rank, not_before
 
 -- name: cancelling
 -- Ordered runs of work that is to end early: who has them, and whether each is the only live
