@@ -92,6 +92,7 @@ class Crew:
             fields = {
                 "provision": "auto",
                 "stream_max_bytes": _STREAM_BYTES,
+                "history_days": 36_500.0,
                 **self._urls,
                 **self._of(DispatcherSettings),
             }

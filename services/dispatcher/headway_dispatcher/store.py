@@ -20,6 +20,7 @@ leases = Queries("headway_dispatcher", "sql/lease.sql")
 workers = Queries("headway_dispatcher", "sql/worker.sql")
 prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
 projections = Queries("headway_dispatcher", "sql/projection.sql")
+retention = Queries("headway_dispatcher", "sql/retention.sql")
 
 
 class Times(Struct, frozen=True, kw_only=True):

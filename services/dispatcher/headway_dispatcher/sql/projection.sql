@@ -29,3 +29,116 @@ SELECT id, work_id, round, manifest_id, group_name, job, input, reason, failure,
        created_at, resolved_at, note, actor
 FROM dispatcher.dead_letter
 WHERE work_id > $1 AND work_id <= $2
+
+-- name: services
+-- Services that are connected to this database, other than we.
+SELECT DISTINCT application_name AS name FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+  AND application_name IN ('headway-dispatcher', 'headway-scheduler')
+ORDER BY 1
+
+-- name: witnesses
+-- Dispatchers that were heard of lately, by whatever connection. $1 how lately, in seconds.
+SELECT name FROM dispatcher.witness
+WHERE last_heard_at > clock_timestamp() - $1 * interval '1 s'
+ORDER BY 1
+
+-- name: lock_tables
+-- Nobody else changes anything while a page is written.
+LOCK TABLE dispatcher.work_queue, dispatcher.metadata, dispatcher.dead_letter
+    IN SHARE ROW EXCLUSIVE MODE
+
+-- name: delete_letters
+-- Dead letters that history does not know. $1 ids.
+DELETE FROM dispatcher.dead_letter WHERE id = ANY($1::uuid[])
+
+-- name: delete_runs
+-- Runs that history does not know. $1 ids.
+DELETE FROM dispatcher.metadata WHERE run_id = ANY($1::uuid[])
+
+-- name: delete_works
+-- Work that history does not know, and all that refers to it. $1 ids.
+WITH letters AS (
+    DELETE FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
+), runs AS (
+    DELETE FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[])
+)
+DELETE FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
+
+-- name: write_works
+-- Work as history says it is. Why it waits is not in history, and will be found out again.
+-- $1 rows as an array of objects.
+INSERT INTO dispatcher.work_queue
+    (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
+     queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
+     on_lost_contact, state, runs, attempts, run_id, outcome, settled_at, traceparent,
+     received_at, cancel_requested_at, cancel_reason, wait_reason)
+SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
+       queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
+       on_lost_contact, state, runs, attempts, run_id, outcome, settled_at, traceparent,
+       received_at, cancel_requested_at, cancel_reason,
+       CASE WHEN state IN ('queued', 'waiting') THEN 'awaiting_gate' END
+FROM jsonb_populate_recordset(NULL::dispatcher.work_queue, $1)
+ON CONFLICT (id) DO UPDATE
+SET round = excluded.round, manifest_id = excluded.manifest_id, manifest = excluded.manifest,
+    slot = excluded.slot, group_name = excluded.group_name, job = excluded.job,
+    input = excluded.input, input_schema = excluded.input_schema, cause = excluded.cause,
+    due_at = excluded.due_at, queued_at = excluded.queued_at, priority = excluded.priority,
+    rank = excluded.rank, not_before = excluded.not_before, retry = excluded.retry,
+    timeout_seconds = excluded.timeout_seconds,
+    cancel_grace_seconds = excluded.cancel_grace_seconds,
+    on_lost_contact = excluded.on_lost_contact, state = excluded.state, runs = excluded.runs,
+    attempts = excluded.attempts, run_id = excluded.run_id, outcome = excluded.outcome,
+    settled_at = excluded.settled_at, traceparent = excluded.traceparent,
+    received_at = excluded.received_at, cancel_requested_at = excluded.cancel_requested_at,
+    cancel_reason = excluded.cancel_reason, wait_reason = excluded.wait_reason
+
+-- name: write_leases
+-- Leases that runs need and that are gone; returns them. Tokens are not in history, so nobody can
+-- use one of these: what is live under it will be found silent, and tried again. $1 ids,
+-- $2 tokens, $3 jobs, $4 when they were made, $5 whether all of their runs have ended.
+INSERT INTO dispatcher.lease (id, token, job, created_at, ended_at)
+SELECT made.id, made.token, made.job, made.created_at,
+       CASE WHEN made.ended THEN clock_timestamp() END
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::boolean[])
+    AS made (id, token, job, created_at, ended)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: write_runs
+-- Runs as history says they are, those that have ended first. $1 rows as an array of objects.
+INSERT INTO dispatcher.metadata
+    (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
+     due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
+     output, cancel_reason, activations, trace_id)
+SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
+       due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
+       output, cancel_reason, activations, trace_id
+FROM jsonb_populate_recordset(NULL::dispatcher.metadata, $1)
+ORDER BY finished_at NULLS LAST
+ON CONFLICT (run_id) DO UPDATE
+SET work_id = excluded.work_id, lease_id = excluded.lease_id, manifest_id = excluded.manifest_id,
+    group_name = excluded.group_name, job = excluded.job, round = excluded.round,
+    attempt = excluded.attempt, state = excluded.state, worker = excluded.worker,
+    host = excluded.host, due_at = excluded.due_at, created_at = excluded.created_at,
+    started_at = excluded.started_at, start_heard_at = excluded.start_heard_at,
+    finished_at = excluded.finished_at, patience_seconds = excluded.patience_seconds,
+    failure = excluded.failure, output = excluded.output,
+    cancel_reason = excluded.cancel_reason, activations = excluded.activations,
+    trace_id = excluded.trace_id
+
+-- name: write_letters
+-- Dead letters as history says they are, resolved ones first. $1 rows as an array of objects.
+INSERT INTO dispatcher.dead_letter
+    (id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
+     created_at, resolved_at, note, actor)
+SELECT id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
+       created_at, resolved_at, note, actor
+FROM jsonb_populate_recordset(NULL::dispatcher.dead_letter, $1)
+ORDER BY resolved_at NULLS LAST
+ON CONFLICT (id) DO UPDATE
+SET work_id = excluded.work_id, round = excluded.round, manifest_id = excluded.manifest_id,
+    group_name = excluded.group_name, job = excluded.job, input = excluded.input,
+    reason = excluded.reason, failure = excluded.failure, attempts = excluded.attempts,
+    state = excluded.state, created_at = excluded.created_at, resolved_at = excluded.resolved_at,
+    note = excluded.note, actor = excluded.actor
