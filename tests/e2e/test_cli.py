@@ -392,6 +392,7 @@ async def test_the_module_is_the_command(shell):
         *("up", "migrate", "provision", "scheduler", "dispatcher", "worker"),
         *("manifests", "manifest", "groups", "preview", "explain", "verify"),
         *("plan", "apply", "enable", "disable", "change", "group", "trigger", "delete"),
+        *("events", "history", "rebuild"),
     ]
 
 

@@ -24,6 +24,7 @@ from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import events_in
+from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
@@ -113,7 +114,9 @@ async def _take_in(
     if left:
         filled = await connection.fetch(works["fill_in"], [described[work] for work in left])
         new |= {row["id"] for row in filled}
-        left -= {row["id"] for row in await connection.fetch(works["known"], list(left))}
+        known = {row["id"] for row in await connection.fetch(works["known"], list(left))}
+        PASSED_OVER.add("work_known_before", len(known - new))
+        left -= known
     records += [recording.taken_in(queued[work], described[work], now) for work in new]
     if left:
         await _coalesce(connection, [queued[work] for work in left], now, records)

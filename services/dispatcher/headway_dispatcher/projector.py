@@ -24,6 +24,7 @@ from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
 from headway_postgres_kit import Clock, Connection, Database, json_array
 from headway_relay import events_in
+from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct, structs
@@ -131,8 +132,7 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
     lease = books.leases.get(one.lease)
     events = [event for event in one.events if (one.lease, event.id) in fresh]
     fresh.difference_update((one.lease, event.id) for event in events)
-    if len(events) < len(one.events):
-        logger.debug("%s: passed over events that were applied before", one.message.subject)
+    PASSED_OVER.add("events_applied_before", len(one.events) - len(events))
     if lease is None:
         return [_record(event, one, "unknown_lease", now, None) for event in events]
     facts = tuple(_fact(event, one, books.made_at.get(lease.id, now), now) for event in events)
@@ -237,7 +237,9 @@ def _read(message: Message) -> Told:
         predecessor = int(message.headers.get(subjects.EXPECTED_SEQUENCE_HEADER, "-1"))
     except ValueError as error:
         raise Unreadable(str(error)) from error
-    events = [one for one in events_in(message) if isinstance(one.data, LeaseEvent)]
+    known = events_in(message)
+    events = [one for one in known if isinstance(one.data, LeaseEvent)]
+    PASSED_OVER.add("events_that_are_no_workers", len(known) - len(events))
     return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=events)
 
 

@@ -21,6 +21,7 @@ workers = Queries("headway_dispatcher", "sql/worker.sql")
 prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
 projections = Queries("headway_dispatcher", "sql/projection.sql")
 retention = Queries("headway_dispatcher", "sql/retention.sql")
+events = Queries("headway_dispatcher", "sql/events.sql")
 
 
 class Times(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,173 @@
+"""`verify`, `rebuild`, `events` and `history export` as users meet them."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from subprocess import PIPE
+
+import pytest
+import pytest_asyncio
+from headway import App, Fatal, every
+
+HEADWAY = (sys.executable, "-m", "headway_cli")
+
+
+def demo() -> App:
+    app = App("told")
+
+    @app.job("good")
+    @every(hours=1)
+    async def good(ctx):
+        return "fine"
+
+    @app.job("bad")
+    @every(hours=1)
+    async def bad(ctx):
+        raise Fatal("never")
+
+    return app
+
+
+@pytest_asyncio.fixture
+async def told(world):
+    """A world in which one run completed and one failed for good."""
+    app = demo()
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    await world.until_settled(at_least=2)
+    return world
+
+
+class Command:
+    """Runs `headway` against the servers of a world."""
+
+    def __init__(self, world, folder) -> None:
+        self._folder = folder
+        clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
+        self._environment = {
+            **clean,
+            "HEADWAY_DATABASE_URL": world.database_url,
+            "HEADWAY_NATS_URL": world.nats_url,
+        }
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *HEADWAY, *arguments, cwd=self._folder, env=self._environment, stdout=PIPE, stderr=PIPE
+        )
+
+    async def run(self, *arguments: str) -> tuple[int, list[str], str]:
+        process = await self.start(*arguments)
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+        return process.returncode, out.decode().splitlines(), err.decode()
+
+
+@pytest.fixture
+def command(world, tmp_path) -> Command:
+    return Command(world, tmp_path)
+
+
+async def test_verify_proves_ledger_and_tables(told, command):
+    code, lines, err = await command.run("verify")
+    assert (code, len(lines)) == (0, 2), err
+    assert lines[0] == "2 manifests, 2 decisions compared: no gaps"
+    assert lines[1].startswith("2 works, 2 runs and 1 dead letter compared with ")
+    assert lines[1].endswith(" events: the same")
+
+
+@pytest.mark.breaks_tables("corrupts a row, which verify is to name")
+async def test_verify_names_what_differs(told, command):
+    run = await told.value("SELECT run_id FROM dispatcher.metadata WHERE state = 'completed'")
+    await told.value("UPDATE dispatcher.metadata SET output = '1' WHERE run_id = $1", run)
+    code, lines, _ = await command.run("verify", "--only", "tables")
+    assert code == 1
+    assert lines[0] == f'metadata {run}: output should be "fine" and is 1'
+    assert lines[1].endswith("events: 1 difference")
+    code, lines, _ = await command.run("verify", "--json")
+    answer = json.loads("\n".join(lines))
+    assert (code, answer["manifests"], answer["tables"]["differing"]) == (1, 2, 1)
+    assert answer["tables"]["differences"] == [
+        {
+            "table": "metadata",
+            "row": str(run),
+            "kind": "different",
+            "column": "output",
+            "expected": "fine",
+            "found": 1,
+        }
+    ]
+
+
+async def test_rebuild_refuses_and_then_mends(told, command):
+    code, lines, err = await command.run("rebuild")
+    assert (code, lines) == (2, [])
+    assert "headway: the tables cannot be rebuilt while services run: stop headway-d" in err
+    await told.stop()
+    told.services.clear()
+    await told.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+    await told.value("UPDATE dispatcher.metadata SET attempt = 9")
+    await told.value("DELETE FROM dispatcher.dead_letter")
+    code, lines, err = await command.run("rebuild")
+    assert code == 0, err
+    assert lines[:2] == ["dead_letter: 1 row added", "metadata: 2 rows changed"]
+    assert lines[2].startswith("2 works rebuilt from ")
+    assert (await command.run("verify", "--only", "tables"))[0] == 0
+
+
+async def test_events_of_the_past(told, command):
+    code, lines, err = await command.run("events", "--type", "work.settled", "--type", "run.f*")
+    assert code == 0, err
+    assert [line.split("  ")[1].strip() for line in lines].count("work.settled") == 2
+    [failed] = [line for line in lines if "run.failed" in line]
+    assert failed.endswith("Fatal: never")
+    _, lines, _ = await command.run("events", "--job", "good", "--json")
+    events = [json.loads(line) for line in lines]
+    assert [event["type"].split(".", 1)[1] for event in events] == [
+        "work.queued.v1",
+        "run.dispatched.v1",
+        "lease.claimed.v1",
+        "run.started.v1",
+        "run.completed.v1",
+        "work.settled.v1",
+    ]
+    assert all(event["accepted"] for event in events)
+    run = events[-2]["run"]
+    _, lines, _ = await command.run("events", "--run", run, "-n", "1", "--json")
+    assert json.loads(lines[0])["id"] == events[-2]["id"]
+
+
+async def test_events_as_they_happen_until_ctrl_c(world, command):
+    app = demo()
+    follower = await command.start("events", "--follow", "--json", "--type", "run.*")
+    try:
+        await world.dispatcher()
+        await world.worker(app)
+        await world.fire(app)
+        seen = set()
+        async with asyncio.timeout(30):
+            while not {"headway.run.completed.v1", "headway.run.failed.v1"} <= seen:
+                seen.add(json.loads(await follower.stdout.readline())["type"])
+        assert seen == {
+            f"headway.run.{name}.v1" for name in ("dispatched", "started", "completed", "failed")
+        }
+    finally:
+        follower.send_signal(signal.SIGINT)
+        await follower.communicate()
+    assert follower.returncode == 0
+    await world.until_settled(at_least=2)
+
+
+async def test_history_is_exported_as_json_lines(told, command, tmp_path):
+    written = await told.value("SELECT count(*) FROM dispatcher.history")
+    code, lines, err = await command.run("history", "export")
+    assert (code, len(lines)) == (0, written)
+    assert f"exported {written} events" in err
+    numbers = [json.loads(line)["number"] for line in lines]
+    assert numbers == sorted(numbers)
+    code, lines, _ = await command.run("history", "export", "-o", "all.jsonl")
+    assert (code, lines) == (0, [])
+    assert len((tmp_path / "all.jsonl").read_text().splitlines()) == written
+    assert (await command.run("history", "export", "--until", "2020-01-01 00:00"))[1] == []
