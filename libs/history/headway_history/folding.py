@@ -111,6 +111,9 @@ def _work(told: _Told, base: Snapshot | None) -> WorkRow | None:
     work = base.work if base is not None else _begun(told)
     if work is None:
         return None
+    if base is not None and not work.job:
+        for _, queued in told.events(Queued):
+            _fill_in(work, queued)
     latest = max([work.round, *told.rounds])
     if latest > work.round:
         _open_round(work, latest)

@@ -11,6 +11,7 @@ import click
 from headway_embedded import run_servers
 from headway_postgres_kit import Database
 from headway_service_kit.process import run
+from headway_service_kit.settings import given
 from msgspec import Struct
 
 from headway_cli import options, settings
@@ -36,8 +37,8 @@ class Tables(Struct, frozen=True, kw_only=True):
     @property
     def url(self) -> str | None:
         """The URL that was given, or of an `up` that runs; none if there is neither."""
-        given = self.database_url or os.environ.get("HEADWAY_DATABASE_URL")
-        return given or find_database(self.data)
+        named = self.database_url or given(os.environ, "database_url")
+        return named or find_database(self.data)
 
     def look(self, question: Callable[[Database], Awaitable[Result]]) -> Result:
         """Connect, look, and hang up."""
