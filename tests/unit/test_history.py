@@ -155,6 +155,18 @@ class Life:
         }
         self.tell("dead_letter.created", data)
 
+    def retry(self, **columns: Any) -> None:
+        letter = uuid5(WORK, f"letter {self.round}")
+        self.round, self.attempts = self.round + 1, 0
+        data = {
+            "dead_letter": letter,
+            "round": self.round,
+            "actor": "me",
+            "resolved_at": self.now,
+            "columns": columns,
+        }
+        self.tell("dead_letter.retried", data)
+
     def acknowledge(self) -> None:
         data = {
             "dead_letter": uuid5(WORK, f"letter {self.round}"),
@@ -215,8 +227,12 @@ def _run(draw: st.DrawFn, life: Life) -> bool:
         if end == "letter":
             life.settle("dead_lettered")
             life.letter()
-            if draw(st.booleans()):
+            seen_to = draw(st.sampled_from(["not", "acknowledged", "retried"]))
+            if seen_to == "acknowledged":
                 life.acknowledge()
+            if seen_to == "retried":
+                life.retry(**draw(st.sampled_from([{}, {"input": 7}, {"not_before": life.now}])))
+                return True
         else:
             life.wait(counted=end == "retry")
             return True
@@ -328,6 +344,33 @@ class TestAStory:
             2,
         )
         assert [run.state for run in folded.runs.values()] == ["failed", "pending"]
+
+    def test_a_retried_dead_letter_opens_the_next_round(self):
+        life = Life()
+        life.queue()
+        life.dispatch()
+        life.say("run.failed", failure=FAILURE)
+        life.settle("dead_lettered")
+        life.letter()
+        [letter] = fold(life.events).letters.values()
+        assert (letter.state, letter.attempts, letter.failure) == ("awaiting", 1, FAILURE)
+        life.retry(input={"a": 2}, not_before=START + timedelta(hours=1))
+        folded = fold(life.events)
+        [letter] = folded.letters.values()
+        assert (letter.state, letter.actor, letter.input) == ("retried", "me", {"a": 1})
+        work = folded.work
+        assert (work.state, work.round, work.attempts, work.outcome) == ("queued", 2, 0, None)
+        assert (work.input, work.not_before) == ({"a": 2}, START + timedelta(hours=1))
+        life.dispatch()
+        assert fold(life.events).work.state == "dispatched"
+        life.settle("completed")
+        work = fold(life.events).work
+        assert (work.state, work.outcome, work.runs, work.attempts) == (
+            "settled",
+            "completed",
+            2,
+            1,
+        )
 
     def test_brought_forward_before_a_retry_says_nothing_about_it(self):
         life = Life()

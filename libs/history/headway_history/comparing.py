@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from headway_history.folding import Folded
 from headway_history.rows import TABLES, LetterRow, Row, RunRow, WorkRow
@@ -101,8 +101,3 @@ def _table(row: Row) -> str:
 def columns_of(row: type[Row]) -> Sequence[str]:
     """The columns of a table that follow from history."""
     return row.__struct_fields__
-
-
-def as_columns(row: Row) -> dict[str, Any]:
-    """A row as values by column."""
-    return structs.asdict(row)

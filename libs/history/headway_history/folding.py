@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_history.kept import (
     SNAPSHOT,
@@ -44,6 +44,8 @@ _ENDS = {
 _RETRIED = "headway.dead_letter.retried.v1"
 
 _Data = TypeVar("_Data", bound=Struct)
+
+_COLUMNS = {field.name: field.type for field in structs.fields(WorkRow)}
 
 _snapshots = msgspec.json.Decoder(Snapshot)
 
@@ -116,7 +118,7 @@ def _work(told: _Told, base: Snapshot | None) -> WorkRow | None:
             _fill_in(work, queued)
     latest = max([work.round, *told.rounds])
     if latest > work.round:
-        _open_round(work, latest)
+        _open_round(work, latest, told)
     known = {run.run_id for run in base.runs} if base is not None else set()
     work.runs += len({order.run for _, order in told.events(Dispatched)} - known)
     _cancelled(work, told)
@@ -177,11 +179,15 @@ def _fill_in(work: WorkRow, queued: Queued) -> None:
     work.traceparent = queued.traceparent
 
 
-def _open_round(work: WorkRow, number: int) -> None:
-    """A dead letter that was retried lets its work begin anew."""
+def _open_round(work: WorkRow, number: int, told: _Told) -> None:
+    """A dead letter that was retried lets its work begin anew; what retries changed adds up."""
     work.round, work.state = number, "queued"
     work.outcome, work.settled_at, work.attempts = None, None, 0
     work.cancel_requested_at, work.cancel_reason = None, None
+    retries = [data for kept, data in told.events(LetterResolved) if kept.type == _RETRIED]
+    for retry in sorted(retries, key=attrgetter("round")):
+        for column, value in retry.columns.items():
+            setattr(work, column, msgspec.convert(value, _COLUMNS[column], strict=False))
 
 
 def _cancelled(work: WorkRow, told: _Told) -> None:

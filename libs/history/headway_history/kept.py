@@ -152,10 +152,14 @@ class LetterCreated(Struct, frozen=True, kw_only=True):
 
 
 class LetterResolved(Struct, frozen=True, kw_only=True):
-    """A person has seen to a dead letter; `round` is the next one if the work runs again."""
+    """A person has seen to a dead letter; `round` is the next one if the work runs again.
+
+    `columns` are those of the work that the retry set to something new: its input, its place.
+    """
 
     dead_letter: UUID
     round: int
+    columns: dict[str, Any] = {}
     note: str | None = None
     actor: str | None = None
     resolved_at: datetime

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 BATCH = 1000
 EVERY_SECONDS = 600.0
-_INBOX_PAGE = 5000
+_INBOX_PAGE = 50_000
 _DAYS_AHEAD = 7
 _LOCK = 0x48570012
 

@@ -11,7 +11,7 @@ from headway_clock import monotonic
 from headway_history import Difference, compare
 from headway_history.comparing import Found
 from headway_history.folding import Folded
-from headway_postgres_kit import Connection, Database
+from headway_postgres_kit import Database
 from msgspec import Struct
 
 from headway_dispatcher.reading import FIRST, Gone, Page, read_gone, read_page
@@ -49,17 +49,6 @@ async def verify(
             verified.seconds = monotonic() - began
             on_page(verified)
             above = page.up_to
-    return verified
-
-
-async def verify_in(connection: Connection) -> Verified:
-    """The same inside a transaction of the caller's."""
-    verified = Verified()
-    gone = await read_gone(connection)
-    above = FIRST
-    while (page := await read_page(connection, above)) is not None:
-        _add(verified, page, gone)
-        above = page.up_to
     return verified
 
 
