@@ -10,8 +10,16 @@ from subprocess import PIPE
 import pytest
 import pytest_asyncio
 from headway import App, Fatal, every
+from support.servers import needs_embedded
 
 HEADWAY = (sys.executable, "-m", "headway_cli")
+UP = """
+from headway import App, every
+app = App("up")
+@app.job("hello")
+@every(seconds=1)
+async def hello(ctx): ...
+"""
 
 
 def demo() -> App:
@@ -44,14 +52,14 @@ async def told(world):
 class Command:
     """Runs `headway` against the servers of a world."""
 
-    def __init__(self, world, folder) -> None:
+    def __init__(self, folder, world=None) -> None:
         self._folder = folder
-        clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
         self._environment = {
-            **clean,
-            "HEADWAY_DATABASE_URL": world.database_url,
-            "HEADWAY_NATS_URL": world.nats_url,
+            name: value for name, value in os.environ.items() if "HEADWAY" not in name
         }
+        if world is not None:
+            self._environment["HEADWAY_DATABASE_URL"] = world.database_url
+            self._environment["HEADWAY_NATS_URL"] = world.nats_url
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -67,7 +75,7 @@ class Command:
 
 @pytest.fixture
 def command(world, tmp_path) -> Command:
-    return Command(world, tmp_path)
+    return Command(tmp_path, world)
 
 
 async def test_verify_proves_ledger_and_tables(told, command):
@@ -174,3 +182,38 @@ async def test_history_is_exported_as_json_lines(told, command, tmp_path):
     assert (code, lines) == (0, [])
     assert len((tmp_path / "all.jsonl").read_text().splitlines()) == written
     assert (await command.run("history", "export", "--until", "2020-01-01 00:00"))[1] == []
+
+
+@pytest.mark.timeout(300)
+async def test_beside_an_up_and_after_it_on_its_data_folder(tmp_path):
+    needs_embedded()
+    (tmp_path / "app.py").write_text(UP)
+    alone = Command(tmp_path)
+    up = await alone.start("up", "app.py", "--data", "here")
+    try:
+        async with asyncio.timeout(60):
+            while not (tmp_path / "here" / "running.json").exists():
+                assert up.returncode is None
+                await asyncio.sleep(0.05)
+        assert (tmp_path / "here" / "running.json").stat().st_mode & 0o077 == 0
+        follower = await alone.start(
+            *("events", "--follow", "--data", "here", "--type", "run.completed", "--json")
+        )
+        async with asyncio.timeout(30):
+            assert json.loads(await follower.stdout.readline())["accepted"]
+        follower.send_signal(signal.SIGINT)
+        await follower.communicate()
+        code, lines, err = await alone.run("verify", "--data", "here")
+        assert (code, len(lines)) == (0, 2), (lines, err)
+    finally:
+        up.send_signal(signal.SIGTERM)
+        await up.communicate()
+    code, _, err = await alone.run("verify", "--only", "tables", "--data", "here")
+    assert code == 2
+    assert "HEADWAY_DATABASE_URL is not set, and no 'headway up' runs in ./here" in err
+    async with asyncio.timeout(60):
+        while (done := await alone.run("rebuild", "--data", "here"))[0] == 2:
+            assert "it was heard of within 10 s" in done[2], done
+    code, [line], _ = done
+    assert code == 0
+    assert "rebuilt from" in line

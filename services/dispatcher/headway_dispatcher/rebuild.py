@@ -68,7 +68,7 @@ async def _refuse_beside_services(connection: Connection) -> None:
     if names:
         raise ServicesRun(
             f"the tables cannot be rebuilt while services run: stop {', '.join(names)} first"
-            + ("" if services else f" (heard of within {_LATELY_SECONDS:g} s)")
+            + ("" if services else f", or wait: it was heard of within {_LATELY_SECONDS:g} s")
         )
 
 
