@@ -8,7 +8,7 @@ what may be gone.
 """
 
 import logging
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from uuid import UUID
 
 from headway_history import Record
@@ -70,9 +70,7 @@ class Retention:
             rows = await connection.fetch(retention["missing_days"], now, _DAYS_AHEAD)
         made = 0
         for row in rows:
-            async with self._database.transaction() as connection:
-                if await self._may_alter(connection):
-                    made += await connection.fetchval(retention["add_day"], row["day"])
+            made += await self._alter(retention["add_day"], row["day"])
         return made
 
     async def _forget(self, settled_before: datetime) -> int:
@@ -98,14 +96,7 @@ class Retention:
         dropped, snapshots = 0, 0
         for row in rows:
             snapshots += await keep_what_outlives(self._database, row["day"])
-            try:
-                async with self._database.transaction() as connection:
-                    if await self._may_alter(connection):
-                        await connection.execute(retention["drop_day"], row["day"])
-                        dropped += 1
-            except DatabaseUnavailable as error:
-                # Somebody reads it, perhaps `verify`; the day can wait.
-                logger.info("the history of %s is not dropped yet: %s", row["day"], error)
+            dropped += await self._alter(retention["drop_day"], row["day"])
         return dropped, snapshots
 
     async def _sweep_inbox(self, received_before: datetime) -> None:
@@ -116,11 +107,18 @@ class Retention:
             )
         self._swept_to = reached or FIRST
 
-    async def _may_alter(self, connection: Connection) -> bool:
-        """Whether no other dispatcher is at it; and if so, never for long."""
-        await connection.execute(retention["be_brief"])
-        locked: bool = await connection.fetchval(retention["try_lock"], _LOCK)
-        return locked
+    async def _alter(self, query: str, day: date) -> bool:
+        """Add or drop a day, unless somebody else is at it or reads it: then it can wait."""
+        try:
+            async with self._database.transaction() as connection:
+                await connection.execute(retention["be_brief"])
+                if not await connection.fetchval(retention["try_lock"], _LOCK):
+                    return False
+                await connection.execute(query, day)
+        except DatabaseUnavailable as error:
+            logger.info("the history of %s is not altered yet: %s", day, error)
+            return False
+        return True
 
 
 async def _delete(connection: Connection, works: list[UUID], leases: list[UUID]) -> None:

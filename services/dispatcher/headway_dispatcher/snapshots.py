@@ -16,26 +16,30 @@ from headway_history.kept import SNAPSHOT
 from headway_history.rows import Snapshot
 from headway_postgres_kit import Connection, Database
 
-from headway_dispatcher.reading import FIRST, Gone, fold_works, read_gone
+from headway_dispatcher.reading import FIRST, LAST, Gone, fold_works, read_gone
 from headway_dispatcher.store import HISTORY, SOURCE, read_now, retention
 
 _BATCH = 200
+# Of a day that are looked through at once.
+_EVENTS = 20_000
 
 
 async def keep_what_outlives(database: Database, day: date) -> int:
     """Write a snapshot of all work that must outlive a day; returns how many were written."""
     begins = datetime.combine(day, time(), UTC)
+    bounds = begins, begins + timedelta(days=1)
     written, above = 0, FIRST
-    while True:
-        async with database.transaction() as connection:
-            rows = await connection.fetch(
-                retention["outliving"], begins, begins + timedelta(days=1), above, _BATCH
-            )
-            if not rows:
-                return written
-            works = [row["work_id"] for row in rows]
-            written += await _snapshot(connection, works)
-            above = works[-1]
+    while above != LAST:
+        async with database.acquire() as connection:
+            end = await connection.fetchval(retention["page_of_day"], *bounds, above, _EVENTS)
+            up_to = end or LAST
+            rows = await connection.fetch(retention["outliving"], *bounds, above, up_to)
+        works = [row["work_id"] for row in rows]
+        for first in range(0, len(works), _BATCH):
+            async with database.transaction() as connection:
+                written += await _snapshot(connection, works[first : first + _BATCH])
+        above = up_to
+    return written
 
 
 async def _snapshot(connection: Connection, works: Sequence[UUID]) -> int:

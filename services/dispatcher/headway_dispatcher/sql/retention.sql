@@ -33,12 +33,21 @@ SELECT day FROM (
 WHERE (day + 1)::timestamp AT TIME ZONE 'UTC' <= $1
 ORDER BY day
 
+-- name: page_of_day
+-- Up to which work the next page of a day goes; null if all that is left fits. $1 begin of the
+-- day, $2 its end, $3 above this id, $4 how many events.
+SELECT work_id FROM dispatcher.history
+WHERE recorded_at >= $1 AND recorded_at < $2 AND work_id > $3
+ORDER BY work_id
+OFFSET $4
+LIMIT 1
+
 -- name: outliving
 -- Work of a day that must be told of when the day is gone: it is still there, or was not settled
 -- by then; unless a snapshot says already how it stands. $1 begin of the day, $2 its end,
--- $3 above this id, $4 how many.
+-- $3 above this id, $4 up to this.
 SELECT DISTINCT history.work_id FROM dispatcher.history
-WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3
+WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3 AND work_id <= $4
   AND (EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = history.work_id)
        OR NOT EXISTS (
            SELECT FROM dispatcher.history AS ended
@@ -49,7 +58,6 @@ WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3
       WHERE later.work_id = history.work_id AND later.recorded_at >= $2
         AND later.type = 'headway.history.snapshot.v1')
 ORDER BY history.work_id
-LIMIT $4
 
 -- name: drop_day
 -- Drop the partition of a day. $1 day.
