@@ -14,7 +14,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
 ]
 PAGES += sorted((ROOT / "services").glob("*/README.md"))
-GUIDES = [ROOT / "docs" / name for name in ("scheduling.md", "testing.md")]
+GUIDES = [ROOT / "docs" / name for name in ("scheduling.md", "testing.md", "workers.md")]
 
 _NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -1,3 +1,16 @@
+-- name: i2_run_of_nothing
+-- I2: a run whose work or lease is gone.
+SELECT run_id FROM dispatcher.metadata
+WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_id)
+   OR NOT EXISTS (SELECT FROM dispatcher.lease WHERE lease.id = lease_id)
+
+-- name: i6_enqueued_and_lost
+-- I6: what was enqueued was queued, and its work is nowhere.
+SELECT work_id FROM scheduler.enqueued
+WHERE state = 'queued'
+  AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.id = work_id)
+  AND NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_id)
+
 -- name: i1_fired_and_lost
 -- I1: an occurrence fired, and its work is neither outstanding nor settled.
 SELECT manifest_id, cause FROM scheduler.occurrence

@@ -163,7 +163,7 @@ class Life:
             "round": self.round,
             "actor": "me",
             "resolved_at": self.now,
-            "columns": columns,
+            **columns,
         }
         self.tell("dead_letter.retried", data)
 
@@ -306,11 +306,9 @@ def test_runs_fold_as_the_projector_folds_them(events):
         assert (run.state, run.worker, run.host) == (theirs.state, theirs.worker, theirs.host)
         assert (run.started_at, run.finished_at) == (theirs.started_at, theirs.finished_at)
         assert (run.output, run.cancel_reason) == (theirs.output, theirs.cancel_reason)
-        assert run.failure == (
-            None if theirs.failure is None else msgspec.structs.asdict(theirs.failure)
-        )
+        failure = None if run.failure is None else msgspec.convert(run.failure, Failure)
+        assert failure == theirs.failure
         assert tuple(msgspec.convert(run.activations or (), list[Activation])) == theirs.activations
-        assert theirs.failure is None or isinstance(theirs.failure, Failure)
 
 
 class TestAStory:

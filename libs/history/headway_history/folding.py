@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct
 
 from headway_history.kept import (
     SNAPSHOT,
@@ -44,8 +44,6 @@ _ENDS = {
 _RETRIED = "headway.dead_letter.retried.v1"
 
 _Data = TypeVar("_Data", bound=Struct)
-
-_COLUMNS = {field.name: field.type for field in structs.fields(WorkRow)}
 
 _snapshots = msgspec.json.Decoder(Snapshot)
 
@@ -121,6 +119,9 @@ def _work(told: _Told, base: Snapshot | None) -> WorkRow | None:
         _open_round(work, latest, told)
     known = {run.run_id for run in base.runs} if base is not None else set()
     work.runs += len({order.run for _, order in told.events(Dispatched)} - known)
+    work.alone = work.alone or any(one.alone for _, one in told.events(Waiting))
+    work.explicit = work.explicit or bool(told.events(BroughtForward))
+    _traced(work, told)
     _cancelled(work, told)
     _placed(work, told)
     _stands(work, told)
@@ -164,6 +165,10 @@ def _taken_in(kept: Kept, queued: Queued) -> WorkRow:
         cancel_grace_seconds=queued.cancel_grace_seconds,
         on_lost_contact=queued.on_lost_contact,
         received_at=kept.occurred_at,
+        start_by=queued.start_by,
+        concurrency_key=queued.concurrency_key,
+        concurrency_limit=queued.concurrency_limit,
+        explicit=queued.explicit,
     )
     _fill_in(work, queued)
     return work
@@ -181,13 +186,22 @@ def _fill_in(work: WorkRow, queued: Queued) -> None:
 
 def _open_round(work: WorkRow, number: int, told: _Told) -> None:
     """A dead letter that was retried lets its work begin anew; what retries changed adds up."""
-    work.round, work.state = number, "queued"
+    work.round, work.state, work.run_id = number, "queued", None
     work.outcome, work.settled_at, work.attempts = None, None, 0
     work.cancel_requested_at, work.cancel_reason = None, None
     retries = [data for kept, data in told.events(LetterResolved) if kept.type == _RETRIED]
     for retry in sorted(retries, key=attrgetter("round")):
-        for column, value in retry.columns.items():
-            setattr(work, column, msgspec.convert(value, _COLUMNS[column], strict=False))
+        work.input = work.input if retry.input is UNSET else retry.input
+        work.queued_at = retry.queued_at or work.queued_at
+        work.not_before = retry.not_before or work.not_before
+        work.rank = retry.rank or work.rank
+
+
+def _traced(work: WorkRow, told: _Told) -> None:
+    """Each run goes on in the trace that the one before it has left, if it left any."""
+    left = [one for _, one in told.events(Waiting) if one.traceparent is not None]
+    if left:
+        work.traceparent = max(left, key=attrgetter("runs")).traceparent
 
 
 def _cancelled(work: WorkRow, told: _Told) -> None:
@@ -257,6 +271,7 @@ def _ordered(kept: Kept, order: Dispatched, work: WorkRow) -> RunRow:
         created_at=kept.occurred_at,
         patience_seconds=order.patience_seconds,
         trace_id=order.trace_id,
+        concurrency_key=work.concurrency_key,
     )
 
 
@@ -299,7 +314,7 @@ def _letters(told: _Told, base: Snapshot | None) -> dict[UUID, LetterRow]:
         if letter is not None:
             letter.state = "retried" if kept.type == _RETRIED else "acknowledged"
             letter.resolved_at = resolved.resolved_at
-            letter.note, letter.actor = resolved.note, resolved.actor
+            letter.note, letter.actor = resolved.note or None, resolved.actor
     return letters
 
 
@@ -316,4 +331,7 @@ def _letter(kept: Kept, created: LetterCreated) -> LetterRow:
         failure=created.failure,
         attempts=created.attempts,
         created_at=kept.occurred_at,
+        manifest=created.manifest,
+        fingerprint=created.fingerprint,
+        code_version=created.code_version,
     )

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 # What is only ever written down, and never sent.
 WORK_WAITING = "headway.work.waiting.v1"
@@ -77,6 +77,10 @@ class Queued(Struct, frozen=True, kw_only=True):
     cancel_grace_seconds: float
     on_lost_contact: str
     traceparent: str | None = None
+    start_by: datetime | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    explicit: bool = False
 
 
 class Dispatched(Struct, frozen=True, kw_only=True):
@@ -103,6 +107,8 @@ class Waiting(Struct, frozen=True, kw_only=True):
     attempts: int
     not_before: datetime
     reason: str = ""
+    alone: bool = False
+    traceparent: str | None = None
 
 
 class Settled(Struct, frozen=True, kw_only=True):
@@ -149,17 +155,23 @@ class LetterCreated(Struct, frozen=True, kw_only=True):
     reason: str
     failure: Any = None
     attempts: int
+    manifest: str | None = None
+    fingerprint: str = ""
+    code_version: str = ""
 
 
 class LetterResolved(Struct, frozen=True, kw_only=True):
     """A person has seen to a dead letter; `round` is the next one if the work runs again.
 
-    `columns` are those of the work that the retry set to something new: its input, its place.
+    Then it also says what the work is like in that round: its input and its place in the queue.
     """
 
     dead_letter: UUID
     round: int
-    columns: dict[str, Any] = {}
+    input: Any = UNSET
+    queued_at: datetime | None = None
+    not_before: datetime | None = None
+    rank: datetime | None = None
     note: str | None = None
     actor: str | None = None
     resolved_at: datetime
@@ -182,9 +194,10 @@ class ManifestGone(Struct, frozen=True, kw_only=True):
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """The clean-up has deleted work that was settled before."""
+    """The clean-up has deleted work that was settled, or letters that were seen to, before."""
 
-    settled_before: datetime
+    settled_before: datetime | None = None
+    resolved_before: datetime | None = None
 
 
 DATA: dict[str, type[Struct]] = {

@@ -43,6 +43,11 @@ class WorkRow(Struct, kw_only=True):
     received_at: datetime
     cancel_requested_at: datetime | None = None
     cancel_reason: str | None = None
+    start_by: datetime | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    explicit: bool = False
+    alone: bool = False
 
 
 class RunRow(Struct, kw_only=True):
@@ -70,6 +75,7 @@ class RunRow(Struct, kw_only=True):
     cancel_reason: str | None = None
     activations: Any = None
     trace_id: str | None = None
+    concurrency_key: str | None = None
 
 
 class LetterRow(Struct, kw_only=True):
@@ -90,6 +96,9 @@ class LetterRow(Struct, kw_only=True):
     resolved_at: datetime | None = None
     note: str | None = None
     actor: str | None = None
+    manifest: str | None = None
+    fingerprint: str = ""
+    code_version: str = ""
 
 
 Row = WorkRow | RunRow | LetterRow

@@ -6,6 +6,7 @@ aside with its bytes. An outage of what the handler stands on is nobody's fault:
 batch comes again and nothing is counted.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -50,7 +51,12 @@ class Intake:
 
     async def run_once(self) -> float | None:
         """Take one batch in; waits for messages itself, so it needs no rest."""
-        messages = await self._puller.fetch(self._batch)
+        try:
+            messages = await self._puller.fetch(self._batch)
+        except asyncio.CancelledError:
+            # Its request is still open: what that brings would lie here until the ack wait is over.
+            await self._puller.close()
+            raise
         if messages:
             try:
                 await self._take(messages)

@@ -18,6 +18,7 @@ from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_postgres_kit import Database, SchemaMismatch
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
+from headway_scheduler.store import enqueue_role_is_missing
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.health import Health
 from headway_service_kit.process import keep_trying, run, stop_on_signals
@@ -31,6 +32,13 @@ from headway_cli.reaching import reach_broker, reach_database, unless_stopped
 
 _EXPORT_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 1.0
+
+_ROLE_IS_MISSING = """\
+note: there is no role headway_enqueue that may enqueue; this user may not make roles. For
+applications that enqueue work in transactions of their own, let somebody who may run:
+  CREATE ROLE headway_enqueue NOLOGIN;
+  GRANT USAGE ON SCHEMA headway TO headway_enqueue;
+  GRANT EXECUTE ON FUNCTION headway.enqueue TO headway_enqueue;"""
 
 
 class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
@@ -153,22 +161,24 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
     """
     given = settings.read(MigrateSettings, flags)
 
-    async def apply() -> list[str]:
+    async def apply() -> tuple[list[str], bool]:
         deadline = monotonic() + wait
         database = await reach_database(given.database_url, name="headway-migrate", wait=wait)
         try:
-            if not check:
-                return await apply_migrations(database)
-            await _until_migrated(database, deadline)
-            return []
+            if check:
+                await _until_migrated(database, deadline)
+                return [], False
+            return await apply_migrations(database), await enqueue_role_is_missing(database)
         finally:
             await database.close()
 
-    applied = run(apply())
+    applied, role_is_missing = run(apply())
     for step in applied:
         click.echo(f"applied {step}")
     if not applied:
         click.echo("the schemas are up to date")
+    if role_is_missing:
+        click.echo(_ROLE_IS_MISSING)
 
 
 @click.command()

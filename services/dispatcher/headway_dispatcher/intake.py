@@ -13,7 +13,6 @@ import msgspec
 from headway_contract import Event, subjects
 from headway_contract.settled import Outcome, WorkSettled
 from headway_contract.work import (
-    GroupChanged,
     ManifestPruned,
     WorkBroughtForward,
     WorkCancelRequested,
@@ -29,12 +28,9 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher import cancels, prunes, recording, settling
+from headway_dispatcher import cancels, limits, prunes, recording, settling
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
 from headway_dispatcher.telling import settled_message
-
-# How much older one step of priority makes work look. Ageing is thereby built in.
-RANK_STEP = timedelta(seconds=60)
 
 
 class Followers(Struct, frozen=True, kw_only=True):
@@ -47,9 +43,17 @@ class Followers(Struct, frozen=True, kw_only=True):
 
 
 def work_intake(
-    database: Database, broker: Broker, *, clock: Clock, followers: Followers
+    database: Database,
+    broker: Broker,
+    *,
+    clock: Clock,
+    followers: Followers,
+    rank_step: timedelta,
 ) -> Intake:
-    """The intake of all that the scheduler tells."""
+    """The intake of all that the scheduler tells.
+
+    `rank_step` is how much older one step of priority makes work look: ageing is built in.
+    """
 
     async def handle(messages: list[Message]) -> None:
         events = [one for message in messages for one in events_in(message)]
@@ -60,10 +64,10 @@ def work_intake(
             async with database.transaction() as connection:
                 await prunes.lock(connection, to_bury=bool(pruned))
                 now = await clock.now(connection)
-                await _apply_groups(connection, told)
+                await limits.apply(connection, told)
                 records: list[Record] = []
                 await prunes.bury(connection, pruned, now, records)
-                await _take_in(connection, events, now, records)
+                await take_in(connection, events, now, rank_step, records)
                 await cancels.request(connection, requests, now, records)
                 await _bring_forward(connection, told, now, records)
                 await HISTORY.append(connection, records)
@@ -78,48 +82,35 @@ def work_intake(
     return REJECTED.intake(database, broker, puller, handle)
 
 
-async def _apply_groups(connection: Connection, told: list[Any]) -> None:
-    """Limits apply only if newer; within a batch the newest of each group is enough."""
-    newest: dict[str, GroupChanged] = {}
-    for change in told:
-        if isinstance(change, GroupChanged):
-            known = newest.get(change.group)
-            if known is None or change.version > known.version:
-                newest[change.group] = change
-    if not newest:
-        return
-    changes = list(newest.values())
-    await connection.execute(
-        works["apply_group"],
-        [change.group for change in changes],
-        [change.max_active for change in changes],
-        [change.priority for change in changes],
-        [change.enabled for change in changes],
-        [change.version for change in changes],
-    )
-
-
-async def _take_in(
-    connection: Connection, events: list[Event], now: datetime, records: list[Record]
+async def take_in(
+    connection: Connection,
+    events: list[Event],
+    now: datetime,
+    rank_step: timedelta,
+    records: list[Record],
 ) -> None:
+    """Queue what is new among events, or settle what cannot be queued.
+
+    What history is to keep is added to `records`.
+    """
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
     queued = await _without_the_buried(connection, queued, now, records)
     if not queued:
         return
     await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
-    described = {work: _row(one) for work, one in queued.items()}
-    rows = await connection.fetch(works["take_in"], list(described.values()), now, "queued")
+    stated = {work: _row(one, rank_step) for work, one in queued.items()}
+    rows = await connection.fetch(works["take_in"], list(stated.values()), now, "queued")
     new = {row["id"] for row in rows}
     left = set(queued) - new
     if left:
-        filled = await connection.fetch(works["fill_in"], [described[work] for work in left])
+        filled = await connection.fetch(works["fill_in"], [stated[work] for work in left])
         new |= {row["id"] for row in filled}
         known = {row["id"] for row in await connection.fetch(works["known"], list(left))}
         PASSED_OVER.add("work_known_before", len(known - new))
         left -= known
-    records += [recording.taken_in(queued[work], described[work], now) for work in new]
+    records += [recording.taken_in(queued[work], stated[work], now) for work in new]
     if left:
-        await _coalesce(connection, [queued[work] for work in left], now, records)
+        await _coalesce(connection, [(queued[work], stated[work]) for work in left], now, records)
 
 
 async def _without_the_buried(
@@ -143,18 +134,18 @@ async def _without_the_buried(
 
 
 async def _coalesce(
-    connection: Connection, events: list[Event], now: datetime, records: list[Record]
+    connection: Connection,
+    stated: Sequence[tuple[Event, dict[str, Any]]],
+    now: datetime,
+    records: list[Record],
 ) -> None:
-    described = [_row(one) for one in events]
-    rows = await connection.fetch(works["take_in"], described, now, "settled")
+    rows = await connection.fetch(works["take_in"], [row for _, row in stated], now, "settled")
     kept = {row["id"] for row in rows}
     why = "its manifest already had unsettled work"
-    ends = []
-    for one, row in zip(events, described, strict=True):
-        if one.data.work in kept:
-            ends.append(_end(one.data, "coalesced", why, now))
-            records.append(recording.taken_in(one, row, now))
+    taken = [(one, row) for one, row in stated if one.data.work in kept]
+    ends = [_end(one.data, "coalesced", why, now) for one, _ in taken]
     await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
+    records += [recording.taken_in(one, row, now) for one, row in taken]
     records += [recording.settled(end) for end in ends]
 
 
@@ -183,9 +174,9 @@ def _end(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> Work
     )
 
 
-def _row(queued: Event) -> dict[str, Any]:
+def _row(queued: Event, rank_step: timedelta) -> dict[str, Any]:
     work: WorkQueued = queued.data
     row: dict[str, Any] = msgspec.to_builtins(work)
-    row["rank"] = work.queued_at - RANK_STEP * work.priority
+    row["rank"] = work.queued_at - rank_step * work.priority
     row["traceparent"] = queued.traceparent
     return row

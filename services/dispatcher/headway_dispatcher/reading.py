@@ -42,6 +42,19 @@ class Gone(Struct, frozen=True, kw_only=True):
     pruned: set[UUID]
     confirmed: set[UUID]
     settled_before: datetime | None
+    resolved_before: datetime | None
+
+    def without_purged(self, expected: Folded, found: Found) -> Folded:
+        """What is expected, less the letters that were seen to long ago and are gone."""
+        mark = self.resolved_before
+        if mark is None or not expected.letters:
+            return expected
+        kept = {
+            key: letter
+            for key, letter in expected.letters.items()
+            if key in found.letters or letter.resolved_at is None or letter.resolved_at >= mark
+        }
+        return Folded(work=expected.work, runs=expected.runs, letters=kept)
 
     def absence(self, expected: Folded, found: Found) -> Absence:
         """Whether the rows of a piece of work may, or must, be gone."""
@@ -69,11 +82,16 @@ async def read_gone(connection: Connection) -> Gone:
     """What was deleted, as far as history reaches."""
     events = await HISTORY.of_no_work(connection, [_PRUNED, _CONFIRMED, FORGOTTEN])
     told = [(event.type, open_data(event)) for event in events]
-    marks = [data.settled_before for _, data in told if isinstance(data, Forgotten)]
+    marks = [data for _, data in told if isinstance(data, Forgotten)]
     return Gone(
         pruned={data.manifest_id for type_, data in told if type_ == _PRUNED},
         confirmed={data.manifest_id for type_, data in told if type_ == _CONFIRMED},
-        settled_before=max(marks, default=None),
+        settled_before=max(
+            (one.settled_before for one in marks if one.settled_before), default=None
+        ),
+        resolved_before=max(
+            (one.resolved_before for one in marks if one.resolved_before), default=None
+        ),
     )
 
 

@@ -17,8 +17,9 @@ from headway_contract.work import (
     WorkCancelRequested,
     WorkQueued,
 )
+from headway_decisions.retries import Retry
 from headway_history import Record
-from headway_history.kept import WORK_WAITING
+from headway_history.kept import FORGOTTEN, WORK_WAITING
 
 from headway_dispatcher.store import SOURCE
 
@@ -51,7 +52,7 @@ def turned_away(queued: Event, refusal: str, now: datetime) -> Record:
     )
 
 
-def waiting(row: Any, *, attempts: int, not_before: datetime, reason: str, now: datetime) -> Record:
+def waiting(row: Any, retry: Retry, *, traceparent: str | None, now: datetime) -> Record:
     """Work that runs again after a failed run; `row` as it is before."""
     return _own(
         WORK_WAITING,
@@ -63,9 +64,11 @@ def waiting(row: Any, *, attempts: int, not_before: datetime, reason: str, now: 
             "round": row["round"],
             "run": row["run_id"],
             "runs": row["runs"],
-            "attempts": attempts,
-            "not_before": not_before,
-            "reason": reason,
+            "attempts": retry.attempts,
+            "not_before": retry.at,
+            "reason": retry.reason,
+            "alone": retry.alone,
+            "traceparent": traceparent,
         },
     )
 
@@ -132,6 +135,27 @@ def prune_confirmed(told: PruneConfirmed) -> Record:
         told.manifest_id,
         told.confirmed_at,
         msgspec.to_builtins(told),
+    )
+
+
+def work_forgotten(settled_before: datetime) -> Record:
+    """The clean-up has deleted work that was settled before."""
+    return _forgotten({"settled_before": settled_before}, settled_before)
+
+
+def letters_forgotten(resolved_before: datetime) -> Record:
+    """The clean-up has deleted dead letters that were seen to before."""
+    return _forgotten({"resolved_before": resolved_before}, resolved_before)
+
+
+def _forgotten(data: dict[str, datetime], before: datetime) -> Record:
+    return Record(
+        event_id=f"forgotten.{before.isoformat()}",
+        type=FORGOTTEN,
+        subject="dispatcher",
+        source=SOURCE,
+        occurred_at=before,
+        data=data,
     )
 
 

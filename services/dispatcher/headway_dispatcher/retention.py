@@ -11,16 +11,14 @@ import logging
 from datetime import date, datetime, timedelta
 from uuid import UUID
 
-from headway_history import Record
-from headway_history.kept import FORGOTTEN
 from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher import store
+from headway_dispatcher import recording, store
 from headway_dispatcher.reading import FIRST
 from headway_dispatcher.snapshots import keep_what_outlives
-from headway_dispatcher.store import HISTORY, SOURCE, retention
+from headway_dispatcher.store import HISTORY, retention
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ BATCH = 1000
 EVERY_SECONDS = 600.0
 _INBOX_PAGE = 50_000
 _DAYS_AHEAD = 7
-_LOCK = 0x48570012
+_LOCK = 0x48570013
 
 
 class Cleaned(Struct, frozen=True, kw_only=True):
@@ -86,7 +84,7 @@ class Retention:
             rows = await connection.fetch(retention["lock_settled"], found)
             works = [row["id"] for row in rows]
             await _delete(connection, works, [row["id"] for row in leases])
-            await HISTORY.append(connection, [_mark(settled_before)])
+            await HISTORY.append(connection, [recording.work_forgotten(settled_before)])
         return len(found)
 
     async def _drop_days(self, ended_before: datetime) -> tuple[int, int]:
@@ -127,14 +125,3 @@ async def _delete(connection: Connection, works: list[UUID], leases: list[UUID])
     await connection.execute(retention["delete_inbox"], [row["id"] for row in gone])
     await connection.execute(retention["delete_letters"], works)
     await connection.execute(retention["delete_works"], works)
-
-
-def _mark(settled_before: datetime) -> Record:
-    return Record(
-        event_id=f"forgotten.{settled_before.isoformat()}",
-        type=FORGOTTEN,
-        subject="dispatcher",
-        source=SOURCE,
-        occurred_at=settled_before,
-        data={"settled_before": settled_before},
-    )

@@ -14,6 +14,8 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     health_address: str = "127.0.0.1:0"
     provision: Literal["auto", "manual"] = "manual"
     max_active: int = 100
+    # How much older one step of an entry's priority makes work look to the gate.
+    rank_step_seconds: float = 60.0
     heartbeat_seconds: float = 3.0
     orphan_timeout_seconds: float = 60.0
     stale_pending_seconds: float = 1200.0
@@ -21,3 +23,4 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     history_days: float = 30.0
     stream_replicas: int = 1
     stream_max_bytes: int = 1024**3
+    dead_letter_days: float = 30.0

@@ -3,8 +3,9 @@
 Work that somebody wants to end early, or whose manifest is gone, is never tried again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
 
@@ -14,16 +15,18 @@ from headway_contract.lifecycle import Activation, Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import RetryPolicy
 from headway_decisions import retries
+from headway_decisions.fingerprints import fingerprint
 from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
 from headway_history import Record
 from headway_postgres_kit import Connection, json_array
 from headway_relay import OutboxMessage
-from msgspec import Struct
+from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
+from msgspec import Struct, structs
 
-from headway_dispatcher import recording
-from headway_dispatcher.store import OUTBOX, works
+from headway_dispatcher import letters, recording
+from headway_dispatcher.store import HISTORY, OUTBOX, works
 from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
 
 # Why work of a manifest that is gone does not run (again).
@@ -37,32 +40,63 @@ class _Settled(Struct, frozen=True, kw_only=True):
     letter: UUID | None = None
     reason: str = ""
     failure: Failure | None = None
+    # The trace in which it was decided, if that is recorded.
+    context: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for failures that are the same one."""
+        return "" if self.failure is None else fingerprint(self.row["job"], self.failure)
+
+
+class _Again(Struct, frozen=True, kw_only=True):
+    row: Any
+    retry: Retry
+    # What the next attempt's trace goes on from, and is linked to; none leaves it as it is.
+    context: str | None
 
 
 async def settle(
-    connection: Connection, ended: dict[UUID, Run], *, now: datetime, records: list[Record]
+    connection: Connection,
+    ended: dict[UUID, Run],
+    *,
+    now: datetime,
+    records: list[Record],
+    contexts: Mapping[Any, str] = MappingProxyType({}),
 ) -> bool:
     """Decide about the work of runs that have just ended; `ended` is by work id.
 
-    Tells whether any of it belongs to a pruned manifest, which may now be deleted. What history
-    is to keep is added to `records`.
+    `contexts` are the traces in which their ends were projected, by run. Tells whether any of
+    it belongs to a pruned manifest, which may now be deleted. What history is to keep is added to
+    `records`.
     """
     if not ended:
         return False
     rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Settled] = []
-    again: list[tuple[Any, Retry]] = []
+    again: list[_Again] = []
     for row in rows:
-        verdict = _decide(row, ended[row["id"]], now)
-        if isinstance(verdict, Retry):
-            again.append((row, verdict))
-        else:
-            settled.append(verdict)
+        run, main = ended[row["id"]], first_context(row["traceparent"])
+        with span("settle", parent=contexts.get(run.id, main), work=str(row["id"])) as current:
+            verdict = _decide(row, run, now)
+            context = traceparent()
+            if isinstance(verdict, Retry):
+                current.set_attribute("headway.outcome", "retry")
+                linked = CONTEXTS_APART.join((main, context)) if main and context else None
+                again.append(_Again(row=row, retry=verdict, context=linked))
+            else:
+                current.set_attribute("headway.outcome", verdict.outcome)
+                settled.append(structs.replace(verdict, context=context))
     await _write_retries(connection, again)
-    await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
-    records += [_keep_waiting(row, verdict, now) for row, verdict in again]
-    records += [record for one in settled for record in _keep(one, now)]
+    versions = await _write_settled(connection, settled, now)
+    await OUTBOX.add(
+        connection, [message for one in settled for message in _tell(one, now, versions)]
+    )
+    records += [_keep_waiting(one, now) for one in again]
+    records += [record for one in settled for record in _keep(one, now, versions)]
+    # At once, or the next work of the manifest would be in the slot before them.
+    waited_for = {row["manifest_id"] for row in rows if row["letters_wait"]}
+    await letters.resume_at_once(connection, waited_for, now=now)
     return any(row["pruned"] for row in rows)
 
 
@@ -81,8 +115,24 @@ async def cancel(
             _Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason)
         )
     await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
-    records += [record for one in settled for record in _keep(one, now)]
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
+    records += [record for one in settled for record in _keep(one, now, {})]
+
+
+async def expire(
+    connection: Connection, waiting: Sequence[Any], *, reason: str, now: datetime
+) -> None:
+    """Settle work that has not begun in time: rows that are locked."""
+    settled = []
+    for row in waiting:
+        next_work_state(row["state"], "expired")
+        settled.append(
+            _Settled(row=row, outcome="expired", attempts=row["attempts"], reason=reason)
+        )
+    await _write_settled(connection, settled, now)
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
+    records = [record for one in settled for record in _keep(one, now, {})]
+    await HISTORY.append(connection, records)
 
 
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
@@ -129,20 +179,23 @@ def _as_it_ended(row: Any, run: Run) -> _Settled:
     )
 
 
-async def _write_retries(connection: Connection, again: Sequence[tuple[Any, Retry]]) -> None:
+async def _write_retries(connection: Connection, again: Sequence[_Again]) -> None:
     if again:
         await connection.execute(
             works["retry"],
-            [row["id"] for row, _ in again],
-            [verdict.at for _, verdict in again],
-            [verdict.reason for _, verdict in again],
-            [verdict.attempts for _, verdict in again],
+            [one.row["id"] for one in again],
+            [one.retry.at for one in again],
+            [one.retry.reason for one in again],
+            [one.retry.attempts for one in again],
+            [one.context for one in again],
+            [one.retry.alone for one in again],
         )
 
 
 async def _write_settled(
     connection: Connection, settled: Sequence[_Settled], now: datetime
-) -> None:
+) -> dict[UUID, str]:
+    """Settle work; returns which version of the code each dead letter is of."""
     if settled:
         await connection.execute(
             works["settle"],
@@ -151,47 +204,51 @@ async def _write_settled(
             [one.attempts for one in settled],
             now,
         )
-    letters = [one for one in settled if one.letter is not None]
-    if letters:
-        await connection.execute(
-            works["add_dead_letters"],
-            [one.letter for one in letters],
-            [one.row["id"] for one in letters],
-            [one.row["round"] for one in letters],
-            [one.row["manifest_id"] for one in letters],
-            [one.row["group_name"] for one in letters],
-            [one.row["job"] for one in letters],
-            json_array(one.row["input"] for one in letters),
-            [one.reason for one in letters],
-            json_array(one.failure for one in letters),
-            [one.attempts for one in letters],
-            now,
-        )
+    parted = [one for one in settled if one.letter is not None]
+    if not parted:
+        return {}
+    rows = await connection.fetch(
+        works["add_dead_letters"],
+        [one.letter for one in parted],
+        [one.row["id"] for one in parted],
+        [one.row["round"] for one in parted],
+        [one.row["manifest_id"] for one in parted],
+        [one.row["manifest"] for one in parted],
+        [one.row["group_name"] for one in parted],
+        [one.row["job"] for one in parted],
+        json_array(one.row["input"] for one in parted),
+        [one.reason for one in parted],
+        json_array(one.failure for one in parted),
+        [one.attempts for one in parted],
+        [one.fingerprint for one in parted],
+        [one.row["run_id"] for one in parted],
+        now,
+    )
+    return {row["id"]: row["code_version"] for row in rows}
 
 
-def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
-    row = one.row
-    messages = [settled_message(_end(one, now), row["traceparent"])]
+def _tell(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[OutboxMessage]:
+    context = one.context or first_context(one.row["traceparent"])
+    messages = [settled_message(_end(one, now), context)]
     if one.letter is not None:
-        messages.append(dead_letter_message(_letter(one, one.letter), now))
+        created = _letter(one, one.letter, versions[one.letter])
+        messages.append(dead_letter_message(created, now, context))
     return messages
 
 
-def _keep(one: _Settled, now: datetime) -> list[Record]:
+def _keep(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[Record]:
     """The end of work as history keeps it."""
     records = [recording.settled(_end(one, now))]
     if one.letter is not None:
-        created = _letter(one, one.letter)
+        created = _letter(one, one.letter, versions[one.letter])
         records.append(
             recording.letter(created, input=one.row["input"], failure=one.failure, now=now)
         )
     return records
 
 
-def _keep_waiting(row: Any, verdict: Retry, now: datetime) -> Record:
-    return recording.waiting(
-        row, attempts=verdict.attempts, not_before=verdict.at, reason=verdict.reason, now=now
-    )
+def _keep_waiting(one: _Again, now: datetime) -> Record:
+    return recording.waiting(one.row, one.retry, traceparent=one.context, now=now)
 
 
 def _end(one: _Settled, now: datetime) -> WorkSettled:
@@ -219,7 +276,7 @@ def _activations(row: Any) -> tuple[Activation, ...]:
     return unite(activation for run in by_run for activation in run)
 
 
-def _letter(one: _Settled, letter: UUID) -> DeadLetterCreated:
+def _letter(one: _Settled, letter: UUID, code_version: str) -> DeadLetterCreated:
     row = one.row
     return DeadLetterCreated(
         dead_letter=letter,
@@ -231,4 +288,6 @@ def _letter(one: _Settled, letter: UUID) -> DeadLetterCreated:
         job=row["job"],
         reason=one.reason,
         attempts=one.attempts,
+        fingerprint=one.fingerprint,
+        code_version=code_version,
     )

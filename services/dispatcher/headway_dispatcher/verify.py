@@ -58,6 +58,7 @@ def differences(page: Page, gone: Gone) -> list[Difference]:
     for work in page.works:
         expected = page.expected.get(work, Folded())
         there = page.found.get(work, Found())
+        expected = gone.without_purged(expected, there)
         found += compare(expected, there, absence=gone.absence(expected, there))
     return found
 

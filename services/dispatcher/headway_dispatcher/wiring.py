@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+from datetime import timedelta
 
 from headway_clock import new_nonce
 from headway_jetstream_kit import BrokerUnavailable
@@ -13,10 +14,13 @@ from headway_service_kit.process import keep_trying
 from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher.cancels import Cancels
+from headway_dispatcher.desk import Desk
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.leases import LeaseDesk
+from headway_dispatcher.letter_passes import LetterRetention, WaitingRetries
+from headway_dispatcher.progress import ProgressDesk
 from headway_dispatcher.projector import event_intake
 from headway_dispatcher.provisioning import check_provisioned, provision
 from headway_dispatcher.prunes import Prunes
@@ -108,8 +112,17 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
 
     await heartbeats.listen()
     await LeaseDesk(database, broker).listen()
+    news = ProgressDesk(database, broker)
+    await news.listen()
+    await Desk(database, broker, settings, clock=clock, wake=wake).listen()
     intakes = {
-        "intake": work_intake(database, broker, clock=clock, followers=wake),
+        "intake": work_intake(
+            database,
+            broker,
+            clock=clock,
+            followers=wake,
+            rank_step=timedelta(seconds=settings.rank_step_seconds),
+        ),
         "projector": event_intake(
             database, broker, clock=clock, gate=wake.gate, relay=wake.relay, prunes=wake.prunes
         ),
@@ -122,8 +135,13 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("waits", Waits(database, settings, clock=clock).run_once)
     service.keep("cancels", Cancels(database, broker, name=name).run_once, wake.cancels)
     service.keep("prunes", prunes.run_once, wake.prunes)
+    retries = WaitingRetries(database, clock=clock, wake=wake)
+    service.keep("letters", retries.run_once)
+    purge = LetterRetention(database, days=settings.dead_letter_days, clock=clock)
+    service.keep("letter-retention", purge.run_once, poll=600.0)
     # Workers must hear from us whatever our own troubles are, so this one hardly rests.
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
+    service.keep("progress", news.run_once, news.arrived)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("retention", clean_up, poll=EVERY_SECONDS)

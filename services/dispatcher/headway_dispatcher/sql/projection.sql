@@ -11,7 +11,8 @@ SELECT least(
 SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
        queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
        on_lost_contact, state, runs, attempts, run_id, outcome, settled_at, traceparent,
-       received_at, cancel_requested_at, cancel_reason
+       received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
+       concurrency_limit, explicit, alone
 FROM dispatcher.work_queue
 WHERE id > $1 AND id <= $2
 
@@ -19,14 +20,14 @@ WHERE id > $1 AND id <= $2
 -- Runs of work between two ids, likewise. $1 above this id, $2 up to this.
 SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
        due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-       output, cancel_reason, activations, trace_id
+       output, cancel_reason, activations, trace_id, concurrency_key
 FROM dispatcher.metadata
 WHERE work_id > $1 AND work_id <= $2
 
 -- name: letters
 -- Dead letters of work between two ids, likewise. $1 above this id, $2 up to this.
 SELECT id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-       created_at, resolved_at, note, actor
+       created_at, resolved_at, note, actor, manifest, fingerprint, code_version
 FROM dispatcher.dead_letter
 WHERE work_id > $1 AND work_id <= $2
 
@@ -72,12 +73,15 @@ INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
      queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
      on_lost_contact, state, runs, attempts, run_id, outcome, settled_at, traceparent,
-     received_at, cancel_requested_at, cancel_reason, wait_reason)
+     received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
+     concurrency_limit, explicit, alone, wait_reason, held_by)
 SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
        queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
        on_lost_contact, state, runs, attempts, run_id, outcome, settled_at, traceparent,
-       received_at, cancel_requested_at, cancel_reason,
-       CASE WHEN state IN ('queued', 'waiting') THEN 'awaiting_gate' END
+       received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
+       concurrency_limit, explicit, alone,
+       CASE WHEN state IN ('queued', 'waiting') THEN 'awaiting_gate' END,
+       CASE WHEN state IN ('queued', 'waiting') THEN 'not_before' END
 FROM jsonb_populate_recordset(NULL::dispatcher.work_queue, $1)
 ON CONFLICT (id) DO UPDATE
 SET round = excluded.round, manifest_id = excluded.manifest_id, manifest = excluded.manifest,
@@ -91,7 +95,10 @@ SET round = excluded.round, manifest_id = excluded.manifest_id, manifest = exclu
     attempts = excluded.attempts, run_id = excluded.run_id, outcome = excluded.outcome,
     settled_at = excluded.settled_at, traceparent = excluded.traceparent,
     received_at = excluded.received_at, cancel_requested_at = excluded.cancel_requested_at,
-    cancel_reason = excluded.cancel_reason, wait_reason = excluded.wait_reason
+    cancel_reason = excluded.cancel_reason, wait_reason = excluded.wait_reason,
+    held_by = excluded.held_by, start_by = excluded.start_by,
+    concurrency_key = excluded.concurrency_key, concurrency_limit = excluded.concurrency_limit,
+    explicit = excluded.explicit, alone = excluded.alone
 
 -- name: write_leases
 -- Leases that runs need and that are gone; returns them. Tokens are not in history, so nobody can
@@ -110,10 +117,10 @@ RETURNING id
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
      due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-     output, cancel_reason, activations, trace_id)
+     output, cancel_reason, activations, trace_id, concurrency_key)
 SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
        due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-       output, cancel_reason, activations, trace_id
+       output, cancel_reason, activations, trace_id, concurrency_key
 FROM jsonb_populate_recordset(NULL::dispatcher.metadata, $1)
 ORDER BY finished_at NULLS LAST
 ON CONFLICT (run_id) DO UPDATE
@@ -125,15 +132,15 @@ SET work_id = excluded.work_id, lease_id = excluded.lease_id, manifest_id = excl
     finished_at = excluded.finished_at, patience_seconds = excluded.patience_seconds,
     failure = excluded.failure, output = excluded.output,
     cancel_reason = excluded.cancel_reason, activations = excluded.activations,
-    trace_id = excluded.trace_id
+    trace_id = excluded.trace_id, concurrency_key = excluded.concurrency_key
 
 -- name: write_letters
 -- Dead letters as history says they are, resolved ones first. $1 rows as an array of objects.
 INSERT INTO dispatcher.dead_letter
     (id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-     created_at, resolved_at, note, actor)
+     created_at, resolved_at, note, actor, manifest, fingerprint, code_version)
 SELECT id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-       created_at, resolved_at, note, actor
+       created_at, resolved_at, note, actor, manifest, fingerprint, code_version
 FROM jsonb_populate_recordset(NULL::dispatcher.dead_letter, $1)
 ORDER BY resolved_at NULLS LAST
 ON CONFLICT (id) DO UPDATE
@@ -141,4 +148,5 @@ SET work_id = excluded.work_id, round = excluded.round, manifest_id = excluded.m
     group_name = excluded.group_name, job = excluded.job, input = excluded.input,
     reason = excluded.reason, failure = excluded.failure, attempts = excluded.attempts,
     state = excluded.state, created_at = excluded.created_at, resolved_at = excluded.resolved_at,
-    note = excluded.note, actor = excluded.actor
+    note = excluded.note, actor = excluded.actor, manifest = excluded.manifest,
+    fingerprint = excluded.fingerprint, code_version = excluded.code_version

@@ -104,6 +104,3 @@ SELECT 'snapshot.' || work_queue.id || '.' || numbers.covers, 'headway.history.s
        true, work_queue.id, clock_timestamp()
 FROM dispatcher.work_queue
 CROSS JOIN (SELECT coalesce(max(id), 0) AS covers FROM dispatcher.history) AS numbers;
-
--- For the clean-up: what was settled long ago.
-CREATE INDEX work_queue_settled ON dispatcher.work_queue (settled_at) WHERE state = 'settled';
