@@ -346,6 +346,7 @@ async def test_the_module_is_the_command(shell):
         *("work", "runs", "workers", "dead-letters"),
         *("plan", "apply", "enable", "disable", "change", "group", "trigger", "cancel", "delete"),
         *("enqueue", "enqueued", "dismiss"),
+        *("events", "history", "rebuild"),
         "bench",
     ]
 

@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: manifests, groups, previews, explanations, proof."""
+"""Commands that look and change nothing: manifests, groups, previews, explanations."""
 
 from datetime import datetime
 
@@ -8,7 +8,6 @@ from headway_clock import utc_now
 from headway_contract.dispatching import GroupOccupancy
 from headway_contract.scheduling import (
     FireTime,
-    LedgerAnswer,
     ManifestAnswer,
     ManifestStatus,
     PreviewAnswer,
@@ -18,11 +17,9 @@ from headway_decisions.rates import rate_in_words
 
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
 from headway_cli.moments import CLOCK_CHANGES, has_offset, read_moment, shown
-from headway_cli.summary import counted
 from headway_cli.tables import table
 
 _TIME_HELP = "ISO 8601, '2027-03-28 03:15' or 03:15; without an offset in the manifest's zone."
-FOUND_GAPS = 1
 
 
 @click.command()
@@ -134,7 +131,7 @@ def preview(
     """Show the next fire times of a manifest."""
 
     async def ask(client: Client) -> PreviewAnswer:
-        instant = await _moment(client, manifest_id, after, past=False)
+        instant = await moment_of(client, manifest_id, after, past=False)
         return await client.preview(manifest_id, count, after=instant)
 
     found = reached.ask(ask)
@@ -191,7 +188,7 @@ def _moment_of(gate: GateStatus) -> str:
 
 def _explain_manifest(reached: Reached, manifest_id: str, at: str | None, *, as_json: bool) -> None:
     async def ask(client: Client) -> object:
-        instant = await _moment(client, manifest_id, at, past=True)
+        instant = await moment_of(client, manifest_id, at, past=True)
         answer = await client.explain(manifest_id, at=instant)
         return answer if as_json else answer.text
 
@@ -202,40 +199,7 @@ def _explain_manifest(reached: Reached, manifest_id: str, at: str | None, *, as_
         click.echo(found)
 
 
-@click.command()
-@click.argument("manifest_id", metavar="[ID]", required=False)
-@click.option(
-    "--since",
-    metavar="TIME",
-    help="Check what was due since then, instead of all that is kept; without an offset in the "
-    "manifest's zone, or UTC.",
-)
-@json_option
-@asking
-def verify(reached: Reached, manifest_id: str | None, since: str | None, as_json: bool) -> int:
-    """Prove that every fire time has one decision.
-
-    Compares the times at which manifests should have fired with the ledger, and tells every
-    difference. The exit code is 1 if there is any.
-    """
-
-    async def ask(client: Client) -> LedgerAnswer:
-        instant = await _moment(client, manifest_id, since, past=True)
-        return await client.ledger(manifest_id, since=instant)
-
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    else:
-        for gap in found.gaps:
-            click.echo(f"{gap.manifest}: {_span(gap.first_due_at, gap.last_due_at)}: {gap.trouble}")
-        checked = f"{counted(found.manifests, 'manifest')}, {counted(found.fire_times, 'decision')}"
-        result = counted(len(found.gaps), "gap") if found.gaps else "no gaps"
-        click.echo(f"{checked} compared: {result}")
-    return FOUND_GAPS if found.gaps else 0
-
-
-async def _moment(
+async def moment_of(
     client: Client, manifest_id: str | None, given: str | None, *, past: bool
 ) -> datetime | None:
     """A time that was given; the manifest's zone is asked for only if it matters."""
@@ -245,12 +209,6 @@ async def _moment(
     if manifest_id is not None and not has_offset(given):
         zone = (await client.manifest(manifest_id)).status.zone
     return read_moment(given, zone, now=utc_now(), past=past)
-
-
-def _span(first: datetime, last: datetime) -> str:
-    if first == last:
-        return shown(first, "UTC")
-    return f"{shown(first, 'UTC')} to {shown(last, 'UTC')}"
 
 
 def _row(one: ManifestStatus) -> tuple[object, ...]:

@@ -24,6 +24,8 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     heartbeat_seconds: float = 3.0
     orphan_timeout_seconds: float = 60.0
     stale_pending_seconds: float = 1200.0
+    # How long settled work, its runs and history are kept.
+    history_days: float = 30.0
     stream_replicas: int = 1
     stream_max_bytes: int = 1024**3
     dead_letter_days: float = 30.0

@@ -27,6 +27,9 @@ cancel_queries = Queries("headway_dispatcher", "sql/cancel.sql")
 question_queries = Queries("headway_dispatcher", "sql/questions.sql")
 explanations = Queries("headway_dispatcher", "sql/explain.sql")
 prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
+projections = Queries("headway_dispatcher", "sql/projection.sql")
+retention = Queries("headway_dispatcher", "sql/retention.sql")
+events = Queries("headway_dispatcher", "sql/events.sql")
 
 
 class Times(Struct, frozen=True, kw_only=True):

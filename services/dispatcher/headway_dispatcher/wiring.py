@@ -26,6 +26,8 @@ from headway_dispatcher.projector import event_intake
 from headway_dispatcher.provisioning import check_provisioned, provision
 from headway_dispatcher.prunes import Prunes
 from headway_dispatcher.reaper import Reaper
+from headway_dispatcher.retention import BATCH as CLEANED_AT_ONCE
+from headway_dispatcher.retention import EVERY_SECONDS, Retention
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
 from headway_dispatcher.waits import Waits
@@ -90,6 +92,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
     gate = Gate(database, settings, clock=clock, relay=wake.relay)
     reaper = Reaper(database, broker, settings, name=name)
+    retention = Retention(database, days=settings.history_days, clock=clock)
 
     async def run_gate() -> float | None:
         return (await gate.run_once()).rest
@@ -97,6 +100,10 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     async def reap() -> float | None:
         await reaper.run_once()
         return None
+
+    async def clean_up() -> float | None:
+        cleaned = await retention.run_once()
+        return 0.0 if cleaned.works == CLEANED_AT_ONCE else EVERY_SECONDS
 
     async def see_to_streams() -> float | None:
         # Whoever deletes a worker's consumer does not tell us, so look again now and then.
@@ -142,4 +149,5 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("progress", news.run_once, news.arrived)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
+    service.keep("retention", clean_up, poll=EVERY_SECONDS)
     service.keep("streams", see_to_streams)
