@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from headway_contract import control, lifecycle, orders, scheduling, settled, work
+from headway_contract import control, healing, lifecycle, orders, scheduling, settled, work
 from headway_contract.envelope import EventData
 
 EVENTS: tuple[type[EventData], ...] = (
@@ -34,6 +34,8 @@ CONTROL: dict[str, type[Struct]] = {
     "cancel.push": control.CancelPush,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
+    "reconcile.question": healing.ReconcileQuestion,
+    "reconcile.answer": healing.ReconcileAnswer,
     "manifests.question": scheduling.ManifestsQuestion,
     "manifests.answer": scheduling.ManifestsAnswer,
     "manifest.question": scheduling.ManifestQuestion,
