@@ -69,6 +69,12 @@ def order(job: str, lease: UUID) -> str:
     return f"headway.run.{check_name('job', job)}.{lease}"
 
 
+def job_and_lease(subject: str) -> tuple[str, UUID]:
+    """Read off an order's subject which lease of which job it grants."""
+    job, _, lease = subject.removeprefix("headway.run.").partition(".")
+    return job, UUID(lease)
+
+
 def orders_of(job: str) -> str:
     """The filter of a job's consumer."""
     return f"headway.run.{check_name('job', job)}.*"

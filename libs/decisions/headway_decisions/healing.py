@@ -9,6 +9,7 @@ the mark and is not known to the receiver is lost. Until then it may still be wa
 and telling it again would only make the backlog longer.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -98,9 +99,10 @@ def is_lost(told_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timed
 
 
 def judge(
-    works: list[AskedWork],
+    works: Sequence[AskedWork],
     answer: ReconcileAnswer,
     *,
+    told_again_at: Mapping[UUID, datetime],
     mark: Mark | None,
     sight: Sight,
     leeway: timedelta,
@@ -121,7 +123,8 @@ def judge(
         elif asked.work in left:
             verdicts[asked.work] = AskAgain()
         elif asked.work in unknown:
-            why = is_lost(asked.queued_at, mark, sight, leeway=leeway)
+            told_at = told_again_at.get(asked.work, asked.queued_at)
+            why = is_lost(told_at, mark, sight, leeway=leeway)
             verdicts[asked.work] = OnItsWay("not consumed yet") if why is None else Lost(why)
         else:
             verdicts[asked.work] = Known()
@@ -130,4 +133,5 @@ def judge(
 
 def pause(asks: int, *, first: timedelta) -> timedelta:
     """How long to wait before the same is asked again: doubling, up to an hour."""
-    return max(first, min(first * 2 ** min(asks, 30), LONGEST_PAUSE))
+    doubled: timedelta = first * 2 ** min(asks, 30)
+    return max(first, min(doubled, LONGEST_PAUSE))

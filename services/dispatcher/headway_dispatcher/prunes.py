@@ -54,7 +54,7 @@ async def bury(connection: Connection, pruned: Sequence[ManifestPruned], now: da
         now,
     )
     confirmed = await connection.fetch(prune_queries["confirmed"], list(told))
-    await OUTBOX.add(connection, [prune_confirmed_message(_confirmation(row)) for row in confirmed])
+    await OUTBOX.add(connection, [prune_confirmed_message(confirmation(row)) for row in confirmed])
     await settle_waiting(connection, now)
 
 
@@ -108,7 +108,7 @@ class Prunes:
                     return False
                 now = await self._clock.now(connection)
                 confirmed = await connection.fetchrow(prune_queries["confirm"], manifest, now)
-                await OUTBOX.add(connection, [prune_confirmed_message(_confirmation(confirmed))])
+                await OUTBOX.add(connection, [prune_confirmed_message(confirmation(confirmed))])
         logger.info("manifest %s is pruned: nothing of it is left", tombstone["manifest"])
         return True
 
@@ -129,7 +129,8 @@ async def _delete_some(connection: Connection, manifest: UUID) -> bool:
     return False
 
 
-def _confirmation(tombstone: Any) -> PruneConfirmed:
+def confirmation(tombstone: Any) -> PruneConfirmed:
+    """That nothing is left of a manifest, as its tombstone has it."""
     return PruneConfirmed(
         manifest_id=tombstone["manifest_id"],
         manifest=tombstone["manifest"],

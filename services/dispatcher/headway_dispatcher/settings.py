@@ -19,3 +19,6 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     stale_pending_seconds: float = 1200.0
     stream_replicas: int = 1
     stream_max_bytes: int = 1024**3
+    # How long the dispatcher knows settled work. Unknown work that is older may have been run
+    # and forgotten, and is not run again.
+    history_days: float = 30.0

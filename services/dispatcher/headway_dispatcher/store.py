@@ -19,6 +19,7 @@ gates = Queries("headway_dispatcher", "sql/gate.sql")
 leases = Queries("headway_dispatcher", "sql/lease.sql")
 workers = Queries("headway_dispatcher", "sql/worker.sql")
 prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
+heals = Queries("headway_dispatcher", "sql/healing.sql")
 
 
 class Times(Struct, frozen=True, kw_only=True):

@@ -17,17 +17,21 @@ from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.leases import LeaseDesk
+from headway_dispatcher.orders import Orders
 from headway_dispatcher.projector import event_intake
 from headway_dispatcher.provisioning import check_provisioned, provision
 from headway_dispatcher.prunes import Prunes
 from headway_dispatcher.reaper import Reaper
+from headway_dispatcher.reconcile import ReconcileDesk
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
+from headway_dispatcher.tidying import purge_events
 from headway_dispatcher.waits import Waits
 
 logger = logging.getLogger(__name__)
 
 _REAP_EVERY = 1.0
+_LOOK_AFTER_ORDERS = 1.0
 
 
 async def start_dispatcher(
@@ -83,12 +87,21 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
     gate = Gate(database, settings, clock=clock, relay=wake.relay)
     reaper = Reaper(database, broker, settings, name=name)
+    orders = Orders(database, broker, settings, name=name)
 
     async def run_gate() -> float | None:
         return (await gate.run_once()).rest
 
     async def reap() -> float | None:
         await reaper.run_once()
+        return None
+
+    async def put_orders_back() -> float | None:
+        await orders.run_once()
+        return None
+
+    async def tidy_up() -> float | None:
+        await purge_events(database, broker)
         return None
 
     async def see_to_streams() -> float | None:
@@ -101,6 +114,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
 
     await heartbeats.listen()
     await LeaseDesk(database, broker).listen()
+    await ReconcileDesk(database, broker, clock=clock, days=settings.history_days).listen()
     intakes = {
         "intake": work_intake(database, broker, clock=clock, followers=wake),
         "projector": event_intake(
@@ -120,3 +134,5 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("streams", see_to_streams)
+    service.keep("orders", put_orders_back, poll=_LOOK_AFTER_ORDERS)
+    service.keep("tidying", tidy_up)
