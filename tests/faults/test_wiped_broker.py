@@ -21,6 +21,7 @@ import pytest_asyncio
 from headway_contract import subjects
 from headway_embedded import NatsServer
 from headway_jetstream_kit import Broker
+from headway_jetstream_kit.provisioning import consumer_info
 from support.invariants import check_invariants
 from support.processes import TESTS, Processes
 from support.servers import needs_embedded
@@ -71,8 +72,7 @@ class Scene:
     async def freeze(self) -> None:
         """Let claims pile up that nobody projects, and stop one worker in its tracks."""
         await self.dispatcher.end_pass("projector")
-        before = await self._last_event()
-        await until(lambda: self._moved_on(before), within=10, what="claims that are not projected")
+        await until(self._has_unprojected, within=10, what="claims that are not projected")
         os.kill(self.other.process_id, signal.SIGSTOP)
         self.settled = {row["id"]: tuple(row) for row in await self.world.rows(SETTLED)}
 
@@ -99,12 +99,11 @@ class Scene:
         lines = (self.folder / "executions").read_text().splitlines()
         return Counter(UUID(line.split()[0]) for line in lines)
 
-    async def _last_event(self) -> int:
-        info = await self.world.broker.api(f"STREAM.INFO.{subjects.EVENTS_STREAM}")
-        return info["state"]["last_seq"]
-
-    async def _moved_on(self, before: int) -> bool:
-        return await self._last_event() > before + 4
+    async def _has_unprojected(self) -> bool:
+        info = await consumer_info(
+            self.world.broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER
+        )
+        return info["num_pending"] + info["num_ack_pending"] >= 4
 
 
 def _load_app(folder: Path):

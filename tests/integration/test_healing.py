@@ -399,7 +399,7 @@ class TestOrders:
             assert await stored() == 0
         # Once nobody lists it for the orphan timeout, it may be given out again.
         await until(stored, within=10, what="the order is back")
-        assert await world.value("SELECT reissued FROM dispatcher.metadata") == 1
+        await world.until("SELECT reissued = 1 FROM dispatcher.metadata")
 
     async def test_an_order_that_waits_is_offered_in_vain(self, world, app):
         await world.dispatcher()
@@ -415,3 +415,33 @@ class TestOrders:
         info = await world.broker.api(f"STREAM.INFO.{subjects.RUNS_STREAM}")
         assert info["state"]["messages"] == 1
         assert await world.value("SELECT reissued FROM dispatcher.metadata") == 0
+
+    async def test_a_worker_whose_last_words_were_lost_says_them_again_and_runs_nothing_twice(
+        self, world
+    ):
+        app = App("test")
+        begun = []
+
+        @app.job("job", group="ops")
+        @every(hours=24)
+        async def job(ctx):
+            begun.append(ctx.run)
+            return "once"
+
+        dispatcher = await world.dispatcher(orphan_timeout_seconds=1.5)
+        await dispatcher.end_pass("projector")
+        worker = await world.worker(app)
+        await world.fire(app)
+        await until(lambda: _finished(worker), within=10, what="the run has ended")
+        for stream in (subjects.EVENTS_STREAM, subjects.RUNS_STREAM):
+            await world.broker.api(f"STREAM.DELETE.{stream}")
+        await world.dispatcher(orphan_timeout_seconds=1.5)
+        await world.until_settled(within=30)
+        [row] = await world.rows("SELECT state, output, reissued FROM dispatcher.metadata")
+        assert tuple(row) == ("completed", "once", 1)
+        assert len(begun) == 1
+        await check_invariants(world.database)
+
+
+async def _finished(worker) -> bool:
+    return bool(worker._finished)

@@ -38,6 +38,8 @@ async def purge_events(database: Database, broker: Broker) -> int:
 
 async def withdraw_leftovers(database: Database, broker: Broker) -> int:
     """Remove the orders of finished leases; returns how many there were."""
+    if await see(broker, subjects.RUNS_STREAM) is None:
+        return 0
     stored = await _stored_orders(broker)
     if not stored:
         return 0
