@@ -168,6 +168,7 @@ class TestWork:
         first = await world.scheduler(app, ask_after_seconds=3600)
         await until(lambda: stored_work(world), within=10, what="the message is stored")
         await first.end_pass("tick")
+        await purge(world, subjects.WORK_STREAM)
         await world.value("UPDATE scheduler.work SET queued_at = queued_at - interval '2 days'")
         await world.scheduler(tick="off", **QUICK)
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")

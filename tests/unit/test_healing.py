@@ -68,19 +68,19 @@ def test_without_a_mark_nothing_is_lost():
 
 
 def test_every_asked_work_gets_one_verdict():
-    ids = [UUID(int=number) for number in range(1, 8)]
+    ids = [UUID(int=number) for number in range(1, 9)]
     end = WorkSettled(
         work=ids[0], round=1, group="ops", outcome="completed", runs=1, attempts=1, settled_at=NOON
     )
     answer = ReconcileAnswer(
-        settled=[end], left=[ids[1]], unknown=[ids[2], ids[3], ids[6]], expired=[ids[4]]
+        settled=[end], left=[ids[1]], unknown=[ids[2], ids[3], ids[6]], expired=[ids[4], ids[7]]
     )
     works = [AskedWork(work=work, queued_at=NOON - timedelta(minutes=5)) for work in ids]
     works[3] = AskedWork(work=ids[3], queued_at=NOON)
     verdicts = healing.judge(
         works,
         answer,
-        told_again_at={ids[6]: NOON},
+        told_again_at={ids[6]: NOON, ids[7]: NOON},
         mark=MARK,
         sight=sight(done_through=120),
         leeway=LEEWAY,
@@ -93,6 +93,7 @@ def test_every_asked_work_gets_one_verdict():
         ids[4]: Expired(),
         ids[5]: Known(),
         ids[6]: OnItsWay("not consumed yet"),
+        ids[7]: OnItsWay("not consumed yet"),
     }
 
 

@@ -118,14 +118,15 @@ def judge(
     for asked in works:
         if asked.work in settled:
             verdicts[asked.work] = Settled(settled[asked.work])
-        elif asked.work in expired:
-            verdicts[asked.work] = Expired()
         elif asked.work in left:
             verdicts[asked.work] = AskAgain()
-        elif asked.work in unknown:
+        elif asked.work in unknown or asked.work in expired:
             told_at = told_again_at.get(asked.work, asked.queued_at)
             why = is_lost(told_at, mark, sight, leeway=leeway)
-            verdicts[asked.work] = OnItsWay("not consumed yet") if why is None else Lost(why)
+            if why is None:
+                verdicts[asked.work] = OnItsWay("not consumed yet")
+            else:
+                verdicts[asked.work] = Expired() if asked.work in expired else Lost(why)
         else:
             verdicts[asked.work] = Known()
     return verdicts

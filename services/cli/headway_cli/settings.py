@@ -128,6 +128,7 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
             "stale_pending_seconds",
             "max_entries_per_cycle",
             "history_days",
+            "ask_after_seconds",
             "stream_replicas",
             "stream_max_bytes",
         ),

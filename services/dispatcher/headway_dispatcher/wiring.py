@@ -31,7 +31,6 @@ from headway_dispatcher.waits import Waits
 logger = logging.getLogger(__name__)
 
 _REAP_EVERY = 1.0
-_LOOK_AFTER_ORDERS = 1.0
 
 
 async def start_dispatcher(
@@ -134,5 +133,5 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("streams", see_to_streams)
-    service.keep("orders", put_orders_back, poll=_LOOK_AFTER_ORDERS)
+    service.keep("orders", put_orders_back, poll=settings.heartbeat_seconds)
     service.keep("tidying", tidy_up)

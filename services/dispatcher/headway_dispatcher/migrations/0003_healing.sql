@@ -11,6 +11,3 @@ ALTER TABLE dispatcher.metadata
     ADD COLUMN reissued integer NOT NULL DEFAULT 0,
     -- How often a process that does not hold the lease told that it began the body as well.
     ADD COLUMN begun_elsewhere integer NOT NULL DEFAULT 0;
-
-CREATE INDEX lease_unclaimed ON dispatcher.lease (created_at)
-    WHERE ended_at IS NULL AND claimed_by IS NULL;

@@ -49,7 +49,8 @@ CROSS JOIN LATERAL (
         ON history.run_id = metadata.run_id AND history.type = 'headway.run.dispatched.v1'
     WHERE metadata.lease_id = lease.id AND metadata.finished_at IS NULL
 ) AS runs
-WHERE lease.ended_at IS NULL AND lease.claimed_by IS NULL AND lease.created_at < $1
+-- Never heard is never claimed, and that is indexed.
+WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL AND lease.created_at < $1
   AND (lease.listed_at IS NULL OR lease.listed_at < $2)
   AND runs.ids IS NOT NULL
   AND NOT EXISTS (SELECT FROM dispatcher.outbox WHERE outbox.message_id = lease.id::text)
