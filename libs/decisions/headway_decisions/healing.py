@@ -4,9 +4,10 @@ The scheduler does not keep at which sequence each message was stored: that woul
 for every piece of work. It keeps a *mark* instead: the stream's last sequence at a moment
 when everything that had been decided before was published. What was told before the mark is
 stored at or below its sequence, if it is stored at all. So once the consumer has passed the
-mark, or the stream turns out to be another one or to have gone back, whatever was told before
-the mark and is not known to the receiver is lost. Until then it may still be waiting there,
-and telling it again would only make the backlog longer.
+mark, or the stream turns out to be another one, whatever was told before the mark and is not
+known to the receiver is lost. Until then it may still be waiting there, and telling it again
+would only make the backlog longer. A stream that went back behind the mark says nothing yet:
+it may still hold the older part of what was told. It gets a new mark, at its present end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,7 +96,7 @@ def is_lost(told_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timed
     if mark is None or told_at > mark.taken_at - leeway:
         return None
     reached = reach(mark, sight)
-    return None if reached == "waiting" else reached
+    return reached if reached in ("passed", "new_stream") else None
 
 
 def judge(

@@ -134,7 +134,7 @@ class Orders:
             orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
             renew_seconds=MAX_AGE_SECONDS / 4,
             on_lost_contact=row["on_lost_contact"],
-            runs=msgspec.convert(row["ordered"], list[OrderedRun]),
+            runs=msgspec.convert(row["runs"], list[OrderedRun]),
         )
         return event(
             order,

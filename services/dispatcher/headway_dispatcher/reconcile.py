@@ -33,6 +33,9 @@ from headway_dispatcher.telling import fitting
 # How much of an answer outcomes may take up; what does not fit is asked for again.
 _ROOM = 640 * 1024
 
+# Whose settings have versions, and which of them are in force.
+_IN_FORCE = {"group": heals["group_versions"]}
+
 
 class ReconcileDesk:
     """Answers for one dispatcher process."""
@@ -125,16 +128,17 @@ async def _of_letters(
 
 async def _of_versions(connection: Connection, asked: Sequence[Version]) -> list[Version]:
     """Settings of kinds that are not known here are nobody's business here."""
-    groups = {one.name: one for one in asked if one.kind == "group"}
-    if not groups:
-        return []
-    rows = await connection.fetch(heals["group_versions"], list(groups))
-    in_force = {row["name"]: row["version"] for row in rows}
-    return [
-        Version(kind="group", name=name, version=in_force.get(name, 0))
-        for name, one in groups.items()
-        if in_force.get(name, 0) < one.version
-    ]
+    outdated: list[Version] = []
+    for kind, query in _IN_FORCE.items():
+        wanted = {one.name: one.version for one in asked if one.kind == kind}
+        rows = await connection.fetch(query, list(wanted)) if wanted else []
+        in_force = {row["name"]: row["version"] for row in rows}
+        outdated += [
+            Version(kind=kind, name=name, version=in_force.get(name, 0))
+            for name, version in wanted.items()
+            if in_force.get(name, 0) < version
+        ]
+    return outdated
 
 
 async def _of_prunes(

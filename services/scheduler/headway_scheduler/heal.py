@@ -19,7 +19,7 @@ from headway_contract import subjects
 from headway_contract.healing import MOST_ASKED, AskedWork, ReconcileAnswer, ReconcileQuestion
 from headway_contract.settled import WorkSettled
 from headway_decisions import healing
-from headway_decisions.healing import AskAgain, Expired, Known, Lost, Mark, Settled, Sight, Verdict
+from headway_decisions.healing import AskAgain, Expired, Lost, Mark, Settled, Sight, Verdict
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.watching import done_through, reconnects_of, see
 from headway_postgres_kit import Clock, Database
@@ -250,12 +250,11 @@ class Healing:
         match verdict:
             case AskAgain():
                 return now, asks
-            case Known():
+            case Lost():
+                return now + self._first_pause, 0
+            case _:
                 pause = healing.pause(asks, first=self._first_pause)
                 return now + pause, min(asks + 1, 30)
-            case _:
-                # Not known yet: how it goes on shows as soon as the stream is consumed.
-                return now + self._first_pause, asks
 
 
 def _told_again(rows: Sequence[Any]) -> dict[UUID, datetime]:

@@ -19,6 +19,9 @@ Ask = Callable[[ReconcileQuestion], Awaitable[ReconcileAnswer | None]]
 
 _FIRST_ID = UUID(int=0)
 
+# Whose settings the dispatcher keeps: their names, versions and times, and how they are told.
+_SETTINGS = {"group": (heals["group_versions"], retell_groups)}
+
 
 class Standing:
     """Asks about what stands open; all of it every now and then, for it is never much."""
@@ -43,7 +46,7 @@ class Standing:
             return 0
         self._asked_at = monotonic()
         await self._about_letters()
-        return await self._about_groups(may_be_lost) + await self._about_prunes(may_be_lost)
+        return await self._about_settings(may_be_lost) + await self._about_prunes(may_be_lost)
 
     async def _about_letters(self) -> None:
         """Manifests that a dead letter blocks which nobody waits for any more go on."""
@@ -61,25 +64,27 @@ class Standing:
                     connection, [told(one, one.dead_letter, now) for one in resolved], now=now
                 )
 
-    async def _about_groups(self, may_be_lost: Callable[[datetime], bool]) -> int:
+    async def _about_settings(self, may_be_lost: Callable[[datetime], bool]) -> int:
+        """Settings of which an older version is in force, though a newer one was told."""
         told_again = 0
-        async for rows in self._pages(heals["group_versions"], "", "name"):
-            versions = [
-                Version(kind="group", name=row["name"], version=row["version"]) for row in rows
-            ]
-            answer = await self._ask(ReconcileQuestion(versions=versions))
-            if answer is None:
-                break
-            outdated = {one.name for one in answer.outdated if one.kind == "group"}
-            lost = [
-                row["name"]
-                for row in rows
-                if row["name"] in outdated and may_be_lost(row["changed_at"])
-            ]
-            if lost:
-                async with self._database.transaction() as connection:
-                    now = await self._clock.now(connection)
-                    told_again += await retell_groups(connection, lost, now=now)
+        for kind, (query, retell) in _SETTINGS.items():
+            async for rows in self._pages(query, "", "name"):
+                versions = [
+                    Version(kind=kind, name=row["name"], version=row["version"]) for row in rows
+                ]
+                answer = await self._ask(ReconcileQuestion(versions=versions))
+                if answer is None:
+                    return told_again
+                outdated = {one.name for one in answer.outdated if one.kind == kind}
+                lost = [
+                    row["name"]
+                    for row in rows
+                    if row["name"] in outdated and may_be_lost(row["changed_at"])
+                ]
+                if lost:
+                    async with self._database.transaction() as connection:
+                        now = await self._clock.now(connection)
+                        told_again += await retell(connection, lost, now=now)
         return told_again
 
     async def _about_prunes(self, may_be_lost: Callable[[datetime], bool]) -> int:

@@ -33,26 +33,34 @@ SELECT manifest_id, manifest, group_name, confirmed_at FROM dispatcher.tombstone
 WHERE manifest_id = ANY($1::uuid[])
 
 -- name: unclaimed
--- Orders that nobody has claimed as far as is known, and that no worker lists, with what history
--- keeps of their runs; not those that the relay has yet to send. $1 made before, $2 listed
--- before, $3 how many.
-SELECT lease.id, lease.token, lease.job, runs.ids, runs.ordered, runs.on_lost_contact,
-       runs.traceparent
+-- Orders that nobody has claimed as far as is known, and that no worker lists, with all that they
+-- say of their runs; not those that the relay has yet to send. $1 made before, $2 listed before,
+-- $3 how many.
+SELECT lease.id, lease.token, lease.job, ordered.ids, ordered.runs, ordered.on_lost_contact,
+       ordered.traceparent
 FROM dispatcher.lease
 CROSS JOIN LATERAL (
-    SELECT array_agg(metadata.run_id) AS ids, jsonb_agg(history.data) AS ordered,
+    SELECT array_agg(metadata.run_id) AS ids,
            min(work_queue.on_lost_contact) AS on_lost_contact,
-           min(history.data ->> 'traceparent') AS traceparent
+           min(work_queue.traceparent) AS traceparent,
+           jsonb_agg(jsonb_build_object(
+               'run', metadata.run_id, 'work', metadata.work_id, 'round', metadata.round,
+               'attempt', metadata.attempt,
+               'attempts', greatest((work_queue.retry -> 'attempts')::integer, metadata.attempt),
+               'manifest', work_queue.manifest, 'group', metadata.group_name,
+               'cause', work_queue.cause, 'due_at', metadata.due_at, 'input', work_queue.input,
+               'input_schema', work_queue.input_schema,
+               'timeout_seconds', work_queue.timeout_seconds,
+               'cancel_grace_seconds', work_queue.cancel_grace_seconds,
+               'traceparent', work_queue.traceparent) ORDER BY metadata.run_id) AS runs
     FROM dispatcher.metadata
     JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
-    JOIN dispatcher.history
-        ON history.run_id = metadata.run_id AND history.type = 'headway.run.dispatched.v1'
     WHERE metadata.lease_id = lease.id AND metadata.finished_at IS NULL
-) AS runs
+) AS ordered
 -- Never heard is never claimed, and that is indexed.
 WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL AND lease.created_at < $1
   AND (lease.listed_at IS NULL OR lease.listed_at < $2)
-  AND runs.ids IS NOT NULL
+  AND ordered.ids IS NOT NULL
   AND NOT EXISTS (SELECT FROM dispatcher.outbox WHERE outbox.message_id = lease.id::text)
 ORDER BY lease.created_at
 LIMIT $3
