@@ -4,8 +4,7 @@ import asyncio
 import importlib.metadata
 import logging
 import socket
-from collections import OrderedDict, deque
-from collections.abc import Coroutine
+from collections import deque
 from uuid import UUID
 
 from headway_clock import jitter, new_nonce, utc_now
@@ -19,14 +18,11 @@ from msgspec import Struct
 
 from headway.app import App
 from headway.worker.execution import Execution
+from headway.worker.finished import Finished
 from headway.worker.heartbeat import Heart, Instructions
 from headway.worker.leases import Lease
 
 logger = logging.getLogger(__name__)
-
-# How many ended leases a worker could tell of again, and how large each may be.
-_KEPT_LEASES = 1000
-_KEPT_BYTES = 16 * 1024
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
@@ -54,8 +50,7 @@ class Worker:
         self._executions: dict[UUID, Execution] = {}
         # Leases that this process has had: an order that is delivered again is not run again.
         self._done: deque[UUID] = deque(maxlen=10_000)
-        # What was said of the last of them, in case it was lost before anybody heard it.
-        self._finished: OrderedDict[UUID, Lease] = OrderedDict()
+        self._finished = Finished(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._stopped = False
@@ -145,7 +140,7 @@ class Worker:
         for message in messages:
             order = _read_order(message)
             if order is not None and order.lease in self._finished:
-                self._begin(self._see_to_finished(message, self._finished[order.lease]))
+                await self._finished.see_to(message, order.lease)
             elif order is not None and (order.lease in self._leases or order.lease in self._done):
                 await self._acknowledge(message)
             elif self._free <= 0 or self._draining.is_set():
@@ -154,33 +149,9 @@ class Worker:
                 await nak(self._broker, message, delay=30)
             else:
                 self._free -= 1
-                self._begin(self._work(message, order))
-
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _see_to_finished(self, message: Message, lease: Lease) -> None:
-        """An order that comes again although its lease has ended here.
-
-        Its acknowledgement was lost, or the broker's storage, and all that was said with it.
-        """
-        try:
-            if await lease.tell_again():
-                await ack(self._broker, [message])
-            else:
-                await nak(self._broker, message, delay=1 + jitter())
-        except BrokerUnavailable as error:
-            logger.warning("lease %s: %s", lease.order.lease, error)
-
-    def _remember(self, lease: Lease) -> None:
-        """Keep the words of the last leases that have ended, but not those of a novel."""
-        self._done.append(lease.order.lease)
-        if lease.size <= _KEPT_BYTES:
-            self._finished[lease.order.lease] = lease
-        while len(self._finished) > _KEPT_LEASES:
-            self._finished.popitem(last=False)
+                task = asyncio.create_task(self._work(message, order))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
     async def _work(self, message: Message, order: RunDispatched) -> None:
         """One lease from its claim to its last run's outcome."""
@@ -205,7 +176,8 @@ class Worker:
             logger.exception("lease %s", order.lease)
         finally:
             if self._leases.pop(order.lease, None) is not None:
-                self._remember(lease)
+                self._done.append(order.lease)
+                self._finished.add(lease)
             self._free += 1
             self._slot_freed.set()
 
