@@ -176,6 +176,19 @@ async def test_when_the_stream_went_back_its_owner_tells_again_what_is_missing(d
     await check_invariants(desk.world.database)
 
 
+async def test_a_body_that_another_process_began_as_well_is_counted(desk):
+    lease = desk.lease("w1")
+    await lease.claim()
+    await desk.world.until("SELECT claimed_by IS NOT NULL FROM dispatcher.lease")
+    await desk.force("w2", RunStarted(**desk.rights(nonce="n2"), run=desk.run))
+    await desk.force("w3", RunStarted(**desk.rights(nonce="n3", token="guess"), run=desk.run))
+    await desk.world.until(
+        "SELECT count(*) = 5 FROM dispatcher.history WHERE lease_id = $1", desk.order.lease
+    )
+    assert await desk.world.value("SELECT begun_elsewhere FROM dispatcher.metadata") == 1
+    await check_invariants(desk.world.database)
+
+
 async def test_events_may_arrive_in_any_order_and_any_number_of_times(desk):
     ids = [uuid4() for _ in range(3)]
     words = [
