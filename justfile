@@ -20,7 +20,7 @@ check:
     {{uv}} mypy
     {{uv}} lint-imports
     {{uv}} python -m headway_contract.generate --check
-    {{uv}} python -m headway_decisions.diagrams README.md --check
+    {{uv}} python -m headway_decisions.diagrams README.md docs/states.md --check
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
     {{uv}} pytest -q tests/unit tests/architecture
 
@@ -45,10 +45,17 @@ deploy-check:
     {{uv}} pytest -q tests/deploy
     deploy/lint
 
-# Write the generated files: JSON Schemas and the diagrams in the README
+# Hold the AsyncAPI document against the official schema, which is fetched by npm
+asyncapi:
+    mkdir -p .tools
+    npm pack --silent --pack-destination .tools @asyncapi/specs@6.11.1
+    tar -xzf .tools/asyncapi-specs-6.11.1.tgz -C .tools package/schemas/3.0.0.json
+    HEADWAY_ASYNCAPI_SCHEMA=.tools/package/schemas/3.0.0.json {{uv}} pytest -q tests/unit/test_asyncapi.py
+
+# Write the generated files: JSON Schemas, the AsyncAPI document and the diagrams in the README
 generate:
     {{uv}} python -m headway_contract.generate
-    {{uv}} python -m headway_decisions.diagrams README.md
+    {{uv}} python -m headway_decisions.diagrams README.md docs/states.md
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
 
 # Format and mend what lint can mend

@@ -4,7 +4,8 @@ Everything that crosses the broker is described here and nowhere else: the strea
 subjects (`subjects`), the envelope that every event travels in (`envelope`), the events
 themselves (`work`, `orders`, `lifecycle`, `settled`) and the request/reply messages of
 the worker protocol (`control`). The Structs are the source; the JSON Schemas under
-`schemas/` are generated from them, and the samples under `samples/` must decode for ever.
+`schemas/` and the AsyncAPI document are generated from them, and the samples under
+`samples/` must decode for ever.
 
 Two rules keep old and new programs talking: unknown fields are ignored, and an event of
 an unknown type decodes to `Unknown` instead of failing. The protocol that a worker in

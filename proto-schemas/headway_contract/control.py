@@ -23,6 +23,8 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     host: Text = ""
     sdk: Text = ""
     sdk_version: Text = ""
+    # Which version of its own code it runs; failures of another version are told apart.
+    code_version: Text = ""
     jobs: Annotated[list[Name], Meta(max_length=10_000)] = []
     slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
     leases: list[UUID] = []

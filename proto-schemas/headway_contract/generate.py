@@ -11,9 +11,12 @@ from typing import Any
 
 import msgspec
 
+from headway_contract import asyncapi
 from headway_contract.registry import CONTROL, EVENTS
 
-FOLDER = Path(__file__).parent.parent / "schemas"
+_ROOT = Path(__file__).parent.parent
+FOLDER = _ROOT / "schemas"
+DOCUMENT = _ROOT / "asyncapi.json"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -21,10 +24,11 @@ def schemas() -> dict[str, bytes]:
     """Every generated file by its name."""
     files = {f"{struct.type}.json": _event_schema(struct) for struct in EVENTS}
     files |= {f"{name}.json": _control_schema(name, struct) for name, struct in CONTROL.items()}
-    return {
-        name: msgspec.json.format(msgspec.json.encode(_tidy(schema)), indent=2) + b"\n"
-        for name, schema in sorted(files.items())
-    }
+    return {name: _formatted(_tidy(schema)) for name, schema in sorted(files.items())}
+
+
+def _formatted(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 def _tidy(schema: Any) -> Any:
@@ -70,8 +74,9 @@ def _control_schema(name: str, struct: Any) -> dict[str, Any]:
 
 def drifted() -> list[str]:
     """Names of files that are missing, stale or not generated."""
-    wanted = schemas()
-    found = {path.name: path.read_bytes() for path in FOLDER.glob("*.json")}
+    wanted = {**schemas(), DOCUMENT.name: _formatted(asyncapi.document())}
+    generated = [*FOLDER.glob("*.json"), *_ROOT.glob(DOCUMENT.name)]
+    found = {path.name: path.read_bytes() for path in generated}
     return sorted(
         name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
     )
@@ -92,6 +97,7 @@ def main(arguments: list[str]) -> int:
             path.unlink()
     for name, content in wanted.items():
         (FOLDER / name).write_bytes(content)
+    DOCUMENT.write_bytes(_formatted(asyncapi.document()))
     return 0
 
 

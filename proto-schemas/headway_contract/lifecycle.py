@@ -69,12 +69,17 @@ class RunCompleted(RunEvent, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """Why a run failed. `kind` is the exception's name, or one of ours."""
+    """Why a run failed. `kind` is the exception's name, or one of ours.
+
+    `kinds` are the more general kinds that it also is, such as the base classes of the
+    exception: whoever retries on one of them means this failure, too.
+    """
 
     kind: str
     message: str = ""
     stack: str = ""
     retryable: bool = True
+    kinds: list[str] = []
 
 
 class RunFailed(RunEvent, frozen=True, kw_only=True):
@@ -116,6 +121,11 @@ class RunActivated(RunEvent, frozen=True, kw_only=True):
 # Failure kinds that are not the job's doing: a run, but not a counted attempt.
 WORKER_STOPPED = "worker_stopped"
 UNDELIVERED = "undelivered"
+LOST_CONTACT = "lost_contact"
+# Taken back with the others of its lease: because of one of them, or because their worker
+# fell silent before this one began.
+RECALLED = "recalled"
+UNBEGUN = "unbegun"
 # A counted attempt: the worker fell silent, maybe because of the job.
 ORPHANED = "orphaned"
 TIMED_OUT = "timed_out"

@@ -2,12 +2,24 @@
 
 from msgspec import Struct
 
-from headway_contract import control, healing, lifecycle, orders, scheduling, settled, work
+from headway_contract import (
+    control,
+    dispatching,
+    healing,
+    lifecycle,
+    orders,
+    progress,
+    scheduling,
+    settled,
+    work,
+)
 from headway_contract.envelope import EventData
 
 EVENTS: tuple[type[EventData], ...] = (
     work.WorkQueued,
     work.GroupChanged,
+    work.JobChanged,
+    work.ManifestChanged,
     work.WorkCancelRequested,
     work.WorkBroughtForward,
     work.ManifestPruned,
@@ -32,6 +44,7 @@ CONTROL: dict[str, type[Struct]] = {
     "heartbeat.request": control.Heartbeat,
     "heartbeat.reply": control.HeartbeatReply,
     "cancel.push": control.CancelPush,
+    "progress": progress.Progress,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
     "reconcile.question": healing.ReconcileQuestion,
@@ -57,5 +70,34 @@ CONTROL: dict[str, type[Struct]] = {
     "trigger.request": scheduling.TriggerRequest,
     "trigger.answer": scheduling.TriggerAnswer,
     "delete.request": scheduling.DeleteRequest,
+    "enqueue.request": scheduling.EnqueueRequest,
+    "enqueue.answer": scheduling.EnqueueAnswer,
+    "enqueued.question": scheduling.EnqueuedQuestion,
+    "enqueued.answer": scheduling.EnqueuedAnswer,
+    "dismiss.request": scheduling.DismissRequest,
     "changed.answer": scheduling.Changed,
+    "input.question": scheduling.InputQuestion,
+    "input.answer": scheduling.InputAnswer,
+    "cancel_outstanding.request": scheduling.CancelOutstandingRequest,
+    "dead_letters.question": dispatching.DeadLettersQuestion,
+    "dead_letters.answer": dispatching.DeadLettersAnswer,
+    "dead_letter.question": dispatching.DeadLetterQuestion,
+    "dead_letter.answer": dispatching.DeadLetterAnswer,
+    "retry.request": dispatching.RetryRequest,
+    "acknowledge.request": dispatching.AcknowledgeRequest,
+    "letters_changed.answer": dispatching.LettersChanged,
+    "cancel.request": dispatching.CancelRequest,
+    "cancel.answer": dispatching.CancelAnswer,
+    "works.question": dispatching.WorksQuestion,
+    "works.answer": dispatching.WorksAnswer,
+    "work.question": dispatching.WorkQuestion,
+    "work.answer": dispatching.WorkAnswer,
+    "runs.question": dispatching.RunsQuestion,
+    "runs.answer": dispatching.RunsAnswer,
+    "run.question": dispatching.RunQuestion,
+    "run.answer": dispatching.RunAnswer,
+    "workers.question": dispatching.WorkersQuestion,
+    "workers.answer": dispatching.WorkersAnswer,
+    "occupancy.question": dispatching.OccupancyQuestion,
+    "occupancy.answer": dispatching.OccupancyAnswer,
 }

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headway_contract.control import Text
 from headway_contract.lifecycle import Activation
-from headway_contract.work import Name, Priority, Seconds
+from headway_contract.work import Name, Priority, Rate, Seconds
 
 ManifestId = Annotated[str, Meta(max_length=200)]
 Days = Annotated[int, Meta(ge=0, le=3660)]
@@ -50,6 +50,7 @@ class ManifestStatus(Struct, frozen=True, kw_only=True):
     owed: int = 0
     depends_on: str | None = None
     dormant: bool = False
+    id: UUID | None = None
 
 
 class ManifestsAnswer(Struct, frozen=True, kw_only=True):
@@ -89,6 +90,7 @@ class GroupStatus(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     manifests: int = 0
     touched: list[str] = []
+    rate: Rate | None = None
 
 
 class GroupsAnswer(Struct, frozen=True, kw_only=True):
@@ -257,26 +259,29 @@ class ChangeRequest(Struct, frozen=True, kw_only=True):
 
 
 class ChangeGroupRequest(Struct, frozen=True, kw_only=True):
-    """An operator changes the limits of a group; none for `max_active` lifts that limit."""
+    """An operator changes the limits of a group; none for `max_active` or `rate` lifts it."""
 
     group: Name
     max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType | None = UNSET
     priority: Priority | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
-    give_back: list[Literal["max_active", "priority", "enabled"]] = []
+    rate: Rate | UnsetType | None = UNSET
+    give_back: list[Literal["max_active", "priority", "enabled", "rate"]] = []
     actor: Text = ""
 
 
 class TriggerRequest(Struct, frozen=True, kw_only=True):
     """Run a manifest now, or after a delay, beside its schedule.
 
-    The same `key` triggers only once. An `input` takes the place of the manifest's own.
+    The same `key` triggers only once; with other parameters than the first time it is refused.
+    An `input` takes the place of the manifest's own, and so does a `priority`.
     """
 
     manifest: ManifestId
     key: Text | None = None
     input: Any = UNSET
     delay_seconds: Seconds = 0.0
+    priority: Priority | None = None
     actor: Text = ""
 
 
@@ -292,10 +297,98 @@ class TriggerAnswer(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
+class EnqueueRequest(Struct, frozen=True, kw_only=True):
+    """Queue work of a declared job, without a manifest.
+
+    What is not stated is the job's. The same `key` of a job gives the same work again, and is
+    refused with other parameters.
+    """
+
+    job: Name
+    input: Any = None
+    group: Name | None = None
+    priority: Priority | None = None
+    delay_seconds: Seconds | None = None
+    not_before: datetime | None = None
+    start_by: datetime | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")] | None = None
+    traceparent: Text | None = None
+    actor: Text = ""
+
+
+class EnqueueAnswer(Struct, frozen=True, kw_only=True):
+    """It will be queued; its id is the same whenever its key is used."""
+
+    work: UUID
+    text: str = ""
+
+
+class EnqueuedQuestion(Struct, frozen=True, kw_only=True):
+    """Somebody asks for what was enqueued and is not queued, the oldest first, page by page."""
+
+    after: datetime | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    refused_only: bool = False
+
+
+class EnqueuedStatus(Struct, frozen=True, kw_only=True):
+    """What was enqueued: it is `waiting` to be taken up, or `refused`, and why."""
+
+    work: UUID
+    job: str
+    key: str | None = None
+    group: str | None = None
+    enqueued_by: str = ""
+    enqueued_at: datetime
+    state: str
+    reason: str | None = None
+
+
+class EnqueuedAnswer(Struct, frozen=True, kw_only=True):
+    """One page; `more` if there are others after it."""
+
+    enqueued: list[EnqueuedStatus] = []
+    more: bool = False
+
+
+class DismissRequest(Struct, frozen=True, kw_only=True):
+    """Forget work that was enqueued and refused; its key may then be used again."""
+
+    work: UUID
+    actor: Text = ""
+
+
 class DeleteRequest(Struct, frozen=True, kw_only=True):
     """Delete a manifest that was made at run time, with its work, dead letters and runs."""
 
     manifest: ManifestId
+    actor: Text = ""
+
+
+class InputQuestion(Struct, frozen=True, kw_only=True):
+    """Would this job take this input?"""
+
+    job: Name
+    input: Any = None
+
+
+class InputAnswer(Struct, frozen=True, kw_only=True):
+    """What is wrong with it, or nothing. A job that nobody declared (`known`) takes any."""
+
+    problem: str = ""
+    known: bool = True
+
+
+class CancelOutstandingRequest(Struct, frozen=True, kw_only=True):
+    """End all work of a manifest or a group early, or one piece of work.
+
+    It reaches also what is on its way to the dispatcher. Answered with a `CancelAnswer`.
+    """
+
+    manifest: ManifestId | None = None
+    group: Name | None = None
+    work: UUID | None = None
+    reason: Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")] = ""
     actor: Text = ""
 
 

@@ -1,10 +1,10 @@
 """What the dispatcher tells the scheduler, and anybody who listens."""
 
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
-from msgspec import field
+from msgspec import UNSET, Struct, field
 
 from headway_contract.envelope import EventData, register
 from headway_contract.lifecycle import Activation
@@ -50,6 +50,20 @@ class DeadLetterCreated(EventData, frozen=True, kw_only=True):
     job: Name
     reason: str
     attempts: int
+    # Equal for failures that are the same one, and the version of the code that failed.
+    fingerprint: str = ""
+    code_version: str = ""
+
+
+class InputChange(Struct, frozen=True, kw_only=True):
+    """One place where an edited input differs: `path` as JSON Pointer has it.
+
+    What was not there before has no `was`, and what was taken out has no `now`.
+    """
+
+    path: str
+    was: Any = UNSET
+    now: Any = UNSET
 
 
 class DeadLetterRetried(EventData, frozen=True, kw_only=True):
@@ -65,6 +79,8 @@ class DeadLetterRetried(EventData, frozen=True, kw_only=True):
     manifest: str | None = None
     group: Name
     actor: str = ""
+    # How its input was edited; nothing means that it runs as it was.
+    edit: list[InputChange] = field(default_factory=list)
     resolved_at: datetime
 
 

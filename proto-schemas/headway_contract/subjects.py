@@ -23,11 +23,26 @@ SETTLED_STREAM = "HEADWAY_SETTLED"
 SETTLED_SUBJECTS = "headway.settled.*"
 SETTLED_CONSUMER = "scheduler"
 
+# Core NATS, one way: how far runs are and what they log. May be lost.
+PROGRESS_SUBJECTS = "headway.progress.*.*"
+
 # Core NATS, request and reply.
 HEARTBEAT = "headway.heartbeat"
 DISPATCHERS = "dispatchers"
-LEASE_QUESTION = "headway.control.dispatcher.lease"
-RECONCILE_QUESTION = "headway.control.dispatcher.reconcile"
+DISPATCHER_CONTROL = "headway.control.dispatcher"
+LEASE_QUESTION = f"{DISPATCHER_CONTROL}.lease"
+RECONCILE_QUESTION = f"{DISPATCHER_CONTROL}.reconcile"
+WORKS_QUESTION = f"{DISPATCHER_CONTROL}.works"
+WORK_QUESTION = f"{DISPATCHER_CONTROL}.work"
+RUNS_QUESTION = f"{DISPATCHER_CONTROL}.runs"
+RUN_QUESTION = f"{DISPATCHER_CONTROL}.run"
+WORKERS_QUESTION = f"{DISPATCHER_CONTROL}.workers"
+OCCUPANCY_QUESTION = f"{DISPATCHER_CONTROL}.occupancy"
+DEAD_LETTERS_QUESTION = f"{DISPATCHER_CONTROL}.dead_letters"
+DEAD_LETTER_QUESTION = f"{DISPATCHER_CONTROL}.dead_letter"
+RETRY_REQUEST = f"{DISPATCHER_CONTROL}.retry"
+ACKNOWLEDGE_REQUEST = f"{DISPATCHER_CONTROL}.acknowledge"
+CANCEL_REQUEST = f"{DISPATCHER_CONTROL}.cancel"
 SCHEDULERS = "schedulers"
 SCHEDULER_CONTROL = "headway.control.scheduler"
 MANIFESTS_QUESTION = f"{SCHEDULER_CONTROL}.manifests"
@@ -43,6 +58,11 @@ CHANGE_REQUEST = f"{SCHEDULER_CONTROL}.change"
 CHANGE_GROUP_REQUEST = f"{SCHEDULER_CONTROL}.change_group"
 TRIGGER_REQUEST = f"{SCHEDULER_CONTROL}.trigger"
 DELETE_REQUEST = f"{SCHEDULER_CONTROL}.delete"
+ENQUEUE_REQUEST = f"{SCHEDULER_CONTROL}.enqueue"
+ENQUEUED_QUESTION = f"{SCHEDULER_CONTROL}.enqueued"
+DISMISS_REQUEST = f"{SCHEDULER_CONTROL}.dismiss"
+INPUT_QUESTION = f"{SCHEDULER_CONTROL}.input"
+CANCEL_OUTSTANDING_REQUEST = f"{SCHEDULER_CONTROL}.cancel"
 
 # The worker token under which the dispatcher publishes its own fenced events. Names of
 # workers cannot start with an underscore, so no worker can be called this.
@@ -107,6 +127,11 @@ def cancel(worker: str) -> str:
     return f"headway.cancel.{check_name('worker', worker)}"
 
 
+def progress(lease: UUID, worker: str) -> str:
+    """Where a worker tells how far the runs of a lease are."""
+    return f"headway.progress.{lease}.{check_name('worker', worker)}"
+
+
 def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
     """The two headers that every fenced message carries.
 
@@ -119,12 +144,12 @@ def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
     }
 
 
-def lease_and_worker(subject: str) -> tuple[UUID, str]:
+def lease_and_worker(subject: str, *, kind: str = "event") -> tuple[UUID, str]:
     """Read who published which lease's event off the subject, never off the body."""
-    prefix, _, rest = subject.partition("headway.event.")
+    prefix, _, rest = subject.partition(f"headway.{kind}.")
     token, _, worker = rest.partition(".")
     lease = UUID(token)
     # Another spelling of the same lease would lie outside its fence.
-    if prefix or not worker or token != str(lease):
-        raise ValueError(f"{subject!r} is not a subject of {EVENTS_STREAM}")
-    return lease, worker
+    if prefix or token != str(lease):
+        raise ValueError(f"{subject!r} is no headway.{kind}.<lease>.<worker>")
+    return lease, worker if worker == DISPATCHER else check_name("worker", worker)

@@ -12,16 +12,35 @@ from headway_contract.names import NAME_PATTERN
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Priority = Annotated[int, Meta(ge=0, le=31)]
 Seconds = Annotated[float, Meta(ge=0, le=10 * 366 * 86_400)]
+MOST_RUNS_OF_A_LEASE = 1000
+
+
+class Rate(Struct, frozen=True, kw_only=True):
+    """So many runs may begin in any stretch of time of this length."""
+
+    count: Annotated[int, Meta(ge=1, le=1_000_000)]
+    period_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)]
+
+
+# Short and without NUL characters, which PostgreSQL does not store.
+Kind = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """How often one piece of work may run in a round, and how long it waits between."""
+    """How often one piece of work may run in a round, and how long it waits between.
+
+    `abort_on` names kinds of failure that are never tried again, `retry_on` the only ones that
+    are (none named: all of them); a failure on both lists is not. A kind also stands for the
+    more special ones that a failure names in its `kinds`.
+    """
 
     attempts: Annotated[int, Meta(ge=1)] = 3
     interval_seconds: Seconds = 60.0
     backoff: Annotated[float, Meta(ge=1)] = 2.0
     max_interval_seconds: Seconds = 3600.0
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    retry_on: Annotated[tuple[Kind, ...], Meta(max_length=100)] = ()
+    abort_on: Annotated[tuple[Kind, ...], Meta(max_length=100)] = ()
 
 
 class WorkQueued(EventData, frozen=True, kw_only=True):
@@ -48,7 +67,9 @@ class WorkQueued(EventData, frozen=True, kw_only=True):
     timeout_seconds: Seconds = 1200.0
     cancel_grace_seconds: Seconds = 30.0
     on_lost_contact: str = "stop"
-    concurrency_key: str | None = None
+    # Work with the same key shares a limit, whatever its job, group and manifest are.
+    concurrency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    concurrency_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     # Somebody asked for this work, so a manifest that is disabled does not hold it back.
     explicit: bool = False
 
@@ -62,6 +83,39 @@ class GroupChanged(EventData, frozen=True, kw_only=True):
     version: int
     max_active: Annotated[int, Meta(ge=0)] | None = None
     priority: Priority = 0
+    enabled: bool = True
+    rate: Rate | None = None
+
+
+class JobChanged(EventData, frozen=True, kw_only=True):
+    """The limits of a job. Applied only if its version is newer than the one known.
+
+    `batch` is how many runs one lease may have. A job that does not count globally is let
+    through even if as many runs are active as are allowed over all groups.
+    """
+
+    type: ClassVar[str] = "headway.job.changed.v1"
+
+    job: Name
+    version: int
+    max_active: Annotated[int, Meta(ge=0)] | None = None
+    rate: Rate | None = None
+    counts_globally: bool = True
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
+
+
+class ManifestChanged(EventData, frozen=True, kw_only=True):
+    """Whether a manifest's work may run. Applied only if its version is newer.
+
+    Work of a disabled manifest waits, retries included, unless somebody asked for it.
+    """
+
+    type: ClassVar[str] = "headway.manifest.changed.v1"
+
+    manifest_id: UUID
+    manifest: str
+    group: Name
+    version: int
     enabled: bool = True
 
 
@@ -108,4 +162,12 @@ class ManifestPruned(EventData, frozen=True, kw_only=True):
     pruned_at: datetime
 
 
-register(WorkQueued, GroupChanged, WorkCancelRequested, WorkBroughtForward, ManifestPruned)
+register(
+    WorkQueued,
+    GroupChanged,
+    JobChanged,
+    ManifestChanged,
+    WorkCancelRequested,
+    WorkBroughtForward,
+    ManifestPruned,
+)

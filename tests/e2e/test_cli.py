@@ -3,14 +3,9 @@
 import asyncio
 import json
 import logging
-import os
 import re
 import signal
 import socket
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 import pytest_asyncio
@@ -23,6 +18,7 @@ from headway_cli.main import main
 from headway_embedded import EmbeddedError
 from headway_service_kit.settings import InvalidSettings
 from msgspec import Struct
+from support.shell import Done, Shell
 
 NOBODY = {
     "HEADWAY_DATABASE_URL": "postgresql://127.0.0.1:1/headway",
@@ -52,57 +48,13 @@ app.schedule("two words", job=count, when=every(seconds=1), input=1)
 """
 
 
-@dataclass
-class Done:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def complaints(self) -> list[str]:
-        """What it told the user; what it logged before is left out."""
-        assert "Traceback" not in self.err, self.err
-        logged = re.compile(r"\d{4}-\d\d-\d\d ")
-        lines = [line for line in self.err.splitlines() if not logged.match(line)]
-        assert all(line.startswith("headway: ") for line in lines), self.err
-        return lines
-
-
-class Shell:
-    """Runs commands in a folder, without any setting but those given."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "good.py").write_text(GOOD)
-        (folder / "bad.py").write_text(BAD)
-
-    async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
-        clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "headway_cli", *arguments),
-            cwd=self.folder,
-            env={**clean, **environment},
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-
-    async def run(self, *arguments: str, **environment: str) -> Done:
-        process = await self.start(*arguments, **environment)
-        try:
-            async with asyncio.timeout(30):
-                out, err = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-        return Done(process.returncode, out.decode(), err.decode())
-
-
 @pytest.fixture
 def shell(tmp_path) -> Shell:
-    (tmp_path / "here").mkdir()
-    return Shell(tmp_path / "here")
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "good.py").write_text(GOOD)
+    (folder / "bad.py").write_text(BAD)
+    return Shell(folder)
 
 
 @pytest.fixture
@@ -387,11 +339,13 @@ def test_settings_of_a_bad_shape_are_refused_without_their_secrets(name, value):
 async def test_the_module_is_the_command(shell):
     done = await shell.run("--help")
     assert (done.code, done.err) == (0, "")
-    listed = re.findall(r"^  ([a-z]+) +[A-Z]", done.out, re.MULTILINE)
+    listed = re.findall(r"^  ([a-z-]+) +[A-Z]", done.out, re.MULTILINE)
     assert listed == [
         *("up", "migrate", "provision", "scheduler", "dispatcher", "worker"),
         *("manifests", "manifest", "groups", "preview", "explain", "verify"),
-        *("plan", "apply", "enable", "disable", "change", "group", "trigger", "delete"),
+        *("work", "runs", "workers", "dead-letters"),
+        *("plan", "apply", "enable", "disable", "change", "group", "trigger", "cancel", "delete"),
+        *("enqueue", "enqueued", "dismiss"),
     ]
 
 
@@ -521,6 +475,30 @@ async def test_operators_change_and_trigger(asked):
         done = await asked(*wrong)
         assert done.code == 2
         assert len(done.complaints) == 1
+        assert words in done.complaints[0]
+
+
+async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
+    done = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60")
+    assert re.fullmatch(r"count: enqueued as work [0-9a-f-]{36}\n", done.out), done.err
+    again = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60", "--json")
+    assert json.loads(again.out)["work"] in done.out
+    await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')")
+    assert (await asked("enqueued")).out == "nothing waits, nothing was refused\n"
+    work = await world.value("SELECT headway.enqueue('count', '\"two\"'::text::jsonb)")
+    await world.until("SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'refused')")
+    assert "invalid_input" in (await asked("enqueued", "--refused")).out
+    assert json.loads((await asked("enqueued", "--json")).out)[0]["work"] == str(work)
+    assert "forgotten" in (await asked("dismiss", str(work))).out
+    for wrong, words in (
+        (["enqueue", "nobody"], 'job "nobody" is not declared'),
+        (["enqueue", "count", "--input", "two"], "'two' is no JSON"),
+        (["enqueue", "count", "--input", "3", "--key", "k"], "with other parameters"),
+        (["enqueue", "count", "--input", "1", "--start-by", "soon"], "'soon' is no time"),
+        (["dismiss", str(work)], "was not refused"),
+    ):
+        done = await asked(*wrong)
+        assert done.code == 2
         assert words in done.complaints[0]
 
 

@@ -336,12 +336,12 @@ async def test_a_body_whose_lease_was_lost_cannot_activate_and_tells_nothing(wor
     worker = await world.worker(app)
     await scheduler.queue()
     await asyncio.wait_for(begun.wait(), 15)
-    [lease] = worker._leases.values()
-    lease.lost = True
+    [tenure] = worker._tenures.values()
+    tenure.lease.lost = True
     go_on.set()
 
     async def forgotten():
-        return not worker._leases
+        return not worker._tenures
 
     await until(forgotten, within=10, what="the run is over at the worker")
     assert len(seen) == 1

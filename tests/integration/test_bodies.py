@@ -148,7 +148,5 @@ async def test_a_full_job_does_not_starve_the_others(world):
     await world.until(
         "SELECT count(*) FROM dispatcher.metadata WHERE job = 'quick' AND state = 'completed'"
     )
-    await world.until(
-        "SELECT count(*) FROM dispatcher.work_queue WHERE wait_reason = 'workers_full'"
-    )
+    await world.until("SELECT count(*) FROM dispatcher.waiting WHERE reason = 'workers_full'")
     release.set()

@@ -145,7 +145,7 @@ async def test_work_whose_job_nobody_serves_waits_with_that_reason_and_holds_no_
     await world.dispatcher()
     await world.worker(other)
     await world.scheduler(app)
-    await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE wait_reason = 'no_worker'")
+    await world.until("SELECT count(*) FROM dispatcher.waiting WHERE reason = 'no_worker'")
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
     await world.worker(app)
     await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")

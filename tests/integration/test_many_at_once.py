@@ -1,14 +1,13 @@
 """Several schedulers and dispatchers at once: one decision, exact caps."""
 
 import asyncio
-from pathlib import Path
 
 import asyncpg
 import pytest
 from headway import App, every
+from support.gates import WATCH_CAPS
 from support.invariants import check_invariants
 
-WATCH_CAPS = (Path(__file__).parents[1] / "support" / "watch_caps.sql").read_text()
 GLOBAL_CAP = 6
 GROUP_CAP = 2
 

@@ -63,6 +63,46 @@ async def test_the_same_key_triggers_once(timeline):
     assert len(await told(timeline, "work.queued")) == 1
 
 
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"input": 8}, "input was 7, now 8"),
+        ({}, "input was 7, now the manifest's own"),
+        ({"input": 7, "delay_seconds": 5}, "delay was 0.0, now 5.0"),
+        ({"input": 7, "priority": 3}, "priority was the manifest's own, now 3"),
+    ],
+)
+async def test_the_same_key_for_something_else_is_refused(timeline, fields, named):
+    await timeline.declare(app_with())
+    await trigger(timeline, key="order-7", input=7)
+    timeline.at(minutes=1)
+    assert (await trigger(timeline, key="order-7", input=7)).result == "known"
+    with pytest.raises(operate.Refused, match=named):
+        await trigger(timeline, key="order-7", **fields)
+    assert len(await told(timeline, "work.queued")) == 1
+
+
+async def test_a_key_remembers_its_delay(timeline):
+    await timeline.declare(app_with())
+    await trigger(timeline, key="later", delay_seconds=60.5)
+    timeline.at(minutes=1)
+    assert (await trigger(timeline, key="later", delay_seconds=60.5)).result == "known"
+    with pytest.raises(operate.Refused, match=r"delay was 60\.5, now 0\.0"):
+        await trigger(timeline, key="later")
+
+
+async def test_a_trigger_may_be_more_urgent_than_its_manifest(timeline):
+    await timeline.declare(app_with(priority=2, overlap="queue_one"))
+    await trigger(timeline, priority=9)
+    await trigger(timeline)
+    await timeline.settle("a")
+    await trigger(timeline, priority=0, delay_seconds=60)
+    await timeline.settle("a")
+    timeline.at(minutes=1)
+    await timeline.tick()
+    assert [one.priority for one in await told(timeline, "work.queued")] == [9, 2, 0]
+
+
 async def test_a_delayed_trigger_waits_for_its_time_and_leaves_the_schedule_alone(timeline):
     await timeline.declare(app_with())
     timeline.at(minutes=30)
@@ -124,7 +164,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
     await timeline.declare(app_with())
     await trigger(timeline)
     await timeline.dead_letter("a")
-    with pytest.raises(operate.Refused, match="blocked by a dead letter"):
+    with pytest.raises(operate.Refused, match="blocked by the dead letter"):
         await trigger(timeline)
 
 

@@ -1,5 +1,6 @@
 """What becomes of due times: missed, overlapping, paused, excluded; and what the ledger says."""
 
+from itertools import permutations
 from uuid import uuid4
 
 import pytest
@@ -7,6 +8,7 @@ import pytest_asyncio
 from headway import App, allow, catch_up, every, exclude_times, once, skip_missed, spaced
 from headway.packing import pack, unpack
 from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest
+from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_scheduler import operate
 from support.timeline import Timeline
 
@@ -209,6 +211,64 @@ class TestPauses:
         assert under_way == ([(work, 2)] if retried else [])
         timeline.at(minutes=21)
         assert (await timeline.tick()).fired == (0 if retried else 1)
+
+    async def test_a_policy_lets_it_go_on(self, timeline):
+        await timeline.declare(app_with(on_dead_letter="go_on"))
+        for minute in (1, 2):
+            timeline.at(minutes=minute)
+            assert (await timeline.tick()).fired == 1
+            await timeline.dead_letter("a")
+        assert (await timeline.manifest("a"))["blocked_by"] is None
+        assert await timeline.ledger("a") == [("1", "queued", None), ("2", "queued", None)]
+
+    async def test_a_deployment_of_that_policy_lets_a_blocked_one_go(self, timeline):
+        await timeline.declare(app_with())
+        timeline.at(minutes=1)
+        await timeline.tick()
+        work, letter = await timeline.dead_letter("a")
+        timeline.at(minutes=5.5)
+        await timeline.declare(app_with(on_dead_letter="go_on"))
+        assert (await timeline.manifest("a"))["blocked_by"] is None
+        assert ("2-5", "skipped", "blocked_by_dead_letter") in await timeline.ledger("a")
+        timeline.at(minutes=6)
+        assert (await timeline.tick()).fired == 1
+        # Back again: what was let go before does not block after all.
+        await timeline.settle("a")
+        await timeline.declare(app_with())
+        assert (await timeline.manifest("a"))["blocked_by"] is None
+        await timeline.resolve("a", work, letter, retried=False)
+        timeline.at(minutes=7)
+        assert (await timeline.tick()).fired == 1
+
+    @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
+    async def test_the_story_of_two_rounds_ends_the_same_in_any_order(self, timeline, order):
+        """Failed, retried, failed again, acknowledged: never blocked for ever, one round at a
+        time.
+        """
+        await timeline.declare(app_with())
+        timeline.at(minutes=1)
+        await timeline.tick()
+        [work] = await timeline.under_way("a")
+        timeline.at(minutes=1.5)
+        first, second = uuid4(), uuid4()
+        about = {"work": work["id"], "manifest_id": work["manifest_id"], "group": "ops"}
+        ended = {**about, "outcome": "dead_lettered", "runs": 1, "attempts": 1}
+        now = timeline.clock.at
+        story = [
+            WorkSettled(**ended, round=1, dead_letter=first, settled_at=now),
+            DeadLetterRetried(**about, dead_letter=first, round=2, resolved_at=now),
+            WorkSettled(**ended, round=2, dead_letter=second, settled_at=now),
+            DeadLetterAcknowledged(**about, dead_letter=second, round=2, resolved_at=now),
+        ]
+        for number in order:
+            await timeline.tell(story[number])
+            assert len(await timeline.under_way("a")) <= 1
+        for told in story:
+            await timeline.tell(told)
+        assert (await timeline.manifest("a"))["blocked_by"] is None
+        assert await timeline.under_way("a") == []
+        timeline.at(minutes=2)
+        assert (await timeline.tick()).fired == 1
 
     async def test_the_letter_of_another_round_unblocks_nothing(self, timeline):
         await timeline.declare(app_with())

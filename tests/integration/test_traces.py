@@ -3,19 +3,106 @@
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import headway
+import headway_tracing
+import pytest
 import pytest_asyncio
+from headway import Client
+from headway_dispatcher.provisioning import provision
 from headway_postgres_kit import Database
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from support.processes import Processes
+from support.processes import TESTS, Processes
 from support.world import until
+
+# As docs/tracing.md shows it; a service, what it does, and how that went.
+TREE_OF_A_RETRY = """\
+scheduler decide
+  scheduler publish headway.work.g
+  dispatcher admit
+    dispatcher publish headway.run.flaky
+    worker claim mine
+      dispatcher project
+    worker run 1 ValueError
+      dispatcher project
+        dispatcher settle retry
+  dispatcher admit ⇠ dispatcher settle retry
+    dispatcher publish headway.run.flaky
+    worker claim mine
+      dispatcher project
+    worker run 2
+      dispatcher project
+        dispatcher settle completed
+          dispatcher publish headway.settled.g
+          scheduler settle completed
+"""
+
+TREE_OF_A_DEPENDENT = """\
+scheduler decide ⇠ scheduler tick ⇠ scheduler settle completed
+  scheduler publish headway.work.g
+  dispatcher admit
+    dispatcher publish headway.run.after
+    worker claim mine
+      dispatcher project
+    worker run 1
+      dispatcher project
+        dispatcher settle completed
+          dispatcher publish headway.settled.g
+          scheduler settle completed
+"""
+
+TREE_OF_AN_ACTIVATION = """\
+scheduler decide
+  scheduler publish headway.work.g
+  dispatcher admit
+    dispatcher publish headway.run.waker
+    worker claim mine
+      dispatcher project
+    worker run 1
+      dispatcher project
+        dispatcher publish headway.settled.g
+      dispatcher project
+        dispatcher settle completed
+          dispatcher publish headway.settled.g
+          scheduler settle completed
+"""
+
+APPLICATION = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+
+
+class Seen:
+    """One span, as the collector got it."""
+
+    def __init__(self, service: str, span) -> None:
+        self.service = service.removeprefix("headway-")
+        self.name = span.name
+        self.id = span.span_id.hex()
+        self.trace = span.trace_id.hex()
+        self.parent = span.parent_span_id.hex()
+        self.began = span.start_time_unix_nano
+        self.ended = span.end_time_unix_nano
+        self.links = [(link.trace_id.hex(), link.span_id.hex()) for link in span.links]
+        self.attributes = {
+            one.key.removeprefix("headway."): one.value.string_value or one.value.int_value
+            for one in span.attributes
+        }
+
+    @property
+    def called(self) -> str:
+        """Who did what, and how that went."""
+        told = [self.attributes.get(key) for key in ("claim", "attempt", "outcome", "failure")]
+        if self.name == "publish":
+            # Without the lease, which is another each time.
+            told.append(".".join(self.attributes["subject"].split(".")[:3]))
+        return " ".join([self.service, self.name, *(str(one) for one in told if one)])
 
 
 class Collector:
     """Receives spans as an OTLP/HTTP collector would."""
 
     def __init__(self) -> None:
-        self.spans = []
+        self.spans: list[Seen] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
@@ -32,22 +119,28 @@ class Collector:
                 if attribute.key == "service.name"
             )
             for scope in resource.scope_spans:
-                self.spans += [(service, span) for span in scope.spans]
+                self.spans += [Seen(service, span) for span in scope.spans]
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         await writer.drain()
         writer.close()
 
-    def trace_of(self, work: str) -> list[tuple[str, str]]:
-        """The (service, span) pairs of the trace in which the work was decided."""
-        for _, span in self.spans:
-            attributes = {one.key: one.value.string_value for one in span.attributes}
-            if span.name == "decide" and attributes.get("headway.work") == work:
-                return [
-                    (service, other.name)
-                    for service, other in self.spans
-                    if other.trace_id == span.trace_id
-                ]
-        return []
+    def decision(self, **attributes: str) -> Seen | None:
+        """The span in which a piece of work was decided."""
+        for span in self.spans:
+            if span.name == "decide" and attributes.items() <= span.attributes.items():
+                return span
+        return None
+
+    def tree(self, top: Seen, depth: int = 0) -> str:
+        """A span and all below it, in the order in which they began, with what it is linked to."""
+        by_id = {span.id: span for span in self.spans}
+        linked = [by_id[span].called for _, span in top.links if span in by_id]
+        line = f"{'  ' * depth}{' ⇠ '.join([top.called, *linked])}\n"
+        below = sorted(
+            (one for one in self.spans if one.trace == top.trace and one.parent == top.id),
+            key=lambda one: one.began,
+        )
+        return line + "".join(self.tree(one, depth + 1) for one in below)
 
 
 @pytest_asyncio.fixture
@@ -59,47 +152,127 @@ async def collector() -> AsyncIterator[Collector]:
     server.close()
 
 
-async def test_one_trace_follows_a_piece_of_work(
-    database_url, nats_url, database: Database, tmp_path, collector
-):
-    processes = Processes(database_url, nats_url, tmp_path, provision="auto")
-    processes.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{collector.port}"
-    processes.environment["OTEL_BSP_SCHEDULE_DELAY"] = "200"
-    (tmp_path / "begun").write_text("")
+@pytest_asyncio.fixture
+async def processes(
+    database_url, nats_url, broker, tmp_path, collector
+) -> AsyncIterator[Processes]:
+    """Scheduler, dispatcher and worker as processes that export their spans."""
+    # Or the relay may have to publish twice, and tell of both.
+    await provision(broker, replicas=1, max_bytes=64 * 1024**2)
+    made = Processes(
+        database_url, nats_url, tmp_path, provision="auto", app=str(TESTS / "support/traced_app.py")
+    )
+    made.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{collector.port}"
+    made.environment["OTEL_BSP_SCHEDULE_DELAY"] = "200"
     try:
         for command in ("dispatcher", "worker", "scheduler"):
-            await processes.headway(command)
-
-        async def settled():
-            async with database.acquire() as connection:
-                return await connection.fetchrow(
-                    "SELECT work_id, trace_id FROM dispatcher.metadata"
-                    " JOIN dispatcher.work_queue ON work_queue.id = work_id"
-                    " WHERE work_queue.outcome = 'completed' AND NOT EXISTS"
-                    " (SELECT FROM scheduler.work WHERE work.id = work_id) LIMIT 1"
-                )
-
-        row = await until(settled, within=30, what="a piece of work is settled")
-        expected = {
-            ("headway-scheduler", "decide"),
-            ("headway-scheduler", "publish"),
-            ("headway-dispatcher", "admit"),
-            ("headway-dispatcher", "publish"),
-            ("headway-worker", "run"),
-            ("headway-dispatcher", "project"),
-            ("headway-scheduler", "settle"),
-        }
-
-        async def complete():
-            return expected <= set(collector.trace_of(str(row["work_id"])))
-
-        async def passes_told():
-            names = {span.name for _, span in collector.spans}
-            return {"tick", "relay", "gate", "projector", "intake"} <= names
-
-        await until(complete, within=15, what="the trace is complete")
-        await until(passes_told, within=15, what="every pass has told a span of its own")
-        assert row["trace_id"] in {span.trace_id.hex() for _, span in collector.spans}
+            await made.headway(command)
+        yield made
     finally:
-        await processes.stop()
-        print(processes.logs())
+        await made.stop()
+        print(made.logs())
+
+
+async def seen(collector: Collector, expected: str, **attributes: str) -> Seen:
+    """Wait until the trace of a decision is complete; returns its top."""
+
+    def found() -> str:
+        top = collector.decision(**attributes)
+        return "" if top is None else collector.tree(top)
+
+    async def complete() -> bool:
+        return found() == expected
+
+    try:
+        await until(complete, within=20, what=f"the trace of {attributes}")
+    except AssertionError:
+        assert found() == expected
+    top = collector.decision(**attributes)
+    assert top is not None
+    return top
+
+
+async def ready(client: Client, job: str = "parent"):
+    """Trigger as soon as a scheduler answers."""
+
+    async def answered():
+        try:
+            return await client.trigger(job)
+        except headway.RequestFailed:
+            return None
+
+    return await until(answered, within=30, what="a scheduler answers")
+
+
+async def test_one_trace_follows_a_piece_of_work(
+    collector, processes, nats_url, database: Database
+):
+    async with Client(nats_url) as client:
+        answer = await ready(client)
+        top = await seen(collector, TREE_OF_A_RETRY, work=str(answer.work))
+        child = await seen(collector, TREE_OF_A_DEPENDENT, manifest="child")
+        settled = child.links[-1]
+        assert settled[0] == top.trace, "a dependent is linked to its parent's trace"
+        assert child.trace != top.trace, "and has one of its own"
+
+    async def passes_told():
+        names = {span.name for span in collector.spans}
+        return {"tick", "relay", "gate", "projector", "intake"} <= names
+
+    await until(passes_told, within=15, what="every pass has told a span of its own")
+    async with database.acquire() as connection:
+        traces = await connection.fetch(
+            "SELECT DISTINCT trace_id FROM dispatcher.metadata WHERE work_id = $1", answer.work
+        )
+    assert [row["trace_id"] for row in traces] == [top.trace], "runs name their trace"
+
+
+async def test_what_a_run_wakes_is_linked_to_it(collector, processes, nats_url):
+    async with Client(nats_url) as client:
+        await ready(client, "waker")
+    top = await seen(collector, TREE_OF_AN_ACTIVATION, manifest="waker")
+
+    async def woken():
+        return collector.decision(manifest="woken")
+
+    activated = await until(woken, within=20, what="the dormant dependent is decided")
+    assert top.trace in {trace for trace, _ in activated.links}
+    assert activated.trace != top.trace
+
+
+async def test_enqueued_work_is_linked_to_the_application(collector, processes, nats_url, database):
+    async with Client(nats_url) as client:
+        await ready(client)
+    async with database.acquire() as connection:
+        work = await connection.fetchval(
+            "SELECT headway.enqueue('flaky', traceparent => $1)", APPLICATION
+        )
+    expected = TREE_OF_A_RETRY.replace("decide", "decide ⇠ scheduler enqueue", 1)
+    top = await seen(collector, expected, work=str(work))
+    assert top.links[-1] == ("a" * 32, "b" * 16)
+
+
+def test_the_guide_shows_the_tree_that_is_received():
+    guide = (Path(__file__).parents[2] / "docs" / "tracing.md").read_text()
+    assert TREE_OF_A_RETRY in guide
+    assert TREE_OF_A_DEPENDENT in guide
+
+
+def test_nothing_is_made_where_nothing_records():
+    assert not headway_tracing.is_recording()
+    with headway_tracing.span("x", parent=APPLICATION) as current:
+        assert not current.get_span_context().is_valid
+        assert headway_tracing.traceparent() is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "first", "trace"),
+    [
+        (None, None, None),
+        (APPLICATION, APPLICATION, "a" * 32),
+        (f"{APPLICATION} 00-{'c' * 32}-{'d' * 16}-01", APPLICATION, "a" * 32),
+    ],
+)
+def test_of_several_contexts_the_first_is_gone_on_from(stored, first, trace):
+    assert headway_tracing.first_context(stored) == first
+    assert headway_tracing.trace_id(stored) == trace

@@ -32,6 +32,11 @@ LIFECYCLE = {
 
 # Each must find nothing.
 VIOLATIONS = {
+    "I2: a run whose work or lease is gone": """
+        SELECT run_id FROM dispatcher.metadata
+        WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_id)
+           OR NOT EXISTS (SELECT FROM dispatcher.lease WHERE lease.id = lease_id)
+    """,
     "I1: an occurrence fired, and its work is neither outstanding nor settled": """
         SELECT manifest_id, cause FROM scheduler.occurrence
         WHERE decision = 'queued' AND outcome IS NULL
@@ -43,6 +48,12 @@ VIOLATIONS = {
             SELECT FROM scheduler.occurrence
             WHERE occurrence.manifest_id = work_queue.manifest_id
               AND occurrence.cause = work_queue.cause AND occurrence.work_id = work_queue.id)
+    """,
+    "I6: what was enqueued was queued, and its work is nowhere": """
+        SELECT work_id FROM scheduler.enqueued
+        WHERE state = 'queued'
+          AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.id = work_id)
+          AND NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_id)
     """,
     "I2: two accepted outcomes of one run": """
         SELECT run_id FROM dispatcher.history

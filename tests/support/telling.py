@@ -2,6 +2,7 @@
 
 from uuid import UUID, uuid4
 
+from headway import App
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import RetryPolicy, WorkCancelRequested, WorkQueued
@@ -9,6 +10,7 @@ from headway_jetstream_kit import Broker, Stored
 from headway_jetstream_kit.publishing import publish
 
 RETRY = RetryPolicy(attempts=3, interval_seconds=0.1)
+ONCE = RetryPolicy(attempts=1)
 
 
 class Teller:
@@ -33,3 +35,27 @@ class Teller:
     async def _tell(self, data) -> None:
         body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
         assert isinstance(await publish(self._broker, subjects.work("ops"), body), Stored)
+
+
+async def queue(world, *, job: str = "job", **fields) -> UUID:
+    """Queue work in a world, tried once unless said otherwise; returns its id."""
+    return await Teller(world.broker).queue(job, **{"retry": ONCE, **fields})
+
+
+async def cancel(world, work: UUID, reason: str = "asked") -> None:
+    """Ask for work in a world to end early."""
+    await Teller(world.broker).cancel(work, reason)
+
+
+def app_with(body, **options) -> App:
+    """An app whose one job `job` has this body."""
+    app = App("test")
+    app.job("job", group="ops", **options)(body)
+    return app
+
+
+async def until_run(world, state: str, **options):
+    """Wait for a run in a state; returns its row."""
+    query = "SELECT run_id FROM dispatcher.metadata WHERE state = $1 ORDER BY created_at DESC"
+    run = await world.until(query, state, **options)
+    return (await world.rows("SELECT * FROM dispatcher.metadata WHERE run_id = $1", run))[0]

@@ -81,6 +81,7 @@ def test_a_manifest_goes_before_its_cadence_and_its_job(app):
         timeout=9,
         cancel_grace=0,
         on_lost_contact="continue",
+        on_dead_letter="go_on",
         retry=retry(attempts=2),
         misfire=catch_up(2),
         overlap=allow(3),
@@ -91,11 +92,29 @@ def test_a_manifest_goes_before_its_cadence_and_its_job(app):
     [manifest] = app.definitions().manifests
     assert (manifest.group, manifest.priority, manifest.timeout_seconds) == ("other", 0, 9)
     assert (manifest.cancel_grace_seconds, manifest.on_lost_contact) == (0, "continue")
+    assert manifest.on_dead_letter == "go_on"
     assert manifest.retry == RetryPolicy(attempts=2)
     assert manifest.misfire == Misfire(policy="catch_up", limit=2)
     assert manifest.overlap == Overlap(policy="allow", limit=3)
     assert manifest.timing.exclusions == (ExcludedDays(("sat",)), ExcludedDays(("sun",)))
     assert (manifest.jitter_seconds, manifest.enabled) == (0, False)
+
+
+def test_what_a_dead_letter_does_is_the_jobs_unless_the_manifest_states_it():
+    app = App("test")
+
+    @app.job("lenient", on_dead_letter="go_on")
+    @HOURLY
+    def lenient(ctx): ...
+
+    app.schedule("strict", job=lenient, when=HOURLY, on_dead_letter="block").then(
+        "after", job=lenient
+    )
+    found = {one.external_id: one.on_dead_letter for one in app.definitions().manifests}
+    assert found == {"lenient-every-1h": "go_on", "strict": "block", "after": "go_on"}
+    app.schedule("odd", job=lenient, when=HOURLY, on_dead_letter="stop")
+    with pytest.raises(InvalidDefinitions, match="on_dead_letter"):
+        app.definitions()
 
 
 def test_include_hangs_on_the_root_and_then_include_on_the_cursor(app):

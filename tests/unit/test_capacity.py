@@ -1,26 +1,42 @@
 """What the gate lets through."""
 
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
+from headway_contract.work import Rate
 from headway_decisions.capacity import (
     MARGIN,
+    MOST_BYTES_OF_A_LEASE,
     Admitted,
     Candidate,
     GroupLimit,
     Held,
+    JobLimit,
+    Limits,
     Load,
+    Room,
     Worker,
     admit,
 )
+from headway_decisions.rates import Bundle
 from hypothesis import given
 from hypothesis import strategies as st
 
+NOW = datetime(2027, 3, 28, 1, 15, tzinfo=UTC)
 FLEET = [Worker(jobs=("etl", "mail"), slots=100)]
 
 
-def wants(count: int, *, group: str = "g", job: str = "etl", start: int = 0) -> list[Candidate]:
-    return [Candidate(work=UUID(int=start + n), group=group, job=job) for n in range(count)]
+def wants(count: int, *, start: int = 0, **fields) -> list[Candidate]:
+    stated = {"group": "g", "job": "etl", **fields}
+    return [Candidate(work=UUID(int=start + n), **stated) for n in range(count)]
+
+
+def answers(candidates, *, active=None, leases=None, max_active=100, fleet=FLEET, **limits):
+    load = Load(active=active or {}, leases_on_fleet=leases or {})
+    room = Room(Limits(max_active=max_active, **limits), load, fleet, now=NOW)
+    return admit(candidates, room)
 
 
 def reasons(verdicts) -> list[str]:
@@ -28,87 +44,239 @@ def reasons(verdicts) -> list[str]:
 
 
 def test_the_global_cap():
-    verdicts = admit(
-        wants(4), load=Load(by_group={"other": 1}), max_active=3, limits={}, fleet=FLEET
-    )
+    verdicts = answers(wants(4), active={("other", "etl"): 1}, max_active=3)
     assert reasons(verdicts) == ["admitted", "admitted", "global_cap", "global_cap"]
+
+
+def test_jobs_that_do_not_count_globally_pass_a_full_house_and_fill_nobodys():
+    jobs = {"etl": JobLimit(counts_globally=False)}
+    candidates = [*wants(2), *wants(2, job="mail", start=10)]
+    verdicts = answers(candidates, active={("g", "etl"): 7}, max_active=1, jobs=jobs)
+    assert reasons(verdicts) == ["admitted", "admitted", "admitted", "global_cap"]
 
 
 def test_a_full_group_does_not_hold_others():
     candidates = [*wants(2, group="a"), *wants(2, group="b", start=10)]
-    verdicts = admit(
-        candidates,
-        load=Load(by_group={"a": 1}),
-        max_active=100,
-        limits={"a": GroupLimit(max_active=2), "b": GroupLimit()},
-        fleet=FLEET,
+    verdicts = answers(
+        candidates, active={("a", "mail"): 1}, groups={"a": GroupLimit(max_active=2)}
     )
     assert reasons(verdicts) == ["admitted", "group_cap", "admitted", "admitted"]
 
 
-def test_a_cap_lowered_below_what_runs_admits_nothing():
-    verdicts = admit(
-        wants(1),
-        load=Load(by_group={"g": 5}),
-        max_active=100,
-        limits={"g": GroupLimit(max_active=2)},
-        fleet=FLEET,
-    )
-    assert reasons(verdicts) == ["group_cap"]
+def test_a_full_job_does_not_hold_others_and_counts_over_all_groups():
+    candidates = [*wants(2, group="a"), *wants(1, job="mail", start=10)]
+    verdicts = answers(candidates, active={("b", "etl"): 1}, jobs={"etl": JobLimit(max_active=2)})
+    assert reasons(verdicts) == ["admitted", "job_cap", "admitted"]
 
 
 @pytest.mark.parametrize(
-    ("limits", "job", "reason"),
+    "limits",
     [
-        ({"g": GroupLimit(enabled=False)}, "etl", "group_disabled"),
-        ({}, "nobody-serves-this", "no_worker"),
-        ({"g": GroupLimit(max_active=0)}, "etl", "group_cap"),
+        {"groups": {"g": GroupLimit(max_active=2)}},
+        {"jobs": {"etl": JobLimit(max_active=2)}},
+        {"max_active": 2},
     ],
 )
-def test_reasons(limits, job, reason):
-    verdicts = admit(wants(1, job=job), load=Load(), max_active=100, limits=limits, fleet=FLEET)
-    assert verdicts == [Held(UUID(int=0), reason)]
+def test_a_cap_lowered_below_what_runs_admits_nothing(limits):
+    verdicts = answers(wants(1), active={("g", "etl"): 5}, **limits)
+    assert reasons(verdicts)[0].endswith("_cap")
+
+
+def test_a_key_admits_as_many_as_its_limit_says():
+    candidates = [
+        *wants(1, key="customer:1", key_active=1),
+        *wants(2, key="customer:2", start=10),
+        *wants(3, key="customer:3", key_limit=2, start=20),
+        *wants(1, start=30),
+    ]
+    assert reasons(answers(candidates)) == [
+        "key",
+        "admitted",
+        "key",
+        "admitted",
+        "admitted",
+        "key",
+        "admitted",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["group", "job"])
+def test_a_rate_admits_what_is_left_of_it(kind):
+    begun = (Bundle(first_at=NOW, last_at=NOW, count=3),)
+    rate = Rate(count=5, period_seconds=60)
+    limits = (
+        {"groups": {"g": GroupLimit(rate=rate, begun=begun)}}
+        if kind == "group"
+        else {"jobs": {"etl": JobLimit(rate=rate, begun=begun)}}
+    )
+    room = Room(Limits(max_active=100, **limits), Load(), FLEET, now=NOW)
+    verdicts = admit([*wants(3), *wants(1, group="h", job="mail", start=10)], room)
+    assert reasons(verdicts) == ["admitted", "admitted", "rate", "admitted"]
+    [use] = room.rate_uses()
+    assert (use.kind, sum(one.count for one in use.begun)) == (kind, 5)
+    assert use.frees_at == room.rates_free_at() == NOW + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("limits", "fields", "reason"),
+    [
+        ({"groups": {"g": GroupLimit(enabled=False)}}, {}, "group_disabled"),
+        (
+            {"groups": {"g": GroupLimit(enabled=False)}},
+            {"manifest_disabled": True},
+            "group_disabled",
+        ),
+        ({}, {"manifest_disabled": True}, "manifest_disabled"),
+        ({"max_active": 0}, {"manifest_disabled": True}, "manifest_disabled"),
+        ({}, {"job": "nobody-serves-this"}, "no_worker"),
+        ({"groups": {"g": GroupLimit(max_active=0)}}, {}, "group_cap"),
+        ({"jobs": {"etl": JobLimit(max_active=0)}}, {}, "job_cap"),
+    ],
+)
+def test_reasons(limits, fields, reason):
+    assert answers(wants(1, **fields), **limits) == [Held(UUID(int=0), reason)]
 
 
 def test_workers_get_their_slots_and_a_margin_over_all_their_jobs():
     fleet = [Worker(jobs=("etl", "mail"), slots=2)]
     candidates = [*wants(3, job="etl"), *wants(3, job="mail", start=10)]
-    verdicts = admit(
-        candidates,
-        load=Load(by_group={"g": 1}, on_fleet_by_job={"mail": 1}),
-        max_active=100,
-        limits={},
-        fleet=fleet,
-    )
+    verdicts = answers(candidates, active={("g", "mail"): 1}, leases={"mail": 1}, fleet=fleet)
     assert reasons(verdicts).count("admitted") == 2 + MARGIN - 1
     assert reasons(verdicts)[-1] == "workers_full"
 
 
+class TestLeasesOfSeveralRuns:
+    JOBS: ClassVar = {"etl": JobLimit(batch=3)}
+
+    def leases(self, candidates, **stated) -> list[int]:
+        verdicts = answers(candidates, jobs=self.JOBS, **stated)
+        return [one.lease if isinstance(one, Admitted) else -1 for one in verdicts]
+
+    def test_runs_of_a_job_share_up_to_its_batch(self):
+        assert self.leases(wants(7)) == [0, 0, 0, 1, 1, 1, 2]
+
+    def test_other_jobs_and_other_ways_to_lose_contact_do_not_share(self):
+        mixed = [
+            *wants(2),
+            *wants(1, job="mail", start=10),
+            *wants(1, on_lost_contact="continue", start=20),
+            *wants(1, start=30),
+            *wants(1, job="mail", start=40),
+        ]
+        assert self.leases(mixed) == [0, 0, 1, 2, 0, 3]
+
+    def test_what_is_to_run_alone_has_a_lease_of_its_own(self):
+        mixed = [*wants(1), *wants(1, alone=True, start=10), *wants(1, start=20)]
+        assert self.leases(mixed) == [0, 1, 0]
+
+    def test_a_lease_is_bounded_by_bytes(self):
+        half = MOST_BYTES_OF_A_LEASE // 2
+        assert self.leases(wants(3, size=half)) == [0, 0, 1]
+        assert self.leases(wants(2, size=2 * MOST_BYTES_OF_A_LEASE)) == [0, 1]
+
+    def test_a_slot_takes_a_lease_however_many_runs_it_has(self):
+        fleet = [Worker(jobs=("etl",), slots=1)]
+        assert self.leases(wants(7), fleet=fleet) == [0, 0, 0, 1, 1, 1, -1]
+
+    def test_every_run_counts_against_every_cap(self):
+        assert self.leases(wants(4), max_active=2) == [0, 0, -1, -1]
+
+
 names = st.sampled_from(["a", "b", "c"])
+job_names = st.sampled_from(["etl", "mail", "none"])
+caps = st.one_of(st.none(), st.integers(0, 5))
+some_rates = st.one_of(
+    st.none(), st.builds(Rate, count=st.integers(1, 5), period_seconds=st.just(60.0))
+)
+keys = st.one_of(st.none(), st.sampled_from(["x", "y"]))
 
 
 @given(
-    st.lists(st.tuples(names, st.sampled_from(["etl", "mail", "none"])), max_size=30),
-    st.dictionaries(names, st.integers(0, 5)),
+    st.lists(st.tuples(names, job_names, keys, st.booleans(), st.booleans()), max_size=40),
+    st.dictionaries(st.tuples(names, job_names), st.integers(0, 5)),
     st.integers(0, 20),
-    st.dictionaries(names, st.one_of(st.none(), st.integers(0, 5))),
+    st.dictionaries(
+        names, st.builds(GroupLimit, max_active=caps, rate=some_rates, enabled=st.booleans())
+    ),
+    st.dictionaries(
+        job_names,
+        st.builds(
+            JobLimit,
+            max_active=caps,
+            rate=some_rates,
+            counts_globally=st.booleans(),
+            batch=st.integers(1, 4),
+        ),
+    ),
+    st.dictionaries(st.sampled_from(["x", "y"]), st.integers(0, 2)),
+    st.integers(0, 8),
 )
-def test_no_limit_is_ever_exceeded_and_everybody_gets_an_answer(wanted, running, cap, group_caps):
+def test_no_limit_is_ever_exceeded_and_everybody_gets_an_answer(
+    wanted, running, cap, groups, jobs, keyed, slots
+):
     candidates = [
-        Candidate(work=UUID(int=n), group=group, job=job) for n, (group, job) in enumerate(wanted)
+        Candidate(
+            work=UUID(int=n),
+            group=group,
+            job=job,
+            key=key,
+            key_limit=2,
+            key_active=keyed.get(key, 0),
+            manifest_disabled=disabled,
+            alone=alone,
+        )
+        for n, (group, job, key, disabled, alone) in enumerate(wanted)
     ]
-    limits = {name: GroupLimit(max_active=limit) for name, limit in group_caps.items()}
-    verdicts = admit(
-        candidates, load=Load(by_group=running), max_active=cap, limits=limits, fleet=FLEET
-    )
+    limits = Limits(max_active=cap, groups=groups, jobs=jobs)
+    fleet = [Worker(jobs=("etl", "mail"), slots=slots)]
+    room = Room(limits, Load(active=running), fleet, now=NOW)
+    verdicts = admit(candidates, room)
     assert [verdict.work for verdict in verdicts] == [one.work for one in candidates]
-    admitted = {verdict.work for verdict in verdicts if isinstance(verdict, Admitted)}
-    active = dict(running)
-    for one in candidates:
-        if one.work in admitted:
-            active[one.group] = active.get(one.group, 0) + 1
-    if admitted:
-        assert sum(active.values()) <= cap
-    for name, limit in group_caps.items():
-        if limit is not None and active.get(name, 0) > running.get(name, 0):
-            assert active[name] <= limit
+    leases = {one.work: one.lease for one in verdicts if isinstance(one, Admitted)}
+    admitted = [one for one in candidates if one.work in leases]
+
+    def fits(limit, before, more):
+        return limit is None or more == 0 or before + more <= limit
+
+    counted = [one for one in admitted if limits.job(one.job).counts_globally]
+    before = sum(n for (_, job), n in running.items() if limits.job(job).counts_globally)
+    assert fits(cap, before, len(counted))
+    for name, limit in groups.items():
+        more = sum(one.group == name for one in admitted)
+        assert fits(limit.max_active, sum(n for (g, _), n in running.items() if g == name), more)
+        assert fits(limit.rate and limit.rate.count, 0, more)
+        assert limit.enabled or more == 0
+    for name, limit in jobs.items():
+        more = sum(one.job == name for one in admitted)
+        assert fits(limit.max_active, sum(n for (_, j), n in running.items() if j == name), more)
+        assert fits(limit.rate and limit.rate.count, 0, more)
+    for key in ("x", "y"):
+        assert fits(2, keyed.get(key, 0), sum(one.key == key for one in admitted))
+    assert not any(one.manifest_disabled for one in admitted)
+    assert len(set(leases.values())) <= slots + MARGIN
+    for lease in set(leases.values()):
+        sharing = [one for one in admitted if leases[one.work] == lease]
+        assert len({one.job for one in sharing}) == 1
+        assert len(sharing) <= limits.job(sharing[0].job).batch
+        assert len(sharing) == 1 or not any(one.alone for one in sharing)
+
+
+@given(
+    st.dictionaries(st.tuples(names, job_names), st.integers(0, 5)),
+    st.integers(0, 20),
+    st.dictionaries(names, st.builds(GroupLimit, max_active=caps, enabled=st.booleans())),
+    st.dictionaries(job_names, st.builds(JobLimit, max_active=caps, counts_globally=st.booleans())),
+    names,
+    job_names,
+)
+def test_a_lane_has_room_exactly_if_its_first_candidate_would_be_admitted(
+    running, cap, groups, jobs, group, job
+):
+    """What the database is asked for is what the rules would let through."""
+    room = Room(
+        Limits(max_active=cap, groups=groups, jobs=jobs), Load(active=running), FLEET, now=NOW
+    )
+    open_group = room.groups(most=10).get(group, 10) > 0
+    open_job = room.jobs(most=10).get(job, 0) > 0
+    [verdict] = admit(wants(1, group=group, job=job), room)
+    assert (open_group and open_job) == isinstance(verdict, Admitted)

@@ -38,25 +38,32 @@ def holds(found, sample) -> bool:
     return found == sample
 
 
+def samples_of(name: str) -> list[bytes]:
+    """The sample of a type, and later ones (`name+what.json`) with fields added since."""
+    later = sorted(SAMPLES.glob(f"{name}+*.json"))
+    return [path.read_bytes() for path in (SAMPLES / f"{name}.json", *later)]
+
+
 @pytest.mark.parametrize("struct", EVENTS, ids=lambda struct: struct.type)
 def test_every_event_has_a_sample_that_decodes_and_encodes_back(struct):
-    body = (SAMPLES / f"{struct.type}.json").read_bytes()
-    [found] = decode(body)
-    assert isinstance(found, Event)
-    assert type(found.data) is struct
-    assert holds(msgspec.json.decode(encode(found)), msgspec.json.decode(body))
+    for body in samples_of(struct.type):
+        [found] = decode(body)
+        assert isinstance(found, Event)
+        assert type(found.data) is struct
+        assert holds(msgspec.json.decode(encode(found)), msgspec.json.decode(body))
 
 
 @pytest.mark.parametrize("name", CONTROL)
 def test_every_control_message_has_a_sample_that_decodes_and_encodes_back(name):
-    body = (SAMPLES / f"{name}.json").read_bytes()
-    found = msgspec.json.decode(body, type=CONTROL[name])
-    assert holds(msgspec.json.decode(msgspec.json.encode(found)), msgspec.json.decode(body))
+    for body in samples_of(name):
+        found = msgspec.json.decode(body, type=CONTROL[name])
+        assert holds(msgspec.json.decode(msgspec.json.encode(found)), msgspec.json.decode(body))
 
 
 def test_there_is_no_sample_without_a_type():
     known = {f"{struct.type}.json" for struct in EVENTS} | {f"{name}.json" for name in CONTROL}
-    assert {path.name for path in SAMPLES.glob("*.json")} == known
+    found = [path.stem.partition("+")[0] for path in SAMPLES.glob("*.json")]
+    assert {f"{name}.json" for name in found} == known
 
 
 def test_generated_schemas_are_up_to_date():

@@ -205,7 +205,7 @@ def test_every_problem_is_told_at_once():
         "manifest id 'with space'",
     ):
         assert expected in found
-    assert len(problems(app)) == 18
+    assert len(problems(app)) == 20, "terms of a job are told with the job and with its manifests"
 
 
 def test_half_an_hour_is_a_whole_number_of_seconds():
@@ -544,3 +544,49 @@ def test_a_group_that_is_no_name_is_a_problem_and_no_exception():
     app.job("job")(lambda ctx: None)
     app.schedule("m", job="job", when=every(hours=1), group=[])
     assert any("group name" in problem for problem in problems(app))
+
+
+class TestKindsOfFailure:
+    def test_exceptions_and_names_alone_or_in_a_list(self):
+        class Odd(Exception): ...
+
+        policy = retry(retry_on=[TimeoutError, "Busy", Odd], abort_on=ValueError).policy
+        assert policy.retry_on == ("TimeoutError", "Busy", "Odd")
+        assert policy.abort_on == ("ValueError",)
+        assert retry(retry_on="timed_out").policy.retry_on == ("timed_out",)
+
+    @pytest.mark.parametrize("given", [int, 3, [ValueError()], [None]])
+    def test_anything_else_is_refused(self, given):
+        with pytest.raises(TypeError, match="retry_on takes exceptions or their names"):
+            retry(retry_on=given)
+
+    def test_they_reach_the_manifest_and_a_bad_one_is_told(self):
+        app = App("test")
+
+        @app.job("work")
+        @every(minutes=5)
+        @retry(retry_on=[OSError])
+        async def work(ctx): ...
+
+        assert app.definitions().manifests[0].retry.retry_on == ("OSError",)
+        app.job("odd")(every(minutes=5)(retry(abort_on=["x" * 256])(lambda ctx: None)))
+        with pytest.raises(InvalidDefinitions, match="abort_on"):
+            app.definitions()
+
+
+class TestHowAWorkerRunsIt:
+    def test_a_process_must_find_the_function(self):
+        app = App("test")
+
+        @app.job("work", process=True)
+        def work(ctx): ...
+
+        with pytest.raises(InvalidDefinitions, match="put it at the top level of a module"):
+            app.definitions()
+
+    @pytest.mark.parametrize("most", [0, -1, 1.5, True, "two"])
+    def test_concurrency_is_a_number_from_one_on(self, most):
+        app = App("test")
+        app.job("work", worker_concurrency=most)(lambda ctx: None)
+        with pytest.raises(InvalidDefinitions, match="worker_concurrency"):
+            app.definitions()

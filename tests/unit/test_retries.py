@@ -3,7 +3,16 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_contract.lifecycle import ORPHANED, UNDELIVERED, WORKER_STOPPED, Failure
+from headway_contract.lifecycle import (
+    LOST_CONTACT,
+    ORPHANED,
+    RECALLED,
+    TIMED_OUT,
+    UNBEGUN,
+    UNDELIVERED,
+    WORKER_STOPPED,
+    Failure,
+)
 from headway_contract.work import RetryPolicy
 from headway_decisions.retries import DeadLetter, Retry, after_failure
 
@@ -36,11 +45,54 @@ def test_what_cannot_succeed_is_not_tried_again():
     assert verdict == DeadLetter(attempts=1, reason="not_retryable")
 
 
-@pytest.mark.parametrize("kind", [WORKER_STOPPED, UNDELIVERED])
+@pytest.mark.parametrize("kind", [WORKER_STOPPED, UNDELIVERED, LOST_CONTACT, RECALLED])
 def test_what_was_not_the_job_s_doing_is_not_counted(kind):
     assert after(Failure(kind=kind), attempts=2) == Retry(at=NOW, attempts=2, reason=kind)
 
 
 def test_an_orphan_is_tried_at_once_and_counted():
-    assert after(Failure(kind=ORPHANED), attempts=0) == Retry(at=NOW, attempts=1, reason="retry")
+    again = Retry(at=NOW, attempts=1, reason="retry", alone=True)
+    assert after(Failure(kind=ORPHANED), attempts=0) == again
     assert isinstance(after(Failure(kind=ORPHANED), attempts=2), DeadLetter)
+
+
+def test_what_may_have_taken_its_worker_down_comes_back_alone():
+    unbegun = after(Failure(kind=UNBEGUN), attempts=2)
+    assert unbegun == Retry(at=NOW, attempts=2, reason=UNBEGUN, alone=True)
+    assert not after(Failure(kind=RECALLED), attempts=0).alone
+    assert not after(BROKEN, attempts=0).alone
+
+
+REFUSED = Failure(kind="ConnectionRefusedError", kinds=["ConnectionError", "OSError"])
+
+
+@pytest.mark.parametrize(
+    ("lists", "failure", "again"),
+    [
+        ({}, BROKEN, True),
+        ({"retry_on": ("OSError",)}, REFUSED, True),
+        ({"retry_on": ("ConnectionRefusedError",)}, REFUSED, True),
+        ({"retry_on": ("OSError",)}, BROKEN, False),
+        ({"retry_on": ("OSError",)}, Failure(kind=TIMED_OUT), False),
+        ({"retry_on": ("OSError", TIMED_OUT)}, Failure(kind=TIMED_OUT), True),
+        ({"abort_on": ("ConnectionError",)}, REFUSED, False),
+        ({"abort_on": ("ConnectionError",)}, BROKEN, True),
+        ({"retry_on": ("OSError",), "abort_on": ("ConnectionError",)}, REFUSED, False),
+        ({"retry_on": ("OSError",)}, Failure(kind=ORPHANED), True),
+        ({"abort_on": (ORPHANED,)}, Failure(kind=ORPHANED), False),
+        ({"retry_on": ("OSError",), "abort_on": (UNDELIVERED,)}, Failure(kind=UNDELIVERED), True),
+    ],
+)
+def test_kinds_that_are_tried_again(lists, failure, again):
+    policy = RetryPolicy(attempts=3, **lists)
+    verdict = after_failure(policy, failure, attempts=0, now=NOW, chance=0.0)
+    if again:
+        assert isinstance(verdict, Retry)
+    else:
+        assert verdict == DeadLetter(attempts=1, reason="kind_not_retried")
+
+
+def test_growth_that_no_number_can_hold_stops_at_the_limit():
+    steep = RetryPolicy(attempts=200, interval_seconds=1, backoff=1e300, jitter=0)
+    verdict = after_failure(steep, BROKEN, attempts=100, now=NOW, chance=0)
+    assert verdict == Retry(at=NOW + timedelta(seconds=3600), attempts=101, reason="retry")

@@ -1,9 +1,12 @@
 """The tables of transitions."""
 
 import itertools
+from pathlib import Path
 from typing import get_args
 
 import pytest
+from headway_decisions.diagrams import redraw
+from headway_decisions.meanings import run_table, work_table
 from headway_decisions.transitions import (
     RUN_STATES,
     RUN_TRANSITIONS,
@@ -43,7 +46,9 @@ def test_work_moves_by_the_table_or_not_at_all(state, move):
 
 def test_terminal_states_do_not_change():
     assert not [state for state, _ in RUN_TRANSITIONS if state in TERMINAL]
-    assert not [state for state, _ in WORK_TRANSITIONS if state == "settled"]
+    assert [move for state, move in WORK_TRANSITIONS if state == "settled"] == ["retried"], (
+        "work begins a new round only when a person asks for it"
+    )
 
 
 def test_every_state_can_be_reached():
@@ -53,3 +58,17 @@ def test_every_state_can_be_reached():
 
 def test_the_diagram_tells_every_move():
     assert run_diagram().count("-->") == len(RUN_TRANSITIONS) + 1 + len(TERMINAL)
+
+
+def test_the_tables_tell_every_state_and_every_move():
+    heads = 4
+    assert len(run_table().split("\n")) == len(RUN_STATES) + len(RUN_TRANSITIONS) + heads + 1
+    states = len(get_args(WorkState))
+    assert len(work_table().split("\n")) == states + len(WORK_TRANSITIONS) + heads + 1
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/states.md"])
+def test_the_pages_are_as_the_tables_are(page):
+    text = (Path(__file__).parents[2] / page).read_text()
+    assert redraw(text) == text
+    assert redraw(text.replace("--> settled", "--> nowhere")) == text

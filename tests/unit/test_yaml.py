@@ -78,7 +78,7 @@ def test_a_file_says_the_same_as_python():
     app.group("ops", max_active=2, priority=3, enabled=False)
 
     @app.job("work", title="Work", category="Ops", description="Works.", group="ops", timeout=60,
-             cancel_grace=5, priority=2, on_lost_contact="continue")  # fmt: skip
+             cancel_grace=5, priority=2, on_lost_contact="continue", on_dead_letter="go_on")  # fmt: skip
     def work(ctx, thing): ...
 
     @app.job("quiet")
@@ -94,6 +94,7 @@ def test_a_file_says_the_same_as_python():
         timeout=9,
         cancel_grace=1,
         on_lost_contact="stop",
+        on_dead_letter="block",
         retry=RetryPolicy(attempts=5, interval_seconds=1),
         misfire=catch_up(3, threshold=5),
         overlap=allow(2),
@@ -130,6 +131,7 @@ jobs:
     cancel_grace: 5
     priority: 2
     on_lost_contact: continue
+    on_dead_letter: go_on
   quiet: {takes_input: false}
 manifests:
   one:
@@ -141,6 +143,7 @@ manifests:
     timeout: 9
     cancel_grace: 1
     on_lost_contact: stop
+    on_dead_letter: block
     retry: {attempts: 5, interval: 1}
     misfire: {policy: catch_up, limit: 3, threshold: 5}
     overlap: {allow: 2}
@@ -164,6 +167,16 @@ batches:
         )
         == app.definitions()
     )
+
+
+def test_kinds_of_failure_are_names_alone_or_in_a_list():
+    definitions = load_yaml(
+        "app: etl\n"
+        "jobs: {work: {retry: {retry_on: [OSError, timed_out], abort_on: Stolen}}}\n"
+        "manifests: {m: {job: work, every: {hours: 1}}}\n"
+    )
+    policy = definitions.manifests[0].retry
+    assert (policy.retry_on, policy.abort_on) == (("OSError", "timed_out"), ("Stolen",))
 
 
 def test_the_job_s_retry_and_schema_reach_its_manifests_and_definition():

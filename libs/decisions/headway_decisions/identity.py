@@ -4,10 +4,14 @@ Work is named by what caused it, so the same cause can never make two pieces of 
 whoever decides it, however often.
 """
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
 
 _CHANCES = 1 << 128
+
+# The namespace of work that has no manifest.
+ENQUEUED = UUID("7d1f6a0e-5c3b-4a92-9f0e-6a8d2c41b7f3")
 
 
 def due_cause(due_at: datetime) -> str:
@@ -46,6 +50,23 @@ def trigger_cause(key: str) -> str:
 def work_id(manifest: UUID, cause: str) -> UUID:
     """The id of the work that a cause makes of a manifest."""
     return uuid5(manifest, cause)
+
+
+def enqueue_cause(job: str, key: str) -> str:
+    """The cause that enqueuing is: the same key of a job makes only one piece of work."""
+    return f"enqueue:{job}:{key}"
+
+
+def enqueued_work_id(cause: str) -> UUID:
+    """The id of the work that a cause makes without a manifest.
+
+    By SHA-256 as version 8 of RFC 9562, because PostgreSQL, which makes these ids in the
+    application's own transaction, has no SHA-1 without an extension: `headway.work_id` there.
+    """
+    digest = bytearray(hashlib.sha256(ENQUEUED.bytes + cause.encode()).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x80
+    digest[8] = digest[8] & 0x3F | 0x80
+    return UUID(bytes=bytes(digest))
 
 
 def fire_at(manifest: UUID, due_at: datetime, jitter_seconds: float) -> datetime:

@@ -5,7 +5,9 @@ has begun. It is *in progress* once its worker says so, and ends in exactly one 
 three terminal states, which never change. A run may end without having been seen to
 start, because events may arrive in any order, or because it was never delivered.
 
-The second table is the life of the work that the run belongs to.
+The second table is the life of the work that the run belongs to. Work that is settled stays
+so, but for one move: a person may ask for a dead letter's work to run again. That begins its
+next round, with runs of its own; the runs that failed stay as they ended.
 """
 
 from typing import Literal, cast, get_args
@@ -14,9 +16,19 @@ RunState = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 RunMove = Literal["started", "completed", "failed", "cancelled"]
 
 WorkState = Literal["queued", "dispatched", "waiting", "settled"]
-WorkMove = Literal["admitted", "completed", "cancelled", "retry", "dead_lettered", "coalesced"]
+WorkMove = Literal[
+    "admitted",
+    "completed",
+    "cancelled",
+    "retry",
+    "dead_lettered",
+    "coalesced",
+    "expired",
+    "retried",
+]
 
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
+WORK_STATES: tuple[WorkState, ...] = get_args(WorkState)
 TERMINAL: frozenset[RunState] = frozenset({"completed", "failed", "cancelled"})
 ACTIVE: frozenset[RunState] = frozenset({"pending", "in_progress"})
 
@@ -34,12 +46,15 @@ WORK_TRANSITIONS: dict[tuple[WorkState, WorkMove], WorkState] = {
     ("queued", "admitted"): "dispatched",
     ("queued", "cancelled"): "settled",
     ("queued", "coalesced"): "settled",
+    ("queued", "expired"): "settled",
     ("waiting", "admitted"): "dispatched",
     ("waiting", "cancelled"): "settled",
+    ("waiting", "expired"): "settled",
     ("dispatched", "completed"): "settled",
     ("dispatched", "cancelled"): "settled",
     ("dispatched", "dead_lettered"): "settled",
     ("dispatched", "retry"): "waiting",
+    ("settled", "retried"): "queued",
 }
 
 

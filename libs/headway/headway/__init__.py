@@ -15,8 +15,11 @@
 
 `App` collects definitions, `load_yaml` reads them from a file for teams whose workers are not
 Python, `headway.worker` runs their bodies, and `Client` asks how things stand. Nothing here
-talks to a database, and importing a module of definitions talks to nobody.
+talks to a database but `enqueue`, over a connection of yours, and importing a module of
+definitions talks to nobody.
 """
+
+from headway_contract.work import Rate
 
 from headway.app import App
 from headway.batches import Item
@@ -36,6 +39,7 @@ from headway.chain import Chain
 from headway.client import Client, RequestFailed
 from headway.context import Context
 from headway.definitions import Definitions, InvalidDefinitions
+from headway.enqueuing import enqueue
 from headway.errors import ActivationRefused, ActivationUnavailable, Fatal, LeaseLost
 from headway.exclusions import exclude_dates, exclude_days, exclude_range, exclude_times
 from headway.marks import retry
@@ -58,6 +62,7 @@ __all__ = [
     "Item",
     "LeaseLost",
     "Months",
+    "Rate",
     "RequestFailed",
     "Weeks",
     "When",
@@ -65,6 +70,7 @@ __all__ = [
     "catch_up",
     "cron",
     "daily",
+    "enqueue",
     "every",
     "exclude_dates",
     "exclude_days",

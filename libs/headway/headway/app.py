@@ -10,7 +10,8 @@ from headway.batches import BatchDraft, Configure, Items, add_batch
 from headway.chain import Chain
 from headway.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
 from headway.definitions import Definitions, GroupDefinition
-from headway.jobs import Job, input_type_of
+from headway.jobs import Job, input_type_of, problems_of_running
+from headway.limits import RateGiven, SecondsGiven, read_rate, read_seconds
 from headway.when import When, read_when, refuse_unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -44,10 +45,32 @@ class App:
         cancel_grace: float = 30.0,
         priority: int = 0,
         on_lost_contact: Literal["stop", "continue"] = "stop",
+        max_active: int | None = None,
+        rate: RateGiven = None,
+        counts_globally: bool = True,
+        batch: int = 1,
+        concurrency_key: str | None = None,
+        concurrency_limit: int = 1,
+        start_within: SecondsGiven = None,
+        process: bool = False,
+        worker_concurrency: int | None = None,
+        capture_logging: bool = False,
+        on_dead_letter: Literal["block", "go_on"] = "block",
     ) -> Callable[[Function], Function]:
-        """Declare a function as a job. It takes a context and, if it likes, one typed input."""
+        """Declare a function as a job. It takes a context and, if it likes, one typed input.
+
+        `max_active` and `rate` limit it over all its manifests; without `counts_globally` it is
+        let through a full house. Work with an equal `concurrency_key` runs one after the other.
+        A job with a `batch` is a short one: so many runs may share a lease. Work that has not
+        begun within `start_within` seconds expires.
+
+        With `process` each run has a process of its own, for work that keeps a core busy. A
+        worker runs no more than `worker_concurrency` of the job at once. With
+        `capture_logging` what the body says through Python's logging is kept with its run.
+        """
 
         def declare(function: Function) -> Function:
+            wrong: list[str] = []
             try:
                 takes_input, input_type = input_type_of(function)
                 job = Job(
@@ -61,13 +84,26 @@ class App:
                     cancel_grace_seconds=cancel_grace,
                     priority=priority,
                     on_lost_contact=on_lost_contact,
+                    on_dead_letter=on_dead_letter,
                     takes_input=takes_input,
                     input_type=input_type,
+                    max_active=max_active,
+                    rate=read_rate(rate, wrong),
+                    counts_globally=counts_globally,
+                    batch=batch,
+                    concurrency_key=concurrency_key,
+                    concurrency_limit=concurrency_limit,
+                    start_within_seconds=read_seconds("start_within", start_within, wrong),
+                    process=process,
+                    worker_concurrency=worker_concurrency,
+                    capture_logging=capture_logging,
                 )
             except (InvalidName, TypeError, NameError) as error:
                 self._declared.problems.append(str(error))
             else:
+                self._declared.problems += problems_of_running(job)
                 self._declared.add_job(job)
+            self._declared.problems += [f"job {name!r}: {one}" for one in wrong]
             return function
 
         return declare
@@ -79,14 +115,22 @@ class App:
         max_active: int | None = None,
         priority: int | None = None,
         enabled: bool | None = None,
+        rate: RateGiven = None,
     ) -> None:
-        """State settings of a group: how many runs at once, and its priority from 0 to 31.
+        """State settings of a group: how many runs at once, how many in a stretch of time, and
+        its priority from 0 to 31.
 
         What is not stated is the operator's.
         """
+        wrong: list[str] = []
         group = GroupDefinition(
-            name=name, max_active=max_active, priority=priority, enabled=enabled
+            name=name,
+            max_active=max_active,
+            priority=priority,
+            enabled=enabled,
+            rate=read_rate(rate, wrong),
         )
+        self._declared.problems += [f"group {name!r}: {one}" for one in wrong]
         self._declared.groups.append(("", group))
 
     def schedule(

@@ -8,7 +8,7 @@ from headway_decisions.cadence import Manual
 from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
 
-from headway import checks, exclusions, policies
+from headway import checks, exclusions, limits, policies
 from headway.declarations import Declarations, Draft, JobGiven
 from headway.definitions import (
     Definitions,
@@ -64,7 +64,7 @@ def _jobs(declared: Declarations, problems: list[str]) -> tuple[JobDefinition, .
         except (TypeError, ValueError) as error:
             problems.append(f"{called}: its input type has no JSON Schema: {error}")
             continue
-        problems += checks.problems_of_storing(called, definition)
+        problems += checks.problems_of_job(called, definition)
         definitions.append(definition)
     return tuple(definitions)
 
@@ -133,6 +133,7 @@ def _manifest(draft: Draft, job: DeclaredJob, wrong: list[str]) -> ManifestDefin
         timeout_seconds=_first(terms.get("timeout"), job.timeout_seconds),
         cancel_grace_seconds=_first(terms.get("cancel_grace"), job.cancel_grace_seconds),
         on_lost_contact=_first(terms.get("on_lost_contact"), job.on_lost_contact),
+        on_dead_letter=_first(terms.get("on_dead_letter"), job.on_dead_letter),
         misfire=_first(policies.read_misfire(terms.get("misfire"), wrong), when.misfire, Misfire()),
         overlap=_first(policies.read_overlap(terms.get("overlap"), wrong), when.overlap, Overlap()),
         jitter_seconds=_first(terms.get("jitter"), when.jitter, 0.0),
@@ -140,6 +141,10 @@ def _manifest(draft: Draft, job: DeclaredJob, wrong: list[str]) -> ManifestDefin
         depends_on=draft.depends_on,
         dormant=draft.dormant,
         batch=draft.batch,
+        concurrency_key=terms.get("concurrency_key") or job.concurrency_key,
+        concurrency_limit=_first(terms.get("concurrency_limit"), job.concurrency_limit),
+        start_within_seconds=limits.read_seconds("start_within", terms.get("start_within"), wrong)
+        or job.start_within_seconds,
     )
 
 

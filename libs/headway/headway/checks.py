@@ -4,16 +4,18 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 import msgspec
+from headway_contract.limits import INPUT_LIMIT
 from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions import timing as timings
+from headway_decisions.keys import InvalidKey, check_template
 from headway_decisions.lineage import find_cycles
 from headway_decisions.timing import Timing
 
+from headway import limits
 from headway.declarations import Draft
-from headway.definitions import GroupDefinition, ManifestDefinition
+from headway.definitions import GroupDefinition, JobDefinition, ManifestDefinition
 from headway.jobs import DeclaredJob, holds_nul
 
-INPUT_LIMIT = 256 * 1024
 _LOST_IN_JSON = (
     "does not come back from JSON as it went in: NaN and infinity cannot be sent, "
     "write them as text"
@@ -48,9 +50,25 @@ def problems_of_manifest(
         except InvalidName as error:
             problems.append(f"{draft.where}{error}")
     problems += _problems_of_input(draft.called, manifest, job)
+    if not problems:
+        problems += [f"{draft.called}: {one}" for one in problems_of_key(manifest)]
     if not problems and timing_is_sound:
         problems += problems_of_storing(draft.called, manifest)
     return problems
+
+
+def problems_of_key(manifest: ManifestDefinition) -> Iterator[str]:
+    """Why the concurrency key of a manifest cannot be made of its input."""
+    problem = limits.problem_of_key(
+        manifest.concurrency_key,
+        given=manifest.input,
+        manifest=manifest.external_id,
+        group=manifest.group,
+        job=manifest.job,
+        must_fit=not manifest.dormant,
+    )
+    if problem is not None:
+        yield problem
 
 
 def _check_group(name: object) -> str:
@@ -131,7 +149,7 @@ def problems_of_two_statements(
     where: str, known: GroupDefinition, stated: GroupDefinition
 ) -> Iterator[str]:
     """Settings of a group that were stated before with another value."""
-    for setting in ("max_active", "priority", "enabled"):
+    for setting in ("max_active", "priority", "enabled", "rate"):
         before, now = getattr(known, setting), getattr(stated, setting)
         if None not in (before, now) and before != now:
             yield (
@@ -145,6 +163,17 @@ def problems_of_generation(generation: object) -> list[str]:
     if isinstance(generation, int) and not isinstance(generation, bool) and generation >= 0:
         return []
     return [f"generation {generation!r} is not valid: use a whole number from 0 on"]
+
+
+def problems_of_job(called: str, job: JobDefinition) -> list[str]:
+    """What keeps a job from being stored, or its work from getting its concurrency key."""
+    problems = problems_of_storing(called, job)
+    if not problems and job.concurrency_key is not None:
+        try:
+            check_template(job.concurrency_key)
+        except InvalidKey as error:
+            problems.append(f"{called}: {error}")
+    return problems
 
 
 def problems_of_storing(called: str, definition: msgspec.Struct) -> list[str]:

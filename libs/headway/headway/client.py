@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
+from uuid import UUID
 
 from headway_clock import new_nonce, utc_now
 from headway_contract import subjects
@@ -24,6 +25,12 @@ from headway_contract.scheduling import (
     ChangeGroupRequest,
     ChangeRequest,
     DeleteRequest,
+    DismissRequest,
+    EnqueueAnswer,
+    EnqueuedAnswer,
+    EnqueuedQuestion,
+    EnqueuedStatus,
+    EnqueueRequest,
     ExplainAnswer,
     ExplainQuestion,
     GroupsAnswer,
@@ -42,6 +49,9 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
+from headway_contract.work import Rate
+from headway_decisions.rates import parse_rate
+from headway_tracing import traceparent
 from msgspec import UNSET, UnsetType, structs
 
 from headway import cadences
@@ -52,6 +62,7 @@ from headway.declarations import Terms
 from headway.definitions import Definitions
 from headway.made_at_run_time import one_batch, one_manifest
 from headway.nats_control import NatsControl
+from headway.operations import Operations
 from headway.packing import pack
 from headway.when import When
 
@@ -68,7 +79,7 @@ def login_name() -> str:
         return "unknown"
 
 
-class Client:
+class Client(Operations):
     """One connection to Headway's services. `actor` is who the audit says has done it."""
 
     def __init__(
@@ -266,14 +277,16 @@ class Client:
         max_active: int | UnsetType | None = UNSET,
         priority: int | UnsetType = UNSET,
         enabled: bool | UnsetType = UNSET,
-        give_back: Iterable[Literal["max_active", "priority", "enabled"]] = (),
+        rate: Rate | str | UnsetType | None = UNSET,
+        give_back: Iterable[Literal["max_active", "priority", "enabled", "rate"]] = (),
     ) -> Changed:
-        """Change the settings of a group; none for `max_active` lifts that limit."""
+        """Change the settings of a group; none for `max_active` or `rate` lifts that limit."""
         request = ChangeGroupRequest(
             group=name,
             max_active=max_active,
             priority=priority,
             enabled=enabled,
+            rate=parse_rate(rate) if isinstance(rate, str) else rate,
             give_back=list(give_back),
             actor=self._actor,
         )
@@ -285,13 +298,65 @@ class Client:
         *,
         input: Any = UNSET,  # noqa: A002
         delay: float = 0.0,
+        priority: int | None = None,
         key: str | None = None,
     ) -> TriggerAnswer:
         """Run a manifest now, or after a delay in seconds; the same key triggers only once."""
         request = TriggerRequest(
-            manifest=external_id, key=key, input=input, delay_seconds=delay, actor=self._actor
+            manifest=external_id,
+            key=key,
+            input=input,
+            delay_seconds=delay,
+            priority=priority,
+            actor=self._actor,
         )
         return await self._control.ask(subjects.TRIGGER_REQUEST, request, TriggerAnswer)
+
+    async def enqueue(
+        self,
+        job: str,
+        input: Any = None,  # noqa: A002
+        *,
+        group: str | None = None,
+        priority: int | None = None,
+        delay: float | None = None,
+        not_before: datetime | None = None,
+        start_by: datetime | None = None,
+        key: str | None = None,
+    ) -> EnqueueAnswer:
+        """Queue work of a declared job; inside a transaction of your own use `headway.enqueue`."""
+        request = EnqueueRequest(
+            job=job,
+            input=input,
+            group=group,
+            priority=priority,
+            delay_seconds=delay,
+            not_before=not_before,
+            start_by=start_by,
+            key=key,
+            traceparent=traceparent(),
+            actor=self._actor,
+        )
+        return await self._control.ask(subjects.ENQUEUE_REQUEST, request, EnqueueAnswer)
+
+    async def enqueued(self, *, refused_only: bool = False) -> list[EnqueuedStatus]:
+        """What was enqueued and waits to be taken up, or was refused, the oldest first."""
+        found: list[EnqueuedStatus] = []
+        while True:
+            question = EnqueuedQuestion(
+                after=found[-1].enqueued_at if found else None,
+                limit=PAGE,
+                refused_only=refused_only,
+            )
+            page = await self._control.ask(subjects.ENQUEUED_QUESTION, question, EnqueuedAnswer)
+            found += page.enqueued
+            if not page.more:
+                return found
+
+    async def dismiss(self, work: UUID) -> Changed:
+        """Forget work that was enqueued and refused; its key may then be used again."""
+        request = DismissRequest(work=work, actor=self._actor)
+        return await self._control.ask(subjects.DISMISS_REQUEST, request, Changed)
 
     async def delete(self, external_id: str) -> Changed:
         """Delete a manifest that was made at run time, with its work, dead letters and runs."""

@@ -1,6 +1,5 @@
 """What a job's body knows about its run."""
 
-import logging
 import threading
 from collections.abc import Awaitable, Iterable
 from datetime import datetime
@@ -10,6 +9,7 @@ from uuid import UUID
 from headway_contract.orders import OrderedRun
 
 from headway.errors import ActivationUnavailable
+from headway.run_log import Reporter, RunLog
 
 
 class Wanted(NamedTuple):
@@ -32,13 +32,19 @@ class Context:
     """Handed to a job's body as its first argument."""
 
     def __init__(
-        self, ordered: OrderedRun, job: str, *, activator: Activator | None = None
+        self,
+        ordered: OrderedRun,
+        job: str,
+        *,
+        activator: Activator | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         self._ordered = ordered
         self._activator = activator
         self._cancelled = threading.Event()
         self.job = job
-        self.log = logging.getLogger(f"headway.job.{job}")
+        self._reporter = reporter
+        self.log = RunLog(job, reporter)
 
     @property
     def run(self) -> UUID:
@@ -79,6 +85,14 @@ class Context:
     def cancelled(self) -> bool:
         """Whether the run was asked to stop. Long plain functions should look at it."""
         return self._cancelled.is_set()
+
+    def progress(self, percent: float | None = None, message: str | None = None) -> None:
+        """Tell how far the run is, in percent and in words; what is left out stays as it was.
+
+        As often as you like: a few times a second the latest is passed on.
+        """
+        if self._reporter is not None:
+            self._reporter.progress(percent, message)
 
     def activate(
         self,

@@ -14,6 +14,7 @@ from headway_contract.work import RetryPolicy
 from headway.definitions import API_OWNER, Batch, GroupDefinition
 from headway.exclusions import Excluded
 from headway.jobs import DeclaredJob
+from headway.limits import SecondsGiven
 from headway.marks import Retry
 from headway.policies import MisfireGiven, OverlapGiven
 from headway.when import When
@@ -29,9 +30,13 @@ class DependentTerms(TypedDict, total=False):
     timeout: float | None
     cancel_grace: float | None
     on_lost_contact: Literal["stop", "continue"] | None
+    on_dead_letter: Literal["block", "go_on"] | None
     retry: Retry | RetryPolicy | None
     overlap: OverlapGiven
     enabled: bool | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    start_within: SecondsGiven
 
 
 class Terms(DependentTerms, total=False):

@@ -7,13 +7,18 @@ import hashlib
 from typing import Annotated, Any, Literal
 
 import msgspec
-from headway_contract.work import Priority, RetryPolicy
+from headway_contract.work import MOST_RUNS_OF_A_LEASE, Priority, Rate, RetryPolicy
 from headway_decisions.policies import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing import Timing
 from msgspec import Meta, Struct
 
 # Half of the age that events are kept for: the claim of a longer run could expire under it.
 LONGEST_TIMEOUT_SECONDS = 3.5 * 86_400
+
+# How many runs may hold a limit's slots at once, at the most that anybody states.
+Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
+KeyLimit = Annotated[int, Meta(ge=1, le=1_000_000)]
+StartWithin = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)]
 
 # Who owns manifests that were made at run time. No start of an application prunes them.
 API_OWNER = "api"
@@ -31,13 +36,30 @@ class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings of a group. None leaves a setting to the operator."""
 
     name: str
-    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    max_active: Cap | None = None
     priority: Priority | None = None
     enabled: bool | None = None
+    rate: Rate | None = None
+
+
+class JobTerms(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What work of a job goes by where no manifest says otherwise; its group is called like it."""
+
+    group: str | None = None
+    priority: Priority = 0
+    retry: RetryPolicy = RetryPolicy()
+    timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
+    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
+    on_lost_contact: Literal["stop", "continue"] = "stop"
 
 
 class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job: a name that workers serve, what its input looks like, and how people call it."""
+    """A job: a name that workers serve, what its input looks like, and how people call it.
+
+    Its limits hold over all manifests and groups; what its work shares and by when it must
+    start holds where a manifest says nothing else.
+    `terms` are those of work that is enqueued; a manifest states its own.
+    """
 
     name: str
     title: str = ""
@@ -45,6 +67,14 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     input_schema: dict[str, Any] | None = None
     takes_input: bool = True
+    max_active: Cap | None = None
+    rate: Rate | None = None
+    counts_globally: bool = True
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
+    concurrency_key: str | None = None
+    concurrency_limit: KeyLimit = 1
+    start_within_seconds: StartWithin | None = None
+    terms: JobTerms = JobTerms()
 
 
 class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,6 +94,7 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
     cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
     jitter_seconds: Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)] = 0.0
@@ -71,6 +102,9 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     depends_on: str | None = None
     dormant: bool = False
     batch: str | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: KeyLimit = 1
+    start_within_seconds: StartWithin | None = None
 
     def fingerprint(self) -> str:
         """Equal for equal definitions: an unchanged one writes nothing.

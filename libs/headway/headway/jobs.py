@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from headway_contract.work import RetryPolicy
+from headway_contract.work import Rate, RetryPolicy
 
 from headway import inputs, marks
-from headway.definitions import JobDefinition
+from headway.definitions import JobDefinition, JobTerms
 from headway.when import When
 
 # A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
@@ -41,7 +41,15 @@ class DeclaredJob:
     cancel_grace_seconds: float = 30.0
     priority: int = 0
     on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
     takes_input: bool = True
+    max_active: int | None = None
+    rate: Rate | None = None
+    counts_globally: bool = True
+    batch: int = 1
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    start_within_seconds: float | None = None
     where: str = ""
 
     def retry_policy(self) -> RetryPolicy:
@@ -69,6 +77,25 @@ class DeclaredJob:
             description=self.description,
             input_schema=self.input_schema(),
             takes_input=self.takes_input,
+            max_active=self.max_active,
+            rate=self.rate,
+            counts_globally=self.counts_globally,
+            batch=self.batch,
+            concurrency_key=self.concurrency_key,
+            concurrency_limit=self.concurrency_limit,
+            start_within_seconds=self.start_within_seconds,
+            terms=self.terms(),
+        )
+
+    def terms(self) -> JobTerms:
+        """What its work goes by where no manifest says otherwise."""
+        return JobTerms(
+            group=None if self.group == self.name else self.group,
+            priority=self.priority,
+            retry=self.retry_policy(),
+            timeout_seconds=self.timeout_seconds,
+            cancel_grace_seconds=self.cancel_grace_seconds,
+            on_lost_contact=self.on_lost_contact,
         )
 
 
@@ -94,6 +121,10 @@ class Job(DeclaredJob):
 
     function: Callable[..., Any]
     input_type: Any = None
+    # How a worker runs it: in a process of its own, how many at once, with its logging captured.
+    process: bool = False
+    worker_concurrency: int | None = None
+    capture_logging: bool = False
 
     @property
     def is_async(self) -> bool:
@@ -129,6 +160,22 @@ class Job(DeclaredJob):
         except (msgspec.ValidationError, TypeError, ValueError) as error:
             return str(error)
         return None
+
+
+def problems_of_running(job: Job) -> list[str]:
+    """What keeps workers from running a job as it wants to be run."""
+    problems = []
+    if job.process and "<" in job.function.__qualname__:
+        problems.append(
+            f"job {job.name!r} has process=True, but another process cannot find its function "
+            f"{job.function.__qualname__}: put it at the top level of a module"
+        )
+    most = job.worker_concurrency
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
+        problems.append(
+            f"job {job.name!r} has worker_concurrency={most!r}: use a whole number from 1 on"
+        )
+    return problems
 
 
 def input_type_of(function: Callable[..., Any]) -> tuple[bool, Any]:

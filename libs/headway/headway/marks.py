@@ -3,7 +3,7 @@
 Decorators only take notes, so they may stand in any order above a function.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from headway.when import When
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+Kind = type[BaseException] | str
+Kinds = Iterable[Kind] | Kind
 
 _ATTRIBUTE = "__headway_marks__"
 
@@ -53,8 +56,15 @@ def retry(
     backoff: float = 2.0,
     max_interval: float = 3600.0,
     jitter: float = 0.1,
+    retry_on: Kinds = (),
+    abort_on: Kinds = (),
 ) -> Retry:
-    """How often a job is tried in total, and how long it rests between, in seconds."""
+    """How often a job is tried in total, and how long it rests between, in seconds.
+
+    With `retry_on` only failures of these kinds are tried again, with `abort_on` all but
+    these: exceptions or their names, subclasses included, or a kind of Headway's own such as
+    "timed_out". What is on both lists is not tried again.
+    """
     return Retry(
         RetryPolicy(
             attempts=attempts,
@@ -62,5 +72,22 @@ def retry(
             backoff=backoff,
             max_interval_seconds=max_interval,
             jitter=jitter,
+            retry_on=_kinds("retry_on", retry_on),
+            abort_on=_kinds("abort_on", abort_on),
         )
     )
+
+
+def _kinds(called: str, given: Kinds) -> tuple[str, ...]:
+    if isinstance(given, str | type) or not isinstance(given, Iterable):
+        return (_kind(called, given),)
+    return tuple(_kind(called, kind) for kind in given)
+
+
+def _kind(called: str, given: object) -> str:
+    match given:
+        case str():
+            return given
+        case type() if issubclass(given, BaseException):
+            return given.__name__
+    raise TypeError(f"{called} takes exceptions or their names, and {given!r} is neither")

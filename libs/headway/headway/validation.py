@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from headway_contract.limits import INPUT_LIMIT
 from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions.cadence import Manual
 
@@ -47,6 +48,7 @@ def problems_of(definitions: Definitions) -> list[str]:
 
 def _names(definitions: Definitions) -> Iterator[str]:
     named = [("job", job.name) for job in definitions.jobs]
+    named += [("group", job.terms.group) for job in definitions.jobs if job.terms.group is not None]
     named += [("batch", batch.name) for batch in definitions.batches]
     named += [("group", one.group) for one in definitions.manifests]
     named += [("job", one.job) for one in definitions.manifests]
@@ -77,7 +79,7 @@ def _job(job: JobDefinition) -> list[str]:
     wrong = problem_of_schema(job.input_schema)
     if wrong is not None:
         return [f"{called}: its input schema is not usable: {wrong}"]
-    return checks.problems_of_storing(called, job)
+    return checks.problems_of_job(called, job)
 
 
 def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
@@ -87,6 +89,7 @@ def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
         yield "it depends on itself: name another parent"
     if one.dormant and one.depends_on is None:
         yield "it is dormant and has no parent whose runs could wake it: give it a depends_on"
+    yield from checks.problems_of_key(one)
     if one.batch is not None and one.batch not in batches:
         yield f"it names the batch {one.batch!r}, which is not among the batches: add it there"
 
@@ -94,8 +97,8 @@ def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
 def _input(one: ManifestDefinition, job: JobDefinition | None) -> Iterator[str]:
     """Whether the input fits; a job that is declared elsewhere is the scheduler's to check."""
     size = len(msgspec.json.encode(one.input))
-    if size > checks.INPUT_LIMIT:
-        yield f"its input is larger than {checks.INPUT_LIMIT} bytes: send where it is found"
+    if size > INPUT_LIMIT:
+        yield f"its input is larger than {INPUT_LIMIT} bytes: send where it is found"
     elif job is not None:
         problem = problem_of_input(job.input_schema, job.takes_input, one.input)
         if problem is not None:

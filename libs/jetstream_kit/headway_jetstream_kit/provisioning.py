@@ -88,6 +88,26 @@ async def consumer_info(broker: Broker, stream: str, name: str) -> dict[str, Any
         raise
 
 
+async def take_over(broker: Broker, stream: str, name: str) -> int:
+    """Have what a puller that is gone has left behind delivered at once; returns how much.
+
+    Otherwise it would come again only after the ack wait. While somebody still pulls, it may be
+    theirs, and nothing is done. To get a message twice must be harmless: the consumer goes back
+    to the first message that is not acknowledged, and forgets what was acknowledged after it.
+    """
+    try:
+        found = await consumer_info(broker, stream, name)
+        if found is None or found["num_waiting"] or not found["num_ack_pending"]:
+            return 0
+        await broker.api(f"CONSUMER.RESET.{stream}.{name}", timeout=2)
+    except (ApiError, BrokerUnavailable) as error:
+        # A server before 2.14, or one that does not let us: then it is the ack wait.
+        logger.info("%s/%s: what was left behind comes later: %s", stream, name, error)
+        return 0
+    left: int = found["num_ack_pending"]
+    return left
+
+
 async def wait_until_ready(broker: Broker, *, attempts: int = 20) -> None:
     """Wait for JetStream to answer; right after its start it may not."""
     for attempt in range(attempts):

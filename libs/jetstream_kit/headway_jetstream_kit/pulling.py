@@ -48,6 +48,8 @@ class Puller:
     def __init__(self, broker: Broker, stream: str, consumer: str, *, linger: float = 0.0) -> None:
         self._broker = broker
         self._linger = linger
+        self.stream = stream
+        self.consumer = consumer
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self.name = f"{stream}/{consumer}"
         self._inbox = ""

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 
 from headway_postgres_kit import Connection, Queries
+from headway_tracing import CONTEXTS_APART, traceparent
 from msgspec import Struct
 
 # Between the traces of a message that several of them travel in.
-TRACES_APART = " "
+TRACES_APART = CONTEXTS_APART
 
 
 class OutboxMessage(Struct, frozen=True, kw_only=True):
     """A message to be published once the transaction has committed.
 
-    `traceparent` is the trace that it belongs to, or several with a space between them.
+    `traceparent` is the trace that it belongs to, or several with a space between them; without
+    one it belongs to the trace in which it is written.
     """
 
     message_id: str
@@ -31,12 +33,13 @@ class Outbox:
         """Append messages to be published after the commit."""
         if not messages:
             return
+        current = traceparent()
         await connection.execute(
             self.queries["add"],
             [message.message_id for message in messages],
             [message.subject for message in messages],
             [message.body for message in messages],
-            [message.traceparent for message in messages],
+            [message.traceparent or current for message in messages],
         )
 
     async def backlog(self, connection: Connection) -> int:

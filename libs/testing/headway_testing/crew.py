@@ -91,6 +91,7 @@ class Crew:
         elif name == "dispatcher":
             fields = {
                 "provision": "auto",
+                "dead_letter_days": 36_500.0,
                 "stream_max_bytes": _STREAM_BYTES,
                 **self._urls,
                 **self._of(DispatcherSettings),

@@ -5,6 +5,8 @@
 SELECT CASE
     WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
         THEN 'a manifest is due'
+    WHEN $2 AND EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
+        THEN 'something was enqueued'
     WHEN $2 AND EXISTS (SELECT FROM scheduler.outbox) THEN 'the scheduler has something to say'
     WHEN $3 AND EXISTS (SELECT FROM dispatcher.outbox) THEN 'the dispatcher has something to say'
     WHEN $3 AND EXISTS (
@@ -23,7 +25,11 @@ SELECT CASE
     WHEN $3 AND $4 AND EXISTS (
         SELECT FROM dispatcher.work_queue
         JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
-        WHERE state IN ('queued', 'waiting') AND not_before <= $1 AND group_limit.enabled)
+        WHERE state IN ('queued', 'waiting') AND not_before <= $1 AND group_limit.enabled
+          AND held_by IS DISTINCT FROM 'manifest_disabled'
+          AND NOT EXISTS (
+            SELECT FROM dispatcher.rate_use
+            WHERE frees_at > $1 AND (kind, rate_use.name) IN (('group', group_name), ('job', job))))
         THEN 'work waits for the gate'
     WHEN $2 AND $3 AND EXISTS (SELECT FROM scheduler.manifest WHERE pruning_at IS NOT NULL)
         THEN 'a manifest is being pruned'
@@ -35,7 +41,12 @@ END
 SELECT least(
     CASE WHEN $2 THEN (SELECT min(wake_at) FROM scheduler.manifest) END,
     CASE WHEN $3 THEN (SELECT min(not_before) FROM dispatcher.work_queue
-                       WHERE state IN ('queued', 'waiting') AND not_before > $1) END)
+                       WHERE state IN ('queued', 'waiting') AND not_before > $1) END,
+    CASE WHEN $3 THEN (SELECT min(start_by) FROM dispatcher.work_queue
+                       WHERE state IN ('queued', 'waiting') AND start_by > $1) END,
+    CASE WHEN $3 AND EXISTS (SELECT FROM dispatcher.work_queue
+                             WHERE state IN ('queued', 'waiting') AND held_by IS NULL)
+         THEN (SELECT min(frees_at) FROM dispatcher.rate_use WHERE frees_at > $1) END)
 
 -- name: ledger
 -- Every decision, in the order of time.

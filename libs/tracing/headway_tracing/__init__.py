@@ -5,12 +5,16 @@ Trace context is captured when a decision is written down, stored beside it as a
 OpenTelemetry's API: where no exporter is set up, nothing is recorded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+# Between stored contexts that belong together. The first is what a span goes on from; to the
+# others it is linked.
+CONTEXTS_APART = " "
 
 _tracer = trace.get_tracer("headway")
 _propagator = TraceContextTextMapPropagator()
@@ -24,30 +28,51 @@ def span(
 ) -> Iterator[trace.Span]:
     """A span under the stored context `parent`, or under the current one.
 
-    Attributes are named `headway.<key>`.
+    If several contexts are stored there, the span is linked to all but the first. Attributes
+    are named `headway.<key>`.
     """
     if not is_recording():
         yield trace.INVALID_SPAN
         return
-    context: Context | None = _propagator.extract({"traceparent": parent}) if parent else None
+    first, *others = parent.split(CONTEXTS_APART) if parent else [None]
+    context: Context | None = _propagator.extract({"traceparent": first}) if first else None
     with _tracer.start_as_current_span(
-        name, context=context, attributes=_named(attributes)
+        name, context=context, links=_links(map(_stored, others)), attributes=_named(attributes)
     ) as current:
         yield current
 
 
 @contextmanager
-def new_trace(name: str, **attributes: Attribute | None) -> Iterator[trace.Span]:
-    """A span that begins a trace of its own, linked to the one in which it is made."""
+def new_trace(
+    name: str, *, cause: str | None = None, **attributes: Attribute | None
+) -> Iterator[trace.Span]:
+    """A span that begins a trace of its own, linked to the one in which it is made.
+
+    `cause` is the stored context of what it is made for, linked as well.
+    """
     if not is_recording():
         yield trace.INVALID_SPAN
         return
     maker = trace.get_current_span().get_span_context()
-    links = [trace.Link(maker)] if maker.is_valid else []
     with _tracer.start_as_current_span(
-        name, context=Context(), links=links, attributes=_named(attributes)
+        name,
+        context=Context(),
+        links=_links((maker, _stored(cause))),
+        attributes=_named(attributes),
     ) as current:
         yield current
+
+
+def _stored(parent: str | None) -> trace.SpanContext:
+    """The span of a stored context, an invalid one if there is none."""
+    if parent is None:
+        return trace.INVALID_SPAN_CONTEXT
+    context = _propagator.extract({"traceparent": parent}, context=Context())
+    return trace.get_current_span(context).get_span_context()
+
+
+def _links(contexts: Iterable[trace.SpanContext]) -> list[trace.Link]:
+    return [trace.Link(one) for one in contexts if one.is_valid]
 
 
 def is_recording() -> bool:
@@ -68,7 +93,13 @@ def traceparent() -> str | None:
     return carrier.get("traceparent")
 
 
+def first_context(stored: str | None) -> str | None:
+    """The context to go on from, without those that are only linked."""
+    return stored.split(CONTEXTS_APART)[0] if stored else None
+
+
 def trace_id(parent: str | None) -> str | None:
     """The trace id inside a stored context."""
-    parts = parent.split("-") if parent else []
+    first = first_context(parent)
+    parts = first.split("-") if first else []
     return parts[1] if len(parts) == 4 else None

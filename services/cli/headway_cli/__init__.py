@@ -3,9 +3,10 @@
 `main` is the entrance, `commands` the list of commands, and `faults` turns every expected fault
 into a line with its remedy. `services` holds what runs alone against URLs, `up` everything in one
 command: `ground` is what it stands on (servers, schemas), `worker_process` its child, `summary`
-what it knows of the work and `screen` what it shows. All other commands ask a scheduler
-(`asking`): `look_commands` change nothing, `change_commands` are the operator's, `apply_commands`
-bring definitions; they find an `up` by the note that it leaves (`running`). `apps` finds the
+what it knows of the work and `screen` what it shows. All other commands ask the services
+(`asking`): `look_commands` change nothing, `change_commands` are the operator's, `work_commands`
+and `letter_commands` are about work and what failed for good, `apply_commands` bring definitions;
+they find an `up` by the note that it leaves (`running`). `apps` finds the
 user's app, `settings` checks what the user set, and `reaching` is how patient we are with
 servers.
 """

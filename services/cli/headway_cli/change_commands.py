@@ -1,11 +1,12 @@
 """Commands by which operators change manifests and groups, or run them."""
 
-import json
 from typing import Any, Literal
 
 import click
 from headway import Client
 from headway_contract.scheduling import Changed, TriggerAnswer
+from headway_contract.work import Rate
+from headway_decisions.rates import parse_rate
 from msgspec import UNSET
 
 from headway_cli import options
@@ -86,6 +87,19 @@ def _limit(
     raise click.BadParameter(f"{given!r} is neither a number nor none.", context, parameter)
 
 
+def _rate(
+    context: click.Context, parameter: click.Parameter, given: str | None
+) -> Rate | Literal["none"] | None:
+    if given is None:
+        return None
+    if given.lower() == "none":
+        return "none"
+    try:
+        return parse_rate(given)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", context, parameter) from error
+
+
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option(
@@ -94,12 +108,18 @@ def _limit(
     callback=_limit,
     help="How many runs at once; none lifts the limit.",
 )
+@click.option(
+    "--rate",
+    metavar="N/UNIT|none",
+    callback=_rate,
+    help="How many runs may begin, such as 100/minute; none lifts the limit.",
+)
 @click.option("--priority", type=click.IntRange(0, 31), help="Its turn among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
 @click.option(
     "--give-back",
     "give_back",
-    type=click.Choice(["max-active", "priority", "enabled"]),
+    type=click.Choice(["max-active", "rate", "priority", "enabled"]),
     multiple=True,
     help=_GIVE_BACK_HELP,
 )
@@ -108,6 +128,7 @@ def group(
     reached: Reached,
     name: str,
     max_active: int | Literal["none"] | None,
+    rate: Rate | Literal["none"] | None,
     give_back: tuple[str, ...],
     **given: Any,
 ) -> None:
@@ -115,9 +136,12 @@ def group(
     stated = {key: value for key, value in given.items() if value is not None}
     if max_active is not None:
         stated["max_active"] = None if max_active == "none" else max_active
+    if rate is not None:
+        stated["rate"] = None if rate == "none" else rate
     if not stated and not give_back:
         raise click.UsageError(
-            "nothing to change: give --max-active, --priority, --enable, --disable or --give-back"
+            "nothing to change: give --max-active, --rate, --priority, --enable, --disable or "
+            "--give-back"
         )
     returned: Any = [one.replace("-", "_") for one in give_back]
 
@@ -137,7 +161,10 @@ def group(
     type=click.FloatRange(min=0),
     default=0.0,
 )
-@click.option("--key", help="The same key triggers only once.")
+@click.option(
+    "--priority", type=click.IntRange(0, 31), help="In place of the manifest's own, from 0 to 31."
+)
+@click.option("--key", help="The same key triggers only once; with other parameters it is refused.")
 @json_option
 @asking
 def trigger(
@@ -145,30 +172,23 @@ def trigger(
     manifest_id: str,
     given: str | None,
     delay: float,
+    priority: int | None,
     key: str | None,
     as_json: bool,
 ) -> None:
     """Run a manifest now, beside its schedule."""
-    value = UNSET if given is None else _read_json(given)
+    value = UNSET if given is None else options.read_json(given)
 
     async def ask(client: Client) -> TriggerAnswer:
-        return await client.trigger(manifest_id, input=value, delay=delay, key=key)
+        return await client.trigger(
+            manifest_id, input=value, delay=delay, priority=priority, key=key
+        )
 
     found = reached.ask(ask)
     if as_json:
         print_json(found)
     else:
         click.echo(found.text)
-
-
-def _read_json(given: str) -> Any:
-    try:
-        return json.loads(given)
-    except json.JSONDecodeError as error:
-        raise click.BadParameter(
-            f"{given!r} is no JSON ({error}): text needs quotes, as in '\"text\"'",
-            param_hint="'--input'",
-        ) from error
 
 
 def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any) -> None:

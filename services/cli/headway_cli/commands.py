@@ -8,11 +8,14 @@ from headway_service_kit.process import log_to_stderr
 
 from headway_cli.apply_commands import apply, plan
 from headway_cli.change_commands import change, delete, disable, enable, group, trigger
+from headway_cli.enqueue_commands import dismiss, enqueue, enqueued
 from headway_cli.faults import INTERRUPTED, report_fault, report_misuse
+from headway_cli.letter_commands import dead_letters
 from headway_cli.look_commands import explain, groups, manifest, manifests, preview, verify
 from headway_cli.options import debug_option
 from headway_cli.services import dispatcher, migrate, provision, scheduler, worker
 from headway_cli.up import up
+from headway_cli.work_commands import cancel, runs, work, workers
 
 
 class InOrder(click.Group):
@@ -31,14 +34,16 @@ def headway() -> None:
 
     'headway up APP' runs everything on this machine. In production each part is a process of its
     own: prepare with 'migrate' and 'provision', then run as many of 'scheduler', 'dispatcher' and
-    'worker' as you like. All other commands ask a scheduler that runs, over NATS.
+    'worker' as you like. All other commands ask the services that run, over NATS.
     """
 
 
 _RUNNING = (up, migrate, provision, scheduler, dispatcher, worker)
 _ASKING = (
     *(manifests, manifest, groups, preview, explain, verify),
-    *(plan, apply, enable, disable, change, group, trigger, delete),
+    *(work, runs, workers, dead_letters),
+    *(plan, apply, enable, disable, change, group, trigger, cancel, delete),
+    *(enqueue, enqueued, dismiss),
 )
 for command in (*_RUNNING, *_ASKING):
     headway.add_command(command)

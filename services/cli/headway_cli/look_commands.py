@@ -5,6 +5,7 @@ from datetime import datetime
 import click
 from headway import Client
 from headway_clock import utc_now
+from headway_contract.dispatching import GroupOccupancy
 from headway_contract.scheduling import (
     FireTime,
     LedgerAnswer,
@@ -12,6 +13,7 @@ from headway_contract.scheduling import (
     ManifestStatus,
     PreviewAnswer,
 )
+from headway_decisions.rates import rate_in_words
 
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
 from headway_cli.moments import CLOCK_CHANGES, has_offset, read_moment, shown
@@ -59,21 +61,26 @@ def manifest(reached: Reached, manifest_id: str, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--occupancy", is_flag=True, help="What each has under way, and what waits and why.")
 @json_option
 @asking
-def groups(reached: Reached, as_json: bool) -> None:
+def groups(reached: Reached, occupancy: bool, as_json: bool) -> None:
     """List all groups with their limits."""
+    if occupancy:
+        _show_occupancy(reached.ask(lambda client: client.occupancy()), as_json=as_json)
+        return
     found = reached.ask(lambda client: client.groups())
     if as_json:
         print_json(found)
     elif not found:
         click.echo("there are no groups")
     else:
-        headings = ("GROUP", "MAX ACTIVE", "PRIORITY", "ENABLED", "MANIFESTS", "OPERATOR'S")
+        headings = ("GROUP", "MAX ACTIVE", "RATE", "PRIORITY", "ENABLED", "MANIFESTS", "OPERATOR'S")
         rows = [
             (
                 one.name,
                 "no limit" if one.max_active is None else one.max_active,
+                "no limit" if one.rate is None else rate_in_words(one.rate),
                 one.priority,
                 one.enabled,
                 one.manifests,
@@ -82,6 +89,29 @@ def groups(reached: Reached, as_json: bool) -> None:
             for one in found
         ]
         print_lines(table(headings, rows))
+
+
+def _show_occupancy(found: list[GroupOccupancy], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        click.echo("no work has come yet")
+        return
+    headings = ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS")
+    rows = [
+        (
+            one.group,
+            one.in_progress,
+            one.pending,
+            "no limit" if one.max_active is None else str(one.max_active),
+            sum(one.waiting.values()),
+            ", ".join(f"{number} {why.replace('_', ' ')}" for why, number in one.waiting.items()),
+            one.dead_letters,
+        )
+        for one in found
+    ]
+    print_lines(table(headings, rows))
 
 
 @click.command()
@@ -234,7 +264,8 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
     }
     for name in (
         *("input", "priority", "jitter_seconds", "misfire", "overlap", "retry"),
-        *("timeout_seconds", "cancel_grace_seconds", "on_lost_contact", "batch"),
+        *("timeout_seconds", "cancel_grace_seconds", "on_lost_contact", "on_dead_letter", "batch"),
+        *("concurrency_key", "concurrency_limit", "start_within_seconds"),
     ):
         told[name.replace("_seconds", " (seconds)").replace("_", " ")] = _plain(definition[name])
     told["operator's"] = ", ".join(found.touched) or "nothing"

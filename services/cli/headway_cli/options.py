@@ -1,8 +1,10 @@
 """Options that several commands share, each under one name with one meaning."""
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import click
 from headway_service_kit.process import log_to_stderr
@@ -36,6 +38,31 @@ def _log_more(context: click.Context, parameter: click.Parameter, value: bool) -
         log_to_stderr(debug=True)
 
 
+def read_json(given: str, hint: str = "'--input'") -> Any:
+    """A value that was given as JSON."""
+    try:
+        return json.loads(given)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise click.BadParameter(
+            f"{given[:100]!r} is no JSON ({error}): text needs quotes, as in '\"text\"'",
+            param_hint=hint,
+        ) from error
+
+
+def identity(context: click.Context, parameter: click.Parameter, given: Any) -> Any:
+    """Ids as users paste them; anything else is told with what it looks like."""
+    if isinstance(given, tuple):
+        return tuple(identity(context, parameter, one) for one in given)
+    try:
+        return None if given is None else UUID(given)
+    except ValueError:
+        raise click.BadParameter(
+            f"{given!r} is no id: ids look like 0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55",
+            context,
+            parameter,
+        ) from None
+
+
 debug_option = click.option(
     "--debug",
     is_flag=True,
@@ -64,4 +91,12 @@ wait_option = seconds_option(
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
+)
+most_option = click.option(
+    "-n",
+    "most",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="How many to list.",
 )

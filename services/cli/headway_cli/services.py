@@ -15,9 +15,11 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, SchemaMismatch
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
+from headway_scheduler.store import enqueue_role_is_missing
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.health import Health
 from headway_service_kit.process import keep_trying, run, stop_on_signals
@@ -32,6 +34,13 @@ from headway_cli.reaching import reach_broker, reach_database, unless_stopped
 _EXPORT_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 1.0
 
+_ROLE_IS_MISSING = """\
+note: there is no role headway_enqueue that may enqueue; this user may not make roles. For
+applications that enqueue work in transactions of their own, let somebody who may run:
+  CREATE ROLE headway_enqueue NOLOGIN;
+  GRANT USAGE ON SCHEMA headway TO headway_enqueue;
+  GRANT EXECUTE ON FUNCTION headway.enqueue TO headway_enqueue;"""
+
 
 class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
     """What a worker's process needs besides the worker's own settings."""
@@ -39,6 +48,7 @@ class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
     app: str
     nats_url: str
     nats_creds: str | None = None
+    nats_ping_seconds: float = 3.0
     health_address: str = "127.0.0.1:0"
 
 
@@ -153,22 +163,24 @@ def migrate(wait: float, check: bool, **flags: Any) -> None:
     """
     given = settings.read(MigrateSettings, flags)
 
-    async def apply() -> list[str]:
+    async def apply() -> tuple[list[str], bool]:
         deadline = monotonic() + wait
         database = await reach_database(given.database_url, name="headway-migrate", wait=wait)
         try:
-            if not check:
-                return await apply_migrations(database)
-            await _until_migrated(database, deadline)
-            return []
+            if check:
+                await _until_migrated(database, deadline)
+                return [], False
+            return await apply_migrations(database), await enqueue_role_is_missing(database)
         finally:
             await database.close()
 
-    applied = run(apply())
+    applied, role_is_missing = run(apply())
     for step in applied:
         click.echo(f"applied {step}")
     if not applied:
         click.echo("the schemas are up to date")
+    if role_is_missing:
+        click.echo(_ROLE_IS_MISSING)
 
 
 @click.command()
@@ -258,7 +270,12 @@ async def _serve(start: Coroutine[Any, Any, Service]) -> None:
 
 async def _reach_patiently(given: WorkerProgramSettings) -> Broker:
     return await keep_trying(
-        lambda: Broker.connect(given.nats_url, name="headway-worker", credentials=given.nats_creds),
+        lambda: Broker.connect(
+            given.nats_url,
+            name="headway-worker",
+            credentials=given.nats_creds,
+            patience=Patience(ask_every=given.nats_ping_seconds),
+        ),
         what="NATS at HEADWAY_NATS_URL is not reachable",
         faults=(BrokerUnavailable,),
     )

@@ -1,6 +1,6 @@
 """Tables of plain text: columns under each other, nothing cut, nothing coloured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -12,6 +12,12 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str
         for index in range(len(headings))
     ]
     return [_line(row, widths, to_the_right) for row in [list(headings), *cells]]
+
+
+def fields(told: Mapping[str, object]) -> list[str]:
+    """One thing with its properties, a line each."""
+    width = max(map(len, told))
+    return [f"{name.ljust(width)}  {value}" for name, value in told.items()]
 
 
 def _cell(value: object) -> str:

@@ -14,21 +14,26 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
-from headway_clock import new_id
-from headway_contract import Event, InvalidName, event, subjects
+from headway_contract import Event
 from headway_contract.control import CancelPush, CancelRun
-from headway_contract.lifecycle import LeaseEvent, LeaseRevoked, RunCancelled
+from headway_contract.lifecycle import (
+    RECALLED,
+    Failure,
+    LeaseEvent,
+    LeaseRevoked,
+    RunCancelled,
+    RunFailed,
+)
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkCancelRequested
 from headway_jetstream_kit import Broker, Stored
 from headway_postgres_kit import Connection, Database
 from headway_relay import OutboxMessage
-from nats.errors import Error as NatsError
 
 from headway_dispatcher import prunes, settling, store
-from headway_dispatcher.fencing import publish_fenced, withdraw_order
-from headway_dispatcher.store import OUTBOX, SOURCE, works
+from headway_dispatcher.fencing import publish_fenced, spoken, withdraw_order
+from headway_dispatcher.pushing import push
+from headway_dispatcher.store import OUTBOX, works
 from headway_dispatcher.telling import settled_message
 
 logger = logging.getLogger(__name__)
@@ -36,6 +41,9 @@ logger = logging.getLogger(__name__)
 BATCH = 1000
 # How soon to look again at an order that somebody claimed just when it was to be taken back.
 _LOOK_AGAIN = 0.5
+_RECALLED = Failure(
+    kind=RECALLED, message="another run of the same order was cancelled before anybody claimed it"
+)
 
 
 async def request(
@@ -125,10 +133,14 @@ class Cancels:
         async with self._database.acquire() as connection:
             now = await store.read_now(connection)
             rows = await connection.fetch(works["cancelling"], BATCH)
-        claimed = [row for row in rows if row["claimed_by"] is not None]
-        unclaimed = [row for row in rows if row["claimed_by"] is None and row["alone"]]
-        await self._push(claimed)
-        taken_back = await asyncio.gather(*(self._take_back(row, now) for row in unclaimed))
+        await self._push(row for row in rows if row["claimed_by"] is not None)
+        unclaimed: dict[UUID, list[Any]] = {}
+        for row in rows:
+            if row["claimed_by"] is None:
+                unclaimed.setdefault(row["lease_id"], []).append(row)
+        taken_back = await asyncio.gather(
+            *(self._take_back(of_lease, now) for of_lease in unclaimed.values())
+        )
         return None if all(taken_back) else _LOOK_AGAIN
 
     async def _push(self, rows: Iterable[Any]) -> None:
@@ -138,17 +150,18 @@ class Cancels:
             cancel = CancelRun(run=row["run_id"], lease=row["lease_id"], reason=row["reason"])
             by_worker.setdefault(row["claimed_by"], []).append(cancel)
         for worker, cancels in by_worker.items():
-            body = msgspec.json.encode(CancelPush(cancel=cancels))
-            try:
-                await self._broker.client.publish(subjects.cancel(worker), body)
-            except (InvalidName, NatsError) as error:
-                logger.debug("no cancel pushed to %s: %s", worker, error)
+            await push(self._broker, worker, CancelPush(cancel=cancels))
 
-    async def _take_back(self, row: Any, now: datetime) -> bool:
-        """End the runs of an order before anybody claims it; false if somebody has."""
+    async def _take_back(self, rows: Sequence[Any], now: datetime) -> bool:
+        """End the runs of an order before anybody claims it; false if somebody has.
+
+        `rows` are the runs that are to end early. Others of the same order are only recalled:
+        their work waits again at once, and is ordered anew.
+        """
+        row = rows[0]
         lease: UUID = row["lease_id"]
         answer = await publish_fenced(
-            self._broker, lease, self._words(row, now), expected=row["sequence"]
+            self._broker, lease, self._words(rows, now), expected=row["sequence"]
         )
         if not isinstance(answer, Stored):
             logger.debug("the order of lease %s not taken back: %s", lease, answer)
@@ -156,19 +169,14 @@ class Cancels:
         await withdraw_order(self._broker, row["job"], lease)
         return True
 
-    def _words(self, row: Any, now: datetime) -> list[Event]:
-        credentials = {"lease": row["lease_id"], "token": row["token"], "nonce": self._name}
-        words: list[LeaseEvent] = [
-            LeaseRevoked(**credentials, reason="cancelled"),
-            RunCancelled(**credentials, run=row["run_id"], reason=row["reason"]),
-        ]
-        return [
-            event(
-                word,
-                id=new_id(),
-                source=SOURCE,
-                subject=getattr(word, "run", row["lease_id"]),
-                time=now,
-            )
-            for word in words
-        ]
+    def _words(self, rows: Sequence[Any], now: datetime) -> list[Event]:
+        lease: UUID = rows[0]["lease_id"]
+        rights = {"lease": lease, "token": rows[0]["token"], "nonce": self._name}
+        reasons = {row["run_id"]: row["reason"] for row in rows}
+        words: list[LeaseEvent] = [LeaseRevoked(**rights, reason="cancelled")]
+        for run in rows[0]["live_runs"]:
+            if run in reasons:
+                words.append(RunCancelled(**rights, run=run, reason=reasons[run]))
+            else:
+                words.append(RunFailed(**rights, run=run, failure=_RECALLED))
+        return spoken(words, lease, now)

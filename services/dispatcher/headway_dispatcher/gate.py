@@ -3,39 +3,54 @@
 First the lock, then the count, in statements of their own: every gate of every dispatcher
 sees what the one before it admitted. Nothing else raises the number of active runs, so no
 commit ever takes it above a cap.
+
+What cannot run is not even looked at. Work whose time has not come, that waits for a key or
+whose manifest is disabled is not *ready*; the gate makes it so when its time has come or the
+key falls free. Ready work lies in lanes, one for each job of each group, and a lane without
+room is passed over whole.
 """
 
-import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from headway_clock import new_id, new_token
 from headway_contract import encode, event, subjects
 from headway_contract.orders import OrderedRun, RunDispatched
 from headway_decisions import capacity
-from headway_decisions.capacity import Admitted, Held
-from headway_postgres_kit import Clock, Database
-from headway_relay import OutboxMessage
+from headway_decisions.capacity import Admitted, Held, RateUse, Reason, Room, Verdict
+from headway_postgres_kit import Clock, Connection, Database
+from headway_relay import TRACES_APART, OutboxMessage
 from headway_service_kit.passes import Wakeup
-from headway_tracing import span, traceparent
+from headway_tracing import is_recording, span, traceparent
 from msgspec import Struct
 
-from headway_dispatcher import store
-from headway_dispatcher.gate_store import GateTransaction, Ordered, WaitingWork
+from headway_dispatcher import settling
+from headway_dispatcher.gate_store import (
+    GateTransaction,
+    Glance,
+    Ordered,
+    Situation,
+    WaitingWork,
+)
 from headway_dispatcher.provisioning import MAX_AGE_SECONDS
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import OUTBOX, SOURCE
-
-logger = logging.getLogger(__name__)
+from headway_dispatcher.store import OUTBOX, SOURCE, Times, works
 
 BATCH = 200
+# How many keys are seen to in one pass.
+_KEYS_AT_ONCE = 1000
+
+EXPIRED = "it had not begun by the time that was set for it"
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
     """What a pass of the gate did, and how long it may rest."""
 
-    admitted: int
-    held: int
-    rest: float | None
+    admitted: int = 0
+    held: int = 0
+    expired: int = 0
+    rest: float | None = None
 
 
 class Gate:
@@ -53,110 +68,196 @@ class Gate:
         self._settings = settings
         self._clock = clock
         self._relay = relay
+        self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
+        self._group_step = group_step(settings)
 
     async def run_once(self) -> GateResult:
         """Admit what fits, once."""
-        idle = await self._idle()
-        if idle is not None:
-            return idle
+        glance = await self._look()
+        if glance.idle:
+            return GateResult(rest=_rest(glance.next_at, glance.times.schedule))
         async with self._database.transaction() as connection:
-            tx = GateTransaction(connection)
+            tx = GateTransaction(connection, self._clock)
             await tx.lock()
-            times = await store.read_times(connection, self._clock)
-            now = times.schedule
             situation = await tx.situation(
-                times.real, worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds)
+                max_active=self._settings.max_active, worker_silence=self._silence
             )
-            rooms, _ = capacity.rooms(
-                situation.load, self._settings.max_active, situation.limits, most=BATCH
-            )
-            waiting = await tx.candidates(situation, rooms, now=now, limit=BATCH)
-            verdicts = capacity.admit(
-                [one.candidate for one in waiting],
-                load=situation.load,
-                max_active=self._settings.max_active,
-                limits=situation.limits,
-                fleet=situation.fleet,
-            )
-            admitted = {verdict.work for verdict in verdicts if isinstance(verdict, Admitted)}
-            held = [verdict for verdict in verdicts if isinstance(verdict, Held)]
-            ordered = [self._order(one) for one in waiting if one.id in admitted]
-            if ordered:
-                with span("gate", admitted=len(ordered), held=len(held)):
-                    ordered = await tx.dispatch(ordered, times=times)
-                    await OUTBOX.add(connection, [_message(one, now) for one in ordered])
-            await tx.hold(held)
-            rest = _rest(await tx.next_not_before(now), now)
-        if ordered:
+            glance, times = situation.glance, situation.glance.times
+            now = times.schedule
+            expired, more = await self._make_ready(tx, glance)
+            room = Room(situation.limits, situation.load, situation.fleet, now=now)
+            waiting = await self._candidates(tx, room, now)
+            verdicts = capacity.admit(_as_candidates(waiting, situation), room)
+            orders = self._orders(waiting, verdicts)
+            if orders:
+                await self._record(tx, times, orders, room.rate_uses())
+            if without_key := _held(verdicts, "key"):
+                await tx.wait_for_key(without_key)
+        disabled = await self._put_aside(_held(verdicts, "manifest_disabled"))
+        if orders or expired:
             self._relay.call()
-        full_batch = len(waiting) == BATCH and bool(ordered)
-        return GateResult(admitted=len(ordered), held=len(held), rest=0.0 if full_batch else rest)
+        admitted = sum(len(one.works) for one in orders)
+        more |= bool(without_key or disabled) or (len(waiting) == BATCH and admitted > 0)
+        return GateResult(
+            admitted=admitted,
+            held=len(waiting) - admitted,
+            expired=expired,
+            rest=0.0 if more else _rest(_earliest(glance.next_at, room.rates_free_at()), now),
+        )
 
-    async def _idle(self) -> GateResult | None:
-        """How long to rest if nothing wants to run now; looked up without the lock.
-
-        Whatever comes after this look wakes the gate again.
-        """
+    async def _look(self) -> Glance:
+        """See without the lock if there is anything to do; whatever comes later wakes the gate."""
         async with self._database.acquire() as connection:
-            now = await self._clock.now(connection)
-            tx = GateTransaction(connection)
-            earliest = await tx.earliest()
-        if earliest is not None and earliest <= now:
-            return None
-        return GateResult(admitted=0, held=0, rest=_rest(earliest, now))
+            return await GateTransaction(connection, self._clock).look()
 
-    def _order(self, work: WaitingWork) -> Ordered:
-        run = new_id()
-        with span("admit", parent=work.traceparent, work=str(work.id), run=str(run)):
-            context = traceparent() or work.traceparent
+    async def _make_ready(self, tx: GateTransaction, glance: Glance) -> tuple[int, bool]:
+        """Settle what came too late, and make ready what has waited long enough.
+
+        Tells how much expired, and whether there may be more to do at once.
+        """
+        now = glance.times.schedule
+        expired = ripened = changed = 0
+        if glance.start_by is not None and glance.start_by <= now:
+            expired = await _expire(tx.connection, await tx.expired(now), now)
+        if glance.not_before is not None and glance.not_before <= now:
+            ripened = await tx.ripen(now)
+        if glance.keys_changed or ripened:
+            changed = await tx.hand_out_keys(limit=_KEYS_AT_ONCE)
+        # What comes next is only seen by a fresh look.
+        return expired, bool(expired or ripened or changed == _KEYS_AT_ONCE)
+
+    async def _candidates(
+        self, tx: GateTransaction, room: Room, now: datetime
+    ) -> list[WaitingWork]:
+        jobs = {job: left for job, left in room.jobs(most=BATCH).items() if left > 0}
+        if not jobs:
+            return []
+        return await tx.candidates(
+            room.groups(most=BATCH), jobs, now=now, limit=BATCH, group_step=self._group_step
+        )
+
+    def _orders(self, waiting: Sequence[WaitingWork], verdicts: Sequence[Verdict]) -> list[Ordered]:
+        """The orders of what was admitted: one for each lease."""
+        leases: dict[int, list[WaitingWork]] = {}
+        for work, verdict in zip(waiting, verdicts, strict=True):
+            if isinstance(verdict, Admitted):
+                leases.setdefault(verdict.lease, []).append(work)
+        traced = is_recording()
+        return [self._order(works, traced=traced) for works in leases.values()]
+
+    async def _record(
+        self,
+        tx: GateTransaction,
+        times: Times,
+        orders: Sequence[Ordered],
+        uses: Sequence[RateUse],
+    ) -> None:
+        with span("gate", admitted=sum(len(one.works) for one in orders)):
+            await tx.dispatch(orders, times=times)
+            await OUTBOX.add(tx.connection, [_message(one, times.schedule) for one in orders])
+            if uses:
+                await tx.note_rates(uses)
+
+    async def _put_aside(self, disabled: list[UUID]) -> list[UUID]:
+        """Keep work of disabled manifests out of the way.
+
+        Not under the gate's lock: whoever enables the manifest may have to be waited for.
+        """
+        if disabled:
+            async with self._database.transaction() as connection:
+                await GateTransaction(connection, self._clock).put_aside(disabled)
+        return disabled
+
+    def _order(self, admitted: list[WaitingWork], *, traced: bool) -> Ordered:
+        first = admitted[0]
         order = RunDispatched(
             lease=new_id(),
             token=new_token(),
-            job=work.job,
+            job=first.job,
             heartbeat_seconds=self._settings.heartbeat_seconds,
             orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
             renew_seconds=MAX_AGE_SECONDS / 4,
-            on_lost_contact=work.on_lost_contact,
-            runs=[
-                OrderedRun(
-                    run=run,
-                    work=work.id,
-                    round=work.round,
-                    attempt=work.attempts + 1,
-                    attempts=work.retry.attempts,
-                    manifest=work.manifest,
-                    group=work.group,
-                    cause=work.cause,
-                    due_at=work.due_at,
-                    input=work.input,
-                    input_schema=work.input_schema,
-                    timeout_seconds=work.timeout_seconds,
-                    cancel_grace_seconds=work.cancel_grace_seconds,
-                    traceparent=context,
-                )
-            ],
+            on_lost_contact=first.on_lost_contact,
+            runs=[_run(work, traced=traced) for work in admitted],
         )
-        return Ordered(work=work, order=order)
+        return Ordered(works=admitted, order=order)
 
 
-def _message(ordered: Ordered, now: datetime) -> OutboxMessage:
-    lease = ordered.order.lease
-    return OutboxMessage(
-        message_id=str(lease),
-        subject=subjects.order(ordered.order.job, lease),
-        body=encode(
-            event(
-                ordered.order,
-                id=lease,
-                source=SOURCE,
-                subject=lease,
-                time=now,
-                traceparent=ordered.run.traceparent,
-            )
-        ),
-        traceparent=ordered.run.traceparent,
+def group_step(settings: DispatcherSettings) -> timedelta:
+    """How much older one step of a group's priority makes its work look.
+
+    As much as all the steps of an entry's: between groups whose work is of the same age, the
+    group's priority decides, and age does in the end.
+    """
+    return timedelta(seconds=settings.rank_step_seconds) * 32
+
+
+def _held(verdicts: Sequence[Verdict], reason: Reason) -> list[UUID]:
+    return sorted(one.work for one in verdicts if isinstance(one, Held) and one.reason == reason)
+
+
+def _as_candidates(
+    waiting: Sequence[WaitingWork], situation: Situation
+) -> list[capacity.Candidate]:
+    jobs = situation.limits.jobs
+    return [
+        work.candidate(shares=work.job in jobs and jobs[work.job].batch > 1) for work in waiting
+    ]
+
+
+def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
+    run, context = new_id(), work.traceparent
+    if traced:
+        with span("admit", parent=context, work=str(work.id), run=str(run)):
+            context = traceparent() or context
+    return OrderedRun(
+        run=run,
+        work=work.id,
+        round=work.round,
+        attempt=work.attempts + 1,
+        attempts=work.retry.attempts,
+        manifest=work.manifest,
+        group=work.group,
+        cause=work.cause,
+        due_at=work.due_at,
+        input=work.input,
+        input_schema=work.input_schema,
+        timeout_seconds=work.timeout_seconds,
+        cancel_grace_seconds=work.cancel_grace_seconds,
+        traceparent=context,
     )
 
 
-def _rest(next_not_before: datetime | None, now: datetime) -> float | None:
-    return None if next_not_before is None else max(0.0, (next_not_before - now).total_seconds())
+async def _expire(connection: Connection, late: Sequence[UUID], now: datetime) -> int:
+    if late:
+        rows = await connection.fetch(works["lock"], late)
+        await settling.expire(connection, rows, reason=EXPIRED, now=now)
+    return len(late)
+
+
+def _message(ordered: Ordered, now: datetime) -> OutboxMessage:
+    order = ordered.order
+    traces = [run.traceparent for run in order.runs if run.traceparent]
+    return OutboxMessage(
+        message_id=str(order.lease),
+        subject=subjects.order(order.job, order.lease),
+        body=encode(
+            event(
+                order,
+                id=order.lease,
+                source=SOURCE,
+                subject=order.lease,
+                time=now,
+                traceparent=traces[0] if traces else None,
+            )
+        ),
+        traceparent=TRACES_APART.join(traces) or None,
+    )
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _rest(moment: datetime | None, now: datetime) -> float | None:
+    return None if moment is None else max(0.0, (moment - now).total_seconds())

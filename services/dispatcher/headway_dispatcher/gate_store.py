@@ -11,20 +11,21 @@ from headway_contract.work import RetryPolicy
 from headway_decisions.capacity import (
     Candidate,
     GroupLimit,
-    Held,
+    JobLimit,
+    Limits,
     Load,
+    RateUse,
     Worker,
-    job_rooms,
 )
 from headway_history import Record
-from headway_postgres_kit import Connection
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, json_array
 from headway_tracing import trace_id
 from msgspec import Struct
 
 from headway_dispatcher.store import HISTORY, SOURCE, Times, gates
 
 GATE_LOCK = 0x48570010
-_EXPLAINED_AT_ONCE = 1000
+_LANES_LOCK = 0x48570012
 # What a worker gets on top of timeout and grace to tell the end of a run by itself.
 _LENIENCE = 10.0
 
@@ -48,176 +49,231 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
     on_lost_contact: str
     attempts: int
     traceparent: str | None
+    concurrency_key: str | None
+    concurrency_limit: int
+    key_active: int
+    manifest_disabled: bool
+    alone: bool
 
     @property
     def patience_seconds(self) -> float:
         """How long after its start the run must have ended."""
         return self.timeout_seconds + self.cancel_grace_seconds + _LENIENCE
 
-    @property
-    def candidate(self) -> Candidate:
-        """What the decision needs of it."""
-        return Candidate(work=self.id, group=self.group, job=self.job)
+    def candidate(self, *, shares: bool) -> Candidate:
+        """What the decision needs of it; its size matters only if it may share a lease."""
+        return Candidate(
+            work=self.id,
+            group=self.group,
+            job=self.job,
+            key=self.concurrency_key,
+            key_limit=self.concurrency_limit,
+            key_active=self.key_active,
+            manifest_disabled=self.manifest_disabled,
+            on_lost_contact=self.on_lost_contact,
+            size=len(msgspec.json.encode(self.input)) if shares else 0,
+            alone=self.alone,
+        )
 
 
 class Ordered(Struct, frozen=True, kw_only=True):
-    """Work that was admitted, and the order made of it."""
+    """An order, and the admitted work that it was made of, in the order of its runs."""
 
-    work: WaitingWork
     order: RunDispatched
+    works: list[WaitingWork]
 
     @property
-    def run(self) -> OrderedRun:
-        """The one run of the order."""
-        return self.order.runs[0]
+    def runs(self) -> list[tuple[WaitingWork, OrderedRun]]:
+        """Each piece of work with its run."""
+        return list(zip(self.works, self.order.runs, strict=True))
+
+
+class Glance(Struct, frozen=True, kw_only=True):
+    """What can be seen of the queue without counting anything.
+
+    `times` are those of one reading; `not_before` and `start_by` are the earliest of what waits.
+    """
+
+    times: Times
+    keys_changed: bool
+    not_before: datetime | None
+    start_by: datetime | None
+    ready: bool = True
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When something becomes ready or expires by itself."""
+        return min((at for at in (self.not_before, self.start_by) if at is not None), default=None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be done now."""
+        next_at = self.next_at
+        is_time = next_at is not None and next_at <= self.times.schedule
+        return not (self.ready or self.keys_changed or is_time)
 
 
 class Situation(Struct, frozen=True, kw_only=True):
     """What the gate knows before it looks at any work."""
 
+    glance: Glance
     load: Load
-    limits: dict[str, GroupLimit]
+    limits: Limits
     fleet: list[Worker]
-
-    @property
-    def jobs(self) -> set[str]:
-        """The jobs that live workers serve."""
-        return {job for worker in self.fleet for job in worker.jobs}
-
-    @property
-    def jobs_with_room(self) -> set[str]:
-        """Those of them of which the workers can take more."""
-        return {job for job, room in job_rooms(self.load, self.fleet).items() if room > 0}
 
 
 class GateTransaction:
     """The reads and writes of one pass of the gate."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, clock: Clock) -> None:
         self.connection = connection
+        self._clock = clock
+
+    async def look(self) -> Glance:
+        """Look without the lock whether there is anything to do."""
+        [row] = await self.connection.fetch(gates["look"])
+        return await self._glance(row, ready=row["ready"])
 
     async def lock(self) -> None:
         """Wait for the gate's lock, before anything is counted."""
         await self.connection.execute(gates["lock"], GATE_LOCK)
 
-    async def situation(self, now: datetime, *, worker_silence: timedelta) -> Situation:
-        """Count what runs, and who is there to run more; `now` is real time."""
-        heard_since = now - worker_silence
-        active = await self.connection.fetch(gates["active"], heard_since)
-        by_group: dict[str, int] = {}
-        by_job: dict[str, int] = {}
-        for row in active:
-            by_group[row["group_name"]] = by_group.get(row["group_name"], 0) + row["runs"]
-            by_job[row["job"]] = by_job.get(row["job"], 0) + row["on_fleet"]
-        limits = await self.connection.fetch(gates["limits"])
-        fleet = await self.connection.fetch(gates["fleet"], heard_since)
+    async def situation(self, *, max_active: int, worker_silence: timedelta) -> Situation:
+        """Count what runs, and who is there to run more."""
+        [row] = await self.connection.fetch(gates["situation"], worker_silence)
+        active: dict[tuple[str, str], int] = {}
+        leases: dict[str, int] = {}
+        for load in row["active"] or ():
+            active[load["group_name"], load["job"]] = load["runs"]
+            leases[load["job"]] = leases.get(load["job"], 0) + load["leases_on_fleet"]
         return Situation(
-            load=Load(by_group=by_group, on_fleet_by_job=by_job),
-            limits={
-                row["name"]: GroupLimit(
-                    max_active=row["max_active"], priority=row["priority"], enabled=row["enabled"]
-                )
-                for row in limits
-            },
-            fleet=[Worker(jobs=tuple(row["jobs"]), slots=row["slots"]) for row in fleet],
+            glance=await self._glance(row),
+            load=Load(active=active, leases_on_fleet=leases),
+            limits=Limits(
+                max_active=max_active,
+                groups=msgspec.convert(row["groups"] or {}, dict[str, GroupLimit]),
+                jobs=msgspec.convert(row["jobs"] or {}, dict[str, JobLimit]),
+            ),
+            fleet=msgspec.convert(row["fleet"] or [], list[Worker]),
         )
 
+    async def expired(self, now: datetime) -> list[UUID]:
+        """Work that has not begun in time, locked."""
+        rows = await self.connection.fetch(gates["expired"], now)
+        return sorted(row["id"] for row in rows)
+
+    async def ripen(self, now: datetime) -> int:
+        """Make ready, or let wait for its key, what has waited for its time."""
+        ripened: int = await self.connection.fetchval(gates["ripen"], now)
+        return ripened
+
+    async def hand_out_keys(self, *, limit: int) -> int:
+        """Make ready what has waited for a key that has room; tells how many keys were seen to."""
+        [row] = await self.connection.fetch(gates["hand_out_keys"], limit)
+        changed: int = row["changed"]
+        return changed
+
     async def candidates(
-        self, situation: Situation, rooms: dict[str, int], *, now: datetime, limit: int
+        self,
+        groups: dict[str, int],
+        jobs: dict[str, int],
+        *,
+        now: datetime,
+        limit: int,
+        group_step: timedelta,
     ) -> list[WaitingWork]:
-        """The first of those who wait in each group with room, in the order of the gate."""
+        """The first of those who wait in each lane with room, in the order of the gate."""
         rows = await self.connection.fetch(
             gates["candidates"],
-            list(rooms),
-            list(rooms.values()),
-            list(situation.jobs_with_room),
+            list(groups),
+            list(groups.values()),
+            list(jobs),
+            list(jobs.values()),
             now,
             limit,
+            group_step,
         )
         return [_waiting_work(row) for row in rows]
 
-    async def hold(self, held: Sequence[Held]) -> None:
-        """Write down why candidates wait."""
+    async def dispatch(self, orders: Sequence[Ordered], *, times: Times) -> None:
+        """Write leases, runs, work and history of admitted work, whose rows are locked."""
+        runs = [(one.order, work, run) for one in orders for work, run in one.runs]
         await self.connection.execute(
-            gates["hold"], [one.work for one in held], [one.reason for one in held]
-        )
-
-    async def explain_waits(
-        self, situation: Situation, closed: dict[str, str], *, now: datetime
-    ) -> None:
-        """Write down why work waits that is no candidate."""
-        await self.connection.execute(
-            gates["explain_waits"],
-            list(closed),
-            list(closed.values()),
-            list(situation.jobs),
-            list(situation.jobs_with_room),
-            now,
-            _EXPLAINED_AT_ONCE,
-        )
-
-    async def earliest(self) -> datetime | None:
-        """When the first of the waiting work may run, or might have."""
-        earliest: datetime | None = await self.connection.fetchval(gates["earliest"])
-        return earliest
-
-    async def next_not_before(self, now: datetime) -> datetime | None:
-        """When the next delayed work may run."""
-        moment: datetime | None = await self.connection.fetchval(gates["next_not_before"], now)
-        return moment
-
-    async def dispatch(self, admitted: Sequence[Ordered], *, times: Times) -> list[Ordered]:
-        """Write lease, run, work and history of admitted work.
-
-        Returns what was really dispatched: not what was cancelled since it was looked at.
-        """
-        rows = await self.connection.fetch(
             gates["dispatch"],
-            [one.work.id for one in admitted],
-            [one.run.run for one in admitted],
-        )
-        dispatched = {row["id"] for row in rows}
-        ordered = [one for one in admitted if one.work.id in dispatched]
-        # How long a lease stays unclaimed is a matter of liveness.
-        await self.connection.execute(
-            gates["add_leases"],
-            [one.order.lease for one in ordered],
-            [one.order.token for one in ordered],
-            [one.order.job for one in ordered],
+            [one.order.lease for one in orders],
+            [one.order.token for one in orders],
+            [one.order.job for one in orders],
+            # How long a lease stays unclaimed is a matter of liveness.
             times.real,
-        )
-        await self.connection.execute(
-            gates["add_runs"],
-            [one.run.run for one in ordered],
-            [one.work.id for one in ordered],
-            [one.order.lease for one in ordered],
-            [one.work.manifest_id for one in ordered],
-            [one.work.group for one in ordered],
-            [one.work.job for one in ordered],
-            [one.work.round for one in ordered],
-            [one.run.attempt for one in ordered],
-            [one.work.due_at for one in ordered],
-            [trace_id(one.run.traceparent) for one in ordered],
-            [one.work.patience_seconds for one in ordered],
+            [work.id for _, work, _ in runs],
+            [run.run for _, _, run in runs],
+            [order.lease for order, _, _ in runs],
+            [run.attempt for _, _, run in runs],
+            [trace_id(run.traceparent) for _, _, run in runs],
+            [work.patience_seconds for _, work, _ in runs],
             times.schedule,
         )
-        records = [_record(one, times.schedule) for one in ordered]
+        records = [_record(order, run, times.schedule) for order, _, run in runs]
         await HISTORY.append(self.connection, records, now=times.real)
-        return ordered
+
+    async def note_rates(self, uses: Sequence[RateUse]) -> None:
+        """Remember what began under rates."""
+        await self.connection.execute(
+            gates["note_rates"],
+            [use.kind for use in uses],
+            [use.name for use in uses],
+            json_array(use.begun for use in uses),
+            [use.frees_at for use in uses],
+        )
+
+    async def wait_for_key(self, works: Sequence[UUID]) -> None:
+        """Take candidates whose key has no room out of the gate's way."""
+        await self.connection.execute(gates["wait_for_key"], works)
+
+    async def put_aside(self, works: Sequence[UUID]) -> None:
+        """Take work of disabled manifests out of the gate's way."""
+        await self.connection.execute(gates["put_aside"], works)
+
+    async def lanes(self) -> list[tuple[str, str]] | None:
+        """The lanes that have ready work; none if another dispatcher is at them."""
+        if not await self.connection.fetchval(gates["lock_lanes"], _LANES_LOCK):
+            return None
+        rows = await self.connection.fetch(gates["lanes"])
+        return [(row["group_name"], row["job"]) for row in rows]
+
+    async def close_lanes(self, closed: Sequence[tuple[str, str, str]], *, now: datetime) -> None:
+        """Write down which lanes have no room, and why."""
+        await self.connection.execute(
+            gates["close_lanes"],
+            [group for group, _, _ in closed],
+            [job for _, job, _ in closed],
+            [reason for _, _, reason in closed],
+            now,
+        )
+
+    async def _glance(self, row: Any, *, ready: bool = True) -> Glance:
+        real: datetime = row["now"]
+        schedule = real if self._clock is DATABASE_CLOCK else await self._clock.now(self.connection)
+        return Glance(
+            times=Times(real=real, schedule=schedule),
+            keys_changed=row["keys_changed"],
+            not_before=row["not_before"],
+            start_by=row["start_by"],
+            ready=ready,
+        )
 
 
-def _record(ordered: Ordered, now: datetime) -> Record:
-    """The order as history keeps it: without its token, which is secret."""
+def _record(order: RunDispatched, run: OrderedRun, now: datetime) -> Record:
+    """The order of one run as history keeps it: without its token, which is secret."""
     return Record(
-        event_id=str(ordered.order.lease),
+        event_id=str(order.lease) if len(order.runs) == 1 else f"{order.lease}.{run.run}",
         type=RunDispatched.type,
-        subject=str(ordered.run.run),
+        subject=str(run.run),
         source=SOURCE,
         occurred_at=now,
-        data={"lease": str(ordered.order.lease), "job": ordered.order.job}
-        | msgspec.to_builtins(ordered.run),
-        run=ordered.run.run,
-        lease=ordered.order.lease,
+        data={"lease": str(order.lease), "job": order.job} | msgspec.to_builtins(run),
+        run=run.run,
+        lease=order.lease,
     )
 
 
@@ -239,4 +295,9 @@ def _waiting_work(row: Any) -> WaitingWork:
         on_lost_contact=row["on_lost_contact"],
         attempts=row["attempts"],
         traceparent=row["traceparent"],
+        concurrency_key=row["concurrency_key"],
+        concurrency_limit=row["concurrency_limit"],
+        key_active=row["key_active"],
+        manifest_disabled=row["manifest_disabled"],
+        alone=row["alone"],
     )

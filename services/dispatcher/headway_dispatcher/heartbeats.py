@@ -206,6 +206,7 @@ async def _hear_workers(connection: Connection, alive: list[Heartbeat], now: dat
         [one.host for one in alive],
         [one.sdk for one in alive],
         [one.sdk_version for one in alive],
+        [one.code_version for one in alive],
         json_array(one.jobs for one in alive),
         [one.slots for one in alive],
         [one.draining for one in alive],

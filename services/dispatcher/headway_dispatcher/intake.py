@@ -13,7 +13,6 @@ import msgspec
 from headway_contract import Event, subjects
 from headway_contract.settled import Outcome, WorkSettled
 from headway_contract.work import (
-    GroupChanged,
     ManifestPruned,
     WorkBroughtForward,
     WorkCancelRequested,
@@ -27,12 +26,9 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher import cancels, prunes, settling
+from headway_dispatcher import cancels, limits, prunes, settling
 from headway_dispatcher.store import OUTBOX, REJECTED, works
 from headway_dispatcher.telling import settled_message
-
-# How much older one step of priority makes work look. Ageing is thereby built in.
-RANK_STEP = timedelta(seconds=60)
 
 
 class Followers(Struct, frozen=True, kw_only=True):
@@ -45,9 +41,17 @@ class Followers(Struct, frozen=True, kw_only=True):
 
 
 def work_intake(
-    database: Database, broker: Broker, *, clock: Clock, followers: Followers
+    database: Database,
+    broker: Broker,
+    *,
+    clock: Clock,
+    followers: Followers,
+    rank_step: timedelta,
 ) -> Intake:
-    """The intake of all that the scheduler tells."""
+    """The intake of all that the scheduler tells.
+
+    `rank_step` is how much older one step of priority makes work look: ageing is built in.
+    """
 
     async def handle(messages: list[Message]) -> None:
         events = [one for message in messages for one in events_in(message)]
@@ -58,9 +62,9 @@ def work_intake(
             async with database.transaction() as connection:
                 await prunes.lock(connection, to_bury=bool(pruned))
                 now = await clock.now(connection)
-                await _apply_groups(connection, told)
+                await limits.apply(connection, told)
                 await prunes.bury(connection, pruned, now)
-                await _take_in(connection, events, now)
+                await take_in(connection, events, now, rank_step)
                 await cancels.request(connection, requests, now)
                 await _bring_forward(connection, told, now)
         followers.gate.call()
@@ -74,42 +78,23 @@ def work_intake(
     return REJECTED.intake(database, broker, puller, handle)
 
 
-async def _apply_groups(connection: Connection, told: list[Any]) -> None:
-    """Limits apply only if newer; within a batch the newest of each group is enough."""
-    newest: dict[str, GroupChanged] = {}
-    for change in told:
-        if isinstance(change, GroupChanged):
-            known = newest.get(change.group)
-            if known is None or change.version > known.version:
-                newest[change.group] = change
-    if not newest:
-        return
-    changes = list(newest.values())
-    await connection.execute(
-        works["apply_group"],
-        [change.group for change in changes],
-        [change.max_active for change in changes],
-        [change.priority for change in changes],
-        [change.enabled for change in changes],
-        [change.version for change in changes],
-    )
-
-
-async def _take_in(connection: Connection, events: list[Event], now: datetime) -> None:
+async def take_in(
+    connection: Connection, events: list[Event], now: datetime, rank_step: timedelta
+) -> None:
+    """Queue what is new among events, or settle what cannot be queued."""
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
     queued = await _without_the_buried(connection, queued, now)
     if not queued:
         return
     await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
-    rows = await connection.fetch(
-        works["take_in"], [_row(one) for one in queued.values()], now, "queued"
-    )
+    stated = {work: _row(one, rank_step) for work, one in queued.items()}
+    rows = await connection.fetch(works["take_in"], list(stated.values()), now, "queued")
     left = set(queued) - {row["id"] for row in rows}
     if left:
-        await connection.execute(works["fill_in"], [_row(queued[work]) for work in left])
+        await connection.execute(works["fill_in"], [stated[work] for work in left])
         left -= {row["id"] for row in await connection.fetch(works["known"], list(left))}
     if left:
-        await _coalesce(connection, [queued[work] for work in left], now)
+        await _coalesce(connection, [(queued[work].data, stated[work]) for work in left], now)
 
 
 async def _without_the_buried(
@@ -132,13 +117,14 @@ async def _without_the_buried(
     return {work: one for work, one in queued.items() if one.data.manifest_id not in buried}
 
 
-async def _coalesce(connection: Connection, events: list[Event], now: datetime) -> None:
-    rows = await connection.fetch(works["take_in"], [_row(one) for one in events], now, "settled")
+async def _coalesce(
+    connection: Connection, stated: Sequence[tuple[WorkQueued, dict[str, Any]]], now: datetime
+) -> None:
+    rows = await connection.fetch(works["take_in"], [row for _, row in stated], now, "settled")
     kept = {row["id"] for row in rows}
     why = "its manifest already had unsettled work"
     await OUTBOX.add(
-        connection,
-        [_tell(one.data, "coalesced", why, now) for one in events if one.data.work in kept],
+        connection, [_tell(one, "coalesced", why, now) for one, _ in stated if one.work in kept]
     )
 
 
@@ -165,9 +151,9 @@ def _tell(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> Out
     return settled_message(settled, None)
 
 
-def _row(queued: Event) -> dict[str, Any]:
+def _row(queued: Event, rank_step: timedelta) -> dict[str, Any]:
     work: WorkQueued = queued.data
     row: dict[str, Any] = msgspec.to_builtins(work)
-    row["rank"] = work.queued_at - RANK_STEP * work.priority
+    row["rank"] = work.queued_at - rank_step * work.priority
     row["traceparent"] = queued.traceparent
     return row

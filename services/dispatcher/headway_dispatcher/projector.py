@@ -13,28 +13,33 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import Event, subjects
+from headway_contract.control import CancelPush, ReleaseLease
 from headway_contract.lifecycle import (
     Activation,
     Failure,
+    LeaseClaimed,
     LeaseEvent,
     RunActivated,
     RunEvent,
     RunStarted,
 )
 from headway_contract.settled import ActivationRequested
+from headway_contract.subjects import DISPATCHER
 from headway_decisions import acceptance
 from headway_decisions.acceptance import Arrived, Judged, Lease
 from headway_decisions.folding import Fact, Run
+from headway_decisions.sizes import bounded
 from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
 from headway_postgres_kit import Clock, Connection, Database, json_array
 from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
-from headway_tracing import span
+from headway_tracing import first_context, span, traceparent
 from msgspec import Struct, structs
 
 from headway_dispatcher import settling, store
+from headway_dispatcher.pushing import push
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, Times, heals, leases, works
 from headway_dispatcher.telling import activation_message
 
@@ -45,6 +50,9 @@ _LINGER_SECONDS = 0.002
 
 # Publishers choose the ids of their events, so an id is unique only within its lease.
 _EventKey = tuple[UUID, str]
+
+# The traces in which words were projected: each word's, and the last of each run.
+_Contexts = dict[UUID | _EventKey, str]
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -73,6 +81,15 @@ class _Books(Struct):
     woken: list[tuple[Event, list[Activation]]]
     # Runs whose body a process began that does not hold the lease.
     begun_elsewhere: list[UUID]
+    # Claims that do not count, although the broker let them through.
+    vain_claims: list[tuple[str, ReleaseLease]]
+
+
+class _Projected(Struct, frozen=True, kw_only=True):
+    """What follows a projection, once it is committed."""
+
+    last_of_pruned: bool
+    vain_claims: list[tuple[str, ReleaseLease]]
 
 
 def event_intake(
@@ -90,11 +107,13 @@ def event_intake(
         told = [_read(message) for message in messages]
         with span("projector", messages=len(told)):
             async with database.transaction() as connection:
-                last_of_pruned = await _project(connection, told, clock)
+                projected = await _project(connection, told, clock)
         gate.call()
         relay.call()
-        if last_of_pruned:
+        if projected.last_of_pruned:
             prunes.call()
+        for worker, release in projected.vain_claims:
+            await push(broker, worker, CancelPush(release=[release]))
 
     # A short run's outcome comes right behind its start: together they are one write.
     puller = Puller(
@@ -103,17 +122,19 @@ def event_intake(
     return REJECTED.intake(database, broker, puller, handle)
 
 
-async def _project(connection: Connection, told: list[Told], clock: Clock) -> bool:
-    """Project messages; tells whether a run of a pruned manifest has ended thereby."""
+async def _project(connection: Connection, told: list[Told], clock: Clock) -> _Projected:
+    """Project messages; tells what is to follow."""
     books = await _open_books(connection, {one.lease for one in told})
     times = await store.read_times(connection, clock)
     now = times.schedule
     fresh = await _remember(connection, told, times.real)
     before = {run.id: run for runs in books.runs.values() for run in runs.values()}
     records = []
+    contexts: _Contexts = {}
     for one in sorted(told, key=lambda told: told.message.sequence):
         with span("project", parent=one.traceparent, lease=str(one.lease)):
             records += _judge(books, one, fresh, now)
+            _note_context(contexts, one)
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
     await _write_runs(connection, changed, times)
@@ -123,10 +144,10 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> bo
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
-    await _tell_woken(connection, books.woken, now)
-    last_of_pruned = await settling.settle(connection, ended, now=now)
+    await _tell_woken(connection, books.woken, now, contexts)
+    last_of_pruned = await settling.settle(connection, ended, now=now, contexts=contexts)
     await HISTORY.append(connection, records, now=times.real)
-    return last_of_pruned
+    return _Projected(last_of_pruned=last_of_pruned, vain_claims=books.vain_claims)
 
 
 def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> list[Record]:
@@ -151,6 +172,7 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
         ),
     )
     books.woken += _woken(events, judged, runs)
+    books.vain_claims += _vain_claims(one, events, judged)
     books.begun_elsewhere += _begun_elsewhere(events, judged)
     books.leases[lease.id], books.runs[lease.id] = judged.lease, judged.runs
     _report(one, judged)
@@ -158,6 +180,16 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
         _record(event, refusal, fact.at)
         for event, refusal, fact in zip(events, judged.refusals, facts, strict=True)
     ]
+
+
+def _note_context(contexts: _Contexts, one: Told) -> None:
+    """Remember in which trace a run's words were projected, for what follows from them."""
+    context = traceparent() if one.traceparent else None
+    if context is not None:
+        for event in one.events:
+            contexts[one.lease, event.id] = context
+            if isinstance(event.data, RunEvent):
+                contexts[event.data.run] = context
 
 
 def _woken(
@@ -186,8 +218,27 @@ def _begun_elsewhere(events: list[Event], judged: Judged) -> list[UUID]:
     ]
 
 
+def _vain_claims(one: Told, events: list[Event], judged: Judged) -> list[tuple[str, ReleaseLease]]:
+    """The claims of a message that were refused, with the reason for their worker.
+
+    Not if a process of the same name holds the lease: it would hear it, too. The answer to a
+    heartbeat tells processes apart.
+    """
+    reasons = {"not_the_claimant": "another", "lease_ended": "ended"}
+    if one.worker in (DISPATCHER, judged.lease.claimed_by):
+        return []
+    return [
+        (one.worker, ReleaseLease(lease=one.lease, reason=reasons[refusal]))
+        for event, refusal in zip(events, judged.refusals, strict=True)
+        if isinstance(event.data, LeaseClaimed) and refusal in reasons
+    ]
+
+
 async def _tell_woken(
-    connection: Connection, woken: list[tuple[Event, list[Activation]]], now: datetime
+    connection: Connection,
+    woken: list[tuple[Event, list[Activation]]],
+    now: datetime,
+    contexts: _Contexts,
 ) -> None:
     if not woken:
         return
@@ -208,7 +259,9 @@ async def _tell_woken(
             group=row["group_name"],
             activations=activations,
         )
-        messages.append(activation_message(requested, event.id, now, row["traceparent"]))
+        known = contexts.get((event.data.lease, event.id))
+        context = known or first_context(row["traceparent"])
+        messages.append(activation_message(requested, event.id, now, context))
     await OUTBOX.add(connection, messages)
 
 
@@ -247,7 +300,8 @@ def _read(message: Message) -> Told:
         predecessor = int(message.headers.get(subjects.EXPECTED_SEQUENCE_HEADER, "-1"))
     except ValueError as error:
         raise Unreadable(str(error)) from error
-    events = [one for one in events_in(message) if isinstance(one.data, LeaseEvent)]
+    size = len(message.body)
+    events = [bounded(one, size) for one in events_in(message) if isinstance(one.data, LeaseEvent)]
     return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=events)
 
 
@@ -265,6 +319,7 @@ async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
         runs=by_lease,
         work_of={row["run_id"]: row["work_id"] for row in runs},
         woken=[],
+        vain_claims=[],
         begun_elsewhere=[],
     )
 

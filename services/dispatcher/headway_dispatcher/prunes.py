@@ -19,7 +19,7 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 
 from headway_dispatcher import settling
-from headway_dispatcher.store import OUTBOX, prune_queries, works
+from headway_dispatcher.store import BURY_LOCK, OUTBOX, prune_queries, works
 from headway_dispatcher.telling import prune_confirmed_message
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 # Leases, letters or work in one transaction; a lease has a run and a few rows of inbox.
 BATCH = 1000
 _MANIFESTS_AT_ONCE = 20
-_LOCK = 0x48570011
 
 
 async def lock(connection: Connection, *, to_bury: bool) -> None:
@@ -37,7 +36,7 @@ async def lock(connection: Connection, *, to_bury: bool) -> None:
     taken in by one dispatcher while another, which does not see it yet, deletes all the rest.
     """
     query = prune_queries["lock"] if to_bury else prune_queries["share_lock"]
-    await connection.execute(query, _LOCK)
+    await connection.execute(query, BURY_LOCK)
 
 
 async def bury(connection: Connection, pruned: Sequence[ManifestPruned], now: datetime) -> None:

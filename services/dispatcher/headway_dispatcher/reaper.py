@@ -12,17 +12,20 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any
 
-from headway_clock import new_id
-from headway_contract import Event, event, subjects
+import msgspec
+from headway_contract import Event, subjects
 from headway_contract.lifecycle import (
     ORPHANED,
+    RECALLED,
     TIMED_OUT,
+    UNBEGUN,
     UNDELIVERED,
     Failure,
     LeaseEvent,
     LeaseRevoked,
     RunFailed,
 )
+from headway_decisions.reaping import LiveRun, Silence, endings
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
@@ -30,10 +33,10 @@ from headway_tracing import span
 from msgspec import Struct
 
 from headway_dispatcher import store
-from headway_dispatcher.fencing import publish_fenced, withdraw_order
+from headway_dispatcher.fencing import publish_fenced, spoken, withdraw_order
 from headway_dispatcher.leases import last_stored
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import SOURCE, leases, workers
+from headway_dispatcher.store import leases, workers
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +91,7 @@ class Reaper:
         return heard_lately and heard_throughout
 
     async def _revoke(self, row: Any, now: datetime) -> bool:
-        kind = row["kind"]
+        kind: Silence = row["kind"]
         with span("revoke", lease=str(row["id"]), reason=kind):
             events = self._words(row, kind, now)
             answer = await publish_fenced(self._broker, row["id"], events, expected=row["sequence"])
@@ -127,26 +130,26 @@ class Reaper:
             return None
         return stored.sequence
 
-    def _words(self, row: Any, kind: str, now: datetime) -> list[Event]:
+    def _words(self, row: Any, kind: Silence, now: datetime) -> list[Event]:
         """The revocation, and the end of each run that was still live."""
         credentials = {"lease": row["id"], "token": row["token"], "nonce": self._name}
-        message = {
-            ORPHANED: f"worker {row['claimed_by']} was not heard of for "
-            f"{self._settings.orphan_timeout_seconds:g} s",
+        live = msgspec.convert(row["live_runs"], list[LiveRun])
+        words: list[LeaseEvent] = [LeaseRevoked(**credentials, reason=kind)]
+        for run, ended_as in endings(kind, live, shared=row["runs"] > 1).items():
+            failure = Failure(kind=ended_as, message=self._why(row, ended_as))
+            words.append(RunFailed(**credentials, run=run, failure=failure))
+        return spoken(words, row["id"], now)
+
+    def _why(self, row: Any, kind: str) -> str:
+        silent = (
+            f"worker {row['claimed_by']} was not heard of for "
+            f"{self._settings.orphan_timeout_seconds:g} s"
+        )
+        return {
+            ORPHANED: silent,
+            UNBEGUN: f"{silent}, and had not begun with this run of its lease",
             UNDELIVERED: "no worker claimed the order for "
             f"{self._settings.stale_pending_seconds:g} s",
             TIMED_OUT: "the run took longer than its timeout and its grace",
+            RECALLED: "another run of the same lease took longer than its timeout and its grace",
         }[kind]
-        failure = Failure(kind=kind, message=message)
-        words: list[LeaseEvent] = [LeaseRevoked(**credentials, reason=kind)]
-        words += [RunFailed(**credentials, run=run, failure=failure) for run in row["live_runs"]]
-        return [
-            event(
-                word,
-                id=new_id(),
-                source=SOURCE,
-                subject=getattr(word, "run", row["id"]),
-                time=now,
-            )
-            for word in words
-        ]

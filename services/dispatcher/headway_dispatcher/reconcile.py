@@ -34,7 +34,11 @@ from headway_dispatcher.telling import fitting
 _ROOM = 640 * 1024
 
 # Whose settings have versions, and which of them are in force.
-_IN_FORCE = {"group": heals["group_versions"]}
+_IN_FORCE = {
+    "group": heals["group_versions"],
+    "job": heals["job_versions"],
+    "manifest": heals["switch_versions"],
+}
 
 
 class ReconcileDesk:

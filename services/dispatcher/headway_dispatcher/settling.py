@@ -3,8 +3,9 @@
 Work that somebody wants to end early, or whose manifest is gone, is never tried again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
 
@@ -14,13 +15,16 @@ from headway_contract.lifecycle import Activation, Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import RetryPolicy
 from headway_decisions import retries
+from headway_decisions.fingerprints import fingerprint
 from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
 from headway_postgres_kit import Connection, json_array
 from headway_relay import OutboxMessage
-from msgspec import Struct
+from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
+from msgspec import Struct, structs
 
+from headway_dispatcher import letters
 from headway_dispatcher.store import OUTBOX, works
 from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
 
@@ -35,27 +39,59 @@ class _Settled(Struct, frozen=True, kw_only=True):
     letter: UUID | None = None
     reason: str = ""
     failure: Failure | None = None
+    # The trace in which it was decided, if that is recorded.
+    context: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for failures that are the same one."""
+        return "" if self.failure is None else fingerprint(self.row["job"], self.failure)
 
 
-async def settle(connection: Connection, ended: dict[UUID, Run], *, now: datetime) -> bool:
+class _Again(Struct, frozen=True, kw_only=True):
+    work: UUID
+    retry: Retry
+    # What the next attempt's trace goes on from, and is linked to; none leaves it as it is.
+    context: str | None
+
+
+async def settle(
+    connection: Connection,
+    ended: dict[UUID, Run],
+    *,
+    now: datetime,
+    contexts: Mapping[Any, str] = MappingProxyType({}),
+) -> bool:
     """Decide about the work of runs that have just ended; `ended` is by work id.
 
-    Tells whether any of it belongs to a pruned manifest, which may now be deleted.
+    `contexts` are the traces in which their ends were projected, by run. Tells whether any of
+    it belongs to a pruned manifest, which may now be deleted.
     """
     if not ended:
         return False
     rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Settled] = []
-    again: list[tuple[UUID, Retry]] = []
+    again: list[_Again] = []
     for row in rows:
-        verdict = _decide(row, ended[row["id"]], now)
-        if isinstance(verdict, Retry):
-            again.append((row["id"], verdict))
-        else:
-            settled.append(verdict)
+        run, main = ended[row["id"]], first_context(row["traceparent"])
+        with span("settle", parent=contexts.get(run.id, main), work=str(row["id"])) as current:
+            verdict = _decide(row, run, now)
+            context = traceparent()
+            if isinstance(verdict, Retry):
+                current.set_attribute("headway.outcome", "retry")
+                linked = CONTEXTS_APART.join((main, context)) if main and context else None
+                again.append(_Again(work=row["id"], retry=verdict, context=linked))
+            else:
+                current.set_attribute("headway.outcome", verdict.outcome)
+                settled.append(structs.replace(verdict, context=context))
     await _write_retries(connection, again)
-    await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+    versions = await _write_settled(connection, settled, now)
+    await OUTBOX.add(
+        connection, [message for one in settled for message in _tell(one, now, versions)]
+    )
+    # At once, or the next work of the manifest would be in the slot before them.
+    waited_for = {row["manifest_id"] for row in rows if row["letters_wait"]}
+    await letters.resume_at_once(connection, waited_for, now=now)
     return any(row["pruned"] for row in rows)
 
 
@@ -70,7 +106,21 @@ async def cancel(
             _Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason)
         )
     await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now)])
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
+
+
+async def expire(
+    connection: Connection, waiting: Sequence[Any], *, reason: str, now: datetime
+) -> None:
+    """Settle work that has not begun in time: rows that are locked."""
+    settled = []
+    for row in waiting:
+        next_work_state(row["state"], "expired")
+        settled.append(
+            _Settled(row=row, outcome="expired", attempts=row["attempts"], reason=reason)
+        )
+    await _write_settled(connection, settled, now)
+    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
 
 
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
@@ -117,20 +167,23 @@ def _as_it_ended(row: Any, run: Run) -> _Settled:
     )
 
 
-async def _write_retries(connection: Connection, again: Sequence[tuple[UUID, Retry]]) -> None:
+async def _write_retries(connection: Connection, again: Sequence[_Again]) -> None:
     if again:
         await connection.execute(
             works["retry"],
-            [work for work, _ in again],
-            [verdict.at for _, verdict in again],
-            [verdict.reason for _, verdict in again],
-            [verdict.attempts for _, verdict in again],
+            [one.work for one in again],
+            [one.retry.at for one in again],
+            [one.retry.reason for one in again],
+            [one.retry.attempts for one in again],
+            [one.context for one in again],
+            [one.retry.alone for one in again],
         )
 
 
 async def _write_settled(
     connection: Connection, settled: Sequence[_Settled], now: datetime
-) -> None:
+) -> dict[UUID, str]:
+    """Settle work; returns which version of the code each dead letter is of."""
     if settled:
         await connection.execute(
             works["settle"],
@@ -139,25 +192,30 @@ async def _write_settled(
             [one.attempts for one in settled],
             now,
         )
-    letters = [one for one in settled if one.letter is not None]
-    if letters:
-        await connection.execute(
-            works["add_dead_letters"],
-            [one.letter for one in letters],
-            [one.row["id"] for one in letters],
-            [one.row["round"] for one in letters],
-            [one.row["manifest_id"] for one in letters],
-            [one.row["group_name"] for one in letters],
-            [one.row["job"] for one in letters],
-            json_array(one.row["input"] for one in letters),
-            [one.reason for one in letters],
-            json_array(one.failure for one in letters),
-            [one.attempts for one in letters],
-            now,
-        )
+    parted = [one for one in settled if one.letter is not None]
+    if not parted:
+        return {}
+    rows = await connection.fetch(
+        works["add_dead_letters"],
+        [one.letter for one in parted],
+        [one.row["id"] for one in parted],
+        [one.row["round"] for one in parted],
+        [one.row["manifest_id"] for one in parted],
+        [one.row["manifest"] for one in parted],
+        [one.row["group_name"] for one in parted],
+        [one.row["job"] for one in parted],
+        json_array(one.row["input"] for one in parted),
+        [one.reason for one in parted],
+        json_array(one.failure for one in parted),
+        [one.attempts for one in parted],
+        [one.fingerprint for one in parted],
+        [one.row["run_id"] for one in parted],
+        now,
+    )
+    return {row["id"]: row["code_version"] for row in rows}
 
 
-def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
+def _tell(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[OutboxMessage]:
     row = one.row
     settled = WorkSettled(
         work=row["id"],
@@ -174,9 +232,10 @@ def _tell(one: _Settled, now: datetime) -> list[OutboxMessage]:
         activations=fitting(_activations(row)),
         settled_at=now,
     )
-    messages = [settled_message(settled, row["traceparent"])]
+    context = one.context or first_context(row["traceparent"])
+    messages = [settled_message(settled, context)]
     if one.letter is not None:
-        messages.append(_letter_message(one, one.letter, now))
+        messages.append(_letter_message(one, one.letter, versions[one.letter], now, context))
     return messages
 
 
@@ -186,7 +245,9 @@ def _activations(row: Any) -> tuple[Activation, ...]:
     return unite(activation for run in by_run for activation in run)
 
 
-def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage:
+def _letter_message(
+    one: _Settled, letter: UUID, code_version: str, now: datetime, context: str | None
+) -> OutboxMessage:
     row = one.row
     created = DeadLetterCreated(
         dead_letter=letter,
@@ -198,5 +259,7 @@ def _letter_message(one: _Settled, letter: UUID, now: datetime) -> OutboxMessage
         job=row["job"],
         reason=one.reason,
         attempts=one.attempts,
+        fingerprint=one.fingerprint,
+        code_version=code_version,
     )
-    return dead_letter_message(created, now)
+    return dead_letter_message(created, now, context)

@@ -14,10 +14,17 @@ HISTORY = History(SCHEMA)
 REJECTED = Rejected(SCHEMA)
 SOURCE = "headway/dispatcher"
 
+# Had alone by whoever buries a manifest, and shared by whoever brings work into the queue.
+BURY_LOCK = 0x48570011
+
 works = Queries("headway_dispatcher", "sql/work_queue.sql")
 gates = Queries("headway_dispatcher", "sql/gate.sql")
 leases = Queries("headway_dispatcher", "sql/lease.sql")
 workers = Queries("headway_dispatcher", "sql/worker.sql")
+news_queries = Queries("headway_dispatcher", "sql/progress.sql")
+letter_queries = Queries("headway_dispatcher", "sql/dead_letter.sql")
+cancel_queries = Queries("headway_dispatcher", "sql/cancel.sql")
+question_queries = Queries("headway_dispatcher", "sql/questions.sql")
 prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
 heals = Queries("headway_dispatcher", "sql/healing.sql")
 

@@ -10,7 +10,9 @@ from headway_contract import EventData, encode, event, subjects
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import (
     ActivationRequested,
+    DeadLetterAcknowledged,
     DeadLetterCreated,
+    DeadLetterRetried,
     PruneConfirmed,
     WorkSettled,
 )
@@ -35,10 +37,31 @@ def settled_message(settled: WorkSettled, traceparent: str | None) -> OutboxMess
     )
 
 
-def dead_letter_message(created: DeadLetterCreated, now: datetime) -> OutboxMessage:
+def dead_letter_message(
+    created: DeadLetterCreated, now: datetime, traceparent: str | None
+) -> OutboxMessage:
     """That a person has to look."""
     letter = created.dead_letter
-    return _message(created, id=str(letter), subject=letter, group=created.group, time=now)
+    return _message(
+        created,
+        id=str(letter),
+        subject=letter,
+        group=created.group,
+        time=now,
+        traceparent=traceparent,
+    )
+
+
+def resolved_message(resolved: DeadLetterRetried | DeadLetterAcknowledged) -> OutboxMessage:
+    """That somebody has seen to a dead letter, which happens once."""
+    letter = resolved.dead_letter
+    return _message(
+        resolved,
+        id=f"resolved.{letter}",
+        subject=letter,
+        group=resolved.group,
+        time=resolved.resolved_at,
+    )
 
 
 def activation_message(

@@ -1,16 +1,16 @@
-"""Why work waits that the gate does not even look at.
+"""Why ready work waits, lane by lane.
 
-The gate passes full groups over without a scan, and so cannot tell their backlog why it
-waits. This pass does, now and then and without the gate's lock: its word is for people,
-and nothing is decided by it.
+The gate passes lanes without room over, and so tells nobody why they wait. This pass does,
+now and then and without the gate's lock: its word is for people, and nothing is decided by
+it. It costs a step for each lane that has ready work, however much that is. Why other work
+waits stands in its own row; the view `dispatcher.waiting` tells both.
 """
 
 from datetime import timedelta
 
-from headway_decisions import capacity
+from headway_decisions.capacity import Room
 from headway_postgres_kit import Clock, Database
 
-from headway_dispatcher import store
 from headway_dispatcher.gate_store import GateTransaction
 from headway_dispatcher.settings import DispatcherSettings
 
@@ -24,15 +24,22 @@ class Waits:
         self._clock = clock
 
     async def run_once(self) -> float | None:
-        """Write reasons down, once."""
+        """Write down which lanes are closed, once."""
         async with self._database.transaction() as connection:
-            tx = GateTransaction(connection)
-            times = await store.read_times(connection, self._clock)
+            tx = GateTransaction(connection, self._clock)
+            lanes = await tx.lanes()
+            if lanes is None:
+                return None
             situation = await tx.situation(
-                times.real, worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds)
+                max_active=self._settings.max_active,
+                worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds),
             )
-            _, closed = capacity.rooms(
-                situation.load, self._settings.max_active, situation.limits, most=1
-            )
-            await tx.explain_waits(situation, closed, now=times.schedule)
+            now = situation.glance.times.schedule
+            room = Room(situation.limits, situation.load, situation.fleet, now=now)
+            closed = [
+                (group, job, reason)
+                for group, job in lanes
+                if (reason := room.closed(group, job)) is not None
+            ]
+            await tx.close_lanes(closed, now=now)
         return None

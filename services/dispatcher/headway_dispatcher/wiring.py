@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+from datetime import timedelta
 
 from headway_clock import new_nonce
 from headway_jetstream_kit import BrokerUnavailable
@@ -13,11 +14,14 @@ from headway_service_kit.process import keep_trying
 from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher.cancels import Cancels
+from headway_dispatcher.desk import Desk
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.leases import LeaseDesk
+from headway_dispatcher.letter_passes import LetterRetention, WaitingRetries
 from headway_dispatcher.orders import Orders
+from headway_dispatcher.progress import ProgressDesk
 from headway_dispatcher.projector import event_intake
 from headway_dispatcher.provisioning import check_provisioned, provision
 from headway_dispatcher.prunes import Prunes
@@ -48,6 +52,8 @@ async def start_dispatcher(
         database_url=settings.database_url,
         nats_url=settings.nats_url,
         nats_creds=settings.nats_creds,
+        nats_ping_seconds=settings.nats_ping_seconds,
+        database_answer_seconds=settings.database_answer_seconds,
         give_up_after=give_up_after,
     )
     try:
@@ -113,9 +119,18 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
 
     await heartbeats.listen()
     await LeaseDesk(database, broker).listen()
+    news = ProgressDesk(database, broker)
+    await news.listen()
+    await Desk(database, broker, settings, clock=clock, wake=wake).listen()
     await ReconcileDesk(database, broker, clock=clock, days=settings.history_days).listen()
     intakes = {
-        "intake": work_intake(database, broker, clock=clock, followers=wake),
+        "intake": work_intake(
+            database,
+            broker,
+            clock=clock,
+            followers=wake,
+            rank_step=timedelta(seconds=settings.rank_step_seconds),
+        ),
         "projector": event_intake(
             database, broker, clock=clock, gate=wake.gate, relay=wake.relay, prunes=wake.prunes
         ),
@@ -123,13 +138,19 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     prunes = Prunes(database, clock=clock, relay=wake.relay)
     service.keep("relay", Relay(database, broker, OUTBOX).run_once, wake.relay)
     for pass_name, intake in intakes.items():
+        await intake.take_over()
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
     service.keep("waits", Waits(database, settings, clock=clock).run_once)
     service.keep("cancels", Cancels(database, broker, name=name).run_once, wake.cancels)
     service.keep("prunes", prunes.run_once, wake.prunes)
+    retries = WaitingRetries(database, clock=clock, wake=wake)
+    service.keep("letters", retries.run_once)
+    purge = LetterRetention(database, days=settings.dead_letter_days, clock=clock)
+    service.keep("letter-retention", purge.run_once, poll=600.0)
     # Workers must hear from us whatever our own troubles are, so this one hardly rests.
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
+    service.keep("progress", news.run_once, news.arrived)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("streams", see_to_streams)

@@ -1,13 +1,16 @@
 """The events that the scheduler tells the dispatcher, as messages for the outbox."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headway_contract import Event, encode, event, subjects
 from headway_contract.work import (
     GroupChanged,
+    JobChanged,
+    ManifestChanged,
     ManifestPruned,
     WorkBroughtForward,
     WorkCancelRequested,
@@ -19,6 +22,9 @@ from headway_tracing import is_recording, new_trace, traceparent
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest
 from headway_scheduler.store import SOURCE
+
+if TYPE_CHECKING:
+    from headway_scheduler.enqueue import Queued
 
 # Work that was queued together travels together: a message costs more than an event.
 MOST_EVENTS = 100
@@ -35,24 +41,34 @@ def announce_work(
     """Tell the dispatcher about new work, group by group."""
     ordered = sorted(queued, key=lambda pair: pair[0].group)
     traced = is_recording()
-    messages = []
-    for group, members in groupby(ordered, key=lambda pair: pair[0].group):
-        events = [
-            _queued_event(manifest, row, now, _trace(manifest, row) if traced else None)
-            for manifest, row in members
-        ]
-        # The id of the first event names its message: what was queued together stays together.
-        messages += [
-            OutboxMessage(
-                message_id=chunk[0].id,
-                subject=subjects.work(group),
-                body=encode(chunk),
-                traceparent=TRACES_APART.join(filter(None, (one.traceparent for one in chunk)))
-                or None,
-            )
-            for chunk in _chunks(events)
-        ]
-    return messages
+    return [
+        message
+        for group, members in groupby(ordered, key=lambda pair: pair[0].group)
+        for message in _together(
+            group,
+            [
+                _queued_event(manifest, row, now, _trace(manifest, row) if traced else None)
+                for manifest, row in members
+            ],
+        )
+    ]
+
+
+def announce_enqueued(queued: Iterable["Queued"], *, now: datetime) -> list[OutboxMessage]:
+    """Tell the dispatcher about work that applications have enqueued, group by group."""
+    ordered = sorted(queued, key=lambda one: one.group)
+    traced = is_recording()
+    return [
+        message
+        for group, members in groupby(ordered, key=lambda one: one.group)
+        for message in _together(
+            group,
+            [
+                _enqueued_event(one, now, _trace_enqueued(one) if traced else None)
+                for one in members
+            ],
+        )
+    ]
 
 
 def announce_cancels(
@@ -78,6 +94,16 @@ def announce_cancels(
     ]
 
 
+def announce_cancel(request: WorkCancelRequested) -> OutboxMessage:
+    """Ask for one piece of work to end early, because somebody wants it."""
+    return _message(
+        request,
+        message_id=f"cancel.{request.work}.{request.round}",
+        group=request.group,
+        now=request.requested_at,
+    )
+
+
 def announce_brought_forward(work: UUID, *, group: str, now: datetime) -> OutboxMessage:
     """Ask for work that waits to come first."""
     return _message(
@@ -94,6 +120,18 @@ def announce_group(change: GroupChanged, *, now: datetime) -> OutboxMessage:
     return _message(change, message_id=message_id, group=change.group, now=now)
 
 
+def announce_job(change: JobChanged, *, now: datetime) -> OutboxMessage:
+    """Tell the limits of a job, on the subject of the group that is called like it."""
+    message_id = f"job.{change.job}.{change.version}"
+    return _message(change, message_id=message_id, group=change.job, now=now)
+
+
+def announce_switch(change: ManifestChanged, *, now: datetime) -> OutboxMessage:
+    """Tell whether the work of a manifest may run."""
+    message_id = f"manifest.{change.manifest_id}.{change.version}"
+    return _message(change, message_id=message_id, group=change.group, now=now)
+
+
 def announce_pruned(
     manifest_id: UUID, external_id: str, group: str, *, reason: str, now: datetime
 ) -> OutboxMessage:
@@ -105,10 +143,54 @@ def announce_pruned(
     return _message(pruned, message_id=message_id, group=group, now=now)
 
 
+def _together(group: str, events: Sequence[Event]) -> list[OutboxMessage]:
+    """Events of one group in as few messages as they fit into."""
+    # The id of the first event names its message: what was queued together stays together.
+    return [
+        OutboxMessage(
+            message_id=chunk[0].id,
+            subject=subjects.work(group),
+            body=encode(chunk),
+            traceparent=TRACES_APART.join(filter(None, (one.traceparent for one in chunk))) or None,
+        )
+        for chunk in _chunks(events)
+    ]
+
+
 def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
-    """Every piece of work begins a trace of its own."""
-    with new_trace("decide", manifest=manifest.external_id, work=str(row.work)):
+    """Every piece of work begins a trace of its own, linked to what it follows from."""
+    succeeded = row.cause.startswith("success:")
+    cause = manifest.parent_traceparent if succeeded else row.traceparent
+    with new_trace("decide", cause=cause, manifest=manifest.external_id, work=str(row.work)):
         return traceparent()
+
+
+def _trace_enqueued(queued: "Queued") -> str | None:
+    """A trace of its own, too, linked to the one of the application that enqueued it."""
+    with new_trace("decide", cause=queued.traceparent, job=queued.job, work=str(queued.work)):
+        return traceparent()
+
+
+def _enqueued_event(one: "Queued", now: datetime, context: str | None) -> Event:
+    queued = WorkQueued(
+        work=one.work,
+        group=one.group,
+        job=one.job,
+        input=one.input,
+        cause=one.cause,
+        queued_at=one.queued_at,
+        priority=one.priority,
+        not_before=one.not_before,
+        start_by=one.start_by,
+        retry=one.retry,
+        timeout_seconds=one.timeout_seconds,
+        cancel_grace_seconds=one.cancel_grace_seconds,
+        on_lost_contact=one.on_lost_contact,
+        explicit=True,
+        concurrency_key=one.concurrency_key,
+        concurrency_limit=one.concurrency_limit,
+    )
+    return _work_event(queued, now, context)
 
 
 def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: str | None) -> Event:
@@ -131,20 +213,36 @@ def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: st
         cancel_grace_seconds=manifest.cancel_grace_seconds,
         on_lost_contact=manifest.on_lost_contact,
         explicit=row.explicit,
+        concurrency_key=row.concurrency_key,
+        concurrency_limit=manifest.concurrency_limit,
+        start_by=_start_by(manifest, row, now),
     )
+    return _work_event(queued, now, context)
+
+
+def _work_event(queued: WorkQueued, now: datetime, context: str | None) -> Event:
     return event(
         queued,
-        id=f"{row.work}.{queued.round}",
+        id=f"{queued.work}.{queued.round}",
         source=SOURCE,
-        subject=row.work,
+        subject=queued.work,
         time=now,
         traceparent=context,
     )
 
 
+def _start_by(manifest: Manifest, row: LedgerRow, now: datetime) -> datetime | None:
+    """By when it must have begun: counted from when it is due, or may run, or was queued."""
+    if manifest.start_within_seconds is None:
+        return None
+    since = row.due_at or row.not_before or now
+    return since + timedelta(seconds=manifest.start_within_seconds)
+
+
 def _priority(manifest: Manifest, row: LedgerRow) -> int:
     boost = DEPENDENT_BOOST if row.cause.startswith(("success:", "activation:")) else 0
-    return min(manifest.priority + boost, HIGHEST_PRIORITY)
+    stated = manifest.priority if row.priority is None else row.priority
+    return min(stated + boost, HIGHEST_PRIORITY)
 
 
 def _chunks(events: Sequence[Event]) -> Iterator[list[Event]]:
@@ -162,7 +260,12 @@ def _chunks(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def _message(
-    data: WorkCancelRequested | WorkBroughtForward | GroupChanged | ManifestPruned,
+    data: WorkCancelRequested
+    | WorkBroughtForward
+    | GroupChanged
+    | JobChanged
+    | ManifestChanged
+    | ManifestPruned,
     *,
     message_id: str,
     group: str,

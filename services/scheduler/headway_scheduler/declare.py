@@ -19,7 +19,7 @@ from headway.definitions import (
     ManifestDefinition,
 )
 from headway_clock import new_id
-from headway_contract.work import GroupChanged
+from headway_contract.work import GroupChanged, JobChanged, ManifestChanged, Rate
 from headway_decisions import due, identity, timing
 from headway_decisions.cadence import Once
 from headway_decisions.timing import Timing
@@ -28,7 +28,7 @@ from headway_postgres_kit import Clock, Connection, json_array
 from msgspec import Struct
 
 from headway_scheduler.advance import account_for, advance, put_to_rest, write_ledger
-from headway_scheduler.announce import announce_group
+from headway_scheduler.announce import announce_group, announce_job, announce_switch
 from headway_scheduler.checking import problems_of
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.store import (
@@ -119,11 +119,11 @@ async def declare(
     await _write_jobs(connection, definitions, now)
     await _write_groups(connection, definitions, source, now)
     await _write_manifests(connection, definitions, compared, ids, now)
-    await put_to_rest(
-        connection,
-        await lock_manifests(connection, touched | {ids[one.external_id] for one in compared.new}),
-        now=now,
+    locked = await lock_manifests(
+        connection, touched | {ids[one.external_id] for one in compared.new}
     )
+    await put_to_rest(connection, locked, now=now)
+    await tell_switches(connection, locked, now=now)
     shots = [one for one in compared.changed if compared.retimes(one)]
     await _give_up_shots(connection, [*compared.new, *shots], ids, now)
     await _write_history(connection, source, [*compared.new, *compared.changed], now)
@@ -226,19 +226,12 @@ async def _finish_the_past(
 
 
 async def _write_jobs(connection: Connection, definitions: Definitions, now: datetime) -> None:
-    jobs = definitions.jobs
+    """Jobs and their limits, which are told again at every declaration, as those of groups are."""
+    jobs = [msgspec.structs.asdict(job) for job in definitions.jobs]
     if jobs:
-        await connection.execute(
-            manifests["upsert_job"],
-            [job.name for job in jobs],
-            definitions.owner,
-            [job.title for job in jobs],
-            [job.category for job in jobs],
-            [job.description for job in jobs],
-            json_array(job.input_schema for job in jobs),
-            [job.takes_input for job in jobs],
-            now,
-        )
+        await connection.execute(manifests["upsert_job"], jobs, definitions.owner, now)
+        rows = await connection.fetch(manifests["job_limits"], [job["name"] for job in jobs])
+        await OUTBOX.add(connection, [announce_job(job_changed(row), now=now) for row in rows])
 
 
 async def _write_groups(
@@ -255,6 +248,7 @@ async def _write_groups(
         [group.enabled for group in stated.values()],
         definitions.owner,
         now,
+        json_array(group.rate for group in stated.values()),
     )
     await connection.execute(groups["upsert"], *arguments)
     changed = {row["name"] for row in await connection.fetch(groups["restate"], *arguments)}
@@ -278,6 +272,36 @@ def group_changed(row: Any) -> GroupChanged:
         version=row["version"],
         max_active=row["max_active"],
         priority=row["priority"],
+        enabled=row["enabled"],
+        rate=msgspec.convert(row["rate"], Rate | None),
+    )
+
+
+def job_changed(row: Any) -> JobChanged:
+    """The event that tells the limits of a job."""
+    return JobChanged(
+        job=row["name"],
+        version=row["version"],
+        max_active=row["max_active"],
+        rate=msgspec.convert(row["rate"], Rate | None),
+        counts_globally=row["counts_globally"],
+        batch=row["batch"],
+    )
+
+
+async def tell_switches(connection: Connection, locked: Sequence[UUID], *, now: datetime) -> None:
+    """Tell the dispatcher which of these manifests were enabled or disabled; they are locked."""
+    rows = await connection.fetch(manifests["switched"], locked)
+    await OUTBOX.add(connection, [announce_switch(manifest_changed(row), now=now) for row in rows])
+
+
+def manifest_changed(row: Any) -> ManifestChanged:
+    """The event that tells whether the work of a manifest may run."""
+    return ManifestChanged(
+        manifest_id=row["id"],
+        manifest=row["external_id"],
+        group=row["group_name"],
+        version=row["version"],
         enabled=row["enabled"],
     )
 
@@ -366,9 +390,13 @@ def _row(definition: ManifestDefinition, manifest: UUID, now: datetime) -> dict[
         "timeout_seconds": definition.timeout_seconds,
         "cancel_grace_seconds": definition.cancel_grace_seconds,
         "on_lost_contact": definition.on_lost_contact,
+        "on_dead_letter": definition.on_dead_letter,
         "enabled": definition.enabled,
         "dormant": definition.dormant,
         "batch": definition.batch,
+        "concurrency_key": definition.concurrency_key,
+        "concurrency_limit": definition.concurrency_limit,
+        "start_within_seconds": definition.start_within_seconds,
         "definition_hash": definition.fingerprint(),
         "next_due_at": first_due(definition, now),
     }

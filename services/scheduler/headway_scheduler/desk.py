@@ -8,15 +8,22 @@ from headway.definitions import Definitions, InvalidDefinitions
 from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of
 from headway_contract import subjects
+from headway_contract.dispatching import CancelAnswer
 from headway_contract.scheduling import (
     ActivationAnswer,
     ActivationQuestion,
     ApplyAnswer,
     ApplyRequest,
+    CancelOutstandingRequest,
     Changed,
     ChangeGroupRequest,
     ChangeRequest,
     DeleteRequest,
+    DismissRequest,
+    EnqueueAnswer,
+    EnqueuedAnswer,
+    EnqueuedQuestion,
+    EnqueueRequest,
     TriggerAnswer,
     TriggerRequest,
 )
@@ -24,8 +31,9 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import BadRequest, serve, typed
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
+from msgspec import Struct
 
-from headway_scheduler import activate, operate
+from headway_scheduler import activate, cancel, enqueue_desk, operate
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
@@ -33,6 +41,14 @@ from headway_scheduler.startup import apply
 _MOST_LISTED = 1000
 
 Answer = TypeVar("Answer")
+
+
+class Followers(Struct, frozen=True, kw_only=True):
+    """The passes that go on with what was asked for."""
+
+    relay: Wakeup
+    tick: Wakeup
+    enqueue: Wakeup
 
 
 class Desk:
@@ -45,15 +61,13 @@ class Desk:
         settings: SchedulerSettings,
         *,
         clock: Clock,
-        relay: Wakeup,
-        tick: Wakeup,
+        wake: Followers,
     ) -> None:
         self._database = database
         self._broker = broker
         self._settings = settings
         self._clock = clock
-        self._relay = relay
-        self._tick = tick
+        self._wake_up = wake
         self._questions = Questions(database, settings, clock=clock)
 
     async def listen(self) -> None:
@@ -71,6 +85,10 @@ class Desk:
                 subjects.CHANGE_GROUP_REQUEST: typed(ChangeGroupRequest, self.change_group),
                 subjects.TRIGGER_REQUEST: typed(TriggerRequest, self.trigger),
                 subjects.DELETE_REQUEST: typed(DeleteRequest, self.delete),
+                subjects.ENQUEUE_REQUEST: typed(EnqueueRequest, self.enqueue),
+                subjects.ENQUEUED_QUESTION: typed(EnqueuedQuestion, self.enqueued),
+                subjects.DISMISS_REQUEST: typed(DismissRequest, self.dismiss),
+                subjects.CANCEL_OUTSTANDING_REQUEST: typed(CancelOutstandingRequest, self.cancel),
             },
         )
 
@@ -126,6 +144,24 @@ class Desk:
         """Run a manifest now."""
         return await self._do(operate.trigger, request)
 
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueAnswer:
+        """Queue work of a job, without a manifest."""
+        return await self._do(enqueue_desk.enqueue, request)
+
+    async def enqueued(self, question: EnqueuedQuestion) -> EnqueuedAnswer:
+        """What was enqueued and is not queued."""
+        async with self._database.acquire() as connection:
+            return await enqueue_desk.list_enqueued(connection, question)
+
+    async def dismiss(self, request: DismissRequest) -> Changed:
+        """Forget work that was enqueued and refused."""
+        return Changed(text=await self._do(enqueue_desk.dismiss, request))
+
+    async def cancel(self, request: CancelOutstandingRequest) -> CancelAnswer:
+        """End outstanding work early."""
+        outstanding = await self._do(cancel.cancel, request)
+        return await cancel.ask_dispatcher(self._broker, request, outstanding)
+
     async def _do(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
         """Carry out a request in one transaction, or say why not."""
         try:
@@ -140,8 +176,9 @@ class Desk:
         return await self._clock.now(connection)
 
     def _wake(self) -> None:
-        self._relay.call()
-        self._tick.call()
+        self._wake_up.relay.call()
+        self._wake_up.tick.call()
+        self._wake_up.enqueue.call()
 
 
 def read_definitions(packed: bytes) -> Definitions:

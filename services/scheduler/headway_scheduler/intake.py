@@ -5,7 +5,7 @@ row, activations and dependents by their place in the ledger, prunes by the mani
 is gone: a second telling finds nothing left to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
@@ -19,15 +19,16 @@ from headway_contract.settled import (
     PruneConfirmed,
     WorkSettled,
 )
+from headway_decisions import identity
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import events_in
 from headway_service_kit.passes import Wakeup
-from headway_tracing import span
+from headway_tracing import is_recording, span, traceparent
 
 from headway_scheduler import activate, prune, settle
-from headway_scheduler.store import REJECTED, lock_manifests
+from headway_scheduler.store import REJECTED, lock_manifests, manifests, occurrences
 
 _Resolved = DeadLetterRetried | DeadLetterAcknowledged
 
@@ -40,18 +41,48 @@ def settled_intake(
     async def handle(messages: list[Message]) -> None:
         told = [one for message in messages for one in events_in(message)]
         with ExitStack() as traces:
+            successes: dict[UUID, str] = {}
             for one in told:
                 if isinstance(one.data, WorkSettled):
                     traces.enter_context(
                         span("settle", parent=one.traceparent, outcome=one.data.outcome)
                     )
+                    _note_success(successes, one.data)
             async with database.transaction() as connection:
                 await take_in(connection, told, now=await clock.now(connection))
+                await _tell_traces(connection, told, successes)
         relay.call()
         tick.call()
 
     puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
+
+
+def _note_success(successes: dict[UUID, str], settled: WorkSettled) -> None:
+    """Remember in which trace a success was settled: dependents are linked to it."""
+    context = traceparent()
+    if context is not None and settled.manifest_id is not None and settled.outcome == "completed":
+        successes[settled.manifest_id] = context
+
+
+async def _tell_traces(
+    connection: Connection, told: Sequence[Event], successes: Mapping[UUID, str]
+) -> None:
+    """Keep the traces that dependents will be linked to; only while somebody records them."""
+    if not is_recording():
+        return
+    if successes:
+        await connection.execute(
+            manifests["tell_traces"], list(successes), list(successes.values())
+        )
+    woken = [
+        (activation.manifest, identity.activation_cause(one.data.work, activation.key), context)
+        for one in told
+        if isinstance(one.data, ActivationRequested) and (context := one.traceparent)
+        for activation in one.data.activations
+    ]
+    if woken:
+        await connection.execute(occurrences["tell_traces"], *map(list, zip(*woken, strict=True)))
 
 
 async def take_in(connection: Connection, told: Sequence[Event], *, now: datetime) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 from headway.inputs import problem_of_input
 from headway_decisions import identity
 from headway_decisions.due import Entry, Verdict
+from headway_decisions.keys import InvalidKey, render_key
 from msgspec import Struct, structs
 
 from headway_scheduler.manifest import Manifest, OwedEntry
@@ -32,7 +33,12 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     has_input: bool = False
     input: Any = None
     not_before: datetime | None = None
+    priority: int | None = None
     release: bool = False
+    # What its work shares with other work, once that is queued.
+    concurrency_key: str | None = None
+    # The trace in which it was asked for.
+    traceparent: str | None = None
 
     @property
     def key(self) -> tuple[UUID, str]:
@@ -72,17 +78,35 @@ def rows_of(manifest: Manifest, verdict: Verdict) -> Iterator[LedgerRow]:
 
 
 def queue(manifest: Manifest, row: LedgerRow) -> LedgerRow:
-    """Give a decision its work, unless the job would not take the input."""
+    """Give a decision its work, unless the job would not take the input or it makes no key."""
     given = row.input if row.has_input else manifest.input
     problem = problem_of_input(manifest.input_schema, manifest.takes_input, given)
     if problem is not None:
         return structs.replace(row, decision="skipped", reason=f"invalid_input: {problem}")
+    try:
+        key = key_of(manifest, given)
+    except InvalidKey as error:
+        return structs.replace(row, decision="skipped", reason=f"invalid_key: {error}")
     return structs.replace(
         row,
         decision="queued",
         reason=None,
         input=given,
+        concurrency_key=key,
         work=identity.work_id(row.manifest, row.cause),
+    )
+
+
+def key_of(manifest: Manifest, given: Any) -> str | None:
+    """The concurrency key of a manifest's work with an input, or `InvalidKey`."""
+    if manifest.concurrency_key is None:
+        return None
+    return render_key(
+        manifest.concurrency_key,
+        input=given,
+        manifest=manifest.external_id,
+        group=manifest.group,
+        job=manifest.job,
     )
 
 
@@ -97,5 +121,7 @@ def _owed(manifest: Manifest, owed: OwedEntry) -> LedgerRow:
         has_input=owed.has_input,
         input=owed.input,
         not_before=owed.not_before,
+        priority=owed.priority,
         release=True,
+        traceparent=owed.traceparent,
     )

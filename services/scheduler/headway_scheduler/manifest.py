@@ -26,6 +26,8 @@ class OwedEntry(Struct, frozen=True, kw_only=True):
     has_input: bool = False
     input: Any = None
     not_before: datetime | None = None
+    traceparent: str | None = None
+    priority: int | None = None
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -43,7 +45,12 @@ class Manifest(Struct, frozen=True, kw_only=True):
     timeout_seconds: float
     cancel_grace_seconds: float
     on_lost_contact: str
+    concurrency_key: str | None
+    concurrency_limit: int
+    start_within_seconds: float | None
     owed: dict[str, OwedEntry]
+    # The trace in which its parent succeeded last.
+    parent_traceparent: str | None = None
 
 
 class UnreadableManifest(Struct, frozen=True, kw_only=True):
@@ -121,5 +128,9 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         timeout_seconds=row["timeout_seconds"],
         cancel_grace_seconds=row["cancel_grace_seconds"],
         on_lost_contact=row["on_lost_contact"],
+        concurrency_key=row["concurrency_key"],
+        concurrency_limit=row["concurrency_limit"],
+        start_within_seconds=row["start_within_seconds"],
         owed={one.cause: one for one in owed},
+        parent_traceparent=row["parent_traceparent"],
     )

@@ -5,10 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway.checks import INPUT_LIMIT
 from headway.definitions import API_OWNER
-from headway.inputs import problem_of_input
-from headway.jobs import holds_nul
 from headway_clock import new_id
 from headway_contract.scheduling import (
     ChangeGroupRequest,
@@ -17,8 +14,10 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
-from headway_contract.work import RetryPolicy
+from headway_contract.work import Rate, RetryPolicy
 from headway_decisions import identity
+from headway_decisions.keys import InvalidKey
+from headway_decisions.rates import rate_in_words
 from headway_jetstream_kit.controlling import BadRequest
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
@@ -26,9 +25,10 @@ from msgspec import UNSET, structs
 from headway_scheduler import prune
 from headway_scheduler.advance import account_for, let_go, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_brought_forward, announce_group
-from headway_scheduler.declare import audit, group_changed
+from headway_scheduler.declare import audit, group_changed, tell_switches
 from headway_scheduler.finding import find_manifest
-from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.given import problem_of_given
+from headway_scheduler.ledger import LedgerRow, key_of
 from headway_scheduler.manifest import Manifest, UnreadableManifest, read_manifests
 from headway_scheduler.store import (
     DECLARE_LOCK,
@@ -40,6 +40,9 @@ from headway_scheduler.store import (
     occurrences,
     works,
 )
+
+_GROUP_SETTINGS = ("max_active", "priority", "enabled", "rate")
+_LONGEST_SAID = 100
 
 
 class Refused(Exception):
@@ -67,6 +70,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
         bool(request.give_back),
     )
     await put_to_rest(connection, locked, now=now)
+    await tell_switches(connection, locked, now=now)
     told = {key: value for key, value in after.items() if value != before[key]}
     await _audit(connection, "headway.manifest.changed.v1", request, request.manifest, told, now)
     return f"{request.manifest}: {_in_words(told)}"
@@ -82,13 +86,11 @@ async def change_group(
     if row is None:
         raise Refused(f"there is no group {request.group!r}: see 'headway groups'")
     stated = {
-        name: value
-        for name in ("max_active", "priority", "enabled")
-        if (value := getattr(request, name)) is not UNSET
+        name: value for name in _GROUP_SETTINGS if (value := getattr(request, name)) is not UNSET
     }
     touched = sorted((set(row["touched"]) | set(stated)) - set(request.give_back))
-    before = {key: row[key] for key in ("max_active", "priority", "enabled", "touched")}
-    after = {**before, **stated, "touched": touched}
+    before = {key: row[key] for key in (*_GROUP_SETTINGS, "touched")}
+    after = {**before, **msgspec.to_builtins(stated), "touched": touched}
     if after == before:
         return f"group {request.group}: nothing to change"
     members: list[UUID] = []
@@ -104,6 +106,7 @@ async def change_group(
         after["enabled"],
         touched,
         now,
+        after["rate"],
     )
     [told] = await connection.fetch(groups["read"], [request.group])
     await OUTBOX.add(connection, [announce_group(group_changed(told), now=now)])
@@ -140,6 +143,7 @@ async def trigger(
     cause = identity.trigger_cause(request.key or str(new_id()))
     known = await connection.fetch(occurrences["of_causes"], [row["id"]], [cause])
     if known:
+        _check_key(request, known[0])
         return TriggerAnswer(
             result="known",
             work=known[0]["work_id"],
@@ -178,8 +182,10 @@ async def _trigger(
     if busy and delayed is None and view.overlap.policy in ("skip", "allow"):
         skipped = structs.replace(row, decision="skipped", reason="still_outstanding")
         await write_ledger(connection, [skipped], now=now)
+        await _set_priority(connection, request, skipped)
         return await _bring_forward(connection, manifest, now)
     await write_ledger(connection, [row], now=now)
+    await _set_priority(connection, request, row)
     await let_go(connection, [view.id], now=now)
     [written] = await connection.fetch(occurrences["of_causes"], [view.id], [cause])
     if written["decision"] == "queued":
@@ -190,9 +196,18 @@ async def _trigger(
     if written["decision"] == "skipped":
         raise Refused(f"{called}: {written['reason']}")
     after = f"at {delayed:%Y-%m-%d %H:%M:%S} UTC, or " if delayed else ""
+    policy = "" if delayed else f" (by its overlap policy {view.overlap.policy!r})"
     return TriggerAnswer(
-        result="owed", text=f"{called}: runs {after}as soon as the work under way has ended"
+        result="owed",
+        text=f"{called}: runs {after}as soon as the work under way has ended{policy}",
     )
+
+
+async def _set_priority(connection: Connection, request: TriggerRequest, row: LedgerRow) -> None:
+    if request.priority is not None:
+        await connection.execute(
+            occurrences["set_priority"], row.manifest, row.cause, request.priority
+        )
 
 
 async def _bring_forward(
@@ -208,26 +223,59 @@ async def _bring_forward(
         result="brought_forward",
         work=oldest["id"],
         text=f"{manifest.external_id}: work of it is under way since "
-        f"{oldest['queued_at']:%Y-%m-%d %H:%M:%S} UTC (cause {oldest['cause']}); no second one was "
-        "queued, but if it still waits it now comes first",
+        f"{oldest['queued_at']:%Y-%m-%d %H:%M:%S} UTC (cause {oldest['cause']}); by its overlap "
+        f"policy {manifest.view.overlap.policy!r} no second one was queued, but if it still waits "
+        "it now comes first",
     )
 
 
 def _check_trigger(request: TriggerRequest, manifest: Manifest, row: Any) -> None:
     if row["blocked_by"] is not None:
         raise Refused(
-            f"manifest {request.manifest!r} is blocked by a dead letter: resolve that first"
+            f"manifest {request.manifest!r} is blocked by the dead letter {row['blocked_by']}: "
+            f"retry or acknowledge that first ('headway dead-letters list --manifest "
+            f"{request.manifest}')"
         )
     if request.input is UNSET:
         return
-    problem = problem_of_input(manifest.input_schema, manifest.takes_input, request.input)
+    try:
+        key_of(manifest, request.input)
+    except InvalidKey as error:
+        raise Refused(str(error)) from error
+    problem = problem_of_given(
+        manifest.job, manifest.input_schema, manifest.takes_input, request.input
+    )
     if problem is not None:
-        raise Refused(f"the input does not fit job {manifest.job!r}: {problem}")
-    encoded = msgspec.json.encode(request.input)
-    if len(encoded) > INPUT_LIMIT:
-        raise Refused(f"the input is larger than {INPUT_LIMIT} bytes: send where it is found")
-    if holds_nul(encoded):
-        raise Refused("the input holds a NUL character, which cannot be stored")
+        raise Refused(problem)
+
+
+def _check_key(request: TriggerRequest, known: Any) -> None:
+    """The same key asks for the same thing, or it is somebody's mistake."""
+    delay = known["not_before"] - known["first_due_at"] if known["not_before"] else timedelta(0)
+    before = {
+        "input": known["input"] if known["has_input"] else UNSET,
+        "delay": delay.total_seconds(),
+        "priority": known["priority"],
+    }
+    now = {
+        "input": request.input,
+        "delay": timedelta(seconds=request.delay_seconds).total_seconds(),
+        "priority": request.priority,
+    }
+    differ = [name for name in before if before[name] != now[name]]
+    if differ:
+        said = ", ".join(f"{one} was {_said(before[one])}, now {_said(now[one])}" for one in differ)
+        raise Refused(
+            f"{request.manifest}: the key {request.key!r} was used before with other parameters "
+            f"({said}): use another key, or the same parameters"
+        )
+
+
+def _said(value: Any) -> str:
+    if value is UNSET or value is None:
+        return "the manifest's own"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"
 
 
 def _settings(row: Any) -> dict[str, Any]:
@@ -286,6 +334,9 @@ def _words(key: str, value: Any) -> str:
             return "any number at once" if value is None else f"at most {value} at once"
         case "priority":
             return f"priority {value}"
+        case "rate":
+            rate = msgspec.convert(value, Rate | None)
+            return "at any rate" if rate is None else f"at most {rate_in_words(rate)}"
     return ""
 
 

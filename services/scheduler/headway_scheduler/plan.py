@@ -11,6 +11,8 @@ from headway.definitions import Definitions, InvalidDefinitions, ManifestDefinit
 from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of as problems_of_definitions
 from headway_contract.scheduling import ApplyAnswer, ApplyRequest, FireChange, PrunePolicy
+from headway_contract.work import Rate
+from headway_decisions.rates import rate_in_words
 from headway_decisions.timing import Timing
 from headway_jetstream_kit.controlling import BadRequest
 from headway_postgres_kit import Connection
@@ -177,18 +179,22 @@ async def _fires(moves: Sequence[Move], horizon: datetime) -> list[FireChange]:
     return await asyncio.to_thread(changes, moves, horizon)
 
 
+def _said(setting: Any) -> Any:
+    return rate_in_words(msgspec.convert(setting, Rate)) if isinstance(setting, dict) else setting
+
+
 async def _groups(connection: Connection, definitions: Definitions) -> list[str]:
     """Settings of groups that would change; one that is disabled holds all that is in it."""
     stated = {group.name: group for group in definitions.groups}
     rows = await connection.fetch(queries["group_settings"], list(stated))
     told = []
     for row in rows:
-        for setting in ("max_active", "priority", "enabled"):
-            wanted = getattr(stated[row["name"]], setting)
+        for setting in ("max_active", "priority", "enabled", "rate"):
+            wanted = msgspec.to_builtins(getattr(stated[row["name"]], setting))
             if wanted is None or wanted == row[setting] or setting in row["touched"]:
                 continue
             told.append(
                 f"group {row['name']!r}, which has {row['manifests']} manifest(s), changes: "
-                f"{setting} from {row[setting]} to {wanted}"
+                f"{setting} from {_said(row[setting])} to {_said(wanted)}"
             )
     return told

@@ -16,6 +16,8 @@ from headway_contract.scheduling import (
     GroupsAnswer,
     GroupsQuestion,
     GroupStatus,
+    InputAnswer,
+    InputQuestion,
     LedgerAnswer,
     LedgerQuestion,
     ManifestAnswer,
@@ -33,6 +35,7 @@ from headway_postgres_kit import Clock, Connection, Database
 
 from headway_scheduler.explain import explain
 from headway_scheduler.finding import find_manifest
+from headway_scheduler.given import problem_of_given
 from headway_scheduler.ledger_questions import check_page
 from headway_scheduler.manifest import hold_of
 from headway_scheduler.plan import plan
@@ -54,6 +57,10 @@ _DEFINED = (
     "timeout_seconds",
     "cancel_grace_seconds",
     "on_lost_contact",
+    "concurrency_key",
+    "concurrency_limit",
+    "start_within_seconds",
+    "on_dead_letter",
     "enabled",
     "dormant",
     "batch",
@@ -82,6 +89,7 @@ class Questions:
             subjects.EXPLAIN_QUESTION: typed(ExplainQuestion, self.explain),
             subjects.LEDGER_QUESTION: typed(LedgerQuestion, self.ledger),
             subjects.PLAN_QUESTION: typed(ApplyRequest, self.plan),
+            subjects.INPUT_QUESTION: typed(InputQuestion, self.input),
         }
 
     async def manifests(self, question: ManifestsQuestion) -> ManifestsAnswer:
@@ -103,7 +111,7 @@ class Questions:
         """One page of groups, in the order of their names."""
         async with self._database.acquire() as connection:
             rows = await connection.fetch(groups["page"], question.after, question.limit + 1)
-        found = [GroupStatus(**dict(row)) for row in rows[: question.limit]]
+        found = [msgspec.convert(dict(row), GroupStatus) for row in rows[: question.limit]]
         return GroupsAnswer(groups=found, more=len(rows) > question.limit)
 
     async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
@@ -146,6 +154,19 @@ class Questions:
         """What applying definitions would change."""
         async with self._reading() as (connection, now):
             return await plan(connection, request, policy=self._settings.prune, now=now)
+
+    async def input(self, question: InputQuestion) -> InputAnswer:
+        """Whether a job takes an input."""
+        async with self._database.acquire() as connection:
+            row = await connection.fetchrow(manifests["jobs"], [question.job])
+        problem = (
+            problem_of_given(question.job, None, True, question.input)  # noqa: FBT003
+            if row is None
+            else problem_of_given(
+                question.job, row["input_schema"], row["takes_input"], question.input
+            )
+        )
+        return InputAnswer(problem=problem or "", known=row is not None)
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[tuple[Connection, datetime]]:
@@ -207,6 +228,7 @@ def status_of(row: Any) -> ManifestStatus:
         owed=row["owed"],
         depends_on=row["parent"],
         dormant=row["dormant"],
+        id=row["id"],
     )
 
 

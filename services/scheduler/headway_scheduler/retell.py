@@ -17,8 +17,15 @@ from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
 from msgspec import structs
 
-from headway_scheduler.announce import announce_group, announce_pruned, announce_work
-from headway_scheduler.declare import group_changed
+from headway_scheduler.announce import (
+    announce_group,
+    announce_job,
+    announce_pruned,
+    announce_switch,
+    announce_work,
+)
+from headway_scheduler.declare import group_changed, job_changed, manifest_changed
+from headway_scheduler.enqueue import announce_again
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest, read_manifests
 from headway_scheduler.store import OUTBOX, groups, heals
@@ -41,14 +48,43 @@ async def retell_work(connection: Connection, ids: Sequence[UUID], *, now: datet
             [(manifest, _decision(manifest, row)) for _, manifest, row in members], now=queued_at
         )
         await OUTBOX.add(connection, _afresh(messages))
-    await connection.execute(heals["told_again"], [row["id"] for _, _, row in pairs], now)
-    return len(pairs)
+    told = [row["id"] for _, _, row in pairs] + await _retell_enqueued(connection, ids, now)
+    await connection.execute(heals["told_again"], told, now)
+    return len(told)
+
+
+async def _retell_enqueued(
+    connection: Connection, ids: Sequence[UUID], now: datetime
+) -> list[UUID]:
+    """The same for work that no manifest made: what was enqueued is kept until it is settled."""
+    rows = await connection.fetch(heals["without_manifest"], list(ids))
+    enqueued = [row["id"] for row in rows]
+    if enqueued:
+        messages = await announce_again(connection, enqueued, now=now)
+        await OUTBOX.add(connection, _afresh(messages))
+    return enqueued
 
 
 async def retell_groups(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
     """Announce the settings of groups again."""
     rows = await connection.fetch(groups["read"], sorted(names))
     messages = [announce_group(group_changed(row), now=now) for row in rows]
+    await OUTBOX.add(connection, _afresh(messages))
+    return len(rows)
+
+
+async def retell_jobs(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
+    """Announce the limits of jobs again."""
+    rows = await connection.fetch(heals["jobs"], list(names))
+    messages = [announce_job(job_changed(row), now=now) for row in rows]
+    await OUTBOX.add(connection, _afresh(messages))
+    return len(rows)
+
+
+async def retell_switches(connection: Connection, ids: Sequence[str], *, now: datetime) -> int:
+    """Announce again which manifests are disabled, or enabled again."""
+    rows = await connection.fetch(heals["switches"], [UUID(one) for one in ids])
+    messages = [announce_switch(manifest_changed(row), now=now) for row in rows]
     await OUTBOX.add(connection, _afresh(messages))
     return len(rows)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from headway_postgres_kit import Clock, Database
 
-from headway_scheduler.store import occurrences
+from headway_scheduler.store import enqueued, occurrences, works
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,8 @@ class Retention:
             audit = _count(await connection.execute(occurrences["forget_history"], oldest, _BATCH))
             await connection.execute(occurrences["forget_timings"], oldest)
             await connection.execute(occurrences["forget_resolved"], oldest)
+            await connection.execute(works["forget_overtaken"], oldest)
+            await connection.execute(enqueued["forget"], oldest, _BATCH)
         if decisions or audit:
             logger.info("forgot %d decision(s) and %d line(s) of audit", decisions, audit)
         return 0.0 if _BATCH in (decisions, audit) else _EVERY_SECONDS

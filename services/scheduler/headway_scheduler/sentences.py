@@ -120,6 +120,8 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
                 "a later success of its parent came before there was room, and one run stands "
                 "for all of them."
             )
+        case "cancelled":
+            return "somebody cancelled all work of it. Trigger it if it should run after all."
         case "invalid_input":
             remedy = "Correct the input, or the schema of the job."
             return f"its input does not fit the job ({detail}). {remedy}"

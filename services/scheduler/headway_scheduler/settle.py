@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from headway_scheduler.advance import account_for, put_to_rest, write_ledger
 from headway_scheduler.ledger import LedgerRow
-from headway_scheduler.store import lock_manifests, manifests, occurrences, works
+from headway_scheduler.store import enqueued, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
 
@@ -43,6 +43,7 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now
     # Manifests before their work, as everywhere, or two of us could wait for each other.
     locked = await lock_manifests(connection, await manifests_of(connection, outcomes))
     closed = await _open_work(connection, told)
+    # Work without a manifest is closed, and nothing else follows.
     owned = [work for work in closed if work.manifest in locked]
     ends: dict[UUID, datetime] = {}
     for work in owned:
@@ -50,11 +51,19 @@ async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now
         ends[work.manifest] = min(work.end.settled_at, ends.get(work.manifest, _NEVER))
     await account_for(connection, ends, until=ends, now=now)
     await connection.execute(works["remove"], [work.id for work in closed])
+    await _release_enqueued(connection, closed)
     await _tell_manifests(connection, owned)
     await _owe_again(connection, owned, now)
     await put_to_rest(connection, locked, now=now)
     await connection.fetch(manifests["retire"], list(ends))
     return len(closed)
+
+
+async def _release_enqueued(connection: Connection, closed: Sequence[_Closed]) -> None:
+    """What applications have enqueued need no longer be kept."""
+    without_manifest = [work.id for work in closed if work.end.manifest_id is None]
+    if without_manifest:
+        await connection.execute(enqueued["settled"], without_manifest)
 
 
 async def manifests_of(connection: Connection, outcomes: Sequence[WorkSettled]) -> set[UUID]:
@@ -72,6 +81,8 @@ async def resolve(
 ) -> None:
     """A dead letter was seen to: its manifest is no longer blocked by it."""
     if resolved.manifest_id is None:
+        if isinstance(resolved, DeadLetterRetried):
+            await _start_enqueued(connection, resolved, now)
         return
     locked = await lock_manifests(connection, [resolved.manifest_id])
     if not locked:
@@ -97,6 +108,18 @@ async def _start_round(
     )
 
 
+async def _start_enqueued(
+    connection: Connection, retried: DeadLetterRetried, now: datetime
+) -> None:
+    """Work without a manifest is under way again, unless that round is over already."""
+    over = await connection.fetchval(works["overtaken"], retried.work)
+    if over is None or over < retried.round:
+        cause = f"replay:{retried.work}"
+        await connection.execute(
+            works["start_round"], retried.work, None, cause, retried.round, now, retried.slot
+        )
+
+
 async def _open_work(connection: Connection, told: dict[UUID, WorkSettled]) -> list[_Closed]:
     """The work among what was told that is not settled yet, by its row or by its decision."""
     rows = await connection.fetch(works["lock"], sorted(told))
@@ -107,6 +130,9 @@ async def _open_work(connection: Connection, told: dict[UUID, WorkSettled]) -> l
     ]
     for work in set(told) - {row["id"] for row in rows}:
         end = told[work]
+        if end.round > 1 and end.manifest_id is None:
+            # No ledger remembers it, and its beginning may still be on its way.
+            await connection.execute(works["overtake"], work, end.round, end.settled_at)
         # A round whose beginning we have not heard of yet: it is over all the same.
         if end.round > 1 and end.manifest_id is not None:
             known = await connection.fetchrow(occurrences["of_work"], end.manifest_id, work)

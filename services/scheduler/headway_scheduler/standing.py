@@ -12,7 +12,7 @@ from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried
 from headway_postgres_kit import Clock, Database
 
 from headway_scheduler.intake import take_in
-from headway_scheduler.retell import retell_groups, retell_prunes
+from headway_scheduler.retell import retell_groups, retell_jobs, retell_prunes, retell_switches
 from headway_scheduler.store import SOURCE, heals
 
 Ask = Callable[[ReconcileQuestion], Awaitable[ReconcileAnswer | None]]
@@ -20,7 +20,11 @@ Ask = Callable[[ReconcileQuestion], Awaitable[ReconcileAnswer | None]]
 _FIRST_ID = UUID(int=0)
 
 # Whose settings the dispatcher keeps: their names, versions and times, and how they are told.
-_SETTINGS = {"group": (heals["group_versions"], retell_groups)}
+_SETTINGS = {
+    "group": (heals["group_versions"], retell_groups),
+    "job": (heals["job_versions"], retell_jobs),
+    "manifest": (heals["switch_versions"], retell_switches),
+}
 
 
 class Standing:

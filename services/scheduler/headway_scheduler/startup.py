@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from headway_scheduler import prune
 from headway_scheduler.advance import account_for
-from headway_scheduler.declare import Declared, Known, audit, declare
+from headway_scheduler.declare import Declared, Known, audit, declare, tell_switches
 from headway_scheduler.store import DECLARE_LOCK, HISTORY, groups, lock_manifests, manifests
 
 logger = logging.getLogger(__name__)
@@ -156,6 +156,7 @@ class _Cleaning:
             if silence:
                 await account_for(connection, locked, until=now, now=now)
             rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
+            await tell_switches(connection, locked, now=now)
             undeclared = sorted(row["external_id"] for row in rows)
             kind, data = "headway.manifest.undeclared.v1", {"disabled": silence}
             records = [audit(kind, one, self._source, data, now) for one in undeclared]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from headway_history import History
-from headway_postgres_kit import Connection, Migrations, Queries
+from headway_postgres_kit import Connection, Database, Migrations, Queries
 from headway_relay import Outbox, Rejected
 
 SCHEMA = "scheduler"
@@ -18,6 +18,7 @@ manifests = Queries("headway_scheduler", "sql/manifest.sql")
 groups = Queries("headway_scheduler", "sql/group.sql")
 occurrences = Queries("headway_scheduler", "sql/occurrence.sql")
 works = Queries("headway_scheduler", "sql/work.sql")
+enqueued = Queries("headway_scheduler", "sql/enqueued.sql")
 leaders = Queries("headway_scheduler", "sql/leader.sql")
 heals = Queries("headway_scheduler", "sql/healing.sql")
 
@@ -34,3 +35,10 @@ async def lock_manifests(connection: Connection, ids: Iterable[UUID]) -> list[UU
     """
     rows = await connection.fetch(manifests["lock"], sorted(set(ids)))
     return [row["id"] for row in rows]
+
+
+async def enqueue_role_is_missing(database: Database) -> bool:
+    """Whether applications lack the role by which they may enqueue and do nothing else."""
+    async with database.acquire() as connection:
+        missing: bool = await connection.fetchval(enqueued["role_is_missing"])
+    return missing

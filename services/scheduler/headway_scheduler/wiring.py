@@ -12,7 +12,8 @@ from headway_service_kit.passes import SAFETY_POLL, Wakeup
 from headway_service_kit.service import Service, open_service
 from msgspec.structs import replace
 
-from headway_scheduler.desk import Desk
+from headway_scheduler.desk import Desk, Followers
+from headway_scheduler.enqueue import POLL_SECONDS, Enqueue
 from headway_scheduler.heal import Healing
 from headway_scheduler.intake import settled_intake
 from headway_scheduler.retention import Retention
@@ -37,6 +38,8 @@ async def start_scheduler(
         database_url=settings.database_url,
         nats_url=settings.nats_url,
         nats_creds=settings.nats_creds,
+        nats_ping_seconds=settings.nats_ping_seconds,
+        database_answer_seconds=settings.database_answer_seconds,
         give_up_after=give_up_after,
     )
     try:
@@ -63,7 +66,7 @@ async def start_scheduler(
 
 async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clock) -> None:
     database, broker = service.database, service.broker
-    relay_wakeup, tick_wakeup = Wakeup(), Wakeup()
+    relay_wakeup, tick_wakeup, enqueue_wakeup = Wakeup(), Wakeup(), Wakeup()
     tick = Tick(
         database,
         holder=f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}",
@@ -90,12 +93,20 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         return (await tick.run_once()).rest
 
     await Desk(
-        database, broker, settings, clock=clock, relay=relay_wakeup, tick=tick_wakeup
+        database,
+        broker,
+        settings,
+        clock=clock,
+        wake=Followers(relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup),
     ).listen()
     service.keep("relay", Relay(database, broker, OUTBOX).run_once, relay_wakeup)
     service.keep("healing", heal, poll=min(SAFETY_POLL, settings.ask_after_seconds / 4))
+    enqueue = Enqueue(database, clock=clock, relay=relay_wakeup)
+    service.keep("enqueue", enqueue.run_once, enqueue_wakeup, poll=POLL_SECONDS)
+    service.keep("refused", enqueue.look_again)
     retention = Retention(database, days=settings.history_days, clock=clock)
     service.keep("retention", retention.run_once, poll=600.0)
+    await intake.take_over()
     service.keep("intake", intake.run_once)
     if settings.tick == "on":
         service.keep("tick", run_tick, tick_wakeup)

@@ -16,9 +16,11 @@ import msgspec
 from headway_clock import jitter
 from headway_contract import subjects
 from headway_contract.lifecycle import Activation, RunActivated
+from headway_contract.limits import INPUT_LIMIT
 from headway_contract.orders import OrderedRun
 from headway_contract.scheduling import ActivationAnswer, ActivationQuestion
 from headway_jetstream_kit import Broker
+from headway_tracing import traceparent
 from nats.errors import Error as NatsError
 
 from headway.context import Wanted
@@ -28,7 +30,6 @@ from headway.worker.leases import Lease
 
 logger = logging.getLogger(__name__)
 
-INPUT_LIMIT = 256 * 1024
 KEY_LIMIT = 255
 MANY_LIMIT = 10_000
 TRIES = 5
@@ -229,7 +230,8 @@ class Activations:
         told = RunActivated(
             **self._lease.credentials, run=self._ordered.run, activations=activations
         )
-        said = await self._lease.say(self._lease.event(told, traceparent=self._ordered.traceparent))
+        context = traceparent() or self._ordered.traceparent
+        said = await self._lease.say(self._lease.event(told, traceparent=context))
         if said == "lost":
             self._on_lost()
             raise LeaseLost(f"run {self._ordered.run} was taken away from this worker")

@@ -1,12 +1,12 @@
 """One run of a job's body, and what came of it."""
 
 import asyncio
-import traceback
 from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 from headway_contract.lifecycle import (
+    LOST_CONTACT,
     TIMED_OUT,
     WORKER_STOPPED,
     Failure,
@@ -14,20 +14,27 @@ from headway_contract.lifecycle import (
     RunCompleted,
     RunFailed,
 )
+from headway_contract.limits import OUTPUT_LIMIT
 from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
 
 from headway.context import Context
-from headway.errors import ActivationRefused, ActivationUnavailable, Fatal, LeaseLost
-from headway.jobs import Job, holds_nul
+from headway.errors import ActivationRefused, ActivationUnavailable, LeaseLost
+from headway.jobs import Job
+from headway.run_log import current_reporter
 from headway.worker.activations import Activations
+from headway.worker.failures import failure_of
 from headway.worker.leases import Lease
+from headway.worker.nursery import BodyFailed, Child, Nursery
+from headway.worker.outputs import encode_output
+from headway.worker.reports import Reports
 from headway.worker.threads import run_in_thread
 
-OUTPUT_LIMIT = 256 * 1024
-STACK_LIMIT = 16 * 1024
-MESSAGE_LIMIT = 4 * 1024
+# What a stopping worker gives a body to end: it has had the time of the drain before.
+HAND_BACK_SECONDS = 2.0
+# What envelope and headers may take up beside an output.
+_ENVELOPE = 8 * 1024
 
 StopReason = Literal["cancelled", "timed_out", "worker_stopped", "lost_contact", "released"]
 Outcome = RunCompleted | RunFailed | RunCancelled
@@ -36,14 +43,29 @@ Outcome = RunCompleted | RunFailed | RunCancelled
 class Execution:
     """Runs one body, can be asked to stop, and tells the outcome as an event's data."""
 
-    def __init__(self, job: Job, ordered: OrderedRun, lease: Lease, broker: Broker) -> None:
+    def __init__(
+        self,
+        job: Job,
+        ordered: OrderedRun,
+        lease: Lease,
+        broker: Broker,
+        *,
+        nursery: Nursery | None = None,
+    ) -> None:
         self.ordered = ordered
         self._activations = Activations(
             broker, lease, ordered, on_lost=lambda: self.stop("released")
         )
-        self.context = Context(ordered, job.name, activator=self._activations)
+        self._reports = Reports(broker, ordered, lease=lease)
+        self.context = Context(
+            ordered, job.name, activator=self._activations, reporter=self._reports
+        )
         self._job = job
+        self._nursery = nursery
+        self._child: Child | None = None
         self._credentials = lease.credentials
+        # A broker may take less than we do; what it does not take would never be told.
+        self._most_output = min(OUTPUT_LIMIT, broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
         self._asked = asyncio.Event()
         self._stopping: StopReason | None = None
@@ -57,8 +79,8 @@ class Execution:
         self._stopping, self._why = reason, why
         self._asked.set()
         self.context.ask_to_stop()
-        if self._body is not None and self._job.is_async:
-            self._body.cancel()
+        if self._body is not None:
+            self._ask_body()
 
     async def run(self) -> Outcome | None:
         """Run to the end; none if the lease was taken away and there is nothing to tell."""
@@ -74,6 +96,7 @@ class Execution:
                 outcome = await self._attempt()
             finally:
                 await self._activations.close()
+                await self._reports.close()
             if isinstance(outcome, RunFailed):
                 current.set_attribute("headway.failure", outcome.failure.kind)
             return outcome
@@ -86,12 +109,15 @@ class Execution:
         body = self._start(given)
         if not await self._ends_in_time(body):
             body.add_done_callback(_ignore)
+            if self._child is not None:
+                self._child.kill()
             return self._stopped()
-        if self._stopping in ("cancelled", "timed_out", "released"):
+        if self._stopping is not None:
+            # Whatever it came to then, it may have come to because it was asked to stop.
             _ignore(body)
             return self._stopped()
         if body.cancelled():
-            return self._stopped() if self._stopping else self._raised(_Cancelled())
+            return self._raised(_Cancelled())
         fault = body.exception() or await self._trouble_of_activations()
         if self._stopping == "released":
             return None
@@ -107,13 +133,29 @@ class Execution:
 
     def _start(self, given: Any) -> "asyncio.Future[Any]":
         arguments = (self.context, given) if self._job.takes_input else (self.context,)
-        if self._job.is_async:
-            self._body = asyncio.create_task(_guarded(self._job.function, arguments))
-        else:
-            self._body = run_in_thread(self._job.function, *arguments)
-        if self._stopping is not None and self._job.is_async:
-            self._body.cancel()
+        captured = current_reporter.set(self._reports if self._job.capture_logging else None)
+        try:
+            if self._nursery is not None and self._job.process:
+                self._child = Child(
+                    self._nursery, self._job, self.ordered, self._reports, self._activations
+                )
+                self._body = asyncio.create_task(self._child.run())
+            elif self._job.is_async:
+                self._body = asyncio.create_task(_guarded(self._job.function, arguments))
+            else:
+                self._body = run_in_thread(self._job.function, *arguments)
+        finally:
+            current_reporter.reset(captured)
+        if self._stopping is not None:
+            self._ask_body()
         return self._body
+
+    def _ask_body(self) -> None:
+        """Ask a body that has begun to end; a thread can only look whether it was asked."""
+        if self._child is not None:
+            self._child.ask_to_stop()
+        elif self._job.is_async and self._body is not None:
+            self._body.cancel()
 
     async def _ends_in_time(self, body: "asyncio.Future[Any]") -> bool:
         """Wait for the body; once it was asked to stop, for no longer than its grace."""
@@ -123,35 +165,25 @@ class Execution:
         try:
             await asyncio.wait({body, asked}, return_when=asyncio.FIRST_COMPLETED)
             if not body.done():
-                await asyncio.wait({body}, timeout=self.ordered.cancel_grace_seconds)
+                await asyncio.wait({body}, timeout=self._grace())
             return body.done()
         finally:
             clock.cancel()
             asked.cancel()
 
+    def _grace(self) -> float:
+        grace = self.ordered.cancel_grace_seconds
+        return min(grace, HAND_BACK_SECONDS) if self._stopping == "worker_stopped" else grace
+
     def _returned(self, output: Any) -> Outcome:
-        try:
-            encoded = msgspec.json.encode(output)
-            if holds_nul(encoded):
-                raise ValueError("the output holds a NUL character, which cannot be stored")
-        except (TypeError, ValueError, RecursionError) as error:
-            return self._failed(
-                Failure(kind="output_not_json", message=str(error), retryable=False)
-            )
-        if len(encoded) > OUTPUT_LIMIT:
-            message = f"the output has {len(encoded)} bytes, more than {OUTPUT_LIMIT}"
-            return self._failed(Failure(kind="output_too_large", message=message, retryable=False))
-        return RunCompleted(**self._credentials, run=self.ordered.run, output=msgspec.Raw(encoded))
+        encoded = encode_output(output, self._most_output)
+        if isinstance(encoded, Failure):
+            return self._failed(encoded)
+        return RunCompleted(**self._credentials, run=self.ordered.run, output=encoded)
 
     def _raised(self, error: BaseException) -> Outcome:
-        return self._failed(
-            Failure(
-                kind=type(error).__name__.lstrip("_"),
-                message=_storable(str(error))[:MESSAGE_LIMIT],
-                stack=_storable("".join(traceback.format_exception(error)))[-STACK_LIMIT:],
-                retryable=not isinstance(error, Fatal),
-            )
-        )
+        told = error.failure if isinstance(error, BodyFailed) else failure_of(error)
+        return self._failed(told)
 
     def _stopped(self) -> Outcome | None:
         match self._stopping:
@@ -168,16 +200,11 @@ class Execution:
                 )
             case "lost_contact":
                 return self._failed(
-                    Failure(kind="lost_contact", message="the worker lost contact and stopped")
+                    Failure(kind=LOST_CONTACT, message="the worker lost contact and stopped")
                 )
 
     def _failed(self, failure: Failure) -> RunFailed:
         return RunFailed(**self._credentials, run=self.ordered.run, failure=failure)
-
-
-def _storable(text: str) -> str:
-    """Text without what cannot be stored: NUL characters and halves of surrogate pairs."""
-    return text.encode(errors="replace").decode().replace("\x00", "\\0")
 
 
 class _Cancelled(Exception):

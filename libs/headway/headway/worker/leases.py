@@ -8,15 +8,17 @@ guesses, and never acknowledges an order that may still need it.
 import asyncio
 import logging
 from typing import Any, Literal
+from uuid import UUID
 
 import msgspec
 from headway_clock import jitter, monotonic, new_id, utc_now
 from headway_contract import Event, EventData, encode, event, subjects
 from headway_contract.control import LeaseAnswer, LeaseQuestion
-from headway_contract.lifecycle import LeaseClaimed, RunStarted
+from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunStarted
 from headway_contract.orders import RunDispatched
 from headway_jetstream_kit import Broker, NoAnswer, Refused, Stored
 from headway_jetstream_kit.publishing import Answer, publish
+from headway_tracing import CONTEXTS_APART, span, traceparent
 from nats.errors import Error as NatsError
 
 logger = logging.getLogger(__name__)
@@ -37,11 +39,13 @@ class Lease:
     ) -> None:
         self.order = order
         self._broker = broker
-        self._worker = worker
+        self.worker = worker
         self._nonce = nonce
         self._host = host
         self._sequence = 0
         self._told: list[Event] = []
+        # Runs that somebody has ended before we claimed the lease.
+        self.ended_runs: set[UUID] = set()
         # How many bytes were published for it, repeats included.
         self.size = 0
         # Each word names its predecessor, so only one can be on its way.
@@ -50,8 +54,15 @@ class Lease:
 
     async def claim(self) -> Claim:
         """Take the lease; for a lease of one run, its start is told in the same breath."""
+        runs = CONTEXTS_APART.join(run.traceparent for run in self.order.runs if run.traceparent)
+        with span("claim", parent=runs or None, lease=str(self.order.lease)) as current:
+            claim = await self._claim()
+            current.set_attribute("headway.claim", claim)
+            return claim
+
+    async def _claim(self) -> Claim:
         claimed = LeaseClaimed(**self.credentials, host=self._host)
-        events = [self.event(claimed)]
+        events = [self.event(claimed, traceparent=traceparent())]
         if len(self.order.runs) == 1:
             events.append(self.started(0))
         deadline = monotonic() + CLAIM_PATIENCE
@@ -64,6 +75,7 @@ class Lease:
             whose = await self._ask()
             match whose.answer:
                 case "mine":
+                    self.ended_runs = set(whose.ended_runs)
                     return self._hold(events, whose.sequence)
                 case "another" | "ended":
                     return "gone"
@@ -93,6 +105,10 @@ class Lease:
             pause = min(pause * 2, 5.0)
         return "lost"
 
+    async def renew(self) -> Said:
+        """Say that the lease is still held."""
+        return await self.say(self.event(LeaseRenewed(**self.credentials)))
+
     def started(self, index: int) -> Event:
         """The event that tells that a run's body begins."""
         run = self.order.runs[index]
@@ -104,7 +120,7 @@ class Lease:
         return event(
             data,
             id=new_id(),
-            source=f"worker/{self._worker}",
+            source=f"worker/{self.worker}",
             subject=run or self.order.lease,
             time=utc_now(),
             traceparent=traceparent,
@@ -157,12 +173,15 @@ class Lease:
         return True
 
     def _hold(self, events: list[Event], sequence: int) -> Literal["mine"]:
+        if any(isinstance(one.data, LeaseRenewed) for one in events):
+            # Of many renewals one is enough to be told again.
+            self._told = [one for one in self._told if not isinstance(one.data, LeaseRenewed)]
         self._told += events
         self._sequence = sequence
         return "mine"
 
     async def _ask(self) -> LeaseAnswer:
-        question = LeaseQuestion(lease=self.order.lease, worker=self._worker, nonce=self._nonce)
+        question = LeaseQuestion(lease=self.order.lease, worker=self.worker, nonce=self._nonce)
         try:
             reply = await self._broker.client.request(
                 subjects.LEASE_QUESTION, msgspec.json.encode(question), timeout=3
@@ -172,7 +191,7 @@ class Lease:
             return LeaseAnswer(answer="undecided", reason=str(error))
 
     async def _publish(self, events: list[Event], *, expected: int) -> Answer:
-        subject = subjects.event(self.order.lease, self._worker)
+        subject = subjects.event(self.order.lease, self.worker)
         headers = subjects.fence(self.order.lease, expected)
         if events[-1].traceparent:
             headers[subjects.TRACEPARENT_HEADER] = events[-1].traceparent

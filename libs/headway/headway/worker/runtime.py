@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import logging
 import socket
-from collections import deque
+from collections import Counter, deque
 from uuid import UUID
 
 from headway_clock import jitter, new_nonce, utc_now
@@ -17,12 +17,18 @@ from headway_jetstream_kit.tasks import end
 from msgspec import Struct
 
 from headway.app import App
-from headway.worker.execution import Execution
+from headway.run_log import CapturedLogging
+from headway.worker.execution import HAND_BACK_SECONDS
 from headway.worker.finished import Finished
 from headway.worker.heartbeat import Heart, Instructions
 from headway.worker.leases import Lease
+from headway.worker.nursery import Nursery
+from headway.worker.tenure import Tenure
 
 logger = logging.getLogger(__name__)
+
+# What the last words of a lease may take, after its body was given up.
+_LAST_WORDS_SECONDS = 5.0
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
@@ -46,8 +52,11 @@ class Worker:
         self.name = settings.worker_name or f"{app.name[:47]}-{self.nonce}"
         self._free = settings.worker_slots
         self._slot_freed = asyncio.Event()
-        self._leases: dict[UUID, Lease] = {}
-        self._executions: dict[UUID, Execution] = {}
+        # Slots in use by each job, claims that are under way included.
+        self._used: Counter[str] = Counter()
+        self._tenures: dict[UUID, Tenure] = {}
+        processes = [job for job in self._jobs.values() if job.process]
+        self._nursery = Nursery(processes) if processes else None
         # Leases that this process has had: an order that is delivered again is not run again.
         self._done: deque[UUID] = deque(maxlen=10_000)
         self._finished = Finished(broker)
@@ -65,6 +74,19 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop, then drain."""
         logger.info("worker %s serves %s", self.name, ", ".join(self._jobs) or "no job")
+        captured = CapturedLogging()
+        if any(job.capture_logging for job in self._jobs.values()):
+            logging.getLogger().addHandler(captured)
+        try:
+            if self._nursery is not None:
+                await self._nursery.start()
+            await self._work_until(stop)
+        finally:
+            if self._nursery is not None:
+                await self._nursery.stop()
+            logging.getLogger().removeHandler(captured)
+
+    async def _work_until(self, stop: asyncio.Event) -> None:
         await self.heart.listen(self.name)
         beating = asyncio.create_task(self.heart.beat_for_ever())
         fetching = [asyncio.create_task(self._serve(job)) for job in self._jobs]
@@ -84,20 +106,24 @@ class Worker:
         finally:
             self._draining.set()
             await end([*fetching, *asked])
-            await self._drain()
+            # Over a connection that is lost for good nobody would hear how the runs ended.
+            lost = self._broker.closed.is_set()
+            await self._drain(0.0 if lost else self._settings.drain_seconds)
             await end([beating])
             self._stopped = True
             await self.heart.beat()
 
-    async def _drain(self) -> None:
-        """Let runs finish; hand back those that do not by the deadline."""
+    async def _drain(self, seconds: float) -> None:
+        """Let runs finish; hand back those that have not begun, or do not end by the deadline."""
+        for tenure in self._tenures.values():
+            tenure.begin_no_more("worker_stopped")
         if self._tasks:
             logger.info("draining %d run(s)", len(self._tasks))
-            await asyncio.wait(self._tasks, timeout=self._settings.drain_seconds)
-        for execution in self._executions.values():
-            execution.stop("worker_stopped")
+            await asyncio.wait(self._tasks, timeout=seconds)
+        for tenure in self._tenures.values():
+            tenure.stop("worker_stopped")
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=5)
+            await asyncio.wait(self._tasks, timeout=HAND_BACK_SECONDS + _LAST_WORDS_SECONDS)
         await end(self._tasks)
 
     async def _serve(self, job: str) -> None:
@@ -105,9 +131,9 @@ class Worker:
         puller = Puller(self._broker, subjects.RUNS_STREAM, subjects.worker_consumer(job))
         try:
             while True:
-                await self._until_a_slot_is_free()
+                await self._until_there_is_room(job)
                 try:
-                    await self._accept(await self._fetch(puller))
+                    await self._accept(await self._fetch(puller, job))
                 except (ConsumerMissing, BrokerUnavailable) as error:
                     # The dispatcher makes the consumer when it first hears of the job.
                     logger.debug("job %s: %s", job, error)
@@ -115,14 +141,14 @@ class Worker:
         finally:
             await puller.close()
 
-    async def _fetch(self, puller: Puller) -> list[Message]:
+    async def _fetch(self, puller: Puller, job: str) -> list[Message]:
         """Wait for one order, then take what else is there and fits.
 
         Never wait for more than one: what such a pull still brings while the slots are taken
         would lie here unseen, and no other worker could have it.
         """
         messages = await puller.fetch(1)
-        share = (self._free - 1) // len(self._jobs)
+        share = min((self._free - 1) // len(self._jobs), self._room(job) - 1)
         if messages and share > 0:
             try:
                 messages += await puller.take(share)
@@ -130,10 +156,15 @@ class Worker:
                 logger.debug("%s: %s", puller.name, error)
         return messages
 
-    async def _until_a_slot_is_free(self) -> None:
-        while self._free <= 0:
+    async def _until_there_is_room(self, job: str) -> None:
+        while self._room(job) <= 0:
             self._slot_freed.clear()
             await self._slot_freed.wait()
+
+    def _room(self, job: str) -> int:
+        """How many more leases of a job may begin here."""
+        most = self._jobs[job].worker_concurrency
+        return self._free if most is None else min(self._free, most - self._used[job])
 
     async def _accept(self, messages: list[Message]) -> None:
         """Begin with as many orders as there are free slots; give a surplus back."""
@@ -141,14 +172,15 @@ class Worker:
             order = _read_order(message)
             if order is not None and order.lease in self._finished:
                 await self._finished.see_to(message, order.lease)
-            elif order is not None and (order.lease in self._leases or order.lease in self._done):
+            elif order is not None and (order.lease in self._tenures or order.lease in self._done):
                 await self._acknowledge(message)
-            elif self._free <= 0 or self._draining.is_set():
-                await nak(self._broker, message, delay=0.2 + jitter(0.2))
             elif order is None or order.job not in self._jobs:
                 await nak(self._broker, message, delay=30)
+            elif self._room(order.job) <= 0 or self._draining.is_set():
+                await nak(self._broker, message, delay=0.2 + jitter(0.2))
             else:
                 self._free -= 1
+                self._used[order.job] += 1
                 task = asyncio.create_task(self._work(message, order))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -165,21 +197,28 @@ class Worker:
                     await ack(self._broker, [message])
                     return
                 case "mine":
-                    self._leases[order.lease] = lease
+                    tenure = self._hold(lease)
                     await self._acknowledge(message)
-            for index in range(len(order.runs)):
-                if not lease.lost:
-                    await self._run(lease, index)
+                    await tenure.serve()
         except BrokerUnavailable as error:
             logger.warning("lease %s: %s", order.lease, error)
         except Exception:
             logger.exception("lease %s", order.lease)
         finally:
-            if self._leases.pop(order.lease, None) is not None:
+            if self._tenures.pop(order.lease, None) is not None:
                 self._done.append(order.lease)
                 self._finished.add(lease)
             self._free += 1
+            self._used[order.job] -= 1
             self._slot_freed.set()
+
+    def _hold(self, lease: Lease) -> Tenure:
+        job = self._jobs[lease.order.job]
+        tenure = Tenure(lease, job, self._broker, nursery=self._nursery)
+        self._tenures[lease.order.lease] = tenure
+        if self._draining.is_set():
+            tenure.begin_no_more("worker_stopped")
+        return tenure
 
     async def _acknowledge(self, message: Message) -> None:
         """Ack an order whose lease is ours; if that is lost, whoever gets it next will ask."""
@@ -187,20 +226,6 @@ class Worker:
             await ack(self._broker, [message])
         except BrokerUnavailable as error:
             logger.warning("%s: not acknowledged: %s", message.subject, error)
-
-    async def _run(self, lease: Lease, index: int) -> None:
-        ordered = lease.order.runs[index]
-        job = self._jobs[lease.order.job]
-        execution = Execution(job, ordered, lease, self._broker)
-        self._executions[ordered.run] = execution
-        try:
-            if len(lease.order.runs) > 1:
-                await lease.say(lease.started(index))
-            outcome = await execution.run()
-            if outcome is not None:
-                await lease.say(lease.event(outcome, traceparent=execution.traceparent))
-        finally:
-            self._executions.pop(ordered.run, None)
 
     def _describe(self) -> Heartbeat:
         return Heartbeat(
@@ -211,8 +236,8 @@ class Worker:
             sdk_version=importlib.metadata.version("headway"),
             jobs=list(self._jobs),
             slots=self._settings.worker_slots,
-            leases=list(self._leases),
-            runs=list(self._executions),
+            leases=list(self._tenures),
+            runs=[run for tenure in self._tenures.values() for run in tenure.running],
             draining=self._draining.is_set(),
             stopped=self._stopped,
             sent_at=utc_now(),
@@ -220,27 +245,21 @@ class Worker:
 
     def _obey(self, instructions: Instructions) -> None:
         for cancel in instructions.cancel:
-            if cancel.run in self._executions:
-                self._executions[cancel.run].stop("cancelled", cancel.reason)
+            if cancel.lease in self._tenures:
+                self._tenures[cancel.lease].cancel(cancel.run, cancel.reason)
         for release in instructions.release:
-            lease = self._leases.get(release.lease)
-            if lease is not None:
+            if release.lease in self._tenures:
                 logger.warning("lease %s is no longer ours: %s", release.lease, release.reason)
-                lease.lost = True
-                for ordered in lease.order.runs:
-                    if ordered.run in self._executions:
-                        self._executions[ordered.run].stop("released")
+                self._tenures[release.lease].release()
         if getattr(instructions, "drain", False):
             self._draining.set()
 
     def _on_silence(self, seconds: float) -> None:
         """No dispatcher has answered for so long; after the orphan timeout contact is lost."""
-        for lease in self._leases.values():
-            patience = lease.order.orphan_timeout_seconds
-            if seconds >= patience and lease.order.on_lost_contact != "continue":
-                for ordered in lease.order.runs:
-                    if ordered.run in self._executions:
-                        self._executions[ordered.run].stop("lost_contact")
+        for tenure in self._tenures.values():
+            order = tenure.lease.order
+            if seconds >= order.orphan_timeout_seconds and order.on_lost_contact != "continue":
+                tenure.stop("lost_contact")
 
 
 def _read_order(message: Message) -> RunDispatched | None:

@@ -3,12 +3,14 @@
 from typing import Any, cast
 
 from headway_contract.names import InvalidName, check_name
+from headway_contract.work import Rate
 from headway_decisions.calendar import Exclusion
 
 from headway import batches, cadences, exclusions, inputs, marks
 from headway.declarations import Declarations, Draft, Terms, check_app_name
 from headway.definitions import GroupDefinition
 from headway.jobs import RemoteJob
+from headway.limits import read_rate
 from headway.policies import allow, catch_up, fire_once, skip_missed
 from headway.when import When
 from headway.yaml_file.nodes import Node
@@ -27,7 +29,8 @@ from headway.yaml_file.walking import Walk
 _SECTIONS = ("groups", "jobs", "manifests", "batches")
 _FILTERS = DayBounds.__struct_fields__
 _PLAIN_TERMS = (
-    "group", "priority", "timeout", "cancel_grace", "on_lost_contact", "jitter", "enabled",
+    "group", "priority", "timeout", "cancel_grace", "on_lost_contact", "on_dead_letter", "jitter",
+    "enabled", "concurrency_key", "concurrency_limit", "start_within",
 )  # fmt: skip
 _NOT_FOR_DEPENDENTS = (*_FILTERS, "misfire", "jitter", "exclude")
 
@@ -58,6 +61,8 @@ def read_file(root: Node, walk: Walk) -> Declarations:
         _checked(walk, plain["app"].line, check_app_name, found["app"])
     for name, node in walk.children(top.get("groups"), "groups").items():
         settings = _settings(walk, node, GroupRecord, f"group {name!r}")
+        if "rate" in settings:
+            settings["rate"] = _rate(walk, node, settings, f"group {name!r}")
         group = GroupDefinition(name=name, **settings)
         declared.groups.append((walk.where(node.line), group))
     for name, node in walk.children(top.get("jobs"), "jobs").items():
@@ -106,12 +111,28 @@ def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
         cancel_grace_seconds=found.get("cancel_grace", 30.0),
         priority=found.get("priority", 0),
         on_lost_contact=found.get("on_lost_contact", "stop"),
+        on_dead_letter=found.get("on_dead_letter", "block"),
         takes_input=takes_input,
+        max_active=found.get("max_active"),
+        rate=_rate(walk, node, found, called),
+        counts_globally=found.get("counts_globally", True),
+        batch=found.get("batch", 1),
+        concurrency_key=found.get("concurrency_key"),
+        concurrency_limit=found.get("concurrency_limit", 1),
+        start_within_seconds=found.get("start_within"),
         where=walk.where(node.line),
         retry=marks.retry(**found["retry"]).policy if "retry" in found else None,
         # One that cannot be used was complained of, and no input need fit it.
         schema=None if trouble else schema,
     )
+
+
+def _rate(walk: Walk, node: Node, found: dict[str, Any], called: str) -> Rate | None:
+    wrong: list[str] = []
+    rate = read_rate(found.get("rate"), wrong)
+    for problem in wrong:
+        walk.complain(node.value["rate"].line, f"{called}: {problem}")
+    return rate
 
 
 def _manifest(walk: Walk, external_id: str, node: Node) -> Draft:

@@ -7,6 +7,7 @@ schema could; editors are given the choice through the schema alone.
 from typing import Annotated, Any, Literal
 
 from headway_contract.names import NAME_PATTERN
+from headway_contract.work import MOST_RUNS_OF_A_LEASE
 from msgspec import Meta, Struct
 
 from headway.calendar import Days, Months, Weeks
@@ -36,7 +37,14 @@ WeekWord = Annotated[str, _word(Weeks)]
 MonthNumber = Annotated[int, Meta(ge=1, le=12)]
 MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
 Seconds = Annotated[float, Meta(ge=0)]
+Kind = Annotated[str, Meta(min_length=1, max_length=255)]
+Kinds = Kind | list[Kind]
 Priority = Annotated[int, Meta(ge=0, le=31)]
+RateText = Annotated[
+    str, _text("^ *[0-9]+ *(/|per) *([0-9.]+ *)?(second|minute|hour|day)s? *$", "100/minute")
+]
+KeyTemplate = Annotated[str, Meta(extra_json_schema={"examples": ["customer:{input.id}"]})]
+KeyLimit = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class Record(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -131,13 +139,19 @@ class OnceRecord(DayBounds, kw_only=True):
 
 
 class RetryRecord(Record):
-    """How often a job is tried in total, and how long it rests between, in seconds."""
+    """How often a job is tried in total, and how long it rests between, in seconds.
+
+    `retry_on` lists the only kinds of failure that are tried again, `abort_on` those that never
+    are: names of exceptions, or of Headway's own kinds such as timed_out.
+    """
 
     attempts: Annotated[int, Meta(ge=1)] = 3
     interval: Seconds = 60.0
     backoff: Annotated[float, Meta(ge=1)] = 2.0
     max_interval: Seconds = 3600.0
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    retry_on: Kinds = []
+    abort_on: Kinds = []
 
 
 class MisfireRecord(Record, kw_only=True):
@@ -169,6 +183,7 @@ class GroupRecord(Record):
     max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     priority: Priority | None = None
     enabled: bool | None = None
+    rate: RateText | None = None
 
 
 class JobRecord(Record):
@@ -182,9 +197,17 @@ class JobRecord(Record):
     cancel_grace: Seconds = 30.0
     priority: Priority = 0
     on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
     retry: RetryRecord | None = None
     input_schema: dict[str, Any] | None = None
     takes_input: bool = True
+    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    rate: RateText | None = None
+    counts_globally: bool = True
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
+    concurrency_key: KeyTemplate | None = None
+    concurrency_limit: KeyLimit = 1
+    start_within: Seconds | None = None
 
 
 class ScheduledRecord(DayBounds, kw_only=True):
@@ -207,12 +230,16 @@ class ScheduledRecord(DayBounds, kw_only=True):
     timeout: Seconds | None = None
     cancel_grace: Seconds | None = None
     on_lost_contact: Literal["stop", "continue"] | None = None
+    on_dead_letter: Literal["block", "go_on"] | None = None
     retry: RetryRecord | None = None
     misfire: Literal["fire_once", "skip"] | MisfireRecord | None = None
     overlap: Literal["skip", "queue_one", "cancel_running"] | AllowRecord | None = None
     exclude: ExcludeRecord | list[ExcludeRecord] | None = None
     jitter: Seconds | None = None
     enabled: bool | None = None
+    concurrency_key: KeyTemplate | None = None
+    concurrency_limit: KeyLimit | None = None
+    start_within: Seconds | None = None
 
 
 class ManifestRecord(ScheduledRecord):

@@ -60,8 +60,10 @@ WHERE work_queue.state = 'dispatched'
 -- name: to_come
 -- What could still be set going without any new decision: work that waits for nothing but its
 -- turn, messages not sent, and outcomes that have not reached the scheduler. $1 now.
-SELECT (SELECT count(*) FROM dispatcher.work_queue
-        WHERE state IN ('queued', 'waiting') AND not_before <= $1 AND wait_reason <> 'no_worker')
+SELECT (SELECT count(*) FROM dispatcher.waiting
+        JOIN dispatcher.work_queue USING (id)
+        WHERE work_queue.not_before <= $1
+          AND waiting.reason NOT IN ('no_worker', 'rate', 'group_disabled', 'manifest_disabled'))
      + (SELECT count(*) FROM scheduler.outbox)
      + (SELECT count(*) FROM scheduler.work
         WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue

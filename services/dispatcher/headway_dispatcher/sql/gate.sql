@@ -1,126 +1,255 @@
+-- name: look
+-- Whether there is anything for the gate to do: work that is ready, keys to look at, and when
+-- the next of what waits for its time comes, or expires.
+SELECT clock_timestamp() AS now,
+       EXISTS (SELECT FROM dispatcher.work_queue
+               WHERE state IN ('queued', 'waiting') AND held_by IS NULL) AS ready,
+       EXISTS (SELECT FROM dispatcher.key_changed) AS keys_changed,
+       (SELECT min(not_before) FROM dispatcher.work_queue
+        WHERE state IN ('queued', 'waiting') AND held_by = 'not_before') AS not_before,
+       (SELECT min(start_by) FROM dispatcher.work_queue
+        WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0) AS start_by
+
 -- name: lock
 -- One gate at a time, over all dispatchers. A statement of its own, before any that counts:
 -- in one statement the snapshot would be older than the lock. $1 lock key.
 SELECT pg_advisory_xact_lock($1)
 
--- name: active
--- Runs that hold a slot, by group and job, and how many of them the fleet has that takes
--- orders: unclaimed ones, and those claimed by a live process. $1 heard since.
-SELECT metadata.group_name, metadata.job, count(*) AS runs,
-       count(*) FILTER (WHERE lease.claimed_by IS NULL OR worker.name IS NOT NULL) AS on_fleet
-FROM dispatcher.metadata
-JOIN dispatcher.lease ON lease.id = metadata.lease_id
-LEFT JOIN dispatcher.worker
-    ON worker.name = lease.claimed_by AND worker.nonce = lease.nonce
-   AND worker.last_heard_at > $1 AND NOT worker.draining
-WHERE metadata.state IN ('pending', 'in_progress')
-GROUP BY metadata.group_name, metadata.job
+-- name: situation
+-- All that the gate has to know before it looks at any work, in one round trip. Active are runs
+-- that hold a slot, by group and job, and leases of them that the fleet has which takes orders:
+-- unclaimed ones, and those claimed by a live process. The fleet are live workers that take
+-- orders. Limits are those in force, of groups only if they have any.
+-- $1 how long a worker may have been silent.
+SELECT clock_timestamp() AS now,
+       (SELECT jsonb_agg(load) FROM (
+            SELECT metadata.group_name, metadata.job, count(*) AS runs,
+                   count(DISTINCT lease.id)
+                       FILTER (WHERE lease.claimed_by IS NULL OR worker.name IS NOT NULL)
+                       AS leases_on_fleet
+            FROM dispatcher.metadata
+            JOIN dispatcher.lease ON lease.id = metadata.lease_id
+            LEFT JOIN dispatcher.worker
+                ON worker.name = lease.claimed_by AND worker.nonce = lease.nonce
+               AND worker.last_heard_at > clock_timestamp() - $1::interval
+               AND NOT worker.draining
+            WHERE metadata.state IN ('pending', 'in_progress')
+            GROUP BY metadata.group_name, metadata.job) AS load) AS active,
+       (SELECT jsonb_agg(jsonb_build_object('jobs', jobs, 'slots', slots))
+        FROM dispatcher.worker
+        WHERE last_heard_at > clock_timestamp() - $1::interval AND NOT draining) AS fleet,
+       (SELECT jsonb_object_agg(
+                   group_limit.name,
+                   jsonb_build_object('max_active', max_active, 'enabled', enabled, 'rate', rate,
+                                      'begun', coalesce(begun, '[]')))
+        FROM dispatcher.group_limit
+        LEFT JOIN dispatcher.rate_use ON kind = 'group' AND rate_use.name = group_limit.name
+        WHERE max_active IS NOT NULL OR NOT enabled OR rate IS NOT NULL) AS groups,
+       (SELECT jsonb_object_agg(
+                   job_limit.name,
+                   jsonb_build_object('max_active', max_active, 'rate', rate,
+                                      'begun', coalesce(begun, '[]'),
+                                      'counts_globally', counts_globally, 'batch', batch))
+        FROM dispatcher.job_limit
+        LEFT JOIN dispatcher.rate_use ON kind = 'job' AND rate_use.name = job_limit.name
+        WHERE max_active IS NOT NULL OR rate IS NOT NULL OR NOT counts_globally OR batch > 1)
+           AS jobs,
+       EXISTS (SELECT FROM dispatcher.key_changed) AS keys_changed,
+       (SELECT min(not_before) FROM dispatcher.work_queue
+        WHERE state IN ('queued', 'waiting') AND held_by = 'not_before') AS not_before,
+       (SELECT min(start_by) FROM dispatcher.work_queue
+        WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0) AS start_by
 
--- name: fleet
--- Live workers that take orders. $1 heard since.
-SELECT jobs, slots FROM dispatcher.worker WHERE last_heard_at > $1 AND NOT draining
+-- name: expired
+-- Work that was not tried by the time at which it should have begun, locked; what somebody else
+-- is at is left for the next time; a thousand at once, said here so that plans know. $1 now.
+SELECT id FROM dispatcher.work_queue
+WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0 AND start_by <= $1
+ORDER BY start_by
+LIMIT 1000
+FOR UPDATE SKIP LOCKED
 
--- name: limits
--- The limits in force.
-SELECT name, max_active, priority, enabled FROM dispatcher.group_limit
+-- name: ripen
+-- Work whose time has come is ready, or waits for its key. Rows that somebody else is at are
+-- left for the next time; a thousand at once, said here so that plans know. $1 now; tells how
+-- many there were.
+WITH ripe AS (
+    SELECT id, concurrency_key FROM dispatcher.work_queue
+    WHERE state IN ('queued', 'waiting') AND held_by = 'not_before' AND not_before <= $1
+    ORDER BY not_before
+    LIMIT 1000
+    FOR UPDATE SKIP LOCKED
+), noted AS (
+    INSERT INTO dispatcher.key_changed (key)
+    SELECT DISTINCT concurrency_key FROM ripe WHERE concurrency_key IS NOT NULL
+), ripened AS (
+    UPDATE dispatcher.work_queue
+    SET held_by = CASE WHEN concurrency_key IS NOT NULL THEN 'key' END
+    WHERE id = ANY(ARRAY(SELECT id FROM ripe))
+    RETURNING id
+)
+SELECT count(*) FROM ripened
+
+-- name: hand_out_keys
+-- Let the first of those who wait for a key be ready, as many as the key still has room for
+-- beside those that are active or ready already; only keys of which something has changed are
+-- looked at. $1 how many changes; tells how many there were.
+WITH changed AS (
+    DELETE FROM dispatcher.key_changed
+    WHERE ctid = ANY(ARRAY(SELECT ctid FROM dispatcher.key_changed LIMIT $1))
+    RETURNING key
+), room AS (
+    SELECT key, (SELECT count(*) FROM dispatcher.metadata
+                 WHERE metadata.concurrency_key = key
+                   AND metadata.state IN ('pending', 'in_progress'))
+              + (SELECT count(*) FROM dispatcher.work_queue
+                 WHERE work_queue.concurrency_key = key
+                   AND work_queue.state IN ('queued', 'waiting')
+                   AND work_queue.held_by IS NULL) AS taken
+    FROM (SELECT DISTINCT key FROM changed) AS distinct_key
+), first AS (
+    SELECT waiting.id
+    FROM room
+    CROSS JOIN LATERAL (
+        SELECT id, concurrency_limit FROM dispatcher.work_queue
+        WHERE work_queue.concurrency_key = room.key
+          AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by = 'key'
+        ORDER BY rank
+        LIMIT greatest(0, (
+            SELECT concurrency_limit - room.taken FROM dispatcher.work_queue
+            WHERE work_queue.concurrency_key = room.key
+              AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by = 'key'
+            ORDER BY rank
+            LIMIT 1))
+        FOR UPDATE SKIP LOCKED
+    ) AS waiting
+), handed_out AS (
+    UPDATE dispatcher.work_queue SET held_by = NULL
+    WHERE id = ANY(ARRAY(SELECT id FROM first))
+    RETURNING id
+)
+SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM handed_out) AS handed_out
 
 -- name: candidates
--- Work that may run now, group by group so that a full one is passed over without a scan.
--- $1 groups with room, $2 room of each, $3 jobs with room, $4 now, $5 how many.
-SELECT work.*
-FROM unnest($1::text[], $2::integer[]) AS open_group (name, room)
-JOIN dispatcher.group_limit ON group_limit.name = open_group.name
+-- Work that may run now, lane by lane: a step of the index finds the next lane, and those
+-- without room are passed over without a look at their work. Priority counts as age does: a
+-- step of an entry's makes it look older by a minute, one of a group's outweighs all of those.
+-- What somebody else is at is left for the next time, so the gate never waits for a row.
+-- $1 groups with limits, $2 room of each, $3 jobs that can be run, $4 room of each, $5 now,
+-- $6 how many, $7 how much older one step of a group's priority makes its work look.
+WITH chosen AS (
+    SELECT first.id, first.rank - group_limit.priority * $7::interval AS turn
+    FROM dispatcher.ready_lane AS lane
+    JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
+    JOIN unnest($3::text[], $4::integer[]) AS open_job (name, room) ON open_job.name = lane.job
+    LEFT JOIN unnest($1::text[], $2::integer[]) AS limited (name, room)
+        ON limited.name = lane.group_name
+    CROSS JOIN LATERAL (
+        SELECT id, rank FROM dispatcher.work_queue
+        WHERE work_queue.group_name = lane.group_name AND work_queue.job = lane.job
+          AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
+          AND (work_queue.start_by IS NULL OR work_queue.start_by > $5 OR work_queue.attempts > 0)
+        ORDER BY work_queue.rank
+        LIMIT least(limited.room, open_job.room)
+    ) AS first
+    ORDER BY turn
+    LIMIT $6
+)
+SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
+       CASE WHEN work.concurrency_key IS NOT NULL
+            THEN (SELECT count(*) FROM dispatcher.metadata
+                  WHERE metadata.concurrency_key = work.concurrency_key
+                    AND metadata.state IN ('pending', 'in_progress'))
+            ELSE 0 END AS key_active
+FROM chosen
 CROSS JOIN LATERAL (
     SELECT id, round, manifest_id, manifest, group_name, job, input, input_schema, cause, due_at,
-           retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, attempts, rank,
-           traceparent
+           retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, attempts, traceparent,
+           concurrency_key, concurrency_limit, alone, explicit
     FROM dispatcher.work_queue
-    WHERE work_queue.group_name = open_group.name
-      AND work_queue.state IN ('queued', 'waiting')
-      AND work_queue.not_before <= $4
-      AND work_queue.job = ANY($3::text[])
-    ORDER BY work_queue.rank
-    LIMIT open_group.room
+    WHERE work_queue.id = chosen.id
+      AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
+    FOR UPDATE SKIP LOCKED
 ) AS work
-ORDER BY group_limit.priority DESC, work.rank
-LIMIT $5
-
--- name: add_leases
--- $1 ids, $2 tokens, $3 jobs, $4 now.
-INSERT INTO dispatcher.lease (id, token, job, created_at)
-SELECT made.*, $4 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS made
-
--- name: add_runs
--- $1 runs, $2 work, $3 leases, $4 manifests, $5 groups, $6 jobs, $7 rounds, $8 attempts,
--- $9 due times, $10 trace ids, $11 how long they may take, $12 now.
-INSERT INTO dispatcher.metadata
-    (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
-     patience_seconds, state, created_at)
-SELECT made.*, 'pending', $12
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::integer[],
-            $8::integer[], $9::timestamptz[], $10::text[], $11::double precision[]) AS made
+LEFT JOIN dispatcher.manifest_switch
+    ON manifest_switch.manifest_id = work.manifest_id AND NOT manifest_switch.enabled
+ORDER BY chosen.turn
 
 -- name: dispatch
--- Work that now has a run, unless it was settled since it was looked at; returns the ids of
--- what has. Locked in a fixed order. $1 work ids, $2 runs.
-UPDATE dispatcher.work_queue
-SET state = 'dispatched', run_id = waiting.run_id, runs = runs + 1, wait_reason = NULL
-FROM (
-    SELECT work_queue.id, made.run_id
-    FROM dispatcher.work_queue
-    JOIN unnest($1::uuid[], $2::uuid[]) AS made (id, run_id) ON made.id = work_queue.id
-    WHERE work_queue.state IN ('queued', 'waiting')
+-- Work that now has a run, with leases and runs; the rows of the work are locked already.
+-- $1 leases, $2 tokens, $3 their jobs, $4 now by our own wall clock, $5 work ids, $6 runs,
+-- $7 the lease of each, $8 attempts, $9 trace ids, $10 how long they may take, $11 now.
+WITH granted AS (
+    INSERT INTO dispatcher.lease (id, token, job, created_at)
+    SELECT made.*, $4 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS made
+), dispatched AS (
+    UPDATE dispatcher.work_queue
+    SET state = 'dispatched', run_id = made.run_id, runs = runs + 1, wait_reason = NULL
+    FROM unnest($5::uuid[], $6::uuid[], $7::uuid[], $8::integer[], $9::text[],
+                $10::double precision[])
+        AS made (work_id, run_id, lease_id, attempt, trace_id, patience_seconds)
+    WHERE work_queue.id = made.work_id
+    RETURNING work_queue.*, made.lease_id, made.attempt, made.trace_id, made.patience_seconds
+)
+INSERT INTO dispatcher.metadata
+    (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
+     patience_seconds, concurrency_key, state, created_at)
+SELECT run_id, id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
+       patience_seconds, concurrency_key, 'pending', $11
+FROM dispatched
+
+-- name: wait_for_key
+-- Work that turned out to have no room under its key waits until one of its runs has ended. Its
+-- rows are locked already. $1 work ids.
+UPDATE dispatcher.work_queue SET held_by = 'key' WHERE id = ANY($1::uuid[])
+
+-- name: note_rates
+-- What began under rates. $1 kinds, $2 names, $3 what began, $4 until when nothing more may.
+INSERT INTO dispatcher.rate_use (kind, name, begun, frees_at)
+SELECT * FROM unnest($1::text[], $2::text[], $3::jsonb[], $4::timestamptz[])
+ON CONFLICT (kind, name) DO UPDATE SET begun = excluded.begun, frees_at = excluded.frees_at
+
+-- name: put_aside
+-- Work of disabled manifests is no candidate until they are enabled. Their switches are locked
+-- first, so that nobody enables one at the same time and passes such work over. $1 work ids.
+WITH disabled AS (
+    SELECT manifest_id FROM dispatcher.manifest_switch
+    WHERE NOT enabled
+      AND manifest_id IN (SELECT manifest_id FROM dispatcher.work_queue
+                          WHERE id = ANY($1::uuid[]))
+    ORDER BY manifest_id
+    FOR SHARE
+), meant AS (
+    SELECT work_queue.id FROM dispatcher.work_queue
+    JOIN disabled ON disabled.manifest_id = work_queue.manifest_id
+    WHERE work_queue.id = ANY($1::uuid[]) AND NOT work_queue.explicit
+      AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
     ORDER BY work_queue.id
     FOR UPDATE OF work_queue
-) AS waiting
-WHERE work_queue.id = waiting.id
-RETURNING work_queue.id
+)
+UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled'
+WHERE id = ANY(ARRAY(SELECT id FROM meant))
 
--- name: hold
--- Why work waits, where the reason is a new one. It is only for people, so rows that somebody
--- else is at are left for the next time. $1 work ids, $2 reasons.
-UPDATE dispatcher.work_queue
-SET wait_reason = held.reason
-FROM (
-    SELECT work_queue.id, told.reason
-    FROM dispatcher.work_queue
-    JOIN unnest($1::uuid[], $2::text[]) AS told (id, reason) ON told.id = work_queue.id
-    WHERE work_queue.wait_reason <> told.reason
-    FOR UPDATE OF work_queue SKIP LOCKED
-) AS held
-WHERE work_queue.id = held.id
+-- name: lock_lanes
+-- Whether nobody else is writing down which lanes are closed. $1 lock key.
+SELECT pg_try_advisory_xact_lock($1)
 
--- name: explain_waits
--- Why work waits that is no candidate: its group has no room, no live worker serves its job,
--- or those that do have enough. Rows that somebody else is at are left for the next time.
--- $1 groups without room, $2 the reason of each, $3 jobs that live workers serve, $4 those of
--- them with room, $5 now, $6 how many.
-UPDATE dispatcher.work_queue
-SET wait_reason = held.reason
-FROM (
-    SELECT work_queue.id, why.reason
-    FROM dispatcher.work_queue
-    LEFT JOIN unnest($1::text[], $2::text[]) AS full_group (name, reason)
-        ON full_group.name = work_queue.group_name
-    CROSS JOIN LATERAL (
-        SELECT coalesce(
-            full_group.reason,
-            CASE WHEN NOT work_queue.job = ANY($3::text[]) THEN 'no_worker'
-                 WHEN NOT work_queue.job = ANY($4::text[]) THEN 'workers_full' END) AS reason
-    ) AS why
-    WHERE work_queue.state IN ('queued', 'waiting')
-      AND work_queue.not_before <= $5
-      AND work_queue.wait_reason <> why.reason
-    LIMIT $6
-    FOR UPDATE OF work_queue SKIP LOCKED
-) AS held
-WHERE work_queue.id = held.id
+-- name: lanes
+-- The lanes that have work which is ready.
+SELECT group_name, job FROM dispatcher.ready_lane
 
--- name: earliest
--- When the first of the waiting work may run, or might have.
-SELECT min(not_before) FROM dispatcher.work_queue WHERE state IN ('queued', 'waiting')
-
--- name: next_not_before
--- When the next delayed work may run. $1 now.
-SELECT min(not_before) FROM dispatcher.work_queue
-WHERE state IN ('queued', 'waiting') AND not_before > $1
+-- name: close_lanes
+-- Why lanes wait that have ready work and no room; others are open. Only what is new is written.
+-- $1 groups, $2 jobs, $3 reasons, $4 now.
+WITH closed AS (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS closed (group_name, job, reason)
+), opened AS (
+    DELETE FROM dispatcher.closed_lane
+    WHERE NOT EXISTS (SELECT FROM closed WHERE closed.group_name = closed_lane.group_name
+                                           AND closed.job = closed_lane.job)
+)
+INSERT INTO dispatcher.closed_lane AS known (group_name, job, reason, since)
+SELECT group_name, job, reason, $4 FROM closed
+ORDER BY group_name, job
+ON CONFLICT (group_name, job) DO UPDATE SET reason = excluded.reason, since = excluded.since
+WHERE known.reason <> excluded.reason

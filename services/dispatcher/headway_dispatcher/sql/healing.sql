@@ -27,6 +27,15 @@ WHERE dead_letter.id = ANY($1::uuid[])
 -- Which version of their limits is in force for groups. $1 names.
 SELECT name, version FROM dispatcher.group_limit WHERE name = ANY($1::text[])
 
+-- name: job_versions
+-- Which version of their limits is in force for jobs. $1 names.
+SELECT name, version FROM dispatcher.job_limit WHERE name = ANY($1::text[])
+
+-- name: switch_versions
+-- Which version of their switch is in force for manifests. $1 manifest ids.
+SELECT manifest_id::text AS name, version FROM dispatcher.manifest_switch
+WHERE manifest_id = ANY($1::text[]::uuid[])
+
 -- name: tombstones
 -- What became of manifests that should be pruned. $1 manifest ids.
 SELECT manifest_id, manifest, group_name, confirmed_at FROM dispatcher.tombstone

@@ -70,7 +70,13 @@ SELECT lease.id, lease.token, lease.job, lease.sequence, lease.claimed_by,
        CASE WHEN lease.claimed_by IS NULL THEN 'undelivered'
             WHEN lease.last_heard_at < $1 THEN 'orphaned'
             ELSE 'timed_out' END AS kind,
-       array_agg(metadata.run_id) FILTER (WHERE metadata.finished_at IS NULL) AS live_runs
+       count(*) AS runs,
+       jsonb_agg(jsonb_build_object(
+           'run', metadata.run_id,
+           'begun', metadata.started_at IS NOT NULL,
+           'overdue', coalesce(metadata.start_heard_at
+                               + metadata.patience_seconds * interval '1 s' < $3, false)))
+           FILTER (WHERE metadata.finished_at IS NULL) AS live_runs
 FROM dispatcher.lease
 JOIN dispatcher.metadata ON metadata.lease_id = lease.id
 WHERE lease.ended_at IS NULL

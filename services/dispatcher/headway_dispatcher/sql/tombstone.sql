@@ -6,6 +6,10 @@ SELECT pg_advisory_xact_lock($1)
 -- Nobody buries a manifest until this transaction has ended. $1 lock key.
 SELECT pg_advisory_xact_lock_shared($1)
 
+-- name: try_share_lock
+-- The same without waiting; tells whether it is ours. $1 lock key.
+SELECT pg_try_advisory_xact_lock_shared($1)
+
 -- name: bury
 -- Manifests that go away; one that is buried already stays as it is. $1 ids, $2 manifests,
 -- $3 groups, $4 reasons, $5 now.
@@ -96,5 +100,6 @@ SELECT count(*) FROM gone
 
 -- name: confirm
 -- Nothing is left. $1 manifest id, $2 now.
+WITH forgotten AS (DELETE FROM dispatcher.manifest_switch WHERE manifest_id = $1)
 UPDATE dispatcher.tombstone SET confirmed_at = $2 WHERE manifest_id = $1
 RETURNING manifest_id, manifest, group_name, confirmed_at

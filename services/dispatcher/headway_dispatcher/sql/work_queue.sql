@@ -10,42 +10,106 @@ ON CONFLICT DO NOTHING
 
 -- name: apply_group
 -- The limits of groups; an older version changes nothing. $1 names, $2 max active,
--- $3 priorities, $4 enabled, $5 versions.
-INSERT INTO dispatcher.group_limit AS known (name, max_active, priority, enabled, version)
-SELECT told.* FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $5::bigint[])
-    AS told (name, max_active, priority, enabled, version)
+-- $3 priorities, $4 enabled, $5 versions, $6 rates.
+INSERT INTO dispatcher.group_limit AS known (name, max_active, priority, enabled, version, rate)
+SELECT told.* FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $5::bigint[],
+                          $6::jsonb[])
+    AS told (name, max_active, priority, enabled, version, rate)
 ORDER BY told.name
 ON CONFLICT (name) DO UPDATE
 SET max_active = excluded.max_active,
     priority = excluded.priority,
     enabled = excluded.enabled,
+    version = excluded.version,
+    rate = excluded.rate
+WHERE excluded.version > known.version
+
+-- name: apply_job
+-- The limits of jobs; an older version changes nothing. $1 names, $2 max active, $3 rates,
+-- $4 whether they count globally, $5 runs of a lease, $6 versions.
+INSERT INTO dispatcher.job_limit AS known (name, max_active, rate, counts_globally, batch, version)
+SELECT told.* FROM unnest($1::text[], $2::integer[], $3::jsonb[], $4::boolean[], $5::integer[],
+                          $6::bigint[])
+    AS told (name, max_active, rate, counts_globally, batch, version)
+ORDER BY told.name
+ON CONFLICT (name) DO UPDATE
+SET max_active = excluded.max_active,
+    rate = excluded.rate,
+    counts_globally = excluded.counts_globally,
+    batch = excluded.batch,
     version = excluded.version
 WHERE excluded.version > known.version
+
+-- name: apply_switch
+-- Whether the work of manifests may run; an older version changes nothing. Returns those for
+-- which this is new. $1 manifest ids, $2 enabled, $3 versions.
+INSERT INTO dispatcher.manifest_switch AS known (manifest_id, enabled, version)
+SELECT told.* FROM unnest($1::uuid[], $2::boolean[], $3::bigint[])
+    AS told (manifest_id, enabled, version)
+ORDER BY told.manifest_id
+ON CONFLICT (manifest_id) DO UPDATE
+SET enabled = excluded.enabled, version = excluded.version
+WHERE excluded.version > known.version
+RETURNING manifest_id, enabled
+
+-- name: hold_disabled
+-- Work of manifests that were disabled is no candidate, unless somebody asked for it. What waits
+-- for its time or a key still does, and is held after that. $1 manifest ids.
+UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled'
+WHERE id = ANY(ARRAY(
+    SELECT id FROM dispatcher.work_queue
+    WHERE manifest_id = ANY($1::uuid[]) AND state IN ('queued', 'waiting')
+      AND held_by IS NULL AND NOT explicit
+    ORDER BY id
+    FOR UPDATE))
+
+-- name: let_go
+-- Work of manifests that were enabled again is looked at by the gate. $1 manifest ids.
+UPDATE dispatcher.work_queue SET held_by = 'not_before'
+WHERE id = ANY(ARRAY(
+    SELECT id FROM dispatcher.work_queue
+    WHERE manifest_id = ANY($1::uuid[]) AND state IN ('queued', 'waiting')
+      AND held_by = 'manifest_disabled'
+    ORDER BY id
+    FOR UPDATE))
 
 -- name: take_in
 -- Work that is new, queued or (if its manifest's slot is taken) settled as coalesced; returns
 -- the ids of what was really taken in. What is known by its id, or finds its slot taken, is
--- left out. $1 the work as an array of objects, $2 now, $3 queued or settled.
-INSERT INTO dispatcher.work_queue
-    (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-     queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
-     on_lost_contact, state, wait_reason, outcome, settled_at, traceparent, received_at)
-SELECT work.work, work.round, work.manifest_id, work.manifest, work.slot, work."group", work.job,
-       work.input, work.input_schema, work.cause, work.due_at, work.queued_at, work.priority,
-       work.rank, coalesce(work.not_before, work.queued_at), work.retry, work.timeout_seconds,
-       work.cancel_grace_seconds, work.on_lost_contact, $3::text,
-       CASE WHEN $3 = 'queued' THEN 'awaiting_gate' END,
-       CASE WHEN $3 = 'settled' THEN 'coalesced' END,
-       CASE WHEN $3 = 'settled' THEN $2::timestamptz END, work.traceparent, $2
-FROM jsonb_to_recordset($1) AS work (
-    work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
-    job text, input jsonb, input_schema text, cause text, due_at timestamptz,
-    queued_at timestamptz, priority smallint, rank timestamptz, not_before timestamptz,
-    retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-    on_lost_contact text, traceparent text)
-ORDER BY work.work
-ON CONFLICT DO NOTHING
-RETURNING id
+-- left out. Work that has a time or a key to wait for is no candidate until the gate says so, and
+-- its key is noted for the gate. $1 the work as an array of objects, $2 now, $3 queued or settled.
+WITH taken AS (
+    INSERT INTO dispatcher.work_queue
+        (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
+         queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
+         on_lost_contact, state, wait_reason, outcome, settled_at, traceparent, received_at, start_by,
+         concurrency_key, concurrency_limit, explicit, held_by)
+    SELECT work.work, work.round, work.manifest_id, work.manifest, work.slot, work."group", work.job,
+           work.input, work.input_schema, work.cause, work.due_at, work.queued_at, work.priority,
+           work.rank, coalesce(work.not_before, work.queued_at), work.retry, work.timeout_seconds,
+           work.cancel_grace_seconds, work.on_lost_contact, $3::text,
+           CASE WHEN $3 = 'queued' THEN 'awaiting_gate' END,
+           CASE WHEN $3 = 'settled' THEN 'coalesced' END,
+           CASE WHEN $3 = 'settled' THEN $2::timestamptz END, work.traceparent, $2, work.start_by,
+           work.concurrency_key, work.concurrency_limit, work.explicit,
+           CASE WHEN work.not_before > $2 THEN 'not_before'
+                WHEN work.concurrency_key IS NOT NULL THEN 'key' END
+    FROM jsonb_to_recordset($1) AS work (
+        work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
+        job text, input jsonb, input_schema text, cause text, due_at timestamptz,
+        queued_at timestamptz, priority smallint, rank timestamptz, not_before timestamptz,
+        retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
+        on_lost_contact text, traceparent text, start_by timestamptz, concurrency_key text,
+        concurrency_limit integer, explicit boolean)
+    ORDER BY work.work
+    ON CONFLICT DO NOTHING
+    RETURNING id, concurrency_key
+), noted AS (
+    INSERT INTO dispatcher.key_changed (key)
+    SELECT DISTINCT concurrency_key FROM taken
+    WHERE concurrency_key IS NOT NULL AND $3 = 'queued'
+)
+SELECT id FROM taken
 
 -- name: known
 -- Which of these are here already. $1 ids.
@@ -67,11 +131,15 @@ WHERE work_queue.id = work.work AND work_queue.job = ''
 
 -- name: lock
 -- Work that is decided about, locked in a fixed order, with the activations of all runs of its
--- round, and whether its manifest was pruned. $1 ids.
+-- round, whether its manifest was pruned, and whether dead letters of it wait for a slot.
+-- $1 ids.
 SELECT id, round, manifest_id, manifest, group_name, job, input, retry, state, runs, attempts,
        run_id, traceparent, cancel_requested_at, cancel_reason,
        EXISTS (SELECT FROM dispatcher.tombstone
                WHERE tombstone.manifest_id = work_queue.manifest_id) AS pruned,
+       EXISTS (SELECT FROM dispatcher.dead_letter
+               WHERE dead_letter.manifest_id = work_queue.manifest_id
+                 AND dead_letter.retry_asked_at IS NOT NULL) AS letters_wait,
        (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
         WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
           AND metadata.activations IS NOT NULL) AS activations
@@ -104,12 +172,27 @@ ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: bring_forward
--- Work that waits comes first in its group, and may run now. $1 ids, $2 now.
+-- Work that waits comes before all that is ready in its group and all that waits for its key, and
+-- may run now even if its manifest is disabled: somebody asked for it. $1 ids, $2 now.
 UPDATE dispatcher.work_queue
 SET not_before = least(not_before, $2),
-    rank = (SELECT min(other.rank) FROM dispatcher.work_queue AS other
-            WHERE other.group_name = work_queue.group_name
-              AND other.state IN ('queued', 'waiting')) - interval '1 ms'
+    explicit = true,
+    held_by = CASE WHEN held_by = 'manifest_disabled' THEN 'not_before' ELSE held_by END,
+    rank = least(
+        work_queue.rank,
+        (SELECT min(head.rank)
+         FROM dispatcher.ready_lane
+         CROSS JOIN LATERAL (
+             SELECT other.rank FROM dispatcher.work_queue AS other
+             WHERE other.group_name = ready_lane.group_name AND other.job = ready_lane.job
+               AND other.state IN ('queued', 'waiting') AND other.held_by IS NULL
+             ORDER BY other.rank
+             LIMIT 1) AS head
+         WHERE ready_lane.group_name = work_queue.group_name),
+        (SELECT min(other.rank) FROM dispatcher.work_queue AS other
+         WHERE other.concurrency_key = work_queue.concurrency_key
+           AND other.state IN ('queued', 'waiting') AND other.held_by = 'key')
+    ) - interval '1 ms'
 FROM (
     SELECT id FROM dispatcher.work_queue
     WHERE id = ANY($1::uuid[]) AND state IN ('queued', 'waiting')
@@ -119,13 +202,13 @@ FROM (
 WHERE work_queue.id = waiting.id
 
 -- name: cancelling
--- Ordered runs of work that is to end early: who has them, and whether each is the only live
--- one of its lease. Those that nobody has come first. $1 how many.
+-- Ordered runs of work that is to end early: who has them, and all live runs of their leases.
+-- Those that nobody has come first. $1 how many.
 SELECT metadata.run_id, metadata.lease_id, lease.token, lease.job, lease.sequence,
        lease.claimed_by, work_queue.cancel_reason AS reason,
-       NOT EXISTS (SELECT FROM dispatcher.metadata AS other
-                   WHERE other.lease_id = lease.id AND other.run_id <> metadata.run_id
-                     AND other.finished_at IS NULL) AS alone
+       ARRAY(SELECT live.run_id FROM dispatcher.metadata AS live
+             WHERE live.lease_id = lease.id AND live.finished_at IS NULL
+             ORDER BY live.run_id) AS live_runs
 FROM dispatcher.work_queue
 JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
 JOIN dispatcher.lease ON lease.id = metadata.lease_id
@@ -151,20 +234,42 @@ FROM unnest($1::uuid[], $2::text[], $3::integer[]) AS told (id, outcome, attempt
 WHERE work_queue.id = told.id
 
 -- name: retry
--- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts.
+-- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts, $5 trace
+-- contexts (null where they stay), $6 whether it is from now on to share its lease with nobody.
 UPDATE dispatcher.work_queue
 SET state = 'waiting', not_before = told.not_before, wait_reason = told.reason,
-    attempts = told.attempts
-FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[])
-    AS told (id, not_before, reason, attempts)
+    attempts = told.attempts, traceparent = coalesce(told.traceparent, work_queue.traceparent),
+    alone = work_queue.alone OR told.alone
+FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::text[], $6::boolean[])
+    AS told (id, not_before, reason, attempts, traceparent, alone)
 WHERE work_queue.id = told.id
 
 -- name: add_dead_letters
--- $1 ids, $2 work ids, $3 rounds, $4 manifests, $5 groups, $6 jobs, $7 inputs, $8 reasons,
--- $9 failures, $10 counted attempts, $11 now.
+-- Work that needs a person, with all runs of its round as they ended; returns which version of
+-- its code failed, as far as its worker told. $1 ids, $2 work ids, $3 rounds, $4 manifest ids,
+-- $5 manifests, $6 groups, $7 jobs, $8 inputs, $9 reasons, $10 failures, $11 counted attempts,
+-- $12 fingerprints, $13 the runs that failed last, $14 now.
 INSERT INTO dispatcher.dead_letter
-    (id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-     created_at)
-SELECT letter.*, 'awaiting', $11
-FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::jsonb[],
-            $8::text[], $9::jsonb[], $10::integer[]) AS letter
+    (id, work_id, round, manifest_id, manifest, group_name, job, input, reason, failure, attempts,
+     fingerprint, code_version, runs, state, created_at)
+SELECT letter.id, letter.work_id, letter.round, letter.manifest_id, letter.manifest,
+       letter.group_name, letter.job, letter.input, letter.reason, letter.failure, letter.attempts,
+       letter.fingerprint,
+       coalesce((SELECT worker.code_version
+                 FROM dispatcher.metadata JOIN dispatcher.worker ON worker.name = metadata.worker
+                 WHERE metadata.run_id = letter.run_id), ''),
+       coalesce((
+           SELECT jsonb_agg(jsonb_build_object(
+               'run', metadata.run_id, 'attempt', metadata.attempt, 'state', metadata.state,
+               'worker', metadata.worker, 'host', metadata.host,
+               'created_at', metadata.created_at, 'started_at', metadata.started_at,
+               'finished_at', metadata.finished_at, 'failure', metadata.failure)
+               ORDER BY metadata.created_at)
+           FROM dispatcher.metadata
+           WHERE metadata.work_id = letter.work_id AND metadata.round = letter.round), '[]'),
+       'awaiting', $14
+FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::uuid[], $5::text[], $6::text[], $7::text[],
+            $8::jsonb[], $9::text[], $10::jsonb[], $11::integer[], $12::text[], $13::uuid[])
+    AS letter (id, work_id, round, manifest_id, manifest, group_name, job, input, reason, failure,
+               attempts, fingerprint, run_id)
+RETURNING id, code_version

@@ -1,20 +1,22 @@
 -- name: hear_workers
--- Heartbeats of workers. $1 names, $2 nonces, $3 hosts, $4 SDKs, $5 SDK versions, $6 jobs
--- (an array of arrays as JSON), $7 slots, $8 draining, $9 now.
+-- Heartbeats of workers. $1 names, $2 nonces, $3 hosts, $4 SDKs, $5 SDK versions, $6 versions of
+-- their own code, $7 jobs (an array of arrays as JSON), $8 slots, $9 draining, $10 now.
 INSERT INTO dispatcher.worker AS known
-    (name, nonce, host, sdk, sdk_version, jobs, slots, draining, first_heard_at, last_heard_at)
-SELECT told.name, told.nonce, told.host, told.sdk, told.sdk_version,
-       ARRAY(SELECT jsonb_array_elements_text(told.jobs)), told.slots, told.draining, $9, $9
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::jsonb[],
-            $7::integer[], $8::boolean[])
-    AS told (name, nonce, host, sdk, sdk_version, jobs, slots, draining)
+    (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining, first_heard_at,
+     last_heard_at)
+SELECT told.name, told.nonce, told.host, told.sdk, told.sdk_version, told.code_version,
+       ARRAY(SELECT jsonb_array_elements_text(told.jobs)), told.slots, told.draining, $10, $10
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::jsonb[],
+            $8::integer[], $9::boolean[])
+    AS told (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining)
 ORDER BY told.name
 ON CONFLICT (name) DO UPDATE
 SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
-    sdk_version = excluded.sdk_version, jobs = excluded.jobs, slots = excluded.slots,
-    draining = excluded.draining, last_heard_at = greatest(known.last_heard_at, $9),
+    sdk_version = excluded.sdk_version, code_version = excluded.code_version,
+    jobs = excluded.jobs, slots = excluded.slots,
+    draining = excluded.draining, last_heard_at = greatest(known.last_heard_at, $10),
     first_heard_at = CASE WHEN known.nonce = excluded.nonce
-                          THEN known.first_heard_at ELSE $9 END
+                          THEN known.first_heard_at ELSE $10 END
 RETURNING first_heard_at
 
 -- name: forget_workers

@@ -59,6 +59,10 @@ WHERE work.id = ANY($1::uuid[])
 ORDER BY work.id
 FOR UPDATE OF work
 
+-- name: without_manifest
+-- Those of these works that no manifest made. $1 ids.
+SELECT id FROM scheduler.work WHERE id = ANY($1::uuid[]) AND manifest_id IS NULL ORDER BY id
+
 -- name: told_again
 -- Work that was announced again. $1 ids, $2 now.
 UPDATE scheduler.work SET told_again_at = $2 WHERE id = ANY($1::uuid[])
@@ -78,6 +82,31 @@ SELECT name, version, changed_at FROM scheduler.manifest_group
 WHERE name > $1
 ORDER BY name
 LIMIT $2
+
+-- name: job_versions
+-- The versions of the limits of jobs. $1 after this name, $2 how many.
+SELECT name, version, declared_at AS changed_at FROM scheduler.job
+WHERE name > $1
+ORDER BY name
+LIMIT $2
+
+-- name: switch_versions
+-- The versions of what was told of manifests that were ever switched off or on. When that was
+-- is not kept; telling it once too often does no harm. $1 after this id, $2 how many.
+SELECT id::text AS name, version, declared_at AS changed_at FROM scheduler.manifest
+WHERE version > 0 AND pruning_at IS NULL AND id::text > $1
+ORDER BY id::text
+LIMIT $2
+
+-- name: jobs
+-- The limits of jobs. $1 names.
+SELECT name, version, max_active, rate, counts_globally, batch
+FROM scheduler.job WHERE name = ANY($1::text[])
+
+-- name: switches
+-- What was last told of manifests. $1 ids.
+SELECT id, external_id, group_name, told_enabled AS enabled, version
+FROM scheduler.manifest WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
 
 -- name: pruning
 -- Manifests that wait to be let go, and when that was last told. $1 after this id, $2 how many.

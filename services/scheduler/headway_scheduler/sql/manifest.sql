@@ -19,12 +19,14 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
        manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
        manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
+       parent.success_traceparent AS parent_traceparent,
        manifest_group.enabled AS group_enabled, job.input_schema,
-       coalesce(job.takes_input, true) AS takes_input,
+       coalesce(job.takes_input, true) AS takes_input, manifest.concurrency_key,
+       manifest.concurrency_limit, manifest.start_within_seconds,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
-                     coalesce(not_before, decided_at) AS ripe_at
+                     priority, traceparent, coalesce(not_before, decided_at) AS ripe_at
               FROM scheduler.occurrence
               WHERE occurrence.manifest_id = manifest.id AND decision = 'owed'
               ORDER BY coalesce(not_before, decided_at), first_due_at
@@ -91,8 +93,9 @@ SELECT id FROM scheduler.manifest
 WHERE depends_on = ANY($1::uuid[]) AND NOT dormant AND pruning_at IS NULL
 
 -- name: settle
--- What an outcome does to its manifest. $1 ids, $2 outcomes, $3 settling times, $4 dead
--- letters (null where none, or where it was seen to already).
+-- What an outcome does to its manifest; a dead letter blocks it unless its policy is to go on.
+-- $1 ids, $2 outcomes, $3 settling times, $4 dead letters (null where none, or where it was seen
+-- to already).
 UPDATE scheduler.manifest
 SET last_outcome = told.outcome,
     last_settled_at = told.settled_at,
@@ -100,9 +103,17 @@ SET last_outcome = told.outcome,
     last_success_at = CASE WHEN told.outcome = 'completed'
                            THEN told.settled_at ELSE last_success_at END,
     dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
+                             OR on_dead_letter = 'go_on'
                         THEN dead_letters ELSE dead_letters || told.dead_letter END
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
     AS told (id, outcome, settled_at, dead_letter)
+WHERE manifest.id = told.id
+
+-- name: tell_traces
+-- The traces in which manifests succeeded last. $1 ids, $2 trace contexts.
+UPDATE scheduler.manifest
+SET success_traceparent = told.traceparent
+FROM unnest($1::uuid[], $2::text[]) AS told (id, traceparent)
 WHERE manifest.id = told.id
 
 -- name: unblock
@@ -196,14 +207,21 @@ WHERE (owner = $1 OR external_id = ANY($2::text[])) AND pruning_at IS NULL
 SELECT name, owner, input_schema, takes_input FROM scheduler.job WHERE name = ANY($1::text[])
 
 -- name: upsert_job
--- $1 names, $2 owner, $3 titles, $4 categories, $5 descriptions, $6 input schemas, $7 whether
--- they take an input, $8 now.
+-- Jobs as they are stated; the version rises with their limits. $1 the jobs as an array of
+-- objects, $2 owner, $3 now.
 INSERT INTO scheduler.job AS known
-    (name, owner, title, category, description, input_schema, takes_input, declared_at)
+    (name, owner, title, category, description, input_schema, takes_input, max_active, rate,
+     counts_globally, batch, concurrency_key, concurrency_limit, start_within_seconds, terms,
+     declared_at)
 SELECT stated.name, $2, stated.title, stated.category, stated.description, stated.input_schema,
-       stated.takes_input, $8
-FROM unnest($1::text[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::boolean[])
-    AS stated (name, title, category, description, input_schema, takes_input)
+       stated.takes_input, stated.max_active, stated.rate, stated.counts_globally, stated.batch,
+       stated.concurrency_key, stated.concurrency_limit, stated.start_within_seconds,
+       stated.terms, $3
+FROM jsonb_to_recordset($1) AS stated (
+    name text, title text, category text, description text, input_schema jsonb,
+    takes_input boolean, max_active integer, rate jsonb, counts_globally boolean, batch integer,
+    concurrency_key text, concurrency_limit integer, start_within_seconds double precision,
+    terms jsonb)
 ORDER BY stated.name
 ON CONFLICT (name) DO UPDATE
 SET owner = excluded.owner,
@@ -212,11 +230,42 @@ SET owner = excluded.owner,
     description = excluded.description,
     input_schema = excluded.input_schema,
     takes_input = excluded.takes_input,
+    max_active = excluded.max_active,
+    rate = excluded.rate,
+    counts_globally = excluded.counts_globally,
+    batch = excluded.batch,
+    concurrency_key = excluded.concurrency_key,
+    concurrency_limit = excluded.concurrency_limit,
+    start_within_seconds = excluded.start_within_seconds,
+    terms = excluded.terms,
+    version = CASE WHEN (known.max_active, known.rate, known.counts_globally, known.batch)
+                       IS DISTINCT FROM (excluded.max_active, excluded.rate,
+                                         excluded.counts_globally, excluded.batch)
+                   THEN nextval('scheduler.job_version') ELSE known.version END,
     declared_at = excluded.declared_at
 WHERE (known.owner, known.title, known.category, known.description, known.input_schema,
-       known.takes_input)
+       known.takes_input, known.max_active, known.rate, known.counts_globally, known.batch,
+       known.concurrency_key, known.concurrency_limit, known.start_within_seconds,
+       known.terms)
     IS DISTINCT FROM (excluded.owner, excluded.title, excluded.category, excluded.description,
-                      excluded.input_schema, excluded.takes_input)
+                      excluded.input_schema, excluded.takes_input, excluded.max_active,
+                      excluded.rate, excluded.counts_globally, excluded.batch,
+                      excluded.concurrency_key, excluded.concurrency_limit,
+                      excluded.start_within_seconds, excluded.terms)
+
+-- name: job_limits
+-- The limits of jobs. $1 names.
+SELECT name, max_active, rate, counts_globally, batch, version
+FROM scheduler.job WHERE name = ANY($1::text[])
+ORDER BY name
+
+-- name: switched
+-- Manifests of which the dispatcher was last told otherwise; their rows are locked, so versions
+-- rise in the order of the changes. $1 ids.
+UPDATE scheduler.manifest
+SET told_enabled = enabled, version = nextval('scheduler.manifest_version')
+WHERE id = ANY($1::uuid[]) AND enabled <> told_enabled
+RETURNING id, external_id, group_name, enabled, version
 
 -- name: declare_application
 -- Note which generation of an application declares; returns none if a newer one did before.
@@ -231,19 +280,22 @@ RETURNING generation
 -- New manifests. $1 the manifests as an array of objects, $2 owner, $3 now.
 INSERT INTO scheduler.manifest
     (id, external_id, owner, job, group_name, input, timing, misfire, overlap, jitter_seconds,
-     priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, enabled,
-     disabled_by, dormant, batch, definition_hash, next_due_at, declared_at)
+     priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, on_dead_letter,
+     enabled, disabled_by, dormant, batch, definition_hash, next_due_at, declared_at, concurrency_key,
+     concurrency_limit, start_within_seconds)
 SELECT stated.id, stated.external_id, $2, stated.job, stated.group_name, stated.input,
        stated.timing, stated.misfire, stated.overlap, stated.jitter_seconds, stated.priority,
        stated.retry, stated.timeout_seconds, stated.cancel_grace_seconds, stated.on_lost_contact,
-       stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
-       stated.definition_hash, stated.next_due_at, $3
+       stated.on_dead_letter, stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
+       stated.definition_hash, stated.next_due_at, $3, stated.concurrency_key,
+       stated.concurrency_limit, stated.start_within_seconds
 FROM jsonb_to_recordset($1) AS stated (
     id uuid, external_id text, job text, group_name text, input jsonb, timing jsonb,
     misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-    on_lost_contact text, enabled boolean, dormant boolean, batch text, definition_hash text,
-    next_due_at timestamptz)
+    on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
+    next_due_at timestamptz, concurrency_key text, concurrency_limit integer,
+    start_within_seconds double precision)
 
 -- name: update_manifest
 -- Changed manifests; what operators have touched stays as they left it. One that was no longer
@@ -263,6 +315,10 @@ SET job = stated.job,
     timeout_seconds = stated.timeout_seconds,
     cancel_grace_seconds = stated.cancel_grace_seconds,
     on_lost_contact = stated.on_lost_contact,
+    on_dead_letter = stated.on_dead_letter,
+    -- One that is to go on is held by nothing that came before, either.
+    dead_letters = CASE WHEN stated.on_dead_letter = 'go_on' THEN '{}'
+                        ELSE manifest.dead_letters END,
     enabled = switched.enabled,
     disabled_by = CASE WHEN switched.enabled THEN NULL
                        WHEN switched.keeps THEN manifest.disabled_by
@@ -276,6 +332,9 @@ SET job = stated.job,
                                        WHERE parent.id = manifest.depends_on), 0)
                         ELSE manifest.seen_success END,
     batch = stated.batch,
+    concurrency_key = stated.concurrency_key,
+    concurrency_limit = stated.concurrency_limit,
+    start_within_seconds = stated.start_within_seconds,
     definition_hash = stated.definition_hash,
     next_due_at = CASE WHEN stated.retimed THEN stated.next_due_at ELSE manifest.next_due_at END,
     declared_at = $2,
@@ -284,8 +343,9 @@ FROM jsonb_to_recordset($1) AS stated (
     id uuid, job text, group_name text, input jsonb, timing jsonb,
     misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-    on_lost_contact text, enabled boolean, dormant boolean, batch text, definition_hash text,
-    next_due_at timestamptz, retimed boolean)
+    on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
+    next_due_at timestamptz, retimed boolean, concurrency_key text, concurrency_limit integer,
+    start_within_seconds double precision)
 JOIN scheduler.manifest AS known ON known.id = stated.id
 CROSS JOIN LATERAL (
     SELECT CASE known.disabled_by WHEN 'pruned' THEN false

@@ -38,15 +38,41 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::integer[])
     AS told (manifest_id, cause, outcome, round)
 WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
 
+-- name: tell_traces
+-- The traces in which runs woke dependents, for what is still owed. $1 external ids, $2 causes,
+-- $3 trace contexts.
+UPDATE scheduler.occurrence
+SET traceparent = told.traceparent
+FROM unnest($1::text[], $2::text[], $3::text[]) AS told (external_id, cause, traceparent)
+JOIN scheduler.manifest
+    ON manifest.external_id = told.external_id AND manifest.pruning_at IS NULL
+WHERE occurrence.manifest_id = manifest.id AND occurrence.cause = told.cause
+  AND occurrence.decision = 'owed'
+
 -- name: of_causes
 -- Decisions by their causes, with what the work that they made was given. $1 manifests,
 -- $2 causes.
 SELECT occurrence.manifest_id, occurrence.cause, occurrence.work_id, occurrence.decision,
        occurrence.outcome, occurrence.reason, occurrence.explicit, occurrence.has_input,
-       occurrence.input, occurrence.actor
+       occurrence.input, occurrence.actor, occurrence.priority, occurrence.not_before,
+       occurrence.first_due_at
 FROM scheduler.occurrence
 JOIN unnest($1::uuid[], $2::text[]) AS asked (manifest_id, cause)
     ON asked.manifest_id = occurrence.manifest_id AND asked.cause = occurrence.cause
+
+-- name: set_priority
+-- How urgent a trigger is. $1 manifest, $2 cause, $3 priority.
+UPDATE scheduler.occurrence SET priority = $3 WHERE manifest_id = $1 AND cause = $2
+
+-- name: drop_owed
+-- Decisions whose work is not queued yet and never will be; returns how many of each manifest.
+-- $1 manifests, $2 reason.
+WITH dropped AS (
+    UPDATE scheduler.occurrence SET decision = 'skipped', reason = $2
+    WHERE manifest_id = ANY($1::uuid[]) AND decision = 'owed'
+    RETURNING manifest_id
+)
+SELECT manifest_id, count(*) AS dropped FROM dropped GROUP BY manifest_id
 
 -- name: forget
 -- Old decisions whose work is settled. $1 decided before, $2 how many at once.

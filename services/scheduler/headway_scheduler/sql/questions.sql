@@ -83,7 +83,7 @@ WHERE id = ANY($1::uuid[])
 
 -- name: group_settings
 -- The settings of groups, and how many manifests each has. $1 names.
-SELECT name, max_active, priority, enabled, touched,
+SELECT name, max_active, priority, enabled, rate, touched,
        (SELECT count(*) FROM scheduler.manifest
         WHERE manifest.group_name = manifest_group.name AND pruning_at IS NULL) AS manifests
 FROM scheduler.manifest_group

@@ -30,3 +30,31 @@ ORDER BY queued_at, id
 INSERT INTO scheduler.work AS known (id, manifest_id, cause, round, queued_at, slot)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (id) DO UPDATE SET round = greatest(known.round, excluded.round)
+
+-- name: overtake
+-- A round that is over before we heard of its beginning. $1 work, $2 round, $3 when it ended.
+INSERT INTO scheduler.overtaken AS known (work_id, round, settled_at) VALUES ($1, $2, $3)
+ON CONFLICT (work_id) DO UPDATE
+SET round = greatest(known.round, excluded.round),
+    settled_at = greatest(known.settled_at, excluded.settled_at)
+
+-- name: overtaken
+-- The last round of a piece of work that was over before its beginning was heard of. $1 work.
+SELECT round FROM scheduler.overtaken WHERE work_id = $1
+
+-- name: forget_overtaken
+-- Such rounds of long ago. $1 before.
+DELETE FROM scheduler.overtaken WHERE settled_at < $1
+
+-- name: find
+-- One piece of outstanding work. $1 id.
+SELECT id, manifest_id FROM scheduler.work WHERE id = $1
+
+-- name: named
+-- Outstanding work of manifests, as the dispatcher has to be told of it. $1 manifests, $2 only
+-- this one (null for all).
+SELECT work.id, work.round, work.manifest_id, manifest.external_id, manifest.group_name
+FROM scheduler.work
+JOIN scheduler.manifest ON manifest.id = work.manifest_id
+WHERE work.manifest_id = ANY($1::uuid[]) AND ($2::uuid IS NULL OR work.id = $2)
+ORDER BY work.id

@@ -1,0 +1,76 @@
+"""Concurrency keys: what work has to share, told by a template such as `customer:{input.id}`.
+
+A template names fields of the input by a path, or `manifest`, `group` or `job`. Only text and
+whole numbers make a key; anything else, or nothing at all, is an error that says what is missing.
+"""
+
+import re
+from functools import lru_cache
+from string import Formatter
+from typing import Any
+
+LONGEST_KEY = 255
+
+_FIELD = re.compile(r"^(?:manifest|group|job|input(?:\.[A-Za-z0-9_-]+)*)$")
+_REMEDY = (
+    "write fields as {input.id}, {input}, {manifest}, {group} or {job}, and braces of your own as "
+    "{{ and }}"
+)
+
+
+class InvalidKey(ValueError):
+    """A template that cannot be read, or that makes no key of what it is given."""
+
+
+def check_template(template: str) -> None:
+    """Raise `InvalidKey` if no key can ever be made of a template."""
+    _parts(template)
+
+
+def render_key(
+    template: str,
+    *,
+    input: Any,  # noqa: A002
+    manifest: str | None,
+    group: str,
+    job: str,
+) -> str:
+    """The key of one piece of work, or `InvalidKey`."""
+    fields = {"input": input, "manifest": manifest, "group": group, "job": job}
+    key = "".join(
+        text + ("" if path is None else _value(fields, path)) for text, path in _parts(template)
+    )
+    if not key or len(key) > LONGEST_KEY or "\x00" in key:
+        raise InvalidKey(
+            f"concurrency_key {template!r} gives {key[:40]!r}: a key has from 1 to {LONGEST_KEY} "
+            "characters and no NUL"
+        )
+    return key
+
+
+@lru_cache(maxsize=1024)
+def _parts(template: str) -> tuple[tuple[str, str | None], ...]:
+    """Text and the path of the field after it, if there is one."""
+    try:
+        parsed = list(Formatter().parse(template))
+    except ValueError as error:
+        raise InvalidKey(f"concurrency_key {template!r}: {error}; {_REMEDY}") from None
+    if not parsed:
+        raise InvalidKey(f"concurrency_key {template!r} is empty: {_REMEDY}")
+    for _, path, form, conversion in parsed:
+        if path is not None and (form or conversion or not _FIELD.match(path)):
+            raise InvalidKey(f"concurrency_key {template!r}: {path!r} is no field; {_REMEDY}")
+    return tuple((text, path) for text, path, _, _ in parsed)
+
+
+def _value(fields: dict[str, Any], path: str) -> str:
+    name, *steps = path.split(".")
+    value = fields[name]
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        found = "missing" if value is None else f"of type {type(value).__name__}"
+        raise InvalidKey(
+            f"concurrency_key: {{{path}}} is {found}: a key is made of text and whole numbers"
+        )
+    return str(value)

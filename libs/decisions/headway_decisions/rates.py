@@ -1,0 +1,96 @@
+"""Rates: at most so many runs begin in any stretch of time of a given length.
+
+What began is remembered as a few bundles, each with the time of its first and of its last
+run. A bundle counts until its last run is a whole period old, so no stretch of that length
+ever sees more than the rate allows; that a bundle's first runs are kept in mind a little
+longer than needed costs at most a sixtieth of the period, and keeps the memory small.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from headway_contract.work import Rate
+from msgspec import Struct, structs
+
+# How many bundles a period is remembered in, at the most.
+_BUNDLES = 60
+
+_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
+_WORDS = re.compile(
+    r"^\s*(\d+)\s*(?:/|per)\s*(?:(\d+(?:\.\d+)?)\s*)?(second|minute|hour|day)s?\s*$"
+)
+
+
+class Bundle(Struct, frozen=True, kw_only=True):
+    """Runs that began close to each other."""
+
+    first_at: datetime
+    last_at: datetime
+    count: int
+
+
+def parse_rate(text: str) -> Rate:
+    """Read a rate such as `100/minute` or `5/10 seconds`; raises `ValueError` otherwise."""
+    match = _WORDS.match(text)
+    remedy = "write it like '100/minute' or '5/10 seconds'"
+    if match is None:
+        raise ValueError(f"{text!r} is no rate: {remedy}")
+    count, period = int(match[1]), float(match[2] or 1) * _SECONDS[match[3]]
+    if not 1 <= count <= 1_000_000 or not 0 < period <= 366 * 86_400:
+        raise ValueError(
+            f"{text!r} is no rate: it takes from 1 to 1000000 runs in up to 366 days; {remedy}"
+        )
+    return Rate(count=count, period_seconds=period)
+
+
+def rate_in_words(rate: Rate) -> str:
+    """A rate as `parse_rate` reads it."""
+    for unit, seconds in reversed(_SECONDS.items()):
+        times = rate.period_seconds / seconds
+        if times == 1:
+            return f"{rate.count}/{unit}"
+        if times > 1 and times == int(times):
+            return f"{rate.count}/{int(times)} {unit}s"
+    return f"{rate.count}/{rate.period_seconds:g} seconds"
+
+
+def room(rate: Rate, begun: Sequence[Bundle], now: datetime) -> int:
+    """How many more may begin now; never below zero."""
+    counted = sum(bundle.count for bundle in _remembered(rate, begun, now))
+    return max(0, rate.count - counted)
+
+
+def frees_at(rate: Rate, begun: Sequence[Bundle], now: datetime) -> datetime | None:
+    """When one more may begin, or none if that is so already."""
+    remembered = _remembered(rate, begun, now)
+    surplus = sum(bundle.count for bundle in remembered) - rate.count
+    for bundle in remembered:
+        if surplus < 0:
+            break
+        surplus -= bundle.count
+        if surplus < 0:
+            return bundle.last_at + timedelta(seconds=rate.period_seconds)
+    return None
+
+
+def begin(rate: Rate, begun: Sequence[Bundle], count: int, now: datetime) -> list[Bundle]:
+    """What to remember after `count` more have begun; what no longer counts is forgotten."""
+    remembered = _remembered(rate, begun, now)
+    if count <= 0:
+        return remembered
+    width = timedelta(seconds=rate.period_seconds / _BUNDLES)
+    if remembered and now - remembered[-1].first_at < width:
+        last = remembered.pop()
+        return [*remembered, structs.replace(last, last_at=now, count=last.count + count)]
+    return [*remembered, Bundle(first_at=now, last_at=now, count=count)]
+
+
+def _remembered(rate: Rate, begun: Sequence[Bundle], now: datetime) -> list[Bundle]:
+    """What still counts, the oldest first; what seems to lie ahead has begun just now."""
+    period = timedelta(seconds=rate.period_seconds)
+    told = [
+        structs.replace(one, first_at=min(one.first_at, now), last_at=min(one.last_at, now))
+        for one in begun
+    ]
+    return [one for one in sorted(told, key=lambda one: one.last_at) if now - one.last_at < period]

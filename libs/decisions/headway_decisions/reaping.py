@@ -1,0 +1,44 @@
+"""How the runs of a lease end that is taken away.
+
+A lease of several runs may have been lost because of one of them. Those that had begun are
+counted, since one of them may be the cause; those that had not are not. Starts are told a
+moment late, so either may be: retries see to it that all of them come back singly.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, assert_never
+from uuid import UUID
+
+from msgspec import Struct
+
+# Why a lease is taken away: its worker fell silent, nobody claimed it, or a run will not end.
+Silence = Literal["orphaned", "undelivered", "timed_out"]
+Ending = Literal["orphaned", "undelivered", "timed_out", "unbegun", "recalled"]
+
+
+class LiveRun(Struct, frozen=True, kw_only=True):
+    """A run of the lease that has not ended."""
+
+    run: UUID
+    begun: bool
+    overdue: bool = False
+
+
+def endings(why: Silence, live: Sequence[LiveRun], *, shared: bool) -> dict[UUID, Ending]:
+    """The kind of failure of each run; `shared` says that the lease was given for several.
+
+    The one run of a lease is its own cause, whether it was seen to begin or not.
+    """
+    return {one.run: _ending(why, one, shared=shared) for one in live}
+
+
+def _ending(why: Silence, run: LiveRun, *, shared: bool) -> Ending:
+    match why:
+        case "undelivered":
+            return "undelivered"
+        case "orphaned":
+            return "unbegun" if shared and not run.begun else "orphaned"
+        case "timed_out":
+            return "timed_out" if run.overdue or not shared else "recalled"
+        case _:
+            assert_never(why)

@@ -1,0 +1,139 @@
+"""Enqueue work inside a transaction of your own: it exists if, and only if, that commits.
+
+    async with connection.transaction():
+        await connection.execute("INSERT INTO orders ...")
+        await headway.enqueue(connection, "send-invoice", {"order": 7}, key="invoice-7")
+
+It calls the SQL function `headway.enqueue` over whatever connection it is given, known by its
+manners: asyncpg, SQLAlchemy (connections and sessions), psycopg. None of them is imported.
+With an asynchronous connection the result is to be awaited.
+"""
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from inspect import isawaitable
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_tracing import traceparent
+
+# Name and type of every parameter. The input travels as text: what a driver makes of JSON
+# depends on how the application has set it up.
+_PARAMETERS = {
+    "job": "text",
+    "input": "jsonb",
+    "group": "text",
+    "priority": "integer",
+    "delay": "interval",
+    "not_before": "timestamptz",
+    "start_by": "timestamptz",
+    "key": "text",
+    "traceparent": "text",
+}
+
+
+def enqueue(
+    connection: Any,
+    job: str,
+    input: Any = None,  # noqa: A002
+    *,
+    group: str | None = None,
+    priority: int | None = None,
+    delay: float | timedelta | None = None,
+    not_before: datetime | None = None,
+    start_by: datetime | None = None,
+    key: str | None = None,
+) -> Any:
+    """Enqueue work of a declared job in the connection's transaction; returns the work's id.
+
+    `delay` is in seconds. The same `key` of a job gives the same work again; with other
+    parameters it is refused. Awaitable if the connection is asynchronous.
+    """
+    if isinstance(delay, int | float):
+        delay = timedelta(seconds=delay)
+    for name, moment in (("not_before", not_before), ("start_by", start_by)):
+        if moment is not None and moment.tzinfo is None:
+            raise ValueError(f"{name}={moment!r} has no zone: give it one, such as datetime.UTC")
+    given = {
+        "job": job,
+        "input": None if input is None else msgspec.json.encode(input).decode(),
+        "group": group,
+        "priority": priority,
+        "delay": delay,
+        "not_before": not_before,
+        "start_by": start_by,
+        "key": key,
+        "traceparent": traceparent(),
+    }
+    # What is not stated is left to the function's defaults.
+    stated = {name: value for name, value in given.items() if value is not None}
+    if hasattr(connection, "fetchval"):
+        return _by_asyncpg(connection, stated)
+    if _is_of(connection, "sqlalchemy"):
+        return _by_sqlalchemy(connection, stated)
+    if hasattr(connection, "cursor"):
+        return _by_cursor(connection, stated)
+    raise TypeError(
+        f"cannot enqueue over a {type(connection).__module__}.{type(connection).__qualname__}: "
+        "give a connection of asyncpg or psycopg, or a connection or session of SQLAlchemy"
+    )
+
+
+def _statement(places: Mapping[str, str]) -> str:
+    """The call, with a place for each parameter that is stated."""
+    arguments = ", ".join(
+        f'"{name}" => CAST(CAST({place} AS text) AS jsonb)'
+        if name == "input"
+        else f'"{name}" => CAST({place} AS {_PARAMETERS[name]})'
+        for name, place in places.items()
+    )
+    return f"SELECT CAST(headway.enqueue({arguments}) AS text)"
+
+
+async def _by_asyncpg(connection: Any, stated: dict[str, Any]) -> UUID:
+    places = {name: f"${number}" for number, name in enumerate(stated, start=1)}
+    return UUID(await connection.fetchval(_statement(places), *stated.values()))
+
+
+def _by_sqlalchemy(connection: Any, stated: dict[str, Any]) -> Any:
+    # Whoever has such a connection has loaded the library.
+    statement = sys.modules["sqlalchemy"].text(_statement({name: f":{name}" for name in stated}))
+    result = connection.execute(statement, stated)
+    return _scalar_later(result) if isawaitable(result) else UUID(result.scalar_one())
+
+
+async def _scalar_later(result: Any) -> UUID:
+    return UUID((await result).scalar_one())
+
+
+def _by_cursor(connection: Any, stated: dict[str, Any]) -> Any:
+    cursor = connection.cursor()
+    if hasattr(cursor, "row_factory"):
+        # Rows of the application's own making may be anything.
+        cursor.row_factory = _plain_rows
+    executed = cursor.execute(_statement(dict.fromkeys(stated, "%s")), list(stated.values()))
+    if isawaitable(executed):
+        return _row_later(cursor, executed)
+    try:
+        return UUID(cursor.fetchone()[0])
+    finally:
+        cursor.close()
+
+
+async def _row_later(cursor: Any, executed: Any) -> UUID:
+    try:
+        await executed
+        return UUID((await cursor.fetchone())[0])
+    finally:
+        await cursor.close()
+
+
+def _plain_rows(cursor: Any) -> Any:  # noqa: ARG001 - psycopg's interface
+    return tuple
+
+
+def _is_of(connection: Any, library: str) -> bool:
+    """Whether an object is of a class of this library, or of one that is derived from it."""
+    return any(one.__module__.partition(".")[0] == library for one in type(connection).__mro__)

@@ -1,0 +1,20 @@
+-- name: runs_named
+-- Those of the ids that are runs, and what they are of. $1 ids.
+SELECT run_id, work_id, state, finished_at IS NOT NULL AS ended
+FROM dispatcher.metadata
+WHERE run_id = ANY($1::uuid[])
+
+-- name: of_group
+-- Work of a group that could still end early. $1 group, $2 how many.
+SELECT id FROM dispatcher.work_queue
+WHERE group_name = $1 AND state <> 'settled' AND cancel_requested_at IS NULL
+ORDER BY id
+LIMIT $2
+
+-- name: lock
+-- Work that is to end early, locked in a fixed order, as it stands before. $1 ids.
+SELECT id, round, manifest_id, manifest, group_name, state, outcome, run_id
+FROM dispatcher.work_queue
+WHERE id = ANY($1::uuid[])
+ORDER BY id
+FOR UPDATE

@@ -1,0 +1,115 @@
+-- name: job_of
+-- Which job a dead letter is of. $1 dead letter.
+SELECT job FROM dispatcher.dead_letter WHERE id = $1
+
+-- name: chosen
+-- Letters that await somebody and match a filter, the oldest first. $1 group, $2 job,
+-- $3 manifest, $4 fingerprint, $5 code version (null where any will do), $6 created after,
+-- $7 created before, $8 and $9 after this time and id (null for the first page), $10 how many.
+SELECT id, created_at FROM dispatcher.dead_letter
+WHERE state = 'awaiting'
+  AND ($1::text IS NULL OR group_name = $1)
+  AND ($2::text IS NULL OR job = $2)
+  AND ($3::text IS NULL OR manifest = $3)
+  AND ($4::text IS NULL OR fingerprint = $4)
+  AND ($5::text IS NULL OR code_version = $5)
+  AND ($6::timestamptz IS NULL OR created_at >= $6)
+  AND created_at < $7
+  AND ($8::timestamptz IS NULL OR (created_at, id) > ($8, $9::uuid))
+ORDER BY created_at, id
+LIMIT $10
+
+-- name: works_of
+-- The work of letters, and whether its manifest is gone for good. $1 dead letters.
+SELECT dead_letter.id, dead_letter.work_id, dead_letter.round,
+       tombstone.manifest_id IS NOT NULL AS pruned
+FROM dispatcher.dead_letter
+LEFT JOIN dispatcher.tombstone ON tombstone.manifest_id = dead_letter.manifest_id
+WHERE dead_letter.id = ANY($1::uuid[])
+
+-- name: lock_works
+-- Work of letters, locked in a fixed order and before the letters, as whoever settles it
+-- does. $1 works.
+SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
+
+-- name: lock
+-- Letters whose work is locked, the oldest first, and who is in the slot of each. $1 ids.
+SELECT dead_letter.*, work_queue.slot, work_queue.traceparent, work_queue.state AS work_state,
+       (SELECT other.id FROM dispatcher.work_queue AS other
+        WHERE other.manifest_id = work_queue.manifest_id AND other.slot = work_queue.slot
+          AND other.state <> 'settled' AND other.id <> work_queue.id) AS taken_by
+FROM dispatcher.dead_letter
+JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
+WHERE dead_letter.id = ANY($1::uuid[])
+ORDER BY dead_letter.created_at, dead_letter.id
+FOR UPDATE OF dead_letter
+
+-- name: lock_asked
+-- Letters that wait for a slot which is free now, the longest first; those that somebody else
+-- is at, or whose manifest is gone, are left alone. $1 manifests (null for all), $2 how many.
+SELECT dead_letter.id
+FROM dispatcher.dead_letter
+JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
+WHERE dead_letter.retry_asked_at IS NOT NULL
+  AND ($1::uuid[] IS NULL OR dead_letter.manifest_id = ANY($1))
+  AND NOT EXISTS (SELECT FROM dispatcher.work_queue AS other
+                  WHERE other.manifest_id = work_queue.manifest_id
+                    AND other.slot = work_queue.slot
+                    AND other.state <> 'settled')
+  AND NOT EXISTS (SELECT FROM dispatcher.tombstone
+                  WHERE tombstone.manifest_id = dead_letter.manifest_id)
+ORDER BY dead_letter.retry_asked_at, dead_letter.id
+LIMIT $2
+FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
+
+-- name: requeue
+-- Work whose next round begins: it is queued now, and so behind what has waited longer; returns
+-- its place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now.
+UPDATE dispatcher.work_queue
+SET state = 'queued', round = told.round, attempts = 0, run_id = NULL, outcome = NULL,
+    settled_at = NULL, wait_reason = 'awaiting_gate',
+    input = CASE WHEN told.edited THEN told.input ELSE work_queue.input END,
+    rank = work_queue.rank + ($5::timestamptz - work_queue.queued_at),
+    queued_at = $5, not_before = $5
+FROM unnest($1::uuid[], $2::integer[], $3::boolean[], $4::jsonb[])
+    AS told (id, round, edited, input)
+WHERE work_queue.id = told.id
+RETURNING work_queue.id, work_queue.input, work_queue.queued_at, work_queue.not_before,
+          work_queue.rank
+
+-- name: resolve
+-- Letters that somebody has seen to. $1 ids, $2 retried or acknowledged, $3 actors, $4 note
+-- (null where none), $5 edits (null where none), $6 now.
+UPDATE dispatcher.dead_letter
+SET state = $2, resolved_at = $6, actor = told.actor, note = $4, edit = told.edit,
+    retry_asked_at = NULL, retry_asked_by = NULL, retry_input = NULL
+FROM unnest($1::uuid[], $3::text[], $5::jsonb[]) AS told (id, actor, edit)
+WHERE dead_letter.id = told.id
+
+-- name: ask
+-- A letter that is to be retried once its slot is free. $1 id, $2 actor, $3 edited input,
+-- $4 edit (null where none), $5 now.
+UPDATE dispatcher.dead_letter
+SET retry_asked_at = $5, retry_asked_by = $2, retry_input = $3, edit = $4
+WHERE id = $1
+
+-- name: purge
+-- Letters that were seen to long ago, and whose work does not run for them any more.
+-- $1 resolved before, $2 how many.
+DELETE FROM dispatcher.dead_letter
+WHERE id IN (
+    SELECT dead_letter.id
+    FROM dispatcher.dead_letter
+    JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
+    WHERE dead_letter.state <> 'awaiting' AND dead_letter.resolved_at < $1
+      AND work_queue.state = 'settled'
+    ORDER BY dead_letter.resolved_at
+    LIMIT $2
+    FOR UPDATE OF dead_letter SKIP LOCKED)
+
+-- name: withdraw
+-- Letters that wait for a slot no longer want to; returns their work. $1 works.
+UPDATE dispatcher.dead_letter
+SET retry_asked_at = NULL, retry_asked_by = NULL, retry_input = NULL, edit = NULL
+WHERE work_id = ANY($1::uuid[]) AND retry_asked_at IS NOT NULL
+RETURNING work_id

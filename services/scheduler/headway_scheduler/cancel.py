@@ -1,0 +1,158 @@
+"""Ending work early: of a manifest, of a group, or one piece of it.
+
+The scheduler knows all that is outstanding, also what is still on its way to the dispatcher.
+It writes the request into its outbox, so that it is carried out whatever happens, and then asks
+the dispatcher for the same at once, to be able to say what became of each. The second telling
+finds nothing left to do.
+"""
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_contract import subjects
+from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult, NamedWork
+from headway_contract.scheduling import CancelOutstandingRequest
+from headway_contract.work import WorkCancelRequested
+from headway_jetstream_kit import Broker
+from headway_jetstream_kit.controlling import BadRequest
+from headway_postgres_kit import Connection
+from msgspec import Struct
+from nats.errors import Error as NatsError
+
+from headway_scheduler.advance import put_to_rest
+from headway_scheduler.announce import announce_cancel
+from headway_scheduler.declare import audit
+from headway_scheduler.finding import find_manifest
+from headway_scheduler.store import (
+    HISTORY,
+    OUTBOX,
+    groups,
+    lock_manifests,
+    occurrences,
+    works,
+)
+
+CANCELLED = "cancelled"
+
+_AT_ONCE = 500
+_PATIENCE = 5.0
+
+
+class Outstanding(Struct, frozen=True, kw_only=True):
+    """What a request has found and asked to end, and how many decisions it has dropped."""
+
+    works: list[NamedWork]
+    reason: str
+    dropped: int = 0
+
+
+async def cancel(
+    connection: Connection, request: CancelOutstandingRequest, *, now: datetime
+) -> Outstanding:
+    """Ask for all that is outstanding to end early; what is owed is never queued."""
+    ids, subject = await _manifests_of(connection, request)
+    locked = await lock_manifests(connection, ids)
+    rows = await connection.fetch(works["named"], locked, request.work)
+    reason = request.reason or f"cancelled by {request.actor or 'an operator'}"
+    found = [_named(row) for row in rows]
+    await OUTBOX.add(
+        connection,
+        [
+            announce_cancel(
+                WorkCancelRequested(**msgspec.structs.asdict(one), reason=reason, requested_at=now)
+            )
+            for one in found
+        ],
+    )
+    dropped = 0
+    if request.work is None:
+        counts = await connection.fetch(occurrences["drop_owed"], locked, CANCELLED)
+        dropped = sum(row["dropped"] for row in counts)
+        await put_to_rest(connection, locked, now=now)
+    data = {"reason": reason, "works": [one.work for one in found], "dropped": dropped}
+    source = f"operator/{request.actor or 'unknown'}"
+    await HISTORY.append(
+        connection, [audit("headway.work.cancel_asked.v1", subject, source, data, now)], now=now
+    )
+    return Outstanding(works=found, reason=reason, dropped=dropped)
+
+
+async def ask_dispatcher(
+    broker: Broker, request: CancelOutstandingRequest, outstanding: Outstanding
+) -> CancelAnswer:
+    """What became of each; where no dispatcher answers in time, that it will hear of it."""
+    results: list[CancelResult] = []
+    counts: Counter[str] = Counter()
+    chunks = [
+        CancelRequest(works=outstanding.works[start : start + _AT_ONCE], reason=outstanding.reason)
+        for start in range(0, len(outstanding.works), _AT_ONCE)
+    ]
+    if request.group is not None:
+        # Work without a manifest is in a group, too, and the dispatcher knows it.
+        chunks.append(CancelRequest(group=request.group, reason=outstanding.reason))
+    while chunks:
+        chunk = msgspec.structs.replace(chunks.pop(0), actor=request.actor)
+        answer = await _ask(broker, chunk)
+        results += answer.results[: _AT_ONCE - len(results)]
+        counts.update(answer.counts)
+        chunks += [chunk] if answer.more else []
+    return CancelAnswer(results=results, counts=dict(counts), dropped=outstanding.dropped)
+
+
+async def _ask(broker: Broker, request: CancelRequest) -> CancelAnswer:
+    try:
+        reply = await broker.client.request(
+            subjects.CANCEL_REQUEST, msgspec.json.encode(request), timeout=_PATIENCE
+        )
+        return msgspec.json.decode(reply.data, type=CancelAnswer)
+    except (OSError, TimeoutError, NatsError, msgspec.DecodeError):
+        pass
+    text = "no dispatcher answers now; it will hear of it"
+    results = [
+        CancelResult(
+            id=one.work,
+            work=one.work,
+            manifest=one.manifest,
+            result="asked",
+            text=f"work {one.work}: {text}",
+        )
+        for one in request.works
+    ]
+    return CancelAnswer(results=results, counts={"asked": len(results)} if results else {})
+
+
+async def _manifests_of(
+    connection: Connection, request: CancelOutstandingRequest
+) -> tuple[list[UUID], str]:
+    """The manifests that a request means, and what the audit calls them."""
+    given = [request.manifest, request.group, request.work]
+    if sum(one is not None for one in given) != 1:
+        raise BadRequest("name one manifest, one group, or one piece of work")
+    if request.manifest is not None:
+        row = await find_manifest(connection, request.manifest)
+        return [row["id"]], request.manifest
+    if request.group is not None:
+        known = await connection.fetch(groups["read"], [request.group])
+        if not known:
+            raise BadRequest(f"there is no group {request.group!r}: see 'headway groups'")
+        rows = await connection.fetch(groups["members"], request.group)
+        return [row["id"] for row in rows], request.group
+    found = await connection.fetchrow(works["find"], request.work)
+    if found is None or found["manifest_id"] is None:
+        raise BadRequest(
+            f"there is no work and no run {request.work}: see 'headway work' and 'headway runs'"
+        )
+    return [found["manifest_id"]], str(request.work)
+
+
+def _named(row: Any) -> NamedWork:
+    return NamedWork(
+        work=row["id"],
+        round=row["round"],
+        manifest_id=row["manifest_id"],
+        manifest=row["external_id"],
+        group=row["group_name"],
+    )

@@ -1,0 +1,106 @@
+-- name: any
+-- Whether anything waits to be taken up.
+SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
+
+-- name: take
+-- What has waited longest and no other scheduler is at, with what its job says, and how long ago
+-- it was enqueued. Input and terms come as text: one that cannot be read must not spoil the
+-- others. $1 how many.
+SELECT taken.work_id, taken.cause, taken.job, taken.key, taken.input::text, taken.group_name,
+       taken.priority, taken.delay, taken.not_before, taken.start_by, taken.traceparent,
+       clock_timestamp() - taken.enqueued_at AS age,
+       job.input_schema, job.takes_input, job.terms::text, job.concurrency_key,
+       job.concurrency_limit, job.start_within_seconds
+FROM (
+    SELECT * FROM scheduler.enqueued
+    WHERE state = 'waiting'
+    ORDER BY enqueued_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+) AS taken
+LEFT JOIN scheduler.job ON job.name = taken.job
+ORDER BY taken.enqueued_at, taken.work_id
+
+-- name: queued
+-- What is queued: it is kept until it is settled, in case its message is lost. $1 work ids,
+-- $2 now.
+UPDATE scheduler.enqueued
+SET state = 'queued', decided_at = $2
+WHERE work_id = ANY($1::uuid[])
+
+-- name: settled
+-- What is settled: only keys are remembered. $1 work ids.
+WITH without_key AS (
+    DELETE FROM scheduler.enqueued WHERE work_id = ANY($1::uuid[]) AND key IS NULL
+)
+UPDATE scheduler.enqueued SET input = NULL
+WHERE work_id = ANY($1::uuid[]) AND key IS NOT NULL AND input IS NOT NULL
+
+-- name: outstanding
+-- Work that is queued and not settled, as it was taken up. $1 work ids.
+SELECT kept.work_id, kept.cause, kept.job, kept.key, kept.input::text, kept.group_name,
+       kept.priority, kept.delay, kept.not_before, kept.start_by, kept.traceparent,
+       clock_timestamp() - kept.enqueued_at AS age,
+       job.input_schema, job.takes_input, job.terms::text, job.concurrency_key,
+       job.concurrency_limit, job.start_within_seconds
+FROM scheduler.enqueued AS kept
+JOIN scheduler.work ON work.id = kept.work_id
+LEFT JOIN scheduler.job ON job.name = kept.job
+WHERE kept.work_id = ANY($1::uuid[]) AND kept.state = 'queued'
+ORDER BY work.id
+FOR UPDATE OF work
+
+-- name: dismiss
+-- Forget what was refused. $1 work id.
+DELETE FROM scheduler.enqueued WHERE work_id = $1
+
+-- name: refuse
+-- What cannot be queued, and why. $1 work ids, $2 reasons, $3 now.
+UPDATE scheduler.enqueued
+SET state = 'refused', reason = told.reason, decided_at = $3
+FROM unnest($1::uuid[], $2::text[]) AS told (work_id, reason)
+WHERE enqueued.work_id = told.work_id
+
+-- name: look_again
+-- What was refused waits again once its job is declared differently.
+UPDATE scheduler.enqueued
+SET state = 'waiting', reason = NULL, decided_at = NULL
+FROM scheduler.job
+WHERE enqueued.state = 'refused' AND job.name = enqueued.job
+  AND job.declared_at > enqueued.decided_at
+
+-- name: enqueue
+-- Enqueue work as an application would. $1 job, $2 input, $3 group, $4 priority, $5 delay,
+-- $6 not before, $7 start by, $8 key, $9 trace context.
+SELECT headway.enqueue($1, $2::jsonb, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: page
+-- What is not queued yet or never was, the oldest first. $1 enqueued after, $2 how many,
+-- $3 only the refused.
+SELECT work_id, job, key, group_name, enqueued_by, enqueued_at, state, reason
+FROM scheduler.enqueued
+WHERE (state = 'refused' OR (state = 'waiting' AND NOT $3)) AND enqueued_at > $1
+ORDER BY enqueued_at
+LIMIT $2
+
+-- name: lock_refused
+-- Whether a piece of work was refused, locked. $1 work id.
+SELECT job, key, reason FROM scheduler.enqueued
+WHERE work_id = $1 AND state = 'refused'
+FOR UPDATE
+
+-- name: forget
+-- Keys of long ago whose work is settled. $1 queued before, $2 how many at once.
+DELETE FROM scheduler.enqueued
+WHERE work_id IN (
+    SELECT work_id FROM scheduler.enqueued
+    WHERE state = 'queued' AND decided_at < $1
+      AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.id = enqueued.work_id)
+    LIMIT $2)
+
+-- name: role_is_missing
+-- Whether the role for applications is not there, or may not enqueue.
+SELECT to_regrole('headway_enqueue') IS NULL
+    OR NOT has_schema_privilege(to_regrole('headway_enqueue'), 'headway', 'USAGE')
+    OR NOT has_function_privilege(to_regrole('headway_enqueue'),
+                                  'headway.enqueue'::regproc, 'EXECUTE')

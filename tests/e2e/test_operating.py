@@ -1,0 +1,215 @@
+"""Commands for whoever is woken at night: cancel, dead-letters, work, runs, workers."""
+
+import asyncio
+import json
+import re
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from headway import App, every, retry
+from support.shell import Done, Shell
+from support.world import until
+
+UUID = r"[0-9a-f]{8}-[0-9a-f-]{27}"
+
+
+class Night:
+    """An app whose job fails until it is mended, its services, and a shell."""
+
+    def __init__(self, world, shell: Shell, nats_url: str) -> None:
+        self.world = world
+        self.shell = shell
+        self.nats_url = nats_url
+        self.mended = asyncio.Event()
+        self.hold = asyncio.Event()
+        self.inputs: list = []
+        self.app = App("shop")
+
+        @self.app.job("import", group="ops")
+        @retry(attempts=2, interval=0)
+        async def bring_in(ctx, given: dict):
+            self.inputs.append(given)
+            if not self.mended.is_set():
+                raise ValueError(f"order {given['order']} has no address")
+            await self.hold.wait()
+
+        for number in range(3):
+            self.app.schedule(
+                f"import-{number}", job=bring_in, when=every(hours=1), input={"order": number}
+            )
+
+    async def __call__(self, *arguments: str) -> Done:
+        return await self.shell.run(*arguments, HEADWAY_NATS_URL=self.nats_url)
+
+    async def letters(self) -> list[dict]:
+        async def three():
+            return await self.world.value("SELECT count(*) = 3 FROM dispatcher.dead_letter")
+
+        await until(three, within=20, what="three dead letters")
+        return json.loads((await self("dead-letters", "list", "--json")).out)
+
+
+@pytest_asyncio.fixture
+async def night(world, tmp_path, nats_url):
+    made = Night(world, Shell(tmp_path), nats_url)
+    await world.dispatcher()
+    await world.worker(made.app, worker_name="w1")
+    await world.fire(made.app)
+    yield made
+    made.hold.set()
+
+
+async def test_dead_letters_are_listed_and_shown(night):
+    letters = await night.letters()
+    done = await night("dead-letters")
+    assert (done.code, done.err) == (0, "")
+    heading, *rows = done.out.splitlines()
+    assert heading.split()[:3] == ["DEAD", "LETTER", "AGE"]
+    assert len(rows) == 3
+    assert re.match(
+        rf"{UUID} +\d+s +import +import-\d +2 +ValueError: order \d has no address +\w{{12}} +awaiting",
+        rows[0],
+    )
+    one = next(letter for letter in letters if letter["manifest"] == "import-1")
+    found = await night("dead-letters", "list", "--manifest", "import-1", "--newer-than", "1h")
+    assert found.out.count("import-1") == 1
+    assert one["dead_letter"] in found.out
+    assert (await night("dead-letters", "list", "--older-than", "1h")).out == (
+        "no dead letters await anybody\n"
+    )
+    same = await night("dead-letters", "list", "--fingerprint", one["fingerprint"], "-n", "2")
+    assert same.out.splitlines()[-1].startswith("there are more: use -n")
+    shown = await night("dead-letters", "show", one["dead_letter"])
+    assert re.search(r'^input +{"order":1}$', shown.out, re.MULTILINE)
+    assert "2 runs in round 1:" in shown.out
+    assert "raise ValueError" in shown.out
+    full = json.loads((await night("dead-letters", "show", one["work"], "--json")).out)
+    assert [run["attempt"] for run in full["runs"]] == [1, 2]
+
+
+async def test_dead_letters_are_retried_and_put_away(night):
+    night.hold.set()
+    first, second, third = await night.letters()
+    night.mended.set()
+    done = await night("dead-letters", "retry", first["dead_letter"], "--actor", "ada")
+    assert (done.code, done.out) == (
+        0,
+        f"dead letter {first['dead_letter']}: runs again, in round 2\n",
+    )
+    again = await night("dead-letters", "retry", first["dead_letter"])
+    assert again.code == 1
+    assert "ada retried it at" in again.out
+    (night.shell.folder / "edited.json").write_text('{"order": 77}')
+    edited = await night(
+        "dead-letters", "retry", second["dead_letter"], "--input-file", "edited.json"
+    )
+    assert edited.code == 0, edited.err
+    await night.world.until(
+        "SELECT count(*) = 2 FROM dispatcher.work_queue WHERE outcome='completed'"
+    )
+    assert {"order": 77} in night.inputs
+    shown = await night("dead-letters", "show", second["dead_letter"])
+    assert "edited /order: " in shown.out
+    assert "-> 77" in shown.out
+    away = await night(
+        "dead-letters", "acknowledge", "--all", "--yes", "--job", "import", "--note", "by hand"
+    )
+    assert (away.code, away.out) == (0, "1 dead letter: 1 acknowledged\n")
+    none = await night("dead-letters", "retry", "--all", "--yes")
+    assert none.out == "0 dead letters: none matched\n"
+    shown = json.loads((await night("dead-letters", "show", third["dead_letter"], "--json")).out)
+    assert (shown["status"]["state"], shown["status"]["note"]) == ("acknowledged", "by hand")
+
+
+@pytest.mark.timeout(300)  # a process for each line
+async def test_what_is_wrong_with_a_command_is_one_line(night):
+    letter = (await night.letters())[0]["dead_letter"]
+    for wrong, words in (
+        (["dead-letters", "retry"], "nothing to retry: give ids of dead letters, or --all"),
+        (["dead-letters", "retry", letter, "--all"], "give ids, or --all with filters, not both"),
+        (["dead-letters", "retry", "--all"], "add --yes"),
+        (["dead-letters", "retry", "--all", "--yes", "--input", "1"], "for one dead letter"),
+        (["dead-letters", "retry", letter, "--input", "{"], "'{' is no JSON"),
+        (["dead-letters", "retry", letter, "--input", '"x"'], "does not fit job 'import'"),
+        (["dead-letters", "retry", letter, "--input-file", "gone"], "'gone' does not exist"),
+        (["dead-letters", "retry", "7"], "'7' is no id: ids look like"),
+        (["dead-letters", "show", str(uuid4())], "see 'headway dead-letters list --state all'"),
+        (["dead-letters", "list", "--older-than", "soon"], "'soon' is no age: write 45s, 30m"),
+        (["dead-letters", "list", "--state", "dead"], "'dead' is not one of"),
+        (["cancel"], "give ids of runs or work, or --manifest, or --group"),
+        (["cancel", "--manifest", "a", "--group", "b"], "or --manifest, or --group"),
+        (["cancel", str(uuid4())], "there is no work and no run"),
+        (["cancel", "--manifest", "import-9"], "did you mean 'import-"),
+        (["cancel", "--group", "nobody"], "there is no group 'nobody': see 'headway groups'"),
+        (["work", str(uuid4())], "knows no work and no run"),
+        (["work", str(uuid4()), "--job", "x"], "leave --job out"),
+        (["runs", "x"], "'x' is no id"),
+        (["runs", str(uuid4())], "there is no run"),
+    ):
+        done = await night(*wrong)
+        assert (done.code, done.out) == (2, ""), wrong
+        assert len(done.complaints) == 1, wrong
+        assert words in done.complaints[0], done.complaints
+    unknown = str(uuid4())
+    done = await night("dead-letters", "acknowledge", unknown)
+    assert (done.code, f"there is no dead letter {unknown}" in done.out) == (1, True)
+
+
+async def test_work_runs_and_workers_are_looked_at_and_cancelled(night):
+    await night.letters()
+    night.mended.set()
+    await night("dead-letters", "retry", "--all", "--yes")
+    await night.world.until(
+        "SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'in_progress'"
+    )
+    listed = await night("work")
+    assert re.search(
+        rf"^{UUID} +import-1 +import +ops +dispatched +- +2 +3 ", listed.out, re.MULTILINE
+    )
+    room = await night("groups", "--occupancy")
+    assert re.search(r"^ops +3 +0 +no limit +0 +- +0$", room.out, re.MULTILINE)
+    workers = await night("workers")
+    assert re.search(r"^w1 +alive +3 of 10 ", workers.out, re.MULTILINE)
+    running = json.loads((await night("runs", "--state", "in_progress", "--json")).out)
+    assert len(running) == 3
+    run = running[0]
+    done = await night("cancel", run["run"], "--reason", "wrong customer")
+    assert (done.code, "is asked to stop" in done.out) == (0, True)
+    await night.world.until(
+        "SELECT count(*) FROM dispatcher.work_queue WHERE outcome = 'cancelled'"
+    )
+    done = await night("cancel", run["work"])
+    assert (done.code, "is settled already (cancelled)" in done.out) == (1, True)
+    shown = await night("runs", run["run"])
+    assert re.search(r"^cancelled +wrong customer$", shown.out, re.MULTILINE)
+    work = await night("work", run["run"])
+    assert "3 runs:" in work.out
+    assert re.search(r"^attempts +1 of 2 in this round$", work.out, re.MULTILINE)
+    other = running[1]["manifest"]
+    done = await night("cancel", "--manifest", other)
+    assert (done.code, done.out.splitlines()[-1]) == (0, f"{other}: 1 asked to stop")
+    await night.world.until(
+        "SELECT count(*) = 2 FROM dispatcher.work_queue WHERE outcome='cancelled'"
+    )
+    done = await night("cancel", "--group", "ops", "--json")
+    assert json.loads(done.out)["counts"] == {"asked_to_stop": 1}
+    await night.world.until_settled()
+    assert (await night("work")).out == "no work is under way\n"
+    assert "3 runs" not in (await night("runs", "--state", "cancelled", "-n", "1")).out
+
+
+@pytest.mark.parametrize("command", ["work", "runs", "workers", "dead-letters"])
+async def test_where_there_is_nothing_that_is_said(world, tmp_path, nats_url, command):
+    await world.dispatcher()
+    done = await Shell(tmp_path).run(command, HEADWAY_NATS_URL=nats_url)
+    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
+
+
+async def test_without_a_dispatcher_the_answer_names_what_is_missing(world, tmp_path, nats_url):
+    done = await Shell(tmp_path).run("work", HEADWAY_NATS_URL=nats_url)
+    assert done.code == 2
+    assert (
+        "no service answers on headway.control.dispatcher.works: is it running?"
+        in (done.complaints[0])
+    )

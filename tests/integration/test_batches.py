@@ -1,0 +1,242 @@
+"""Leases of several runs: each run has its own fate, and none costs another more than time."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from headway_contract import subjects
+from headway_contract.work import RetryPolicy
+from headway_jetstream_kit.provisioning import stream_info
+from support.batches import order, queue_many
+from support.invariants import check_invariants
+from support.telling import app_with, cancel
+from support.world import until
+
+PATIENT = RetryPolicy(attempts=3, interval_seconds=0.05)
+
+
+class Bodies:
+    """A job whose runs are numbered by their input, some of them held up or failing."""
+
+    def __init__(self, *, hold: set[int] = frozenset(), fail: set[int] = frozenset()) -> None:
+        self.begun: list[int] = []
+        self.hold = set(hold)
+        self.fail = set(fail)
+        self.release = asyncio.Event()
+
+    async def __call__(self, ctx, number: int):
+        self.begun.append(number)
+        if number in self.hold:
+            await self.release.wait()
+        if number in self.fail:
+            raise ValueError(number)
+        return number
+
+    def app(self):
+        async def job(ctx, number: int):
+            return await self(ctx, number)
+
+        return app_with(job)
+
+    async def until_begun(self, *numbers: int) -> None:
+        async def begun():
+            return set(numbers) <= set(self.begun)
+
+        await until(begun, within=15, what=f"runs {numbers} have begun")
+
+
+async def states(world) -> list[tuple]:
+    """By input: state and kind of failure of every run, and how its work stands."""
+    rows = await world.rows(
+        "SELECT work_queue.input, metadata.state, metadata.failure ->> 'kind' AS kind,"
+        " work_queue.attempts, work_queue.alone FROM dispatcher.metadata"
+        " JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id"
+        " ORDER BY work_queue.input, metadata.created_at"
+    )
+    return [tuple(row) for row in rows]
+
+
+async def until_all_settled(world) -> None:
+    await world.until("SELECT bool_and(state = 'settled') FROM dispatcher.work_queue")
+
+
+async def test_runs_go_one_after_the_other_and_share_messages(world):
+    bodies = Bodies(fail={3})
+    await world.dispatcher()
+    await world.worker(bodies.app())
+    works = await queue_many(world, 30)
+    await order(world, works)
+    await until_all_settled(world)
+    assert bodies.begun == list(range(30))
+    rows = await world.rows("SELECT outcome FROM dispatcher.work_queue")
+    assert Counter(row["outcome"] for row in rows) == {"completed": 29, "dead_lettered": 1}
+    starts = await world.value(
+        "SELECT count(*) FROM dispatcher.metadata WHERE started_at IS NOT NULL"
+    )
+    assert starts == 30, "each start is told"
+    stored = (await stream_info(world.broker, subjects.EVENTS_STREAM))["state"]["last_seq"]
+    assert stored < 30, "two events and a half of a run to a message, or better"
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_cancelled_run_leaves_the_others_running(world):
+    """One that runs, and one that has not begun."""
+    bodies = Bodies(hold={1})
+    await world.dispatcher()
+    await world.worker(bodies.app())
+    works = await queue_many(world, 4)
+    await order(world, works)
+    await bodies.until_begun(1)
+    await cancel(world, works[2])
+    await world.until(
+        "SELECT count(*) FROM dispatcher.work_queue WHERE cancel_requested_at IS NOT NULL"
+    )
+    await cancel(world, works[1])
+    await until_all_settled(world)
+    assert [(number, state) for number, state, *_ in await states(world)] == [
+        (0, "completed"),
+        (1, "cancelled"),
+        (2, "cancelled"),
+        (3, "completed"),
+    ]
+    assert bodies.begun == [0, 1, 3]
+    begun = await world.value("SELECT attempts FROM dispatcher.work_queue WHERE input = '2'")
+    assert begun == 0, "what never began was no attempt"
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_cancel_before_the_claim_lets_the_others_be_ordered_anew(world):
+    bodies = Bodies()
+    await world.dispatcher()
+    works = await queue_many(world, 3)
+    await order(world, works)
+    await cancel(world, works[1])
+    await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'waiting'")
+    info = await stream_info(world.broker, subjects.RUNS_STREAM)
+    assert info["state"]["messages"] == 0, "the order is withdrawn"
+    await world.worker(bodies.app())
+    await until_all_settled(world)
+    assert sorted(bodies.begun) == [0, 2]
+    assert await states(world) == [
+        (0, "failed", "recalled", 1, False),
+        (0, "completed", None, 1, False),
+        (1, "cancelled", None, 0, False),
+        (2, "failed", "recalled", 1, False),
+        (2, "completed", None, 1, False),
+    ]
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_run_that_takes_its_worker_down_costs_only_what_had_begun(world):
+    bodies = Bodies(hold={1})
+    await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1.5)
+    zombie = await world.worker(bodies.app(), worker_name="zombie")
+    works = await queue_many(world, 4, retry=PATIENT)
+    await order(world, works)
+    await bodies.until_begun(1)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+
+    async def no_beat() -> None:
+        return None
+
+    zombie.heart.beat = no_beat
+    zombie._free = 0
+    await world.until(
+        "SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'failed'", within=30
+    )
+    bodies.hold.clear()
+    await world.worker(bodies.app(), worker_name="healthy")
+    await until_all_settled(world)
+    assert await states(world) == [
+        (0, "completed", None, 1, False),
+        (1, "failed", "orphaned", 2, True),
+        (1, "completed", None, 2, True),
+        (2, "failed", "unbegun", 1, True),
+        (2, "completed", None, 1, True),
+        (3, "failed", "unbegun", 1, True),
+        (3, "completed", None, 1, True),
+    ]
+    leases = await world.rows(
+        "SELECT count(*) AS runs FROM dispatcher.metadata GROUP BY lease_id ORDER BY 1"
+    )
+    assert [row["runs"] for row in leases] == [1, 1, 1, 4], "they come back singly"
+    bodies.release.set()
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_run_that_will_not_end_takes_its_lease_along_but_costs_the_others_nothing(
+    world, monkeypatch
+):
+    monkeypatch.setattr("headway.worker.execution.Execution.stop", lambda *_: None)
+    bodies = Bodies(hold={0})
+    await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1)
+    await world.worker(bodies.app(), drain_seconds=0.1)
+    works = await queue_many(world, 3)
+    await order(world, works, patience=0.5)
+    await world.until("SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'failed'")
+    bodies.release.set()
+    await until_all_settled(world)
+    first = {number: kind for number, _, kind, *_ in reversed(await states(world)) if kind}
+    assert first == {0: "timed_out", 1: "recalled", 2: "recalled"}
+    rows = await world.rows("SELECT outcome FROM dispatcher.work_queue ORDER BY input")
+    assert [row["outcome"] for row in rows] == ["dead_lettered", "completed", "completed"]
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_worker_that_drains_hands_back_what_has_not_begun(world):
+    bodies = Bodies(hold={0})
+    await world.dispatcher()
+    await world.worker(bodies.app(), drain_seconds=10)
+    works = await queue_many(world, 3)
+    await order(world, works)
+    await bodies.until_begun(0)
+    stopping = asyncio.create_task(world.stop_workers())
+    await world.until("SELECT bool_or(draining) FROM dispatcher.worker")
+    bodies.release.set()
+    await stopping
+    await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'waiting'")
+    assert [(number, state, kind) for number, state, kind, *_ in await states(world)] == [
+        (0, "completed", None),
+        (1, "failed", "worker_stopped"),
+        (2, "failed", "worker_stopped"),
+    ]
+    assert bodies.begun == [0]
+    await world.worker(bodies.app())
+    await until_all_settled(world)
+    assert sorted(bodies.begun) == [0, 1, 2]
+    assert await world.value("SELECT bool_and(attempts = 1) FROM dispatcher.work_queue")
+    await check_invariants(world.database, scheduled=False)
+
+
+@pytest.mark.parametrize("held", [0, 2])
+async def test_a_stream_that_forgot_the_lease_hears_all_of_it_again(world, held):
+    bodies = Bodies(hold={held})
+    await world.dispatcher()
+    await world.worker(bodies.app())
+    works = await queue_many(world, 4)
+    await order(world, works)
+    await bodies.until_begun(held)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
+    bodies.release.set()
+    await until_all_settled(world)
+    assert [(number, state) for number, state, *_ in await states(world)] == [
+        (number, "completed") for number in range(4)
+    ]
+    assert bodies.begun == [0, 1, 2, 3]
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_heartbeats_name_the_lease_and_the_run_that_runs(world):
+    bodies = Bodies(hold={1})
+    await world.dispatcher()
+    worker = await world.worker(bodies.app())
+    works = await queue_many(world, 3)
+    made = await order(world, works)
+    await bodies.until_begun(1)
+    beat = worker._describe()
+    assert (beat.leases, beat.runs) == ([made.lease], [made.runs[1].run])
+    bodies.release.set()
+    await until_all_settled(world)
+    assert bodies.begun == [0, 1, 2]

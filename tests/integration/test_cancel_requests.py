@@ -1,0 +1,179 @@
+"""Cancels that people ask for: what is meant, wherever it is, and what they are told."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+from headway import App, Client, every
+from headway.client import RequestFailed
+from headway_clock import utc_now
+from headway_contract import encode, event, subjects
+from headway_contract.work import RetryPolicy, WorkQueued
+from headway_jetstream_kit.publishing import publish
+from support.invariants import check_invariants
+
+NEVER = RetryPolicy(attempts=3, interval_seconds=3600)
+
+
+def app_with(body, *, overlap=None, manifests=("m",)) -> App:
+    app = App("test")
+    app.job("job", group="ops")(body)
+    for name in manifests:
+        app.schedule(name, job="job", when=every(hours=1), overlap=overlap, retry=NEVER)
+    return app
+
+
+async def forever(ctx):
+    await asyncio.Event().wait()
+
+
+async def idle(ctx): ...
+
+
+async def test_what_waits_never_starts_and_what_runs_is_asked_to_stop(world, nats_url):
+    await world.dispatcher()
+    await world.fire(app_with(idle))
+    work = await world.until("SELECT id FROM dispatcher.work_queue WHERE state = 'queued'")
+    async with Client(nats_url, actor="ada") as client:
+        result = await client.cancel(work, reason="wrong customer")
+        assert (result.result, result.work, result.manifest) == ("settled", work, "m")
+        await world.until_settled()
+        again = await client.cancel(work)
+        assert (again.result, again.outcome) == ("already_settled", "cancelled")
+        assert await world.value("SELECT outcome FROM scheduler.occurrence") == "cancelled"
+        await world.worker(app_with(forever))
+        await client.trigger("m")
+        run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state='in_progress'")
+        result = await client.cancel(run, reason="enough")
+        assert (result.result, result.id, result.run) == ("asked_to_stop", run, run)
+        await world.until_settled(at_least=2)
+        row = (await client.run(run)).status
+        assert (row.state, row.cancel_reason) == ("cancelled", "enough")
+        ended = await client.cancel(run)
+        assert (ended.result, ended.outcome) == ("already_settled", "cancelled")
+        with pytest.raises(RequestFailed, match="no work and no run"):
+            await client.cancel(uuid4())
+    history = await world.rows(
+        "SELECT source, data FROM dispatcher.history"
+        " WHERE type = 'headway.work.cancel_requested.v1' AND source LIKE 'operator/%'"
+    )
+    assert [(row["source"], row["data"]["reason"]) for row in history] == [
+        ("operator/ada", "wrong customer"),
+        ("operator/ada", "enough"),
+    ]
+    await check_invariants(world.database)
+
+
+async def test_an_old_run_that_is_over_does_not_end_the_next_attempt(world, nats_url):
+    async def broken(ctx):
+        raise ValueError("boom")
+
+    await world.dispatcher()
+    await world.worker(app_with(broken))
+    await world.fire(app_with(broken))
+    run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state = 'failed'")
+    await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'waiting'")
+    async with Client(nats_url) as client:
+        result = await client.cancel(run)
+        assert (result.result, result.outcome) == ("already_settled", "failed")
+        assert str(result.work) in result.text
+        assert await world.value("SELECT state FROM dispatcher.work_queue") == "waiting"
+        assert (await client.cancel(result.work)).result == "settled"
+    await world.until_settled()
+
+
+async def test_work_that_is_still_on_its_way_never_starts(world, nats_url):
+    """It is in the scheduler's outbox, and the dispatcher has not heard of it."""
+    scheduler = await world.fire(app_with(idle))
+    await scheduler.end_pass("relay")
+    await world.dispatcher()
+    async with Client(nats_url, actor="ada") as client:
+        await client.trigger("m")
+        work = await world.until("SELECT id FROM scheduler.work")
+        assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 0
+        result = await client.cancel(work)
+        assert (result.result, "on its way" in result.text) == ("settled", True)
+        row = (await world.rows("SELECT state, outcome FROM dispatcher.work_queue"))[0]
+        assert tuple(row) == ("settled", "cancelled")
+    # The messages come after all; the work stays as it is.
+    await world.scheduler()
+    await world.worker(app_with(idle))
+    await world.until_settled()
+    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+    await check_invariants(world.database)
+
+
+async def test_without_a_dispatcher_it_is_noted_and_done_later(world, nats_url):
+    await world.provision()
+    await world.fire(app_with(idle))
+    work = await world.until("SELECT id FROM scheduler.work")
+    async with Client(nats_url) as client:
+        answer = await client.cancel_manifest("m")
+    assert answer.counts == {"asked": 1}
+    assert answer.results[0].work == work
+    await world.worker(app_with(idle))
+    await world.dispatcher()
+    await world.until_settled()
+    assert await world.value("SELECT outcome FROM scheduler.occurrence") == "cancelled"
+    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+
+
+async def test_a_manifests_work_and_what_is_owed_end_together(world, nats_url):
+    app = app_with(forever, overlap="queue_one", manifests=("m", "other"))
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
+    async with Client(nats_url, actor="ada") as client:
+        assert (await client.trigger("m")).result == "owed"
+        answer = await client.cancel_manifest("m", reason="stop it all")
+        assert (answer.counts, answer.dropped) == ({"asked_to_stop": 1}, 1)
+        await world.until(
+            "SELECT last_outcome = 'cancelled' FROM scheduler.manifest WHERE external_id = 'm'"
+        )
+        owed = await world.rows(
+            "SELECT decision, reason FROM scheduler.occurrence WHERE cause LIKE 'trigger:%'"
+        )
+        assert [tuple(row) for row in owed] == [("skipped", "cancelled")]
+        assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "the other goes on"
+        again = await client.cancel_manifest("m")
+        assert (again.results, again.counts, again.dropped) == ([], {}, 0)
+        with pytest.raises(RequestFailed, match="there is no manifest 'n'"):
+            await client.cancel_manifest("n")
+        await client.cancel_manifest("other")
+    await world.until_settled(at_least=2)
+    await check_invariants(world.database)
+
+
+async def test_a_groups_work_ends_with_or_without_a_manifest(world, nats_url):
+    app = app_with(forever, manifests=tuple(f"m{number}" for number in range(5)))
+    await world.dispatcher(max_active=3)
+    await world.worker(app)
+    await world.fire(app)
+    await world.until("SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'in_progress'")
+    loose = WorkQueued(
+        work=uuid4(),
+        group="ops",
+        job="job",
+        cause="test",
+        queued_at=await world.value("SELECT now()"),
+    )
+    await _tell(world, loose)
+    await world.until("SELECT count(*) = 6 FROM dispatcher.work_queue")
+    async with Client(nats_url) as client:
+        [room] = await client.occupancy("ops")
+        assert (room.in_progress, sum(room.waiting.values())) == (3, 3)
+        answer = await client.cancel_group("ops")
+        assert answer.counts == {"asked_to_stop": 3, "settled": 3}
+        assert loose.work in {one.work for one in answer.results}
+        with pytest.raises(RequestFailed, match="no group 'nobody'"):
+            await client.cancel_group("nobody")
+    await world.until_settled(at_least=6)
+    outcomes = await world.rows("SELECT DISTINCT outcome FROM dispatcher.work_queue")
+    assert [row["outcome"] for row in outcomes] == ["cancelled"]
+    await check_invariants(world.database)
+
+
+async def _tell(world, data) -> None:
+    body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
+    await publish(world.broker, subjects.work("ops"), body)

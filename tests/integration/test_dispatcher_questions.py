@@ -1,0 +1,170 @@
+"""What operators ask the dispatcher: work, runs, workers, room; and by which indexes it answers."""
+
+import asyncio
+import re
+from uuid import uuid4
+
+import msgspec
+import pytest
+from headway import App, Client, every
+from headway.client import RequestFailed
+from headway_contract import subjects
+from headway_contract.dispatching import WorksAnswer, WorksQuestion
+from headway_dispatcher.store import letter_queries
+from headway_dispatcher.store import question_queries as queries
+from support.invariants import check_invariants
+
+
+def made(body, names=("m0", "m1", "m2"), **options) -> App:
+    app = App("test")
+    app.job("job", group="ops", **options)(body)
+    for name in names:
+        app.schedule(name, job="job", when=every(hours=1), input={"name": name})
+    return app
+
+
+async def test_work_runs_and_workers_as_people_see_them(world, nats_url):
+    release = asyncio.Event()
+
+    async def job(ctx, given: dict):
+        await release.wait()
+        if given["name"] == "m0":
+            raise ValueError("boom")
+        return given["name"]
+
+    app = made(job)
+    await world.dispatcher(max_active=2)
+    await world.worker(app, worker_name="w1", worker_slots=4)
+    await world.fire(app)
+    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await world.until(
+        "SELECT wait_reason = 'global_cap' FROM dispatcher.work_queue WHERE state = 'queued'"
+    )
+    async with Client(nats_url) as client:
+        found = await client.works()
+        assert len(found) == 3
+        assert {one.state for one in found} == {"queued", "dispatched"}
+        [waiting] = await client.works(state="queued", group="ops", job="job")
+        assert waiting.wait_reason == "global_cap"
+        assert [one.work for one in await client.works(reason="global_cap")] == [waiting.work]
+        assert [one.work for one in await client.works(manifest=waiting.manifest)] == [waiting.work]
+        assert await client.works(group="nobody") == []
+        [worker] = await client.workers()
+        assert (worker.worker, worker.alive, worker.slots, worker.jobs) == ("w1", True, 4, ["job"])
+        running = {one.run for one in await client.runs(state="in_progress")}
+        assert set(worker.runs) == running
+        [room] = await client.occupancy()
+        assert (room.group, room.in_progress, room.waiting) == ("ops", 2, {"global_cap": 1})
+        release.set()
+        await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'settled'")
+        settled = await client.works(state="settled", reason="completed")
+        assert {one.outcome for one in settled} == {"completed"}
+        [run] = await client.runs(manifest="m1")
+        full = await client.run(run.run)
+        assert (full.output, full.input, full.status.state) == ("m1", {"name": "m1"}, "completed")
+        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'")
+        [failed] = await client.runs(state="failed", job="job", worker="w1")
+        one = await client.run(failed.run)
+        assert (one.failure.kind, failed.failure_message) == ("ValueError", "boom")
+        work = await client.work(failed.run)
+        assert (work.status.work, work.status.manifest) == (failed.work, "m0")
+        assert [run.run for run in work.runs] == [failed.run]
+        assert [run.run for run in await client.runs(work=failed.work)] == [failed.run]
+        for ask in (client.work, client.run, client.dead_letter):
+            with pytest.raises(RequestFailed, match="no"):
+                await ask(uuid4())
+    await check_invariants(world.database)
+
+
+async def test_pages_follow_each_other_without_gap_or_repeat(world, nats_url):
+    async def job(ctx, given: dict): ...
+
+    names = tuple(f"m{number}" for number in range(7))
+    await world.dispatcher()
+    await world.fire(made(job, names))
+    await world.until("SELECT count(*) = 7 FROM dispatcher.work_queue")
+    seen, after = [], ""
+    while True:
+        body = msgspec.json.encode(WorksQuestion(after=after, limit=3))
+        reply = await world.broker.client.request(subjects.WORKS_QUESTION, body, timeout=5)
+        page = msgspec.json.decode(reply.data, type=WorksAnswer)
+        seen += [one.work for one in page.works]
+        if not page.more:
+            break
+        after = page.last
+    assert len(seen) == len(set(seen)) == 7
+    async with Client(nats_url) as client:
+        assert [one.work for one in await client.works()] == seen
+        assert [one.work for one in await client.works(most=2)] == seen[:2]
+    bad = msgspec.json.encode(WorksQuestion(after="yesterday"))
+    reply = await world.broker.client.request(subjects.WORKS_QUESTION, bad, timeout=5)
+    assert b"no place in a list" in reply.data
+
+
+FILL = """
+INSERT INTO dispatcher.group_limit (name) SELECT 'g' || n FROM generate_series(0, 9) n;
+INSERT INTO dispatcher.work_queue
+    (id, round, manifest_id, manifest, slot, group_name, job, cause, queued_at, priority, rank,
+     not_before, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, state, outcome,
+     settled_at, received_at, wait_reason)
+SELECT gen_random_uuid(), 1, gen_random_uuid(), 'm' || n, 0, 'g' || n % 10, 'j' || n % 100, 'x',
+       t, 0, t, t, '{}', 0, 0, 'stop', CASE WHEN n % 100 = 0 THEN 'queued' ELSE 'settled' END,
+       CASE WHEN n % 100 <> 0 THEN 'completed' END, CASE WHEN n % 100 <> 0 THEN t END, t,
+       CASE WHEN n % 100 = 0 THEN 'x' END
+FROM generate_series(1, 20000) n, LATERAL (SELECT now() - n * interval '1 s' AS t) AS times;
+INSERT INTO dispatcher.lease (id, token, job, created_at, ended_at)
+SELECT '00000000-0000-0000-0000-000000000001', 't', 'j', now(), now();
+INSERT INTO dispatcher.metadata
+    (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, created_at,
+     finished_at, patience_seconds)
+SELECT gen_random_uuid(), id, '00000000-0000-0000-0000-000000000001', manifest_id, group_name, job,
+       1, 1, 'completed', queued_at, queued_at, 1
+FROM dispatcher.work_queue WHERE state = 'settled';
+INSERT INTO dispatcher.dead_letter
+    (id, work_id, round, manifest_id, manifest, group_name, job, reason, failure, attempts, state,
+     created_at, resolved_at, fingerprint)
+SELECT gen_random_uuid(), id, 1, manifest_id, manifest, group_name, job, 'r', '{}', 1,
+       CASE WHEN n % 50 = 0 THEN 'awaiting' ELSE 'acknowledged' END, queued_at,
+       CASE WHEN n % 50 <> 0 THEN queued_at END, 'f' || n % 1000
+FROM (SELECT *, row_number() OVER () AS n FROM dispatcher.work_queue WHERE state = 'settled') AS w;
+ANALYZE;
+"""
+
+NONE = None
+GUARDED = {
+    "all letters": ("letters", (*[NONE] * 10, 50), "dead_letter_created"),
+    "awaiting letters": (
+        "letters",
+        (*[NONE] * 5, "awaiting", *[NONE] * 4, 50),
+        "dead_letter_awaiting",
+    ),
+    "letters of a manifest": ("letters", (NONE, NONE, "m7", *[NONE] * 7, 50), "manifest_name"),
+    "letters of a failure": ("letters", (*[NONE] * 3, "f7", *[NONE] * 6, 50), "fingerprint"),
+    "letters of a job": ("letters", (NONE, "j7", *[NONE] * 8, 50), "dead_letter_job"),
+    "letters of a group": ("letters", ("g7", *[NONE] * 9, 50), "dead_letter_(group|created)"),
+    "work under way": ("unsettled_works", (*[NONE] * 7, 50), "work_queue_unsettled"),
+    "settled work": ("settled_works", (*[NONE] * 6, 50), "work_queue_settled"),
+    "all runs": ("runs", (*[NONE] * 8, 50), "metadata_created"),
+    "runs of a job": ("runs", (NONE, NONE, "j7", *[NONE] * 5, 50), "metadata_job"),
+}
+
+
+class TestPlans:
+    async def test_every_list_is_answered_from_an_index(self, database):
+        async with database.acquire() as connection:
+            await connection.execute(FILL)
+        for what, (name, arguments, index) in GUARDED.items():
+            async with database.transaction() as connection:
+                await connection.execute(queries["plan_anew"])
+                rows = await connection.fetch(f"EXPLAIN {queries[name]}", *arguments)
+            plan = "\n".join(row[0] for row in rows)
+            assert re.search(index, plan), f"{what}:\n{plan}"
+            for table in ("dead_letter", "work_queue", "metadata"):
+                assert f"Seq Scan on {table}" not in plan, f"{what}:\n{plan}"
+
+    async def test_settling_looks_for_waiting_letters_by_an_index(self, database):
+        async with database.acquire() as connection:
+            await connection.execute(FILL)
+            rows = await connection.fetch(f"EXPLAIN {letter_queries['lock_asked']}", [uuid4()], 10)
+        plan = "\n".join(row[0] for row in rows)
+        assert "dead_letter_asked" in plan, plan

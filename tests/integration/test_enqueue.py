@@ -1,0 +1,512 @@
+"""Work that applications enqueue in transactions of their own."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import asyncpg
+import headway
+import msgspec
+import pytest
+import pytest_asyncio
+from headway import App, Client, Fatal, retry
+from headway.client import RequestFailed
+from headway_cli.services import apply_migrations
+from headway_contract import decode
+from headway_contract.settled import DeadLetterRetried, WorkSettled
+from headway_contract.work import RetryPolicy, WorkQueued
+from headway_decisions import identity
+from headway_postgres_kit import DATABASE_CLOCK, Database
+from headway_scheduler.enqueue import Enqueue, announce_again
+from headway_scheduler.retention import Retention
+from headway_scheduler.store import enqueue_role_is_missing
+from headway_service_kit.passes import Wakeup
+from support.invariants import check_invariants
+from support.timeline import Timeline
+
+
+def app_with_jobs() -> App:
+    app = App("shop")
+
+    @app.job("mail", group="letters", priority=3, timeout=90, cancel_grace=5)
+    @retry(attempts=5, interval=7)
+    async def mail(ctx, order: int): ...
+
+    @app.job("sweep")
+    async def sweep(ctx): ...
+
+    @app.job("free")
+    async def free(ctx, given): ...
+
+    return app
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    made = Timeline(database)
+    await made.declare(app_with_jobs())
+    return made
+
+
+@pytest_asyncio.fixture
+async def application(database_url, database):
+    """A connection of an application, which has set up JSON in its own way."""
+    connection = await asyncpg.connect(database_url)
+    yield connection
+    await connection.close()
+
+
+async def take_up(timeline) -> None:
+    await Enqueue(timeline.database, clock=DATABASE_CLOCK, relay=Wakeup()).run_once()
+
+
+async def queued(timeline) -> list[WorkQueued]:
+    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
+    events = [one.data for row in rows for one in decode(row["body"])]
+    return [one for one in events if isinstance(one, WorkQueued)]
+
+
+async def count(timeline, table: str) -> int:
+    return len(await timeline.rows(f"SELECT FROM scheduler.{table}"))
+
+
+@pytest.mark.parametrize("key", ["", "order-7", "Grüße, 世界", "a:b", "x" * 255])
+async def test_sql_and_python_derive_the_same_id(application, key):
+    cause = identity.enqueue_cause("mail", key)
+    work = await application.fetchval("SELECT headway.work_id($1)", cause)
+    assert work == identity.enqueued_work_id(cause)
+    assert (work.version, work.variant) == (8, "specified in RFC 4122")
+
+
+async def test_it_becomes_work_with_the_terms_of_its_job(timeline, application):
+    work = await headway.enqueue(application, "mail", 7)
+    await take_up(timeline)
+    [told] = await queued(timeline)
+    assert (told.work, told.job, told.input, told.group) == (work, "mail", 7, "letters")
+    assert (told.priority, told.timeout_seconds, told.cancel_grace_seconds) == (3, 90, 5)
+    assert told.retry == RetryPolicy(attempts=5, interval_seconds=7)
+    assert (told.manifest_id, told.manifest, told.due_at, told.not_before) == (None,) * 4
+    assert told.cause == f"enqueue:mail:{work}"
+    rows = await timeline.rows("SELECT id, manifest_id, cause, round FROM scheduler.work")
+    assert [tuple(row) for row in rows] == [(work, None, told.cause, 1)]
+    [kept] = await timeline.rows("SELECT state, input FROM scheduler.enqueued")
+    assert tuple(kept) == ("queued", 7), "it can be told again"
+    groups = await timeline.rows("SELECT name FROM scheduler.manifest_group")
+    assert [row["name"] for row in groups] == ["letters"], "an operator can limit it"
+    await timeline.tell(outcome(work))
+    assert (await count(timeline, "work"), await count(timeline, "enqueued")) == (0, 0)
+
+
+async def test_what_it_states_goes_before_its_job(timeline, application):
+    start_by = datetime(2030, 1, 1, tzinfo=UTC)
+    before = datetime.now(UTC)
+    await headway.enqueue(
+        application, "mail", 7, group="other", priority=9, delay=60, start_by=start_by
+    )
+    not_before = datetime(2029, 1, 1, tzinfo=UTC)
+    await headway.enqueue(application, "mail", 8, priority=0, not_before=not_before)
+    await take_up(timeline)
+    first, second = sorted(await queued(timeline), key=lambda one: one.input)
+    assert (first.group, first.priority, first.start_by) == ("other", 9, start_by)
+    minute = timedelta(seconds=60)
+    assert before + minute <= first.not_before <= datetime.now(UTC) + minute
+    assert (second.priority, second.not_before) == (0, not_before)
+
+
+async def test_a_delay_counts_from_enqueuing_on_the_clock_of_the_schedule(timeline, application):
+    await headway.enqueue(application, "sweep", delay=3600)
+    await application.execute(
+        "UPDATE scheduler.enqueued SET enqueued_at = enqueued_at - interval '10 minutes'"
+    )
+    await Enqueue(timeline.database, clock=timeline.clock, relay=Wakeup()).run_once()
+    [told] = await queued(timeline)
+    waits = told.not_before - timeline.clock.at
+    assert timedelta(minutes=49) < waits <= timedelta(minutes=50)
+
+
+async def test_what_is_rolled_back_is_not_enqueued(timeline, application):
+    with pytest.raises(ZeroDivisionError):
+        async with application.transaction():
+            await headway.enqueue(application, "mail", 1, key="k")
+            raise ZeroDivisionError
+    async with application.transaction():
+        await headway.enqueue(application, "mail", 2, key="k")
+        await take_up(timeline)
+        assert await queued(timeline) == [], "it is not there before the commit"
+    await take_up(timeline)
+    assert [one.input for one in await queued(timeline)] == [2]
+
+
+class TestKeys:
+    async def test_the_same_key_and_parameters_give_the_same_work(self, timeline, application):
+        works = [await headway.enqueue(application, "mail", 7, key="order-7", delay=5)]
+        await take_up(timeline)
+        await timeline.tell(outcome(works[0]))
+        # Whatever the session is set to, and long after the input is gone.
+        await application.execute("SET timezone = 'Asia/Kolkata'; SET intervalstyle = iso_8601")
+        works.append(await headway.enqueue(application, "mail", 7, key="order-7", delay=5))
+        await take_up(timeline)
+        assert set(works) == {identity.enqueued_work_id("enqueue:mail:order-7")}
+        assert len(await queued(timeline)) == 1
+        [row] = await timeline.rows("SELECT state, input FROM scheduler.enqueued")
+        assert tuple(row) == ("queued", None)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"input": 8},
+            {"delay": 6},
+            {"group": "x"},
+            {"priority": 1},
+            {"start_by": datetime(2030, 1, 1, tzinfo=UTC)},
+        ],
+    )
+    async def test_with_other_parameters_it_is_refused(self, timeline, application, other):
+        given = {"input": 7, "key": "k", "delay": 5}
+        await headway.enqueue(application, "mail", **given)
+        with pytest.raises(asyncpg.UniqueViolationError, match="with other parameters") as refused:
+            await headway.enqueue(application, "mail", **(given | other))
+        assert "use another key" in refused.value.hint
+
+    async def test_another_job_may_use_it(self, timeline, application):
+        first = await headway.enqueue(application, "mail", 7, key="k")
+        assert await headway.enqueue(application, "free", 7, key="k") != first
+
+    async def test_many_at_once_make_one(self, timeline, database_url):
+        async def one() -> UUID:
+            connection = await asyncpg.connect(database_url)
+            try:
+                async with connection.transaction():
+                    return await headway.enqueue(connection, "mail", 7, key="k")
+            finally:
+                await connection.close()
+
+        works = await asyncio.gather(*(one() for _ in range(10)))
+        await take_up(timeline)
+        assert (len(set(works)), len(await queued(timeline))) == (1, 1)
+
+    async def test_is_free_again_if_its_transaction_rolls_back(self, timeline, database_url):
+        first, second = [await asyncpg.connect(database_url) for _ in range(2)]
+        transaction = first.transaction()
+        await transaction.start()
+        await headway.enqueue(first, "mail", 7, key="k")
+        waiting = asyncio.create_task(headway.enqueue(second, "mail", 8, key="k"))
+        while not await timeline.rows(
+            "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        ):
+            assert not waiting.done(), "the second must wait for the first"
+            await asyncio.sleep(0.01)
+        await transaction.rollback()
+        await waiting
+        await take_up(timeline)
+        assert [one.input for one in await queued(timeline)] == [8]
+        for connection in (first, second):
+            await connection.close()
+
+    async def test_is_forgotten_when_it_is_old_and_its_work_is_settled(self, timeline, application):
+        for key in ("open", "settled"):
+            await headway.enqueue(application, "mail", 7, key=key)
+        refused = await headway.enqueue(application, "mail", "x")
+        await take_up(timeline)
+        settled = identity.enqueued_work_id("enqueue:mail:settled")
+        await timeline.tell(outcome(settled))
+        timeline.clock.at = datetime.now(UTC) + timedelta(days=31)
+        await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+        rows = await timeline.rows("SELECT work_id FROM scheduler.enqueued")
+        kept = identity.enqueued_work_id("enqueue:mail:open")
+        assert {row["work_id"] for row in rows} == {kept, refused}
+
+
+@pytest.mark.parametrize(
+    ("job", "given", "error", "complaint"),
+    [
+        ("nobody", {}, asyncpg.UndefinedObjectError, 'job "nobody" is not declared'),
+        ("sweep", {"input": 1}, asyncpg.InvalidParameterValueError, "takes no input"),
+        ("free", {"input": "x" * 262_144}, asyncpg.InvalidParameterValueError, "larger than"),
+        ("mail", {"group": "a b"}, asyncpg.InvalidParameterValueError, "the group must"),
+        ("mail", {"group": "a\n"}, asyncpg.InvalidParameterValueError, "the group must"),
+        ("mail", {"priority": 32}, asyncpg.InvalidParameterValueError, "from 0 to 31"),
+        ("mail", {"delay": -1}, asyncpg.InvalidParameterValueError, "the delay must"),
+        ("mail", {"key": ""}, asyncpg.InvalidParameterValueError, "1 to 255 characters"),
+        ("mail", {"key": "x" * 256}, asyncpg.InvalidParameterValueError, "1 to 255 characters"),
+        (
+            "mail",
+            {"delay": 1, "not_before": datetime(2030, 1, 1, tzinfo=UTC)},
+            asyncpg.InvalidParameterValueError,
+            "either a delay or a not_before",
+        ),
+    ],
+)
+async def test_what_cannot_be_is_refused_at_once(
+    timeline, application, job, given, error, complaint
+):
+    with pytest.raises(error, match=complaint):
+        await headway.enqueue(application, job, **given)
+    assert await count(timeline, "enqueued") == 0
+
+
+async def test_times_beyond_reason_are_refused(timeline, application):
+    for moment in ("infinity", "-infinity", "20000-01-01"):
+        for name in ("not_before", "start_by"):
+            with pytest.raises(asyncpg.InvalidParameterValueError, match="in the years"):
+                await application.execute(f"SELECT headway.enqueue('sweep', {name} => '{moment}')")
+
+
+async def test_an_input_that_does_not_fit_is_refused_and_stays_to_be_seen(timeline, application):
+    bad = await headway.enqueue(application, "mail", "seven", key="k")
+    deep = await application.fetchval(
+        "SELECT headway.enqueue('free', (repeat('[', 3000) || repeat(']', 3000))::jsonb)"
+    )
+    huge = await application.fetchval("SELECT headway.enqueue('free', '1e400'::jsonb)")
+    good = await headway.enqueue(application, "mail", 7)
+    await take_up(timeline)
+    assert [one.work for one in await queued(timeline) if one.work not in (deep, huge)] == [good]
+    rows = await timeline.rows("SELECT work_id, state, reason FROM scheduler.enqueued")
+    refused = {row["work_id"]: row["reason"] for row in rows if row["state"] == "refused"}
+    assert "is not of type" in refused[bad]
+    assert "it cannot be read" in refused[deep]
+    assert await headway.enqueue(application, "mail", "seven", key="k") == bad
+
+
+async def test_it_is_looked_at_again_when_its_job_is_another(timeline, application):
+    work = await headway.enqueue(application, "mail", "seven")
+    enqueue = Enqueue(timeline.database, clock=timeline.clock, relay=Wakeup())
+    await enqueue.run_once()
+    await enqueue.look_again()
+    await enqueue.run_once()
+    assert await queued(timeline) == []
+    app = App("shop")
+    app.job("mail")(lambda ctx, text: None)
+    timeline.at(minutes=1)
+    await timeline.declare(app)
+    await enqueue.look_again()
+    await enqueue.run_once()
+    assert [(one.work, one.input) for one in await queued(timeline)] == [(work, "seven")]
+
+
+async def test_what_the_broker_has_lost_is_told_again(timeline, application):
+    work = await headway.enqueue(application, "mail", 7, key="k", delay=60, priority=9)
+    await headway.enqueue(application, "mail", 8)
+    await take_up(timeline)
+    [first] = [one for one in await queued(timeline) if one.work == work]
+    async with timeline.database.transaction() as connection:
+        now = await DATABASE_CLOCK.now(connection)
+        [message] = await announce_again(connection, [work, uuid4()], now=now)
+    [again] = [one.data for one in decode(message.body)]
+    second = timedelta(seconds=1)
+    assert abs(again.queued_at - first.queued_at) < second
+    assert abs(again.not_before - first.not_before) < second
+    moments = {"queued_at": None, "not_before": None}
+    assert msgspec.structs.replace(again, **moments) == msgspec.structs.replace(first, **moments)
+
+
+async def test_unless_its_job_no_longer_takes_it(timeline, application):
+    work = await headway.enqueue(application, "mail", 7)
+    await take_up(timeline)
+    app = App("shop")
+    app.job("mail")(lambda ctx: None)
+    await timeline.declare(app)
+    async with timeline.database.transaction() as connection:
+        assert await announce_again(connection, [work], now=timeline.clock.at) == []
+    [row] = await timeline.rows("SELECT state, reason FROM scheduler.enqueued")
+    assert tuple(row) == ("refused", "invalid_input: the job takes no input")
+    assert await count(timeline, "work") == 0
+
+
+async def test_two_schedulers_take_everything_up_once(timeline, application):
+    await application.execute(
+        "SELECT headway.enqueue('mail', to_jsonb(n)) FROM generate_series(1, 1200) AS n"
+    )
+    passes = [Enqueue(timeline.database, clock=DATABASE_CLOCK, relay=Wakeup()) for _ in range(3)]
+
+    async def all_of(one: Enqueue) -> None:
+        while await one.run_once() is not None or await timeline.rows(
+            "SELECT FROM scheduler.enqueued WHERE state = 'waiting'"
+        ):
+            pass
+
+    await asyncio.gather(*map(all_of, passes))
+    assert sorted(one.input for one in await queued(timeline)) == list(range(1, 1201))
+    assert await count(timeline, "work") == 1200
+
+
+def outcome(work: UUID, **fields) -> WorkSettled:
+    given = {"round": 1, "group": "letters", "outcome": "completed", "runs": 1, "attempts": 1}
+    return WorkSettled(work=work, settled_at=datetime.now(UTC), **(given | fields))
+
+
+def retried(work: UUID) -> DeadLetterRetried:
+    return DeadLetterRetried(
+        dead_letter=uuid4(), work=work, round=2, group="letters", resolved_at=datetime.now(UTC)
+    )
+
+
+class TestRounds:
+    """What the scheduler hears of work without a manifest, in any order."""
+
+    @pytest_asyncio.fixture
+    async def dead(self, timeline, application) -> UUID:
+        work = await headway.enqueue(application, "mail", 7)
+        await take_up(timeline)
+        await timeline.tell(outcome(work, outcome="dead_lettered", dead_letter=uuid4()))
+        assert await count(timeline, "work") == 0
+        return work
+
+    async def test_a_retried_dead_letter_is_under_way_again(self, timeline, dead):
+        await timeline.tell(retried(dead))
+        rows = await timeline.rows("SELECT id, round, manifest_id FROM scheduler.work")
+        assert [tuple(row) for row in rows] == [(dead, 2, None)]
+        await timeline.tell(outcome(dead))
+        assert await count(timeline, "work") == 1, "the first round's end is old news"
+        await timeline.tell(outcome(dead, round=2))
+        assert await count(timeline, "work") == 0
+
+    async def test_an_end_that_comes_before_its_beginning(self, timeline, dead):
+        await timeline.tell(outcome(dead, round=2))
+        await timeline.tell(retried(dead))
+        assert await count(timeline, "work") == 0
+
+
+class TestRole:
+    async def test_who_may_enqueue_may_do_nothing_else(self, timeline, application):
+        await application.execute("SET ROLE headway_enqueue")
+        work = await headway.enqueue(application, "mail", 7, key="k")
+        assert await headway.enqueue(application, "mail", 7, key="k") == work
+        for forbidden in (
+            "SELECT * FROM scheduler.enqueued",
+            "INSERT INTO scheduler.enqueued DEFAULT VALUES",
+            "SELECT * FROM scheduler.job",
+            "DELETE FROM scheduler.work",
+            "SELECT headway.work_id('x')",
+            "CREATE TABLE headway.mine ()",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await application.execute(forbidden)
+
+    async def test_nobody_else_may(self, timeline, application):
+        await application.execute("CREATE ROLE stranger")
+        try:
+            await application.execute("GRANT USAGE ON SCHEMA headway TO stranger")
+            await application.execute("SET ROLE stranger")
+            with pytest.raises(asyncpg.InsufficientPrivilegeError, match="function enqueue"):
+                await headway.enqueue(application, "mail", 7)
+        finally:
+            await application.execute("RESET ROLE; DROP OWNED BY stranger; DROP ROLE stranger")
+
+    async def test_the_caller_cannot_put_anything_in_its_way(self, timeline, application):
+        await application.execute("""
+            CREATE SCHEMA evil;
+            CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+                AS 'SELECT NULL::timestamptz';
+            CREATE FUNCTION evil.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea';
+            SET search_path = evil, pg_catalog, public;
+        """)
+        assert await headway.enqueue(application, "mail", 7, key="k")
+        [row] = await timeline.rows(
+            "SELECT prosecdef, proconfig FROM pg_proc WHERE oid = 'headway.enqueue'::regproc"
+        )
+        assert tuple(row) == (True, ["search_path=pg_catalog, pg_temp"])
+
+    async def test_the_role_may_be_made_by_somebody_else(self, postgres):
+        """Whoever migrates need not be allowed to make roles; that is told."""
+        admin = await asyncpg.connect(postgres.url)
+        url = await postgres.new_database(template="template0")
+        name = url.rpartition("/")[2].partition("?")[0]
+        try:
+            await admin.execute("ALTER ROLE headway_enqueue RENAME TO headway_enqueue_elsewhere")
+            await admin.execute("CREATE ROLE plain LOGIN PASSWORD 'plain'")
+            await admin.execute(f"ALTER DATABASE {name} OWNER TO plain")
+            plain = await Database.connect(_as_user(url, "plain"), name="test")
+            try:
+                await apply_migrations(plain)
+                assert await enqueue_role_is_missing(plain)
+                await admin.execute("CREATE ROLE headway_enqueue NOLOGIN")
+                assert await enqueue_role_is_missing(plain), "it has no right to anything yet"
+                async with plain.acquire() as connection:
+                    await connection.execute("GRANT USAGE ON SCHEMA headway TO headway_enqueue")
+                    await connection.execute(
+                        "GRANT EXECUTE ON FUNCTION headway.enqueue TO headway_enqueue"
+                    )
+                assert not await enqueue_role_is_missing(plain)
+            finally:
+                await plain.close()
+        finally:
+            await postgres.drop(url)
+            await admin.execute("DROP ROLE IF EXISTS plain; DROP ROLE IF EXISTS headway_enqueue")
+            await admin.execute("ALTER ROLE headway_enqueue_elsewhere RENAME TO headway_enqueue")
+            await admin.close()
+
+
+def _as_user(url: str, name: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{name}:{name}@{rest.rpartition('@')[2]}"
+
+
+class TestThroughAllServices:
+    async def test_a_row_of_the_application_and_its_work_commit_together(self, world, application):
+        app = App("shop")
+
+        @app.job("mail")
+        async def mail(ctx, order: int):
+            return {"order": order, "manifest": ctx.manifest}
+
+        await world.dispatcher()
+        await world.worker(app)
+        await world.scheduler(app)
+        async with application.transaction():
+            await application.execute("CREATE TABLE orders (id integer)")
+            await application.execute("INSERT INTO orders VALUES (7)")
+            work = await headway.enqueue(application, "mail", 7, key="order-7")
+        await world.until_settled()
+        [run] = await world.rows("SELECT work_id, output FROM dispatcher.metadata")
+        assert tuple(run) == (work, {"order": 7, "manifest": None})
+        await check_invariants(world.database)
+
+    async def test_it_has_retries_and_a_dead_letter_like_any_other(self, world, nats_url):
+        app = App("shop")
+
+        @app.job("broken")
+        @retry(attempts=2, interval=0.05, jitter=0)
+        async def broken(ctx):
+            raise ValueError("no")
+
+        @app.job("hopeless")
+        async def hopeless(ctx):
+            raise Fatal("never")
+
+        await world.dispatcher()
+        await world.worker(app)
+        await world.scheduler(app)
+        async with Client(nats_url) as client:
+            works = [(await client.enqueue(job)).work for job in ("broken", "hopeless")]
+        await world.until_settled(at_least=2)
+        letters = await world.rows("SELECT work_id, attempts FROM dispatcher.dead_letter")
+        assert {tuple(row) for row in letters} == {(works[0], 2), (works[1], 1)}
+        await check_invariants(world.database)
+
+    async def test_a_client_enqueues_looks_and_dismisses(self, world, nats_url, application):
+        await world.scheduler(app_with_jobs())
+        async with Client(nats_url, actor="ada") as client:
+            answer = await client.enqueue("mail", 7, key="k")
+            assert answer.work == identity.enqueued_work_id("enqueue:mail:k")
+            for job, given, complaint in (
+                ("nobody", {}, "not declared: Start the scheduler"),
+                ("mail", {"input": "x"}, "does not fit job 'mail'"),
+                ("mail", {"input": 8, "key": "k"}, "with other parameters"),
+            ):
+                with pytest.raises(RequestFailed, match=complaint):
+                    await client.enqueue(job, **given)
+            bad = await headway.enqueue(application, "mail", "x")
+            await world.until("SELECT count(*) FROM scheduler.enqueued WHERE state = 'refused'")
+            [seen] = await client.enqueued(refused_only=True)
+            assert (seen.work, seen.state) == (bad, "refused")
+            assert "not of type" in seen.reason
+            assert "forgotten" in (await client.dismiss(bad)).text
+            assert await client.enqueued() == []
+            with pytest.raises(RequestFailed, match="was not refused"):
+                await client.dismiss(bad)
+        audit = await world.rows("SELECT type, source FROM scheduler.history ORDER BY id")
+        assert [tuple(row) for row in audit if "work" in row["type"]] == [
+            ("headway.work.enqueued.v1", "operator/ada"),
+            ("headway.work.dismissed.v1", "operator/ada"),
+        ]

@@ -1,0 +1,472 @@
+"""The gate by itself on a real database: caps, keys, rates, holds, expiry, order, orders."""
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from headway_contract.work import (
+    GroupChanged,
+    JobChanged,
+    ManifestChanged,
+    Rate,
+    RetryPolicy,
+    WorkBroughtForward,
+    WorkCancelRequested,
+)
+from headway_decisions.capacity import MOST_BYTES_OF_A_LEASE
+from headway_dispatcher import cancels, intake
+from support.gates import START, Gates, SetClock, work
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+async def clock():
+    return SetClock()
+
+
+@pytest.fixture
+async def gates(database, clock):
+    made = Gates(database, clock=clock, max_active=100)
+    await made.watch_caps()
+    await made.worker("etl", "mail")
+    return made
+
+
+async def cancel(gates, *works: UUID) -> None:
+    async with gates.database.transaction() as connection:
+        await cancels.request(
+            connection,
+            [
+                WorkCancelRequested(work=one, group="etl", reason="enough", requested_at=START)
+                for one in works
+            ],
+            START,
+        )
+
+
+async def waiting_reasons(gates) -> list[str]:
+    return sorted((await gates.reasons()).values())
+
+
+class TestCaps:
+    async def test_a_job_is_capped_over_all_groups_and_others_go_on(self, gates):
+        await gates.tell(JobChanged(job="etl", version=1, max_active=2))
+        await gates.queue(*(work(group=f"g{n}") for n in range(3)), work(job="mail"))
+        assert await gates.drain() == 3
+        assert await waiting_reasons(gates) == ["job_cap"]
+        await gates.end()
+        assert await gates.drain() == 1
+
+    async def test_jobs_that_do_not_count_globally(self, database, clock):
+        gates = Gates(database, clock=clock, max_active=1)
+        await gates.watch_caps()
+        await gates.worker("etl", "mail")
+        await gates.tell(JobChanged(job="mail", version=1, counts_globally=False))
+        await gates.queue(*(work() for _ in range(3)), *(work(job="mail") for _ in range(3)))
+        assert await gates.drain() == 4
+        assert await waiting_reasons(gates) == ["global_cap", "global_cap"]
+
+    @pytest.mark.parametrize("kind", ["group", "job"])
+    async def test_lowering_a_cap_below_what_runs_stops_new_dispatches_only(self, gates, kind):
+        def cap(version, most):
+            if kind == "group":
+                return GroupChanged(group="etl", version=version, max_active=most)
+            return JobChanged(job="etl", version=version, max_active=most)
+
+        await gates.tell(cap(1, 4))
+        await gates.queue(*(work() for _ in range(8)))
+        assert await gates.drain() == 4
+        await gates.tell(cap(2, 2))
+        running = await gates.active()
+        await gates.end(*running[:2])
+        assert await gates.drain() == 0
+        assert sorted(await gates.active()) == sorted(running[2:])
+        await gates.end(running[2])
+        assert await gates.drain() == 1
+        # What was told late is older, and changes nothing.
+        await gates.tell(cap(1, 4))
+        assert await gates.drain() == 0
+
+    async def test_a_job_that_nobody_serves_waits_and_holds_no_slot(self, gates):
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
+        await gates.queue(*(work(job="nobody") for _ in range(300)), work())
+        assert await gates.drain() == 1
+        assert set(await waiting_reasons(gates)) == {"no_worker"}
+
+
+class TestKeys:
+    async def test_one_at_a_time_in_the_order_of_their_rank(self, gates):
+        works = [work(concurrency_key="customer:1", queued_at=START - n * SECOND) for n in range(3)]
+        await gates.queue(*works, work(concurrency_key="customer:2"))
+        assert await gates.drain() == 2
+        for expected in (works[2], works[1], works[0]):
+            running = await gates.active()
+            assert expected.work in running
+            assert await gates.end(expected.work) == 1
+            await gates.drain()
+        assert await gates.value("SELECT count(*) FROM dispatcher.waiting") == 0
+
+    async def test_a_key_is_shared_over_jobs_and_groups(self, gates):
+        await gates.queue(
+            work(concurrency_key="k"), work(concurrency_key="k", job="mail", group="other")
+        )
+        assert await gates.drain() == 1
+        assert await waiting_reasons(gates) == ["key"]
+
+    async def test_a_limit_above_one(self, gates):
+        await gates.queue(*(work(concurrency_key="k", concurrency_limit=3) for _ in range(5)))
+        assert await gates.drain() == 3
+        await gates.end(*(await gates.active())[:2])
+        assert await gates.drain() == 2
+
+    async def test_limits_of_one_key_that_differ_hold_for_whoever_states_them(self, gates):
+        await gates.queue(
+            work(concurrency_key="k", concurrency_limit=2, queued_at=START),
+            work(concurrency_key="k", concurrency_limit=1, queued_at=START + SECOND),
+            work(concurrency_key="k", concurrency_limit=2, queued_at=START + 2 * SECOND),
+        )
+        assert await gates.drain() == 1
+        await gates.end()
+        assert await gates.drain() == 1
+        await gates.end()
+        assert await gates.drain() == 1
+
+    @pytest.mark.parametrize("state", ["first", "waiting"])
+    async def test_work_that_is_cancelled_leaves_its_key_to_the_next(self, gates, state):
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=0))
+        works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
+        await gates.queue(*works)
+        await gates.drain()
+        await cancel(gates, works[0 if state == "first" else 1].work)
+        await gates.tell(GroupChanged(group="etl", version=2))
+        for _ in range(2):
+            assert await gates.drain() == 1
+            await gates.end()
+        assert await gates.drain() == 0
+
+    async def test_a_retry_gives_its_key_up_until_its_time_has_come(self, gates, clock):
+        slow = RetryPolicy(interval_seconds=60, jitter=0)
+        first = work(concurrency_key="k", retry=slow)
+        second = work(concurrency_key="k", queued_at=START + SECOND)
+        await gates.queue(first, second)
+        await gates.drain()
+        await gates.end(failure="Oops")
+        assert await gates.drain() == 1
+        assert await gates.active() == [second.work]
+        assert (await gates.reasons())[first.work] == "retry"
+        clock.at = START + 61 * SECOND
+        assert await gates.drain() == 0
+        assert (await gates.reasons())[first.work] == "key"
+        await gates.end()
+        assert await gates.drain() == 1
+        assert await gates.active() == [first.work]
+
+    async def test_delayed_work_does_not_hold_its_key(self, gates, clock):
+        later = work(concurrency_key="k", not_before=START + 60 * SECOND)
+        await gates.queue(later, work(concurrency_key="k", queued_at=START + SECOND))
+        assert await gates.drain() == 1
+        assert later.work not in await gates.active()
+
+    async def test_whoever_brings_work_forward_brings_it_before_others_with_its_key(self, gates):
+        works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
+        await gates.queue(*works)
+        await gates.drain()
+        async with gates.database.transaction() as connection:
+            told = [WorkBroughtForward(work=works[2].work, group="etl", at=START)]
+            await intake._bring_forward(connection, told, START)
+        await gates.end()
+        await gates.drain()
+        assert await gates.active() == [works[2].work]
+
+
+class TestRates:
+    @pytest.mark.parametrize("kind", ["group", "job"])
+    async def test_what_is_beyond_a_rate_waits_until_it_frees(self, gates, clock, kind):
+        rate = Rate(count=3, period_seconds=60)
+        change = (
+            GroupChanged(group="etl", version=1, rate=rate)
+            if kind == "group"
+            else JobChanged(job="etl", version=1, rate=rate)
+        )
+        await gates.tell(change)
+        await gates.queue(*(work() for _ in range(8)), work(group="other", job="mail"))
+        assert await gates.drain() == 4
+        await gates.end()
+        clock.at = START + 20 * SECOND
+        result = await gates.run()
+        assert (result.admitted, result.rest) == (0, 40.0)
+        assert await waiting_reasons(gates) == ["rate"] * 5
+        clock.at = START + 60 * SECOND
+        assert await gates.drain() == 3
+        assert (await gates.run()).rest == 60.0
+
+    async def test_all_gates_share_it(self, gates, database):
+        await gates.tell(
+            GroupChanged(group="etl", version=1, rate=Rate(count=3, period_seconds=60))
+        )
+        await gates.queue(*(work() for _ in range(8)))
+        others = [gates.another(database) for _ in range(4)]
+        assert sum([(await gate.run_once()).admitted for gate in others]) == 3
+
+    async def test_retries_count(self, gates, clock):
+        await gates.tell(
+            GroupChanged(group="etl", version=1, rate=Rate(count=1, period_seconds=60))
+        )
+        await gates.queue(work(retry=RetryPolicy(interval_seconds=1, jitter=0)))
+        assert await gates.drain() == 1
+        await gates.end(failure="Oops")
+        clock.at = START + 2 * SECOND
+        assert await gates.drain() == 0
+        clock.at = START + 60 * SECOND
+        assert await gates.drain() == 1
+
+
+class TestHolds:
+    async def test_a_disabled_group_holds_everything_until_it_is_enabled(self, gates):
+        await gates.tell(GroupChanged(group="etl", version=1, enabled=False))
+        await gates.queue(work(), work(explicit=True), work(group="other"))
+        assert await gates.drain() == 1
+        assert await waiting_reasons(gates) == ["group_disabled"] * 2
+        await gates.tell(GroupChanged(group="etl", version=2))
+        assert await gates.drain() == 2
+
+    async def test_a_disabled_manifest_holds_its_work_but_not_what_was_asked_for(self, gates):
+        manifest = uuid4()
+        held = work(manifest_id=manifest, manifest="m")
+        asked = work(manifest_id=manifest, manifest="m", slot=1, explicit=True)
+        await gates.queue(held, asked, work(manifest_id=uuid4(), manifest="n"))
+        await gates.tell(switch(manifest, 2, enabled=False))
+        assert await gates.drain() == 2
+        assert await gates.reasons() == {held.work: "manifest_disabled"}
+        # An older word that comes late does not enable it.
+        await gates.tell(switch(manifest, 1, enabled=True))
+        assert await gates.drain() == 0
+        await gates.tell(switch(manifest, 3, enabled=True))
+        assert await gates.drain() == 1
+
+    async def test_work_that_comes_while_its_manifest_is_disabled_is_held(self, gates):
+        manifest = uuid4()
+        await gates.tell(switch(manifest, 1, enabled=False))
+        [held] = await gates.queue(work(manifest_id=manifest, manifest="m"))
+        assert await gates.drain() == 0
+        assert await gates.reasons() == {held: "manifest_disabled"}
+        await gates.tell(switch(manifest, 2, enabled=True))
+        assert await gates.drain() == 1
+
+    async def test_retries_are_held_too(self, gates, clock):
+        manifest = uuid4()
+        [held] = await gates.queue(
+            work(
+                manifest_id=manifest, manifest="m", retry=RetryPolicy(interval_seconds=1, jitter=0)
+            )
+        )
+        assert await gates.drain() == 1
+        await gates.tell(switch(manifest, 1, enabled=False))
+        await gates.end(failure="Oops")
+        clock.at = START + 2 * SECOND
+        assert await gates.drain() == 0
+        assert await gates.reasons() == {held: "manifest_disabled"}
+        await gates.tell(switch(manifest, 2, enabled=True))
+        assert await gates.drain() == 1
+
+    async def test_whoever_runs_it_now_need_not_enable_it(self, gates):
+        manifest = uuid4()
+        [held] = await gates.queue(work(manifest_id=manifest, manifest="m"))
+        await gates.tell(switch(manifest, 1, enabled=False))
+        assert await gates.drain() == 0
+        async with gates.database.transaction() as connection:
+            told = [WorkBroughtForward(work=held, group="etl", at=START)]
+            await intake._bring_forward(connection, told, START)
+        assert await gates.drain() == 1
+
+    async def test_keyed_work_of_a_manifest_that_is_enabled_again_waits_for_its_key(self, gates):
+        manifest = uuid4()
+        await gates.tell(switch(manifest, 1, enabled=False))
+        await gates.queue(work(manifest_id=manifest, manifest="m", concurrency_key="k"))
+        assert await gates.drain() == 0
+        await gates.queue(work(concurrency_key="k"))
+        assert await gates.drain() == 1
+        await gates.tell(switch(manifest, 2, enabled=True))
+        assert await gates.drain() == 0
+        await gates.end()
+        assert await gates.drain() == 1
+
+    async def test_held_work_is_in_nobodys_way(self, gates):
+        manifest = uuid4()
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
+        await gates.tell(switch(manifest, 1, enabled=False))
+        for number in range(5):
+            await gates.queue(work(manifest_id=manifest, manifest="m", slot=number))
+        await gates.queue(work(queued_at=START + 9 * SECOND))
+        assert await gates.drain() == 1
+
+
+def switch(manifest: UUID, version: int, *, enabled: bool) -> ManifestChanged:
+    return ManifestChanged(
+        manifest_id=manifest, manifest="m", group="etl", version=version, enabled=enabled
+    )
+
+
+class TestTimes:
+    async def test_delayed_work_wakes_the_gate(self, gates, clock):
+        await gates.queue(work(not_before=START + 90 * SECOND))
+        assert (await gates.run()).rest == 90.0
+        assert await waiting_reasons(gates) == ["not_before"]
+        clock.at = START + 90 * SECOND
+        assert await gates.drain() == 1
+
+    async def test_work_that_has_not_begun_in_time_expires_with_its_reason(self, gates, clock):
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=0))
+        [late] = await gates.queue(work(start_by=START + 30 * SECOND))
+        assert (await gates.run()).rest == 30.0
+        clock.at = START + 30 * SECOND
+        assert (await gates.run()).expired == 1
+        [row] = await gates.rows("SELECT * FROM dispatcher.work_queue")
+        assert (row["state"], row["outcome"], row["runs"]) == ("settled", "expired", 0)
+        [told] = await gates.rows(
+            "SELECT convert_from(body, 'utf8')::jsonb AS body FROM dispatcher.outbox"
+        )
+        assert told["body"]["type"] == "headway.work.settled.v1"
+        assert told["body"]["data"]["work"] == str(late)
+        assert told["body"]["data"]["outcome"] == "expired"
+        assert "had not begun" in told["body"]["data"]["reason"]
+
+    async def test_what_is_expired_is_never_admitted_however_much_of_it_there_is(
+        self, gates, clock
+    ):
+        await gates.queue(*(work(start_by=START + SECOND) for _ in range(1100)))
+        clock.at = START + SECOND
+        assert await gates.drain() == 0
+        assert (
+            await gates.value(
+                "SELECT count(*) FROM dispatcher.work_queue WHERE outcome = 'expired'"
+            )
+            == 1100
+        )
+
+    async def test_expired_work_gives_up_what_it_waited_for(self, gates, clock):
+        first = work(concurrency_key="k", start_by=START + SECOND)
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=0))
+        await gates.queue(first, work(concurrency_key="k", queued_at=START + SECOND))
+        await gates.drain()
+        clock.at = START + SECOND
+        await gates.drain()
+        await gates.tell(GroupChanged(group="etl", version=2))
+        assert await gates.drain() == 1
+
+    async def test_work_that_was_tried_in_time_may_be_tried_again_later(self, gates, clock):
+        await gates.queue(
+            work(start_by=START + SECOND, retry=RetryPolicy(interval_seconds=60, jitter=0))
+        )
+        assert await gates.drain() == 1
+        await gates.end(failure="Oops")
+        clock.at = START + 61 * SECOND
+        assert await gates.drain() == 1
+
+
+class TestOrder:
+    async def admitted_one_by_one(self, gates, works):
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=None))
+        await gates.queue(*works)
+        names = {one.work: n for n, one in enumerate(works)}
+        found = []
+        while await gates.drain():
+            found += [names[one] for one in await gates.active()]
+            await gates.end()
+        return found
+
+    @pytest.fixture
+    async def gates(self, database, clock):
+        made = Gates(database, clock=clock, max_active=1)
+        await made.worker("etl", "mail")
+        return made
+
+    async def test_by_group_then_by_priority_then_by_age(self, gates):
+        await gates.tell(GroupChanged(group="high", version=1, priority=1))
+        works = [
+            work(queued_at=START),
+            work(queued_at=START - SECOND),
+            work(priority=1, queued_at=START),
+            work(priority=31, queued_at=START),
+            work(group="high", queued_at=START),
+            work(group="high", priority=1, job="mail", queued_at=START),
+        ]
+        assert await self.admitted_one_by_one(gates, works) == [5, 4, 3, 2, 1, 0]
+
+    async def test_age_beats_priority_in_the_end(self, gates):
+        await gates.tell(GroupChanged(group="high", version=1, priority=1))
+        hour = timedelta(hours=1)
+        works = [
+            work(priority=31, queued_at=START),
+            work(queued_at=START - hour),
+            work(group="high", queued_at=START),
+        ]
+        assert await self.admitted_one_by_one(gates, works) == [1, 2, 0]
+
+    async def test_nothing_starves_behind_an_endless_stream_of_what_comes_first(self, gates, clock):
+        """Work of the lowest priority runs while the highest group is never empty."""
+        await gates.tell(GroupChanged(group="high", version=1, priority=1))
+        [patient] = await gates.queue(work())
+        for minute in range(100):
+            clock.at = START + timedelta(minutes=minute)
+            await gates.queue(work(group="high", priority=31, queued_at=clock.at))
+            assert await gates.drain() == 1
+            if patient in await gates.active():
+                break
+            await gates.end()
+        # One step of a group's and 31 of an entry's priority, a minute each but the group's 32.
+        assert minute == 63
+
+
+class TestOrders:
+    async def test_runs_of_a_short_job_share_an_order(self, gates):
+        await gates.tell(JobChanged(job="etl", version=1, batch=3))
+        works = [work(queued_at=START + n * SECOND, input={"n": n}) for n in range(5)]
+        await gates.queue(*works, work(job="mail"))
+        assert await gates.drain() == 6
+        orders = await gates.orders()
+        shared = [[run.input["n"] for run in one.runs] for one in orders if one.job == "etl"]
+        assert sorted(shared) == [[0, 1, 2], [3, 4]]
+        assert [len(one.runs) for one in orders if one.job == "mail"] == [1]
+        runs = [run for one in orders for run in one.runs]
+        assert len({run.run for run in runs}) == 6
+        assert {run.work for run in runs} >= {one.work for one in works}
+        assert await gates.value(
+            "SELECT bool_and(history.lease_id = metadata.lease_id AND history.run_id IS NOT NULL)"
+            " AND count(*) = 6 FROM dispatcher.history JOIN dispatcher.metadata USING (run_id)"
+        )
+
+    async def test_every_run_of_a_lease_counts(self, gates):
+        await gates.tell(
+            JobChanged(job="etl", version=1, batch=10, max_active=7),
+            GroupChanged(group="etl", version=1, max_active=4),
+        )
+        await gates.queue(*(work() for _ in range(20)))
+        assert await gates.drain() == 4
+        [order] = await gates.orders()
+        assert len(order.runs) == 4
+
+    async def test_work_that_is_to_run_alone_does(self, gates):
+        await gates.tell(JobChanged(job="etl", version=1, batch=10))
+        works = await gates.queue(*(work() for _ in range(4)))
+        await gates.execute("UPDATE dispatcher.work_queue SET alone = true WHERE id = $1", works[1])
+        await gates.drain()
+        assert sorted(len(one.runs) for one in await gates.orders()) == [1, 3]
+
+    async def test_inputs_of_an_order_are_bounded_by_bytes(self, gates):
+        await gates.tell(JobChanged(job="etl", version=1, batch=10))
+        large = "x" * (MOST_BYTES_OF_A_LEASE // 3)
+        await gates.queue(*(work(input=large) for _ in range(5)))
+        await gates.drain()
+        orders = await gates.orders()
+        assert sorted(len(one.runs) for one in orders) == [1, 2, 2]
+
+    async def test_a_worker_slot_takes_a_lease_of_many_runs(self, database, clock):
+        gates = Gates(database, clock=clock, max_active=100)
+        await gates.worker("etl", slots=1)
+        await gates.tell(JobChanged(job="etl", version=1, batch=10))
+        await gates.queue(*(work() for _ in range(50)))
+        assert await gates.drain() == 20  # its slot, and one lease that lies ready
+        assert [len(one.runs) for one in await gates.orders()] == [10, 10]
+        assert await waiting_reasons(gates) == ["workers_full"] * 30

@@ -1,0 +1,150 @@
+"""However much waits, the gate reads only what it may let through: looked up in the plans."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from headway_contract.work import GroupChanged
+from headway_dispatcher.store import gates as queries
+from support.gates import START, Gates
+
+BACKLOG = 100_000
+# Rows of plain tables and indexes that a statement may touch: its few candidates, each looked
+# up a few times over, and a step for each lane.
+FEW = 200
+
+_FILL = """
+INSERT INTO dispatcher.work_queue
+    (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,
+     timeout_seconds, cancel_grace_seconds, on_lost_contact, state, wait_reason, received_at,
+     held_by, concurrency_key)
+SELECT gen_random_uuid(), 1, 0, $2, $3, 'test', $4::timestamptz, 0,
+       $4 + number * interval '1 ms', $4, '{}', 1, 1, 'stop', 'queued', 'awaiting_gate', $4,
+       $5, $6
+FROM generate_series(1, $1::integer) AS number
+"""
+
+
+def rows_read(plan: dict[str, Any]) -> int:
+    """How many rows the scans of a plan brought up, those they threw away included."""
+    own = 0
+    if "Relation Name" in plan or plan["Node Type"].endswith("Index Scan"):
+        thrown_away = plan.get("Rows Removed by Filter", 0) + plan.get(
+            "Rows Removed by Index Recheck", 0
+        )
+        own = int((plan["Actual Rows"] + thrown_away) * plan["Actual Loops"])
+    return own + sum(rows_read(child) for child in plan.get("Plans", ()))
+
+
+def scans_of(plan: dict[str, Any], table: str) -> set[str]:
+    found = {plan["Node Type"]} if plan.get("Relation Name") == table else set()
+    return found.union(*(scans_of(child, table) for child in plan.get("Plans", ())))
+
+
+@pytest.fixture
+async def gates(database):
+    made = Gates(database)
+    await made.worker("etl", "mail")
+    await made.tell(
+        GroupChanged(group="full", version=1, max_active=0),
+        *(GroupChanged(group=name, version=1) for name in ("unserved", "keyed", "later", "wide")),
+    )
+    return made
+
+
+async def explained(gates: Gates, name: str, *arguments: Any) -> dict[str, Any]:
+    async with gates.database.acquire() as connection:
+        # As a statement that was prepared long ago is planned.
+        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        try:
+            text = await connection.fetchval(
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {queries[name]}", *arguments
+            )
+        finally:
+            await connection.execute("RESET plan_cache_mode")
+    return json.loads(text)[0]["Plan"]
+
+
+async def candidates(gates: Gates, groups: dict[str, int], jobs: dict[str, int]) -> dict[str, Any]:
+    return await explained(
+        gates,
+        "candidates",
+        list(groups),
+        list(groups.values()),
+        list(jobs),
+        list(jobs.values()),
+        START,
+        200,
+        timedelta(minutes=32),
+    )
+
+
+BACKLOGS = {
+    "of a full group": ("full", "etl", None, None),
+    "of a job that nobody serves": ("unserved", "nobody", None, None),
+    "of a busy key": ("keyed", "etl", "key", "busy"),
+    "of disabled manifests": ("wide", "etl", "manifest_disabled", None),
+    "that is delayed": ("later", "etl", "not_before", None),
+}
+
+
+@pytest.mark.parametrize("which", BACKLOGS)
+async def test_a_backlog_is_not_read_through(gates, which):
+    group, job, held_by, key = BACKLOGS[which]
+    later = START + timedelta(hours=1) if held_by == "not_before" else START
+    async with gates.database.acquire() as connection:
+        await connection.execute(_FILL, BACKLOG, group, job, later, held_by, key)
+        await connection.execute(_FILL, 5, "wide", "mail", START + timedelta(minutes=5), None, None)
+        await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
+    plan = await candidates(gates, {"full": 0}, {"etl": 50, "mail": 50})
+    assert plan["Actual Rows"] == 5
+    assert rows_read(plan) < FEW, outline(plan)
+    assert "Seq Scan" not in scans_of(plan, "work_queue")
+    for name, arguments in (
+        ("look", ()),
+        ("situation", (timedelta(seconds=60),)),
+        ("lanes", ()),
+        ("ripen", (START,)),
+        ("expired", (START,)),
+    ):
+        plan = await explained(gates, name, *arguments)
+        assert rows_read(plan) < FEW, (name, outline(plan))
+
+
+async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
+    async with gates.database.acquire() as connection:
+        await connection.execute(_FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
+        await connection.execute("INSERT INTO dispatcher.key_changed VALUES ('busy')")
+        await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
+    plan = await explained(gates, "hand_out_keys", 1000)
+    assert rows_read(plan) < FEW, outline(plan)
+    assert (
+        await gates.value("SELECT count(*) FROM dispatcher.work_queue WHERE held_by IS NULL") == 1
+    )
+
+
+async def test_work_whose_time_has_come_costs_no_more_than_that_much_of_it(gates):
+    async with gates.database.acquire() as connection:
+        await connection.execute(_FILL, BACKLOG, "later", "etl", START, "not_before", None)
+        await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
+    plan = await explained(gates, "ripen", START)
+    assert rows_read(plan) <= 5 * 1000, outline(plan)
+
+
+async def test_a_lane_with_room_is_read_only_as_far_as_its_room_goes(gates):
+    async with gates.database.acquire() as connection:
+        await connection.execute(_FILL, BACKLOG, "wide", "etl", START, None, None)
+        await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
+    plan = await candidates(gates, {}, {"etl": 10})
+    assert plan["Actual Rows"] == 10
+    assert rows_read(plan) < FEW, outline(plan)
+
+
+def outline(plan: dict[str, Any], depth: int = 0) -> str:
+    """A plan in a few lines, for whoever reads a failure."""
+    own = (
+        f"{'  ' * depth}{plan['Node Type']} {plan.get('Index Name', plan.get('Relation Name', ''))}"
+    )
+    rows = f" rows={plan['Actual Rows']} loops={plan['Actual Loops']}"
+    return own + rows + "".join(f"\n{outline(one, depth + 1)}" for one in plan.get("Plans", ()))

@@ -1,0 +1,204 @@
+"""Bodies in processes of their own: typed as elsewhere, stopped for sure, and nobody else's harm."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+import pytest
+from headway.jobs import Job
+from headway.worker.frames import Begin, Returned, from_child, line
+from headway.worker.nursery import Nursery, place_of
+from headway_contract import subjects
+from headway_contract.orders import OrderedRun
+from headway_contract.scheduling import ActivationAnswer
+from support.invariants import check_invariants
+from support.process_jobs import app
+from support.telling import cancel, queue, until_run
+from support.world import until
+
+
+@pytest.fixture
+async def worker(world):
+    await world.dispatcher()
+    return await world.worker(app, drain_seconds=0.2)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+
+
+async def until_gone(*pids: int) -> None:
+    async def gone():
+        return not any(alive(pid) for pid in pids)
+
+    await until(gone, within=10, what=f"processes {pids} have ended")
+
+
+async def told_pids(world) -> list[int]:
+    """The processes that a body has told of in its progress."""
+    message = await world.until("SELECT progress ->> 'message' FROM dispatcher.metadata")
+    return [int(pid) for pid in message.split()]
+
+
+@pytest.mark.parametrize("job", ["multiply", "multiply-async"])
+async def test_inputs_and_outputs_are_typed_as_elsewhere(world, worker, job):
+    await queue(world, job=job, input={"left": 6, "right": 7})
+    row = await until_run(world, "completed")
+    if job == "multiply":
+        assert row["output"]["product"] == 42
+        assert row["output"]["pid"] != os.getpid()
+    else:
+        assert row["output"] == 42
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_an_input_that_does_not_fit_is_told_as_such(world, worker):
+    await queue(world, job="multiply", input={"left": "six"})
+    row = await until_run(world, "failed")
+    assert row["failure"]["kind"] == "invalid_input"
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "said", "retryable"),
+    [
+        ("segfault", "process_died", "signal 11 (SIGSEGV)", True),
+        ("kill", "process_died", "signal 9 (SIGKILL)", True),
+        ("exit", "process_died", "exited with code 7", True),
+        ("sys-exit", "RuntimeError", "SystemExit(3)", True),
+        ("fatal", "Fatal", "no use", False),
+        ("error", "ConnectionResetError", "gone", True),
+        ("large", "output_too_large", "300002 bytes", False),
+    ],
+)
+async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind, said, retryable):
+    await queue(world, job="die", input=how)
+    row = await until_run(world, "failed")
+    failure = row["failure"]
+    assert (failure["kind"], failure["retryable"]) == (kind, retryable)
+    assert said in failure["message"]
+    if how == "error":
+        assert failure["kinds"] == ["ConnectionError", "OSError", "Exception"]
+        assert "raise ConnectionResetError" in failure["stack"]
+    await queue(world, job="multiply", input={"left": 1, "right": 1})
+    await until_run(world, "completed")
+    await check_invariants(world.database, scheduled=False)
+
+
+@pytest.mark.parametrize("job", ["busy", "deaf", "deaf-async"])
+async def test_a_cancel_is_heard_and_enforced_after_the_grace(world, worker, job):
+    work = await queue(world, job=job, cancel_grace_seconds=30 if job == "busy" else 0.3)
+    [pid] = await told_pids(world)
+    await cancel(world, work, "enough")
+    row = await until_run(world, "cancelled", within=10)
+    assert row["cancel_reason"] == "enough"
+    await until_gone(pid)
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_a_timeout_ends_the_process(world, worker):
+    await queue(world, job="deaf", timeout_seconds=1.5, cancel_grace_seconds=0.2)
+    [pid] = await told_pids(world)
+    row = await until_run(world, "failed")
+    assert row["failure"]["kind"] == "timed_out"
+    await until_gone(pid)
+
+
+async def test_what_a_body_has_started_ends_with_it(world, worker):
+    work = await queue(world, job="parent", cancel_grace_seconds=0.2)
+    pids = await told_pids(world)
+    assert len(pids) == 2
+    await cancel(world, work)
+    await until_run(world, "cancelled")
+    await until_gone(*pids)
+
+
+async def test_progress_and_logs_reach_the_run(world, worker):
+    await queue(world, job="chatty")
+    row = await until_run(world, "completed")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run_log")
+    lines = await world.rows("SELECT * FROM dispatcher.run_log ORDER BY number")
+    assert [(line["level"], line["message"], line["fields"]) for line in lines] == [
+        ("info", "begun", {"attempt": 1}),
+        ("warning", "from a library", {"logger": "library"}),
+    ]
+    progress = await world.value(
+        "SELECT progress FROM dispatcher.metadata WHERE run_id = $1", row["run_id"]
+    )
+    assert (progress["percent"], progress["message"]) == (100, "half")
+
+
+async def test_a_worker_that_stops_hands_its_runs_back_and_leaves_no_process(world, worker):
+    await queue(world, job="deaf", cancel_grace_seconds=30)
+    [pid] = await told_pids(world)
+    await world.stop_workers()
+    row = await until_run(world, "failed")
+    assert row["failure"]["kind"] == "worker_stopped"
+    assert await world.value("SELECT attempts FROM dispatcher.work_queue") == 0
+    await until_gone(pid)
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_the_process_that_makes_processes_is_made_again(world, worker):
+    await queue(world, job="multiply", input={"left": 1, "right": 2})
+    await until_run(world, "completed")
+    process = worker._nursery._process
+    os.kill(process.pid, signal.SIGKILL)
+    await process.wait()
+    await queue(world, job="multiply", input={"left": 1, "right": 2})
+    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
+
+
+@pytest.mark.parametrize("job", ["waker", "waker-async"])
+async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, job):
+    async def scheduler(message):
+        wanted = msgspec.json.decode(message.data)["activations"]
+        problems = ["unknown: nobody"] if wanted[0]["manifest"] == "unknown" else []
+        await message.respond(msgspec.json.encode(ActivationAnswer(problems=problems)))
+
+    await world.broker.client.subscribe(subjects.ACTIVATION_QUESTION, cb=scheduler)
+    common = {"job": job, "manifest": "m", "manifest_id": uuid4()}
+    await queue(world, input=["one", "two"], **common)
+    row = await until_run(world, "completed")
+    assert (row["output"], [one["input"] for one in row["activations"]]) == (
+        2,
+        [{"from": "one"}, {"from": "two"}],
+    )
+    await queue(world, input=["unknown"], **{**common, "manifest_id": uuid4()})
+    row = await until_run(world, "failed")
+    assert row["failure"]["kind"] == "ActivationRefused"
+    assert row["failure"]["message"] == "unknown: nobody"
+
+
+async def test_code_is_loaded_once(tmp_path):
+    """A file that changes under a running worker changes nothing."""
+    module = tmp_path / "changing.py"
+    module.write_text("def body(ctx):\n    return 'old'\n")
+    names = {"__name__": "changing"}
+    exec(compile(module.read_text(), str(module), "exec"), names)
+    body = names["body"]
+    nursery = Nursery([Job(name="body", group="ops", function=body)])
+    await nursery.start()
+    try:
+        module.write_text("def body(ctx):\n    return 'new'\n")
+        outputs = await asyncio.gather(*(run_alone(nursery, body) for _ in range(3)))
+    finally:
+        await nursery.stop()
+    assert outputs == ["old"] * 3
+
+
+async def run_alone(nursery, function):
+    """Run a body in a child that is spoken to by hand."""
+    reader, writer = await nursery.child()
+    ordered = OrderedRun(run=uuid4(), work=uuid4(), attempt=1, attempts=1, group="ops", cause="x")
+    writer.write(line(Begin(place=place_of(function), job="body", ordered=ordered)))
+    while not isinstance(frame := from_child.decode(await reader.readline()), Returned):
+        continue
+    writer.close()
+    return msgspec.json.decode(frame.output)

@@ -1,0 +1,224 @@
+"""Progress and logs: told while the run runs, in bounds, and harmless if lost, doubled or forged."""
+
+import asyncio
+import logging
+import threading
+from uuid import uuid4
+
+import msgspec
+import pytest
+from headway_clock import utc_now
+from headway_contract import subjects
+from headway_contract.progress import LINES_LIMIT, LogLine, Progress
+from support.invariants import check_invariants
+from support.telling import app_with, queue, until_run
+
+
+class Told:
+    """What a worker tells on its way to the dispatcher."""
+
+    def __init__(self) -> None:
+        self.news: list[Progress] = []
+
+    async def hear(self, message) -> None:
+        self.news.append(msgspec.json.decode(message.data, type=Progress))
+
+
+@pytest.fixture
+async def told(world) -> Told:
+    told = Told()
+    await world.broker.client.subscribe(subjects.PROGRESS_SUBJECTS, cb=told.hear)
+    return told
+
+
+async def log_of(world, run) -> list:
+    return await world.rows(
+        "SELECT * FROM dispatcher.run_log WHERE run_id = $1 ORDER BY number", run
+    )
+
+
+async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(world):
+    release = asyncio.Event()
+
+    async def job(ctx):
+        ctx.progress(12.5, "table 1 of 8")
+        ctx.log.info("opened %s", "sessions", rows=7, at=utc_now().date())
+        await release.wait()
+        ctx.progress(message="done")
+        ctx.log.warning("closing")
+
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await queue(world)
+    progress = await world.until("SELECT progress FROM dispatcher.metadata")
+    assert (progress["percent"], progress["message"]) == (12.5, "table 1 of 8")
+    assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"
+    await world.until("SELECT count(*) FROM dispatcher.run_log")
+    release.set()
+    row = await until_run(world, "completed")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run_log")
+    lines = await log_of(world, row["run_id"])
+    assert [(line["level"], line["message"]) for line in lines] == [
+        ("info", "opened sessions"),
+        ("warning", "closing"),
+    ]
+    assert lines[0]["fields"] == {"rows": 7, "at": utc_now().date().isoformat()}
+    progress = await world.value("SELECT progress FROM dispatcher.metadata")
+    assert (progress["percent"], progress["message"]) == (12.5, "done")
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_the_last_words_come_before_the_outcome(world, told):
+    """All that a short run told is on its way before its end is stored."""
+
+    async def job(ctx):
+        ctx.log.error("about to fail")
+        raise ValueError("boom")
+
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await queue(world)
+    row = await until_run(world, "failed")
+    await world.until("SELECT count(*) FROM dispatcher.run_log")
+    assert [line["message"] for line in await log_of(world, row["run_id"])] == ["about to fail"]
+    assert len(told.news) == 1
+
+
+async def test_a_flood_is_coalesced_bounded_and_counted(world, told):
+    def job(ctx):
+        for number in range(LINES_LIMIT + 500):
+            ctx.log.info("line", number=number)
+            ctx.progress(number / 15)
+        ctx.log.info("x" * 100_000)
+
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await queue(world)
+    await until_run(world, "completed")
+    await world.until("SELECT log_dropped = 501 FROM dispatcher.metadata")
+    assert await world.value("SELECT count(*) FROM dispatcher.run_log") == LINES_LIMIT
+    assert len(told.news) < 50, "far fewer messages than calls"
+
+
+async def test_long_lines_and_odd_fields_are_cut_and_nothing_fails(world):
+    class Odd:
+        def __str__(self):
+            raise RuntimeError("no")
+
+    def job(ctx):
+        ctx.log.info("x" * 10_000)
+        ctx.log.info("a\x00b", text="c\x00d")
+        ctx.log.info("odd", thing=Odd())
+        ctx.log.info("large", data="y" * 10_000)
+        try:
+            raise KeyError("k")
+        except KeyError:
+            ctx.log.exception("caught")
+        ctx.progress(500)
+
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await queue(world)
+    row = await until_run(world, "completed")
+    await world.until("SELECT count(*) = 5 FROM dispatcher.run_log")
+    long, nul, odd, large, caught = await log_of(world, row["run_id"])
+    assert len(long["message"]) == 4096
+    assert nul["message"] == "a\\0b"
+    assert all(list(one["fields"]) == ["fields_left_out"] for one in (nul, odd, large))
+    assert "KeyError" in caught["fields"]["exception"]
+    assert (
+        await world.value("SELECT (progress ->> 'percent')::float FROM dispatcher.metadata") == 100
+    )
+
+
+@pytest.mark.parametrize("capture", [True, False])
+async def test_python_s_logging_is_captured_if_asked_for(world, capture):
+    begun = threading.Event()
+
+    def other(ctx, number: int):
+        begun.wait(10)
+        logging.getLogger("library").warning("number %d", number)
+        begun.set()
+
+    await world.dispatcher()
+    await world.worker(app_with(other, capture_logging=capture))
+    for number in range(2):
+        await queue(world, input=number)
+    begun.set()
+    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
+    if capture:
+        await world.until("SELECT count(*) = 2 FROM dispatcher.run_log")
+    rows = await world.rows(
+        "SELECT work_queue.input, run_log.message FROM dispatcher.run_log"
+        " JOIN dispatcher.metadata USING (run_id)"
+        " JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id ORDER BY 1"
+    )
+    expected = [(0, "number 0"), (1, "number 1")] if capture else []
+    assert [tuple(row) for row in rows] == expected, "each line is with its own run"
+
+
+async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
+    release = asyncio.Event()
+
+    async def job(ctx):
+        await release.wait()
+
+    await world.dispatcher()
+    worker = await world.worker(app_with(job), worker_name="w1")
+    await queue(world)
+    row = await until_run(world, "in_progress")
+    [tenure] = worker._tenures.values()
+    order = tenure.lease.order
+
+    async def tell(number: int, *, worker: str = "w1", lines=(), **fields) -> None:
+        given = {"lease": order.lease, "token": order.token, "run": row["run_id"], "at": utc_now()}
+        news = Progress(number=number, lines=list(lines), **{**given, **fields})
+        await world.broker.client.publish(
+            subjects.progress(order.lease, worker), msgspec.json.encode(news)
+        )
+
+    def line(number: int, message: str = "said") -> LogLine:
+        return LogLine(number=number, at=utc_now(), level="nonsense", message=message)
+
+    await tell(3, percent=30.0, lines=[line(2), line(2)])
+    for _ in range(2):
+        await tell(2, percent=20.0, lines=[line(1), line(LINES_LIMIT + 1)])
+    await tell(9, percent=90.0, token="guess")
+    await tell(9, percent=90.0, worker="w2")
+    await tell(9, percent=90.0, run=uuid4())
+    await tell(9, percent=90.0, lease=uuid4())
+    await world.broker.client.publish(subjects.progress(order.lease, "w1"), b"rubbish")
+    await world.broker.client.publish("headway.progress.no-uuid.w1", b"{}")
+    await tell(4, percent=40.0)
+    await world.until("SELECT (progress ->> 'percent')::float = 40 FROM dispatcher.metadata")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.run_log")
+    assert await world.value("SELECT log_dropped FROM dispatcher.metadata") == 1
+    release.set()
+    await until_run(world, "completed")
+    await world.value("UPDATE dispatcher.lease SET ended_at = ended_at - interval '1 h'")
+    await tell(10, percent=99.0)
+    await world.broker.client.flush()
+    await tell(11, percent=98.0, run=uuid4())
+    await queue(world)
+    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
+    assert (
+        await world.value(
+            "SELECT (progress ->> 'percent')::float FROM dispatcher.metadata WHERE run_id = $1",
+            row["run_id"],
+        )
+        == 40
+    )
+    await check_invariants(world.database, scheduled=False)
+
+
+async def test_pruned_runs_take_their_lines_along(world):
+    async def job(ctx):
+        ctx.log.info("said")
+
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await queue(world)
+    await world.until("SELECT count(*) FROM dispatcher.run_log")
+    await until_run(world, "completed")
+    await world.value("DELETE FROM dispatcher.metadata")
+    assert await world.value("SELECT count(*) FROM dispatcher.run_log") == 0

@@ -1,0 +1,172 @@
+"""Gates on a database of their own, without brokers and workers: work goes in, runs come out."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+from headway_contract import event
+from headway_contract.lifecycle import Failure
+from headway_contract.orders import RunDispatched
+from headway_contract.work import WorkQueued
+from headway_decisions.folding import Run
+from headway_dispatcher import intake, limits, settling
+from headway_dispatcher.gate import Gate, GateResult
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.waits import Waits
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
+from headway_service_kit.passes import Wakeup
+
+WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
+START = datetime(2027, 3, 1, 12, tzinfo=UTC)
+STEP = timedelta(seconds=60)
+
+
+class SetClock:
+    """A clock that shows what it was set to."""
+
+    def __init__(self, at: datetime = START) -> None:
+        self.at = at
+
+    async def now(self, connection: Any) -> datetime:
+        return self.at
+
+
+class Gates:
+    """The dispatcher's part of capacity, driven by hand."""
+
+    def __init__(self, database: Database, *, clock: Clock = DATABASE_CLOCK, **settings: Any):
+        self.database = database
+        self.clock = clock
+        fields = {"database_url": "", "nats_url": "", **settings}
+        self.settings = DispatcherSettings(**fields)
+        self.gate = self.another(database)
+
+    def another(self, database: Database) -> Gate:
+        """One more gate, as another dispatcher would have it."""
+        return Gate(database, self.settings, clock=self.clock, relay=Wakeup())
+
+    async def watch_caps(self) -> None:
+        async with self.database.acquire() as connection:
+            await connection.execute(WATCH_CAPS.replace("{cap}", str(self.settings.max_active)))
+
+    async def worker(self, *jobs: str, slots: int = 1000, name: str = "worker") -> None:
+        """A worker that lives for an hour without a heartbeat."""
+        await self.execute(
+            "INSERT INTO dispatcher.worker (name, nonce, host, sdk, sdk_version, jobs, slots,"
+            " draining, first_heard_at, last_heard_at)"
+            " VALUES ($1, $1, '', '', '', $2, $3, false, now(), now() + interval '1 hour')",
+            name,
+            list(jobs),
+            slots,
+        )
+
+    async def queue(self, *works: WorkQueued) -> list[UUID]:
+        """Take work in, as the intake does."""
+        async with self.database.transaction() as connection:
+            now = await self.clock.now(connection)
+            events = [
+                event(one, id=one.work, source="t", subject=one.work, time=now) for one in works
+            ]
+            await intake.take_in(connection, events, now, STEP)
+        return [one.work for one in works]
+
+    async def tell(self, *changes: Any) -> None:
+        """Apply limits, as the intake does."""
+        async with self.database.transaction() as connection:
+            await limits.apply(connection, changes)
+
+    async def run(self) -> GateResult:
+        """One pass."""
+        return await self.gate.run_once()
+
+    async def drain(self) -> int:
+        """Passes until the gate rests; how much was admitted."""
+        admitted = 0
+        while True:
+            result = await self.gate.run_once()
+            admitted += result.admitted
+            if result.rest != 0.0:
+                return admitted
+
+    async def end(self, *works: UUID, failure: str | None = None, retryable: bool = True) -> int:
+        """End active runs, all of them if no work is named; how many there were."""
+        async with self.database.transaction() as connection:
+            now = await self.clock.now(connection)
+            rows = await connection.fetch(
+                "UPDATE dispatcher.metadata SET state = $2, finished_at = greatest($3, created_at),"
+                " failure = $4 WHERE state IN ('pending', 'in_progress')"
+                " AND (work_id = ANY($1::uuid[]) OR $1 = '{}') RETURNING run_id, work_id",
+                list(works),
+                "completed" if failure is None else "failed",
+                now,
+                None if failure is None else {"kind": failure, "message": ""},
+            )
+            told = (
+                None if failure is None else Failure(message="", kind=failure, retryable=retryable)
+            )
+            ended = {
+                row["work_id"]: Run(
+                    id=row["run_id"],
+                    state="completed" if failure is None else "failed",
+                    finished_at=now,
+                    failure=told,
+                )
+                for row in rows
+            }
+            await settling.settle(connection, ended, now=now)
+        return len(rows)
+
+    async def active(self) -> list[UUID]:
+        rows = await self.rows(
+            "SELECT work_id FROM dispatcher.metadata WHERE state IN ('pending', 'in_progress')"
+        )
+        return [row["work_id"] for row in rows]
+
+    async def reasons(self) -> dict[UUID, str]:
+        """Why everything that waits does so, in the words that people are told."""
+        await Waits(self.database, self.settings, clock=self.clock).run_once()
+        return {
+            row["id"]: row["reason"] for row in await self.rows("SELECT * FROM dispatcher.waiting")
+        }
+
+    async def orders(self) -> list[RunDispatched]:
+        """The orders that the outbox holds."""
+        rows = await self.rows(
+            "SELECT body FROM dispatcher.outbox WHERE subject LIKE 'headway.run.%' ORDER BY id"
+        )
+        return [
+            msgspec.convert(msgspec.json.decode(row["body"])["data"], RunDispatched) for row in rows
+        ]
+
+    async def rows(self, query: str, *arguments: Any) -> list[Any]:
+        async with self.database.acquire() as connection:
+            return list(await connection.fetch(query, *arguments))
+
+    async def value(self, query: str, *arguments: Any) -> Any:
+        async with self.database.acquire() as connection:
+            return await connection.fetchval(query, *arguments)
+
+    async def execute(self, query: str, *arguments: Any) -> None:
+        async with self.database.acquire() as connection:
+            await connection.execute(query, *arguments)
+
+
+def work(**fields: Any) -> WorkQueued:
+    """A piece of work of group and job `etl`."""
+    stated = {"work": uuid4(), "group": "etl", "job": "etl", "cause": "test", "queued_at": START}
+    return WorkQueued(**{**stated, **fields})
+
+
+@asynccontextmanager
+async def many_pools(url: str, count: int) -> AsyncIterator[list[Database]]:
+    """As many pools as there are dispatchers."""
+    pools = [await Database.connect(url, name=f"gate-{n}", max_connections=2) for n in range(count)]
+    try:
+        yield pools
+    finally:
+        for pool in pools:
+            await pool.close()

@@ -1,0 +1,54 @@
+"""The `headway` command in a process of its own, as a shell runs it."""
+
+import asyncio
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE
+
+
+@dataclass
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaints(self) -> list[str]:
+        """What it told the user; what it logged before is left out."""
+        assert "Traceback" not in self.err, self.err
+        logged = re.compile(r"\d{4}-\d\d-\d\d ")
+        lines = [line for line in self.err.splitlines() if not logged.match(line)]
+        assert all(line.startswith("headway: ") for line in lines), self.err
+        return lines
+
+
+class Shell:
+    """Runs commands in a folder, without any setting but those given."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
+        clean = {name: value for name, value in os.environ.items() if "HEADWAY" not in name}
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headway_cli", *arguments),
+            cwd=self.folder,
+            env={**clean, **environment},
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+
+    async def run(self, *arguments: str, **environment: str) -> Done:
+        process = await self.start(*arguments, **environment)
+        try:
+            async with asyncio.timeout(30):
+                out, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        return Done(process.returncode, out.decode(), err.decode())

@@ -1,0 +1,181 @@
+"""The AsyncAPI document: complete, without loose ends, and of the official shape."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import pytest
+from headway_contract import asyncapi, subjects
+from headway_contract.asyncapi import Undescribed, address_of, document, requests
+from headway_contract.envelope import EventData
+from headway_contract.registry import CONTROL, EVENTS
+
+FOLDER = Path(__file__).parents[2] / "proto-schemas"
+DOCUMENT = json.loads((FOLDER / "asyncapi.json").read_bytes())
+# The official schema is in the npm package @asyncapi/specs: see `./justw asyncapi`.
+OFFICIAL = os.environ.get("HEADWAY_ASYNCAPI_SCHEMA")
+
+
+def references(value: Any, path: str = "#") -> list[tuple[str, str]]:
+    """Every reference, and where it stands."""
+    if isinstance(value, dict):
+        found = [(path, value["$ref"])] if isinstance(value.get("$ref"), str) else []
+        return found + [
+            one for key, inner in value.items() for one in references(inner, f"{path}/{key}")
+        ]
+    if isinstance(value, list):
+        return [
+            one for index, inner in enumerate(value) for one in references(inner, f"{path}/{index}")
+        ]
+    return []
+
+
+def resolve(reference: str) -> Any:
+    """What a reference leads to."""
+    file, _, pointer = reference.partition("#")
+    found = DOCUMENT if not file else json.loads((FOLDER / file).read_bytes())
+    for step in pointer.split("/")[1:]:
+        found = found[step]
+    return found
+
+
+def test_every_event_and_every_request_is_a_message():
+    names = set(DOCUMENT["components"]["messages"])
+    assert {one.type for one in EVENTS} | set(CONTROL) <= names
+    carried = {one for channel in DOCUMENT["channels"].values() for one in channel["messages"]}
+    assert carried == names, "a message that no channel carries"
+
+
+def test_every_subject_is_a_channel():
+    addresses = {channel["address"] for channel in DOCUMENT["channels"].values()} - {None}
+    spelled = {
+        value
+        for name, value in vars(subjects).items()
+        if isinstance(value, str) and value.startswith("headway.") and not name.endswith("_CONTROL")
+    }
+    as_filters = {
+        ".".join("*" if token.startswith("{") else token for token in address.split("."))
+        for address in addresses
+    }
+    assert spelled <= as_filters
+
+
+def test_every_reference_leads_somewhere():
+    found = references(DOCUMENT)
+    assert len(found) > 100
+    for place, reference in found:
+        assert resolve(reference) is not None, f"{place} leads nowhere: {reference}"
+
+
+@pytest.mark.parametrize("name", DOCUMENT["operations"])
+def test_operations_speak_what_their_channel_carries(name):
+    operation = DOCUMENT["operations"][name]
+    channel = operation["channel"]["$ref"]
+    assert all(one["$ref"].startswith(f"{channel}/messages/") for one in operation["messages"])
+    assert operation["action"] in ("send", "receive")
+    [tag] = operation["tags"]
+    assert name.startswith(f"{tag['name']}.{operation['action']}.")
+    if "reply" in operation:
+        replies = operation["reply"]
+        assert all(
+            one["$ref"].startswith(f"{replies['channel']['$ref']}/messages/")
+            for one in replies["messages"]
+        )
+
+
+def test_who_asks_is_answered():
+    for subject in requests():
+        spoken = [
+            one
+            for one in DOCUMENT["operations"].values()
+            if one["channel"]["$ref"] == f"#/channels/{subject}"
+        ]
+        assert sorted(one["action"] for one in spoken) == ["receive", "send"]
+        assert all("reply" in one for one in spoken)
+        [served] = [one for one in spoken if one["action"] == "receive"]
+        service = "schedulers" if subject.startswith(subjects.SCHEDULER_CONTROL) else "dispatchers"
+        assert served["bindings"]["nats"]["queue"] == service
+
+
+def test_what_a_worker_says_of_a_lease_is_fenced():
+    messages = DOCUMENT["components"]["messages"]
+    for name in ("headway.lease.claimed.v1", "headway.run.completed.v1"):
+        [trait] = messages[name]["traits"]
+        headers = resolve(trait["$ref"])["headers"]
+        assert set(headers["required"]) == set(subjects.fence(UUID_OF_A_LEASE, 0))
+    [trait] = messages["headway.work.queued.v1"]["traits"]
+    assert resolve(trait["$ref"])["headers"]["required"] == ["Nats-Msg-Id"]
+
+
+UUID_OF_A_LEASE = asyncapi._TOKENS["lease"][0]
+
+
+@pytest.mark.parametrize("sample", sorted((FOLDER / "samples" / "v1").glob("*.json")), ids=str)
+def test_samples_fit_the_payloads_that_the_document_names(sample):
+    # A later sample of the same type is called after what it adds.
+    name = sample.stem.partition("+")[0]
+    message = DOCUMENT["components"]["messages"][name]
+    schema = resolve(message["payload"]["schema"]["$ref"])
+    value = json.loads(sample.read_bytes())
+    assert jsonschema_rs.is_valid(schema, value)
+    several = next(
+        (
+            channel
+            for channel in DOCUMENT["channels"].values()
+            if name in channel["messages"] and "x-jetstream" in channel
+        ),
+        None,
+    )
+    if several is not None:
+        batch = f"{several['x-jetstream']['stream']}.several"
+        items = DOCUMENT["components"]["messages"][batch]["payload"]["schema"]["items"]["anyOf"]
+        assert {"$ref": f"./schemas/{name}.json"} in items
+
+
+def test_addresses_are_read_off_the_functions_that_make_subjects():
+    assert address_of(subjects.order) == ("headway.run.{job}.{lease}", ["job", "lease"])
+    assert address_of(subjects.event) == ("headway.event.{lease}.{worker}", ["lease", "worker"])
+
+
+class Homeless(EventData, frozen=True, kw_only=True):
+    """An event of a module that no stream is known for."""
+
+    type = "headway.homeless.v1"
+
+
+class Asked(msgspec.Struct):
+    """A request without a subject."""
+
+
+def test_what_is_not_described_is_told_with_its_remedy(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncapi, "EVENTS", (*EVENTS, Homeless))
+        with pytest.raises(Undescribed, match=r"homeless.*add its module to _STREAMS"):
+            document()
+    with monkeypatch.context() as patched:
+        patched.setitem(asyncapi.CONTROL, "asked.request", Asked)
+        with pytest.raises(Undescribed, match=r"no subject is known for \['asked.request'\]"):
+            document()
+    with monkeypatch.context() as patched:
+        patched.setattr(subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False)
+        with pytest.raises(Undescribed, match="'new' has no question or request"):
+            document()
+
+
+def test_a_new_request_appears_by_itself(monkeypatch):
+    monkeypatch.setitem(asyncapi.CONTROL, "new.request", Asked)
+    monkeypatch.setitem(asyncapi.CONTROL, "new.answer", Asked)
+    monkeypatch.setattr(subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False)
+    made = document()
+    assert "operator.send.control.dispatcher.new" in made["operations"]
+    assert "dispatcher.receive.control.dispatcher.new" in made["operations"]
+
+
+@pytest.mark.skipif(not OFFICIAL, reason="needs the official schema: ./justw asyncapi fetches it")
+def test_the_official_schema_has_nothing_to_complain_of():
+    validator = jsonschema_rs.validator_for(json.loads(Path(str(OFFICIAL)).read_bytes()))
+    assert [str(error) for error in validator.iter_errors(DOCUMENT)] == []
+    assert not validator.is_valid({**DOCUMENT, "operations": {"x": {"action": "shout"}}})

@@ -1,0 +1,63 @@
+"""The rules of dead letters: seen to once, one round at a time in a slot."""
+
+from uuid import UUID, uuid4
+
+import pytest
+from headway_decisions import letters
+from headway_decisions.letters import Acknowledged, Letter, Refused, Retried, Waits
+from msgspec.structs import replace
+
+MANIFEST, WORK = UUID(int=1), UUID(int=2)
+LETTER = Letter(id=UUID(int=3), work=WORK, round=1, state="awaiting", slot=(MANIFEST, 0))
+
+
+def verdicts(*given: Letter) -> list:
+    return [verdict for _, verdict in letters.retry(given)]
+
+
+def test_a_retry_begins_the_next_round():
+    assert verdicts(LETTER) == [Retried(round=2)]
+    assert verdicts(replace(LETTER, round=4, slot=None)) == [Retried(round=5)]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"state": "retried"}, "already_retried"),
+        ({"state": "acknowledged"}, "already_acknowledged"),
+        ({"asked": True}, "already_asked"),
+        ({"pruned": True}, "pruned"),
+        ({"pruned": True, "asked": True}, "pruned"),
+        ({"state": "retried", "taken_by": uuid4()}, "already_retried"),
+    ],
+)
+def test_what_cannot_be_is_refused(change, why):
+    assert verdicts(replace(LETTER, **change)) == [Refused(why=why)]
+
+
+def test_it_waits_for_whoever_is_in_its_slot():
+    other = uuid4()
+    assert verdicts(replace(LETTER, taken_by=other)) == [Waits(taken_by=other)]
+
+
+def test_the_first_of_a_slot_gets_it():
+    second = replace(LETTER, id=uuid4(), work=uuid4())
+    elsewhere = replace(LETTER, id=uuid4(), work=uuid4(), slot=(MANIFEST, 1))
+    loose = replace(LETTER, id=uuid4(), work=uuid4(), slot=None)
+    assert verdicts(LETTER, second, elsewhere, loose, loose) == [
+        Retried(round=2),
+        Waits(taken_by=WORK),
+        *[Retried(round=2)] * 3,
+    ]
+
+
+def test_a_letter_whose_retry_waits_can_be_put_away():
+    asked, done = replace(LETTER, asked=True), replace(LETTER, state="acknowledged")
+    pruned = replace(LETTER, pruned=True)
+    found = [verdict for _, verdict in letters.acknowledge([LETTER, asked, done, pruned])]
+    assert found == [
+        Acknowledged(),
+        Acknowledged(),
+        Refused(why="already_acknowledged"),
+        Refused(why="pruned"),
+    ]

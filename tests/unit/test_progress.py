@@ -1,0 +1,71 @@
+"""What is kept of the news of runs."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from headway_contract.progress import LINES_LIMIT, LogLine, Progress
+from headway_decisions.progress import LATE, News, Teller, digest, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+
+RUN = UUID("01930000-0000-7000-8000-000000000001")
+LEASE = UUID("01930000-0000-7000-8000-000000000003")
+NOW = datetime(2027, 5, 1, tzinfo=UTC)
+TELLER = Teller(run=RUN, lease=LEASE, token="t", claimed_by="w1")
+
+
+def told(number=1, **fields) -> Progress:
+    given = {"lease": LEASE, "token": "t", "run": RUN, "number": number, "at": NOW}
+    return Progress(**{**given, **fields})
+
+
+def line(number: int, message: str = "said", **fields) -> LogLine:
+    return LogLine(number=number, at=NOW, message=message, **fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "news", "expected"),
+    [
+        ({}, {}, None),
+        ({"claimed_by": None}, {}, None),
+        ({"claimed_by": "w2"}, {}, "not_the_claimant"),
+        ({"token": "other"}, {}, "wrong_token"),
+        ({"lease": RUN}, {}, "unknown_run"),
+        ({"ended_at": NOW - LATE}, {}, None),
+        ({"ended_at": NOW - LATE - timedelta(seconds=1)}, {}, "too_late"),
+        ({}, {"lease": RUN}, "unknown_run"),
+    ],
+)
+def test_who_may_tell(changes, news, expected):
+    teller = Teller(**{"run": RUN, "lease": LEASE, "token": "t", "claimed_by": "w1", **changes})
+    found = refusal(teller, News(worker="w1", lease=LEASE, progress=told(**news)), now=NOW)
+    assert found == expected
+
+
+def test_nobody_knows_a_run_that_is_not_there():
+    assert refusal(None, News(worker="w1", lease=LEASE, progress=told()), now=NOW) == "unknown_run"
+
+
+@given(st.permutations([told(1, percent=10.0, lines=[line(1)]), told(2, percent=20.0, lines=[line(2), line(3)]), told(2, percent=20.0, lines=[line(2), line(3)])]))  # fmt: skip
+def test_order_and_doubles_do_not_matter(news):
+    kept = digest(TELLER, news)
+    assert (kept.percent, [one.number for one in kept.lines], kept.dropped) == (20.0, [1, 2, 3], 0)
+
+
+def test_what_does_not_fit_is_dropped_and_counted():
+    lines = [line(LINES_LIMIT), line(LINES_LIMIT + 1), line(1, fields={"a": 1})]
+    kept = digest(TELLER, [told(lines=lines)])
+    assert ([one.number for one in kept.lines], kept.dropped) == ([1, LINES_LIMIT], 1)
+    full = Teller(run=RUN, lease=LEASE, token="t", log_bytes=256 * 1024 - 3)
+    assert digest(full, [told(lines=[line(1)])]).dropped == 1
+    assert digest(full, [told(lines=[line(1, "")], dropped=7)]).dropped == 7
+
+
+def test_what_cannot_be_stored_is_left_out():
+    odd = line(1, "a\x00b" + "x" * 9999, level="shout", fields={"k\x00": 1})
+    [kept] = digest(TELLER, [told(lines=[odd])]).lines
+    assert (kept.level, kept.message[:4], len(kept.message)) == ("info", "a\\0b", 4097)
+    assert list(kept.fields) == ["fields_left_out"]
+    large = digest(TELLER, [told(lines=[line(1, fields={"k": "v" * 9999})])]).lines[0]
+    assert "more than" in large.fields["fields_left_out"]

@@ -1,0 +1,59 @@
+"""Events of workers, cut to what is kept of them."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from headway_contract import event
+from headway_contract.lifecycle import (
+    Failure,
+    LeaseClaimed,
+    LeaseRenewed,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+)
+from headway_contract.limits import OUTPUT_LIMIT
+from headway_decisions.sizes import bounded
+
+LEASE = UUID("01930000-0000-7000-8000-000000000003")
+RIGHTS = {"lease": LEASE, "token": "t", "nonce": "n"}
+LARGE = OUTPUT_LIMIT + 1000
+
+
+def said(data):
+    return event(
+        data, id="1", source="worker/w", subject="x", time=datetime(2027, 1, 1, tzinfo=UTC)
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        RunCompleted(**RIGHTS, run=LEASE, output={"a": 1}),
+        RunFailed(**RIGHTS, run=LEASE, failure=Failure(kind="E", kinds=["F"], message="m")),
+        RunCancelled(**RIGHTS, run=LEASE, reason="asked"),
+        LeaseClaimed(**RIGHTS, host="here"),
+        LeaseRenewed(**RIGHTS),
+    ],
+)
+def test_what_fits_stays_as_it_is(data):
+    assert bounded(said(data), LARGE) == said(data)
+
+
+def test_an_output_is_measured_only_where_the_message_is_large():
+    largest = RunCompleted(**RIGHTS, run=LEASE, output="x" * (OUTPUT_LIMIT - 2))
+    assert bounded(said(largest), LARGE) == said(largest)
+    larger = RunCompleted(**RIGHTS, run=LEASE, output="x" * (OUTPUT_LIMIT - 1))
+    failed = bounded(said(larger), LARGE)
+    assert failed.type == RunFailed.type
+    assert failed.id == "1"
+    assert failed.data.failure.kind == "output_too_large"
+    assert not failed.data.failure.retryable
+    assert str(OUTPUT_LIMIT) in failed.data.failure.message
+
+
+def test_what_is_too_long_is_cut():
+    assert len(bounded(said(LeaseClaimed(**RIGHTS, host="h" * 999)), 999).data.host) == 255
+    cancelled = RunCancelled(**RIGHTS, run=LEASE, reason="r" * 9999)
+    assert len(bounded(said(cancelled), 9999).data.reason) == 4096
