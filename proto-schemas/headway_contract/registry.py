@@ -5,6 +5,7 @@ from msgspec import Struct
 from headway_contract import (
     control,
     dispatching,
+    healing,
     lifecycle,
     orders,
     progress,
@@ -49,6 +50,8 @@ CONTROL: dict[str, type[Struct]] = {
     "lease.answer": control.LeaseAnswer,
     "explain_work.question": waiting.ExplainWorkQuestion,
     "explain_work.answer": waiting.ExplainWorkAnswer,
+    "reconcile.question": healing.ReconcileQuestion,
+    "reconcile.answer": healing.ReconcileAnswer,
     "manifests.question": scheduling.ManifestsQuestion,
     "manifests.answer": scheduling.ManifestsAnswer,
     "manifest.question": scheduling.ManifestQuestion,

@@ -31,6 +31,7 @@ HEARTBEAT = "headway.heartbeat"
 DISPATCHERS = "dispatchers"
 DISPATCHER_CONTROL = "headway.control.dispatcher"
 LEASE_QUESTION = f"{DISPATCHER_CONTROL}.lease"
+RECONCILE_QUESTION = f"{DISPATCHER_CONTROL}.reconcile"
 WORKS_QUESTION = f"{DISPATCHER_CONTROL}.works"
 WORK_QUESTION = f"{DISPATCHER_CONTROL}.work"
 RUNS_QUESTION = f"{DISPATCHER_CONTROL}.runs"
@@ -87,6 +88,12 @@ def work(group: str) -> str:
 def order(job: str, lease: UUID) -> str:
     """Where the order for one lease is stored."""
     return f"headway.run.{check_name('job', job)}.{lease}"
+
+
+def job_and_lease(subject: str) -> tuple[str, UUID]:
+    """Read off an order's subject which lease of which job it grants."""
+    job, _, lease = subject.removeprefix("headway.run.").partition(".")
+    return job, UUID(lease)
 
 
 def orders_of(job: str) -> str:

@@ -36,15 +36,25 @@ async def ensure_stream(broker: Broker, stream: Stream) -> bool:
     found = await stream_info(broker, stream.name)
     if found is None:
         try:
-            await broker.api(f"STREAM.CREATE.{stream.name}", config)
+            made = await broker.api(f"STREAM.CREATE.{stream.name}", config)
         except ApiError as error:
             if error.err_code != STREAM_NAME_IN_USE:
                 raise
+        else:
+            await _empty(broker, stream.name, made)
         return True
     if _differs(found["config"], config):
         await broker.api(f"STREAM.UPDATE.{stream.name}", {**found["config"], **config})
         return True
     return False
+
+
+async def _empty(broker: Broker, name: str, made: dict[str, Any]) -> None:
+    """A new stream holds nothing. Storage that lost only its description brings messages back."""
+    state = made["state"]
+    if state["messages"]:
+        logger.warning("new stream %s came with %d old messages: purged", name, state["messages"])
+        await broker.api(f"STREAM.PURGE.{name}", {"seq": state["last_seq"] + 1})
 
 
 async def ensure_consumer(broker: Broker, consumer: Consumer) -> bool:

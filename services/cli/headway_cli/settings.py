@@ -132,6 +132,7 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
             "max_entries_per_cycle",
             "history_days",
             "dead_letter_days",
+            "ask_after_seconds",
             "stream_replicas",
             "stream_max_bytes",
         ),

@@ -27,3 +27,6 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     tick: Literal["on", "off"] = "on"
     # How long decisions and the audit are kept.
     history_days: float = 30.0
+    # How old work must be before the dispatcher is asked what became of it. It is asked again
+    # after pauses that double up to an hour.
+    ask_after_seconds: float = 60.0

@@ -19,6 +19,7 @@ from msgspec import Struct
 from headway.app import App
 from headway.run_log import CapturedLogging
 from headway.worker.execution import HAND_BACK_SECONDS
+from headway.worker.finished import Finished
 from headway.worker.heartbeat import Heart, Instructions
 from headway.worker.leases import Lease
 from headway.worker.nursery import Nursery
@@ -61,6 +62,7 @@ class Worker:
         self._nursery = Nursery(processes) if processes else None
         # Leases that this process has had: an order that is delivered again is not run again.
         self._done: deque[UUID] = deque(maxlen=10_000)
+        self._finished = Finished(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._stopped = False
@@ -171,7 +173,9 @@ class Worker:
         """Begin with as many orders as there are free slots; give a surplus back."""
         for message in messages:
             order = _read_order(message)
-            if order is not None and (order.lease in self._tenures or order.lease in self._done):
+            if order is not None and order.lease in self._finished:
+                await self._finished.see_to(message, order.lease)
+            elif order is not None and (order.lease in self._tenures or order.lease in self._done):
                 await self._acknowledge(message)
             elif order is None or order.job not in self._jobs:
                 await nak(self._broker, message, delay=30)
@@ -206,6 +210,7 @@ class Worker:
         finally:
             if self._tenures.pop(order.lease, None) is not None:
                 self._done.append(order.lease)
+                self._finished.add(lease)
             self._free += 1
             self._used[order.job] -= 1
             self._slot_freed.set()
