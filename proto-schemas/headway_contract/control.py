@@ -27,6 +27,8 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     code_version: Text = ""
     jobs: Annotated[list[Name], Meta(max_length=10_000)] = []
     slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    # Jobs of which it runs fewer at once than it has slots, and how many.
+    concurrency: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=10_000)] = {}
     leases: list[UUID] = []
     runs: list[UUID] = []
     draining: bool = False

@@ -108,6 +108,23 @@ async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, t
     await check_invariants(world.database)
 
 
+async def test_what_a_run_tells_of_itself_is_kept(world, processes, teller):
+    await start(world, processes)
+    work = await teller.queue("ts-talks")
+    assert await world.until(SETTLED, work) == "completed"
+    run = await the_run(world, "ts-talks")
+    await world.until(
+        "SELECT count(*) = 2 FROM dispatcher.run_log WHERE run_id = $1", run["run_id"]
+    )
+    async with Client(world.nats_url) as headway:
+        told = await headway.run(run["run_id"])
+    assert (told.percent, told.message) == (100, "half way")
+    assert [(line.level, line.message, line.fields) for line in told.log] == [
+        ("info", "fetched", {"rows": 7}),
+        ("error", "odd", {}),
+    ]
+
+
 async def test_a_timeout_ends_a_run(world, processes, teller):
     await start(world, processes)
     work = await teller.queue("ts-slow", timeout_seconds=0.3, retry=RetryPolicy(attempts=1))

@@ -47,6 +47,8 @@ async def test_a_job_never_runs_more_at_once_than_it_allows_here(world):
         "SELECT count(*) = 2 FROM dispatcher.metadata"
         " WHERE job = 'narrow' AND state = 'in_progress'"
     )
+    # No more is ordered than it takes, and one that lies ready.
+    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 3
     for _ in range(4):
         await queue(world, job="wide")
     await world.until(

@@ -145,6 +145,13 @@ def test_workers_get_their_slots_and_a_margin_over_all_their_jobs():
     assert reasons(verdicts)[-1] == "workers_full"
 
 
+def test_a_worker_that_runs_few_of_a_job_is_not_given_more():
+    fleet = [Worker(jobs=("etl", "mail"), slots=10, concurrency={"etl": 2})]
+    verdicts = answers([*wants(5, job="etl"), *wants(5, job="mail", start=10)], fleet=fleet)
+    assert reasons(verdicts[:5]) == ["admitted"] * (2 + MARGIN) + ["workers_full"] * 2
+    assert reasons(verdicts[5:]) == ["admitted"] * 5
+
+
 class TestLeasesOfSeveralRuns:
     JOBS: ClassVar = {"etl": JobLimit(batch=3)}
 

@@ -98,10 +98,15 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Worker(Struct, frozen=True, kw_only=True):
-    """A live worker: the jobs that it serves with its slots."""
+    """A live worker: the jobs that it serves with its slots, and of which it runs fewer at once."""
 
     jobs: tuple[str, ...]
     slots: int
+    concurrency: dict[str, int] = field(default_factory=dict)
+
+    def most(self, job: str) -> int:
+        """How many of a job it runs at once."""
+        return min(self.slots, self.concurrency.get(job, self.slots))
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -324,5 +329,5 @@ def _fleet_rooms(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:
     jobs: dict[str, int] = {}
     for worker in fleet:
         for job in worker.jobs:
-            jobs[job] = jobs.get(job, 0) + worker.slots + MARGIN
+            jobs[job] = jobs.get(job, 0) + worker.most(job) + MARGIN
     return {job: room - load.leases_on_fleet.get(job, 0) for job, room in jobs.items()}

@@ -85,6 +85,12 @@ export class Broker {
     this.answer(order, `-NAK ${JSON.stringify({ delay: Math.round(seconds * 1e9) })}`);
   }
 
+  /** Tell something that may be lost; false if there is nobody to tell. */
+  tell(subject: string, body: string): boolean {
+    if (this.connected) this.connection.publish(subject, body);
+    return this.connected;
+  }
+
   /** Ask, and wait for the answer. */
   request(subject: string, body: string, options: RequestOptions): Promise<Msg> {
     if (!this.connected) return Promise.reject(new Error("there is no connection to NATS"));

@@ -1,6 +1,10 @@
 /** What a job's body is given besides its input. */
 
 import type { OrderedRun } from "./protocol.js";
+import type { Level, Report } from "./report.js";
+
+type Fields = Record<string, unknown>;
+type Tell = (message: string, fields?: Fields) => void;
 
 export class Context {
   readonly run: string;
@@ -14,8 +18,15 @@ export class Context {
   readonly cause: string;
   /** Aborted when the run should stop: give it to whatever can be aborted. */
   readonly signal: AbortSignal;
+  /** Lines that are kept with the run: `context.log.info("fetched", { rows: 7 })`. */
+  readonly log: Record<Level, Tell>;
 
-  constructor(ordered: OrderedRun, job: string, signal: AbortSignal) {
+  constructor(
+    ordered: OrderedRun,
+    job: string,
+    signal: AbortSignal,
+    private readonly report: Report,
+  ) {
     this.run = ordered.run;
     this.work = ordered.work;
     this.job = job;
@@ -25,6 +36,22 @@ export class Context {
     this.dueAt = ordered.due_at ? new Date(ordered.due_at) : undefined;
     this.cause = ordered.cause;
     this.signal = signal;
+    const tell =
+      (level: Level): Tell =>
+      (message, fields = {}) =>
+        report.line(level, message, fields);
+    this.log = {
+      debug: tell("debug"),
+      info: tell("info"),
+      warning: tell("warning"),
+      error: tell("error"),
+      critical: tell("critical"),
+    };
+  }
+
+  /** Say how far the run is, from 0 to 100, and in words. */
+  progress(percent?: number, message?: string): void {
+    this.report.progress(percent, message);
   }
 
   /** Whether the run should stop. */

@@ -6,6 +6,8 @@ import { Context } from "./context.js";
 import type { Event, Failure, OrderedRun } from "./protocol.js";
 import { OUTPUT_LIMIT } from "./protocol.js";
 import type { Lease } from "./lease.js";
+import type { Report } from "./report.js";
+import { storable } from "./text.js";
 
 const STACK_LIMIT = 16 * 1024;
 const MESSAGE_LIMIT = 4 * 1024;
@@ -37,8 +39,9 @@ export class Execution {
     private readonly handler: Handler,
     readonly ordered: OrderedRun,
     private readonly lease: Lease,
+    private readonly report: Report,
   ) {
-    this.context = new Context(ordered, lease.order.job, this.stopper.signal);
+    this.context = new Context(ordered, lease.order.job, this.stopper.signal, report);
     this.traceparent = ordered.traceparent ?? undefined;
   }
 
@@ -82,6 +85,7 @@ export class Execution {
       return this.outcome(ended);
     } finally {
       clock.clear();
+      this.report.close();
     }
   }
 
@@ -183,11 +187,6 @@ export class Execution {
 /** Whether an error is what came of the signal that the body was given. */
 function isAbort(error: unknown, signal: AbortSignal): boolean {
   return error === signal.reason || (error instanceof Error && error.name === "AbortError");
-}
-
-/** Text without what cannot be stored: NUL characters and halves of surrogate pairs. */
-function storable(text: string): string {
-  return text.toWellFormed().replaceAll("\0", "\\0");
 }
 
 function traceparentOf(context: ReturnType<typeof contexts.active>): string | undefined {

@@ -40,6 +40,10 @@ export const eventsOfLease = (lease: string): string => `headway.event.${lease}.
 /** Where a worker hears of cancels ahead of its next heartbeat. */
 export const cancelSubject = (worker: string): string => `headway.cancel.${worker}`;
 
+/** Where a worker tells how far its runs are, and what they log. */
+export const progressSubject = (lease: string, worker: string): string =>
+  `headway.progress.${lease}.${worker}`;
+
 /** Where the broker hands out the orders of a job, one request for one order. */
 export const nextOrderSubject = (job: string): string =>
   `$JS.API.CONSUMER.MSG.NEXT.HEADWAY_RUNS.worker-${job}`;

@@ -9,6 +9,7 @@ import { Execution, type Handler } from "./execution.js";
 import { Heart } from "./heart.js";
 import { newIdentity, type Identity } from "./identity.js";
 import { Lease } from "./lease.js";
+import { Report } from "./report.js";
 import { checkName, PROTOCOL, readOrder, type Instructions, type Order } from "./protocol.js";
 import { VERSION } from "./version.js";
 
@@ -186,7 +187,7 @@ export class Worker {
       const renewing = this.renew(lease);
       try {
         for (const index of order.runs.keys()) {
-          if (!lease.lost) await this.carryOutRun(lease, index);
+          if (!lease.lost) await this.carryOutRun(broker, lease, index);
         }
       } finally {
         renewing.clear();
@@ -198,11 +199,12 @@ export class Worker {
     }
   }
 
-  private async carryOutRun(lease: Lease, index: number): Promise<void> {
+  private async carryOutRun(broker: Broker, lease: Lease, index: number): Promise<void> {
     const ordered = lease.order.runs[index];
     const handler = this.handlers.get(lease.order.job);
     if (ordered === undefined || handler === undefined || lease.ended.has(ordered.run)) return;
-    const execution = new Execution(handler, ordered, lease);
+    const report = new Report(broker, this.name, lease.order, ordered);
+    const execution = new Execution(handler, ordered, lease, report);
     this.executions.set(ordered.run, execution);
     try {
       if (lease.order.runs.length > 1 && !(await lease.say(lease.started(ordered)))) return;

@@ -23,6 +23,13 @@ worker.job("ts-fail-once", (context) => {
   return { attempt: context.attempt };
 });
 
+worker.job("ts-talks", (context) => {
+  context.progress(50, "half way");
+  context.log.info("fetched", { rows: 7 });
+  context.log.error("odd");
+  context.progress(100);
+});
+
 worker.job("ts-fatal", () => {
   throw new Fatal("never again");
 });

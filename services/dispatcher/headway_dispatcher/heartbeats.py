@@ -213,6 +213,7 @@ async def _hear_workers(connection: Connection, alive: list[Heartbeat], now: dat
         [one.slots for one in alive],
         [one.draining for one in alive],
         now,
+        json_array(one.concurrency for one in alive),
     )
     return any(row["first_heard_at"] == now for row in rows)
 

@@ -240,6 +240,11 @@ class Worker:
             code_version=self._code_version,
             jobs=list(self._jobs),
             slots=self._settings.worker_slots,
+            concurrency={
+                name: job.worker_concurrency
+                for name, job in self._jobs.items()
+                if job.worker_concurrency is not None
+            },
             leases=list(self._tenures),
             runs=[run for tenure in self._tenures.values() for run in tenure.running],
             draining=self._draining.is_set(),

@@ -6,6 +6,9 @@ ALTER TABLE dispatcher.metadata
     ADD COLUMN log_bytes   integer NOT NULL DEFAULT 0 CHECK (log_bytes >= 0),
     ADD COLUMN log_dropped integer NOT NULL DEFAULT 0 CHECK (log_dropped >= 0);
 
+-- Jobs of which a worker runs fewer at once than it has slots.
+ALTER TABLE dispatcher.worker ADD COLUMN concurrency jsonb NOT NULL DEFAULT '{}';
+
 -- What each state says of the other columns (docs/states.md lists it).
 ALTER TABLE dispatcher.metadata
     ADD CONSTRAINT metadata_attempts_from_one CHECK (attempt >= 1),

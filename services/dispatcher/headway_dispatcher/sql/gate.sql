@@ -35,7 +35,8 @@ SELECT clock_timestamp() AS now,
                AND NOT worker.draining
             WHERE metadata.state IN ('pending', 'in_progress')
             GROUP BY metadata.group_name, metadata.job) AS load) AS active,
-       (SELECT jsonb_agg(jsonb_build_object('jobs', jobs, 'slots', slots))
+       (SELECT jsonb_agg(jsonb_build_object('jobs', jobs, 'slots', slots,
+                                            'concurrency', concurrency))
         FROM dispatcher.worker
         WHERE last_heard_at > clock_timestamp() - $1::interval AND NOT draining) AS fleet,
        (SELECT jsonb_object_agg(

@@ -1,19 +1,22 @@
 -- name: hear_workers
 -- Heartbeats of workers. $1 names, $2 nonces, $3 hosts, $4 SDKs, $5 SDK versions, $6 versions of
--- their own code, $7 jobs (an array of arrays as JSON), $8 slots, $9 draining, $10 now.
+-- their own code, $7 jobs (an array of arrays as JSON), $8 slots, $9 draining, $10 now,
+-- $11 jobs of which they run fewer at once.
 INSERT INTO dispatcher.worker AS known
     (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining, first_heard_at,
-     last_heard_at)
+     last_heard_at, concurrency)
 SELECT told.name, told.nonce, told.host, told.sdk, told.sdk_version, told.code_version,
-       ARRAY(SELECT jsonb_array_elements_text(told.jobs)), told.slots, told.draining, $10, $10
+       ARRAY(SELECT jsonb_array_elements_text(told.jobs)), told.slots, told.draining, $10, $10,
+       told.concurrency
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::jsonb[],
-            $8::integer[], $9::boolean[])
-    AS told (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining)
+            $8::integer[], $9::boolean[], $11::jsonb[])
+    AS told (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining,
+             concurrency)
 ORDER BY told.name
 ON CONFLICT (name) DO UPDATE
 SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
     sdk_version = excluded.sdk_version, code_version = excluded.code_version,
-    jobs = excluded.jobs, slots = excluded.slots,
+    jobs = excluded.jobs, slots = excluded.slots, concurrency = excluded.concurrency,
     draining = excluded.draining, last_heard_at = greatest(known.last_heard_at, $10),
     first_heard_at = CASE WHEN known.nonce = excluded.nonce
                           THEN known.first_heard_at ELSE $10 END
