@@ -162,6 +162,7 @@ async def test_it_stays_true_while_everything_goes_on(world):
     await world.until_settled(at_least=40)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.breaks_tables("corrupts one row among very many")
 async def test_one_corrupted_row_among_a_hundred_thousand(world):
     async with world.database.transaction() as connection:
@@ -223,7 +224,7 @@ async def test_a_rebuild_mends_what_was_corrupted_and_touches_nothing_else(stopp
 async def test_a_rebuild_brings_back_what_was_lost_altogether(stopped):
     await stopped.value(
         "TRUNCATE dispatcher.work_queue, dispatcher.metadata, dispatcher.dead_letter,"
-        " dispatcher.lease, dispatcher.group_limit"
+        " dispatcher.lease, dispatcher.group_limit, dispatcher.run_log"
     )
     rebuilt = await rebuild(stopped.database)
     assert rebuilt.added == {"work_queue": 3, "metadata": 4, "dead_letter": 1}
