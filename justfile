@@ -32,6 +32,10 @@ test *arguments:
 simulate *arguments:
     HEADWAY_SIMULATE_DAYS=90 {{uv}} pytest tests/simulation --durations 3 "$@"
 
+# Faults under a longer load: a broker that loses its storage, among others
+faults *arguments:
+    HEADWAY_FAULT_SECONDS=20 {{uv}} pytest tests/faults --durations 5 "$@"
+
 # What things cost, as JSON: `bench scheduling` (a minute or two)
 bench name *arguments:
     @shift; {{uv}} python tests/benchmarks/{{name}}.py "$@"

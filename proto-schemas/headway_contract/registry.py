@@ -5,11 +5,13 @@ from msgspec import Struct
 from headway_contract import (
     control,
     dispatching,
+    healing,
     lifecycle,
     orders,
     progress,
     scheduling,
     settled,
+    waiting,
     work,
 )
 from headway_contract.envelope import EventData
@@ -46,6 +48,10 @@ CONTROL: dict[str, type[Struct]] = {
     "progress": progress.Progress,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
+    "explain_work.question": waiting.ExplainWorkQuestion,
+    "explain_work.answer": waiting.ExplainWorkAnswer,
+    "reconcile.question": healing.ReconcileQuestion,
+    "reconcile.answer": healing.ReconcileAnswer,
     "manifests.question": scheduling.ManifestsQuestion,
     "manifests.answer": scheduling.ManifestsAnswer,
     "manifest.question": scheduling.ManifestQuestion,

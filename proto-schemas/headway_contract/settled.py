@@ -11,7 +11,8 @@ from headway_contract.lifecycle import Activation
 from headway_contract.work import Name
 
 # What is told today. Receivers take any text, so that a new outcome is no rubbish to them.
-Outcome = Literal["completed", "cancelled", "dead_lettered", "coalesced", "expired"]
+# `unknown` is the scheduler's own word for work that is so old that nobody has a record of it.
+Outcome = Literal["completed", "cancelled", "dead_lettered", "coalesced", "expired", "unknown"]
 
 
 class WorkSettled(EventData, frozen=True, kw_only=True):

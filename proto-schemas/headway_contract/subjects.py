@@ -31,6 +31,7 @@ HEARTBEAT = "headway.heartbeat"
 DISPATCHERS = "dispatchers"
 DISPATCHER_CONTROL = "headway.control.dispatcher"
 LEASE_QUESTION = f"{DISPATCHER_CONTROL}.lease"
+RECONCILE_QUESTION = f"{DISPATCHER_CONTROL}.reconcile"
 WORKS_QUESTION = f"{DISPATCHER_CONTROL}.works"
 WORK_QUESTION = f"{DISPATCHER_CONTROL}.work"
 RUNS_QUESTION = f"{DISPATCHER_CONTROL}.runs"
@@ -42,6 +43,7 @@ DEAD_LETTER_QUESTION = f"{DISPATCHER_CONTROL}.dead_letter"
 RETRY_REQUEST = f"{DISPATCHER_CONTROL}.retry"
 ACKNOWLEDGE_REQUEST = f"{DISPATCHER_CONTROL}.acknowledge"
 CANCEL_REQUEST = f"{DISPATCHER_CONTROL}.cancel"
+EXPLAIN_WORK_QUESTION = f"{DISPATCHER_CONTROL}.explain_work"
 SCHEDULERS = "schedulers"
 SCHEDULER_CONTROL = "headway.control.scheduler"
 MANIFESTS_QUESTION = f"{SCHEDULER_CONTROL}.manifests"
@@ -86,6 +88,12 @@ def work(group: str) -> str:
 def order(job: str, lease: UUID) -> str:
     """Where the order for one lease is stored."""
     return f"headway.run.{check_name('job', job)}.{lease}"
+
+
+def job_and_lease(subject: str) -> tuple[str, UUID]:
+    """Read off an order's subject which lease of which job it grants."""
+    job, _, lease = subject.removeprefix("headway.run.").partition(".")
+    return job, UUID(lease)
 
 
 def orders_of(job: str) -> str:
@@ -143,6 +151,6 @@ def lease_and_worker(subject: str, *, kind: str = "event") -> tuple[UUID, str]:
     token, _, worker = rest.partition(".")
     lease = UUID(token)
     # Another spelling of the same lease would lie outside its fence.
-    if prefix or not worker or token != str(lease):
+    if prefix or token != str(lease):
         raise ValueError(f"{subject!r} is no headway.{kind}.<lease>.<worker>")
-    return lease, worker
+    return lease, worker if worker == DISPATCHER else check_name("worker", worker)

@@ -9,6 +9,7 @@ from headway import App, load_yaml
 
 ROOT = Path(__file__).parents[2]
 PARITY = ROOT / "docs" / "parity.md"
+RELIABILITY = ROOT / "docs" / "reliability.md"
 PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
@@ -21,6 +22,8 @@ _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # What a row of the parity table says if it names no test.
 _NO_TEST = ("**no test yet**", "nothing to show")
+# What a row of the tables of traps says if it names no test.
+_CANNOT_BITE = "cannot bite"
 
 
 def known_tests(path: Path) -> set[str]:
@@ -86,6 +89,20 @@ def test_every_row_of_the_parity_page_is_complete():
     for row in rows:
         assert len(row) == 3, row
         assert _NAMED_TEST.search(row[2]) or row[2].startswith(_NO_TEST), row
+
+
+def test_every_test_that_the_page_of_traps_names_exists():
+    text = RELIABILITY.read_text()
+    assert len(_NAMED_TEST.findall(text)) > 80
+    assert missing_tests(text, ROOT) == []
+
+
+def test_every_trap_and_every_fault_has_a_test_or_says_why_not():
+    rows = rows_of(RELIABILITY.read_text())
+    assert len(rows) > 60
+    for row in rows:
+        assert len(row) in (3, 4), row
+        assert _NAMED_TEST.search(row[-1]) or row[-1].startswith(_CANNOT_BITE), row
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -4,8 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from headway_embedded import NatsServer
+from headway_jetstream_kit import Broker, Puller
+from headway_jetstream_kit.provisioning import consumer_info
+from headway_jetstream_kit.pulling import ack
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -227,3 +232,26 @@ async def test_a_pull_whose_puller_is_gone_takes_no_message(
 
     async with pull(connection, runs, batch=1, expires=5 * SECOND) as answers:
         assert (await next_answer(answers)).metadata.num_delivered == 1
+
+
+async def test_the_newer_form_of_acks_is_read_and_answered_as_well(
+    tmp_path: Path,
+) -> None:
+    """It carries domain and account in front; a server has it behind a flag since 2.14."""
+    server = NatsServer(tmp_path / "nats", config_extra="feature_flags { js_ack_fc_v2: true }")
+    await server.start()
+    broker = await Broker.connect(server.url, name="test")
+    await broker.api("STREAM.CREATE.NEWER", {"name": "NEWER", "subjects": ["newer.*"]})
+    config = {"durable_name": "d", "ack_policy": "explicit"}
+    await broker.api("CONSUMER.DURABLE.CREATE.NEWER.d", {"stream_name": "NEWER", "config": config})
+    await broker.client.request("newer.a", b"hi")
+    [message] = await Puller(broker, "NEWER", "d").fetch(1)
+    assert len(message.reply.split(".")) > 9
+    assert (message.sequence, message.deliveries, message.body) == (1, 1, b"hi")
+    await ack(broker, [message])
+    await broker.client.flush()
+    info = await consumer_info(broker, "NEWER", "d")
+    assert info is not None
+    assert info["ack_floor"]["stream_seq"] == 1
+    await broker.close()
+    await server.stop()

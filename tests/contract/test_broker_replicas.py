@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from headway_jetstream_kit import Broker, Message, Puller
+from headway_jetstream_kit.provisioning import take_over
+from headway_jetstream_kit.pulling import ack
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerInfo, DiscardPolicy, RetentionPolicy
@@ -216,6 +219,36 @@ async def test_a_waiting_pull_ends_with_409_when_the_durable_changes_its_leader(
     end = await answers.next_msg(timeout=5)
 
     assert end.headers == {"Status": "409", "Description": "Leadership Change"}
+
+
+async def test_here_too_a_reset_brings_at_once_what_was_left_behind(
+    rivals: list[JetStreamContext], events: str, nats_cluster_url: str
+) -> None:
+    await rivals[0].add_consumer(events, durable_name="projector", ack_wait=30)
+    await rivals[0].consumer_info(events, "projector")
+    for number in range(5):
+        await rivals[number % 3].publish(f"headway.event.lease.w{number}", str(number).encode())
+    gone, successor = [
+        await Broker.connect(nats_cluster_url, name=name) for name in ("gone", "successor")
+    ]
+    left = await _all_of(Puller(gone, events, "projector"), 5)
+    await ack(gone, left[:2])
+    await gone.client.flush()
+    await gone.close()
+    async with asyncio.timeout(10):
+        while not await take_over(successor, events, "projector"):
+            await asyncio.sleep(0.05)
+    again = await _all_of(Puller(successor, events, "projector"), 3)
+    assert [one.sequence for one in again] == [3, 4, 5]
+    await successor.close()
+
+
+async def _all_of(puller: Puller, count: int) -> list[Message]:
+    messages: list[Message] = []
+    async with asyncio.timeout(10):
+        while len(messages) < count:
+            messages += await puller.fetch(count - len(messages))
+    return messages
 
 
 async def until_waiting(worker: JetStreamContext, stream: str, durable: str) -> None:

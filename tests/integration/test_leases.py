@@ -11,7 +11,14 @@ from headway.worker.leases import Lease
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.control import Heartbeat, HeartbeatReply, LeaseAnswer, LeaseQuestion
-from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunFailed, RunStarted
+from headway_contract.lifecycle import (
+    Activation,
+    LeaseClaimed,
+    RunActivated,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+)
 from headway_jetstream_kit import Puller, Stored
 from headway_jetstream_kit.publishing import publish
 from support.invariants import check_invariants
@@ -143,6 +150,42 @@ async def test_when_the_stream_forgot_the_lease_its_owner_tells_it_all_again(des
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
     kinds = [kind for kind, _ in await desk.history()]
     assert kinds == ["run.dispatched", "lease.claimed", "run.started", "run.completed"]
+    await check_invariants(desk.world.database)
+
+
+async def test_when_the_stream_went_back_its_owner_tells_again_what_is_missing(desk):
+    await desk.world.services[0].end_pass("projector")
+    lease = desk.lease("w1")
+    await lease.claim()
+    woke = RunActivated(
+        **lease.credentials, run=desk.run, activations=[Activation(manifest="child")]
+    )
+    assert await lease.say(lease.event(woke)) == "stored"
+    # The claim is still there, the word after it is lost, and was never projected.
+    await desk.world.broker.api(
+        f"STREAM.MSG.DELETE.{subjects.EVENTS_STREAM}", {"seq": lease._sequence}
+    )
+    done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
+    assert await lease.say(done) == "stored"
+    await desk.world.dispatcher(orphan_timeout_seconds=600)
+    await desk.world.until(
+        "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'", within=45
+    )
+    kinds = [kind for kind, refusal in await desk.history() if refusal is None]
+    assert kinds.count("run.activated") == kinds.count("run.completed") == 1
+    await check_invariants(desk.world.database)
+
+
+async def test_a_body_that_another_process_began_as_well_is_counted(desk):
+    lease = desk.lease("w1")
+    await lease.claim()
+    await desk.world.until("SELECT claimed_by IS NOT NULL FROM dispatcher.lease")
+    await desk.force("w2", RunStarted(**desk.rights(nonce="n2"), run=desk.run))
+    await desk.force("w3", RunStarted(**desk.rights(nonce="n3", token="guess"), run=desk.run))
+    await desk.world.until(
+        "SELECT count(*) = 5 FROM dispatcher.history WHERE lease_id = $1", desk.order.lease
+    )
+    assert await desk.world.value("SELECT begun_elsewhere FROM dispatcher.metadata") == 1
     await check_invariants(desk.world.database)
 
 

@@ -210,19 +210,3 @@ async def test_a_circle_over_stored_manifests_is_refused_with_its_path(timeline)
         await timeline.declare(Definitions(owner=API_OWNER, manifests=(made("x", "z"),)))
     with pytest.raises(InvalidDefinitions, match="depends on 'nobody', which does not exist"):
         await timeline.declare(Definitions(owner=API_OWNER, manifests=(made("x", "nobody"),)))
-
-
-async def test_a_prune_that_nobody_confirms_is_told_again(timeline):
-    from headway_service_kit.passes import Wakeup
-
-    await timeline.declare(app_with("a"))
-    await timeline.declare(app_with())
-    again = prune.Prunes(timeline.database, clock=timeline.clock, relay=Wakeup())
-    await again.run_once()
-    told = "SELECT message_id FROM scheduler.outbox WHERE message_id LIKE 'pruned.%'"
-    assert len(await timeline.rows(told)) == 1
-    timeline.at(minutes=2)
-    await again.run_once()
-    await again.run_once()
-    messages = [row["message_id"] for row in await timeline.rows(told)]
-    assert len(set(messages)) == 2, "under a new id, or the broker would drop it as a copy"

@@ -121,3 +121,16 @@ async def test_two_relays_share_the_rows(world, monkeypatch):
 
     await asyncio.gather(first.run_once(), second.run_once())
     assert (await backlog(world), await stored(world)) == (0, 100)
+
+
+async def test_a_row_that_commits_late_is_not_passed_over(world):
+    """Numbers are given before the commit, so a lower one may appear after a higher one."""
+    await world.provision()
+    relay = Relay(world.database, world.broker, OUTBOX)
+    async with world.database.transaction() as connection:
+        await OUTBOX.add(connection, [message(1)])
+        await add(world, message(2))
+        await relay.run_once()
+        assert await stored(world) == 1
+    await relay.run_once()
+    assert (await backlog(world), await stored(world)) == (0, 2)

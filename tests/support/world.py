@@ -11,6 +11,7 @@ from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
+from headway_jetstream_kit.watchdog import PATIENCE, Patience
 from headway_postgres_kit import DATABASE_CLOCK, Database
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import Applied, apply
@@ -75,8 +76,8 @@ class World:
             list(external_ids),
         )
 
-    async def worker(self, app: App, **settings: Any) -> Worker:
-        broker = await Broker.connect(self.nats_url, name="worker")
+    async def worker(self, app: App, *, patience: Patience = PATIENCE, **settings: Any) -> Worker:
+        broker = await Broker.connect(self.nats_url, name="worker", patience=patience)
         worker = Worker(app, broker, WorkerSettings(**{"heartbeat_seconds": 0.2, **settings}))
         stop = asyncio.Event()
         task = asyncio.create_task(worker.run(stop))

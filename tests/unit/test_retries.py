@@ -90,3 +90,9 @@ def test_kinds_that_are_tried_again(lists, failure, again):
         assert isinstance(verdict, Retry)
     else:
         assert verdict == DeadLetter(attempts=1, reason="kind_not_retried")
+
+
+def test_growth_that_no_number_can_hold_stops_at_the_limit():
+    steep = RetryPolicy(attempts=200, interval_seconds=1, backoff=1e300, jitter=0)
+    verdict = after_failure(steep, BROKEN, attempts=100, now=NOW, chance=0)
+    assert verdict == Retry(at=NOW + timedelta(seconds=3600), attempts=101, reason="retry")

@@ -1,5 +1,6 @@
 """What follows a failed run: another attempt, or a dead letter."""
 
+import sys
 from datetime import datetime, timedelta
 
 from headway_contract.lifecycle import (
@@ -72,7 +73,10 @@ def _may_retry(policy: RetryPolicy, failure: Failure) -> bool:
 
 def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
     # Whoever waits the longest after 64 attempts does so after the rest of them, too; more
-    # would only overflow.
-    growth = policy.backoff ** min(attempts - 1, 64)
+    # would only overflow, as steep growth does even sooner.
+    try:
+        growth = policy.backoff ** min(attempts - 1, 64)
+    except OverflowError:
+        growth = sys.float_info.max
     seconds = min(policy.interval_seconds * growth, policy.max_interval_seconds)
     return timedelta(seconds=seconds * (1 + policy.jitter * chance))

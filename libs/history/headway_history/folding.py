@@ -189,6 +189,8 @@ def _open_round(work: WorkRow, number: int, told: _Told) -> None:
     work.round, work.state, work.run_id = number, "queued", None
     work.outcome, work.settled_at, work.attempts = None, None, 0
     work.cancel_requested_at, work.cancel_reason = None, None
+    # Somebody asked for it: it neither expires nor waits for its manifest.
+    work.start_by, work.explicit = None, True
     retries = [data for kept, data in told.events(LetterResolved) if kept.type == _RETRIED]
     for retry in sorted(retries, key=attrgetter("round")):
         work.input = work.input if retry.input is UNSET else retry.input

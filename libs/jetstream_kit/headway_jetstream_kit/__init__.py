@@ -1,6 +1,8 @@
 """Mechanism over nats-py; knows no word of the domain.
 
-- `connection`: a connection that comes back, and knows when it has been silent.
+- `connection`: a connection that comes back, or ends for good and says so.
+- `client`: nats-py's client with its known holes closed.
+- `watchdog`: makes a connection that looks alive and is dead anew, and gives it up at last.
 - `publishing`: a publish whose answer is a value: stored, refused with a code, or unknown.
 - `pulling`: a pull that tells an idle consumer from a missing one.
 - `controlling`: request/reply endpoints as micro services.

@@ -5,10 +5,12 @@ import logging
 from typing import Any
 
 import msgspec
-import nats
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
+
+from headway_jetstream_kit.client import SturdyClient
+from headway_jetstream_kit.client import connect as connect_client
+from headway_jetstream_kit.watchdog import PATIENCE, Patience, watch
 
 logger = logging.getLogger(__name__)
 
@@ -29,20 +31,31 @@ class ApiError(Exception):
 class Broker:
     """One connection to NATS. Made by `connect`."""
 
-    def __init__(self, client: Client, where: str, closed: asyncio.Event) -> None:
+    def __init__(
+        self, client: SturdyClient, where: str, closed: asyncio.Event, patience: Patience
+    ) -> None:
         self.client = client
         self.where = where
-        # Set when the client has given up for good, which some server errors make it do.
+        # Set when the connection is lost for good: the watchdog has given it up, or the client
+        # has closed it, which some errors of the server make it do.
         self.closed = closed
+        self._watching = asyncio.create_task(watch(client, patience, self._give_up))
 
     @classmethod
     async def connect(
-        cls, url: str, *, name: str, credentials: str | None = None, timeout: float = 5
+        cls,
+        url: str,
+        *,
+        name: str,
+        credentials: str | None = None,
+        timeout: float = 5,
+        patience: Patience = PATIENCE,
     ) -> "Broker":
         """Connect, or say which server could not be reached and why.
 
-        Once connected, the client reconnects for ever: giving up would leave a process
-        that looks alive and does nothing.
+        Once connected, the client reconnects for ever while there is no server: giving up
+        would leave a process that looks alive and does nothing. A connection that looks alive
+        and is dead is made anew and then given up, see `watchdog`.
         """
         where = describe_urls(url)
         options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
@@ -67,7 +80,7 @@ class Broker:
 
         try:
             async with asyncio.timeout(timeout):
-                client = await nats.connect(
+                client = await connect_client(
                     [one.strip() for one in url.split(",")],
                     name=name,
                     allow_reconnect=True,
@@ -89,12 +102,19 @@ class Broker:
             why = early[-1] if early else error
             raise BrokerUnavailable(f"{where}: {reason(why)}") from error
         connected = True
-        return cls(client, where, closed)
+        return cls(client, where, closed, patience)
+
+    def _give_up(self) -> None:
+        logger.error("NATS at %s does not answer on new connections either: giving up", self.where)
+        self.closed.set()
 
     async def ping(self) -> None:
         """Ask the server for a sign of life, past all buffers."""
-        if not self.client.is_connected:  # a flush would say that all is well
+        # A flush would say that all is well, in either case.
+        if not self.client.is_connected:
             raise BrokerUnavailable(f"{self.where}: not connected")
+        if not self.client.reads:
+            raise BrokerUnavailable(f"{self.where}: nobody reads what the server says")
         try:
             await self.client.flush(timeout=2)
         except (OSError, TimeoutError, NatsError) as error:
@@ -119,11 +139,13 @@ class Broker:
 
     async def close(self) -> None:
         """Close within a few seconds, whatever state the connection is in."""
+        self._watching.cancel()
         try:
             async with asyncio.timeout(3):
                 await self.client.close()
         except (OSError, TimeoutError, NatsError) as error:
-            logger.warning("closing the connection to NATS: %s", error)
+            logger.warning("closing the connection to NATS: %s", reason(error))
+            self.client.cut_off()
 
 
 async def _log_reconnected() -> None:

@@ -3,7 +3,8 @@
 A batch that cannot be handled is cut in halves until the message at fault is alone; that
 one is tried again later and, when it has failed often enough on a healthy system, put
 aside with its bytes. An outage of what the handler stands on is nobody's fault: the whole
-batch comes again and nothing is counted.
+batch comes again and nothing is counted. But it comes in smaller portions, in case it was too
+much for the time that a statement may take.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from headway_clock import jitter
 
 from headway_jetstream_kit.connection import Broker
+from headway_jetstream_kit.provisioning import take_over
 from headway_jetstream_kit.pulling import Message, Puller, ack, nak
 
 logger = logging.getLogger(__name__)
@@ -45,14 +47,21 @@ class Intake:
         self._reject = reject
         self._outages = outages
         self._batch = batch
+        self._portion = batch
         self._tries = tries
         # How often each message failed here; deliveries would count outages as tries, too.
         self._failures: dict[int, int] = {}
 
+    async def take_over(self) -> None:
+        """Before the first batch: get at once what a process that is gone has left behind."""
+        left = await take_over(self._broker, self._puller.stream, self._puller.consumer)
+        if left:
+            logger.info("%s: %d message(s) taken over", self._puller.name, left)
+
     async def run_once(self) -> float | None:
         """Take one batch in; waits for messages itself, so it needs no rest."""
         try:
-            messages = await self._puller.fetch(self._batch)
+            messages = await self._puller.fetch(self._portion)
         except asyncio.CancelledError:
             # Its request is still open: what that brings would lie here until the ack wait is over.
             await self._puller.close()
@@ -60,7 +69,9 @@ class Intake:
         if messages:
             try:
                 await self._take(messages)
+                self._portion = min(2 * self._portion, self._batch)
             except self._outages:
+                self._portion = max(len(messages) // 2, 1)
                 for message in messages:
                     await nak(self._broker, message, delay=0.5 + jitter())
                 raise

@@ -1,11 +1,14 @@
 """Streams and durable consumers: made where missing, left alone where they are right."""
 
 import asyncio
+import logging
 from typing import Any
 
 from msgspec import Struct
 
 from headway_jetstream_kit.connection import ApiError, Broker, BrokerUnavailable
+
+logger = logging.getLogger(__name__)
 
 STREAM_NOT_FOUND = 10059
 STREAM_NAME_IN_USE = 10058
@@ -33,15 +36,25 @@ async def ensure_stream(broker: Broker, stream: Stream) -> bool:
     found = await stream_info(broker, stream.name)
     if found is None:
         try:
-            await broker.api(f"STREAM.CREATE.{stream.name}", config)
+            made = await broker.api(f"STREAM.CREATE.{stream.name}", config)
         except ApiError as error:
             if error.err_code != STREAM_NAME_IN_USE:
                 raise
+        else:
+            await _empty(broker, stream.name, made)
         return True
     if _differs(found["config"], config):
         await broker.api(f"STREAM.UPDATE.{stream.name}", {**found["config"], **config})
         return True
     return False
+
+
+async def _empty(broker: Broker, name: str, made: dict[str, Any]) -> None:
+    """A new stream holds nothing. Storage that lost only its description brings messages back."""
+    state = made["state"]
+    if state["messages"]:
+        logger.warning("new stream %s came with %d old messages: purged", name, state["messages"])
+        await broker.api(f"STREAM.PURGE.{name}", {"seq": state["last_seq"] + 1})
 
 
 async def ensure_consumer(broker: Broker, consumer: Consumer) -> bool:
@@ -73,6 +86,26 @@ async def consumer_info(broker: Broker, stream: str, name: str) -> dict[str, Any
         if error.err_code in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
             return None
         raise
+
+
+async def take_over(broker: Broker, stream: str, name: str) -> int:
+    """Have what a puller that is gone has left behind delivered at once; returns how much.
+
+    Otherwise it would come again only after the ack wait. While somebody still pulls, it may be
+    theirs, and nothing is done. To get a message twice must be harmless: the consumer goes back
+    to the first message that is not acknowledged, and forgets what was acknowledged after it.
+    """
+    try:
+        found = await consumer_info(broker, stream, name)
+        if found is None or found["num_waiting"] or not found["num_ack_pending"]:
+            return 0
+        await broker.api(f"CONSUMER.RESET.{stream}.{name}", timeout=2)
+    except (ApiError, BrokerUnavailable) as error:
+        # A server before 2.14, or one that does not let us: then it is the ack wait.
+        logger.info("%s/%s: what was left behind comes later: %s", stream, name, error)
+        return 0
+    left: int = found["num_ack_pending"]
+    return left
 
 
 async def wait_until_ready(broker: Broker, *, attempts: int = 20) -> None:

@@ -75,6 +75,9 @@ async def publish(
             answer.error.get("err_code", 0),
             answer.error.get("description", ""),
         )
+    if not answer.seq:
+        # Somebody who is no stream has answered, or one that lost what it calls a duplicate.
+        return NoAnswer("an answer without a sequence")
     return Stored(answer.seq, answer.duplicate)
 
 

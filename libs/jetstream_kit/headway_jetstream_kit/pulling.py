@@ -13,10 +13,14 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from headway_jetstream_kit.connection import Broker, BrokerUnavailable
+from headway_jetstream_kit.connection import ApiError, Broker, BrokerUnavailable
+from headway_jetstream_kit.provisioning import consumer_info
 
 _ACK_PREFIX = "$JS.ACK."
 _NANOSECONDS = 1_000_000_000
+
+# After so many pulls that brought nothing, see whether there is anything to pull from.
+LOOK_AFTER_EMPTY = 4
 
 
 class ConsumerMissing(Exception):
@@ -44,6 +48,8 @@ class Puller:
     def __init__(self, broker: Broker, stream: str, consumer: str, *, linger: float = 0.0) -> None:
         self._broker = broker
         self._linger = linger
+        self.stream = stream
+        self.consumer = consumer
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self.name = f"{stream}/{consumer}"
         self._inbox = ""
@@ -52,6 +58,7 @@ class Puller:
         # The request that is still open at the server, and how many messages it may bring.
         self._open = ""
         self._left = 0
+        self._empty = 0
 
     async def fetch(self, batch: int, *, wait: float = 5.0) -> list[Message]:
         """Up to `batch` messages; as soon as any are there, or none after `wait` seconds.
@@ -70,7 +77,21 @@ class Puller:
             self._left = batch
         # A server that is silent for longer than two of its heartbeats has forgotten the
         # request: it restarted, or the consumer went away at a bad moment.
-        return await self._receive(self._open, batch, silence=wait / 2, all_of_it=False)
+        messages = await self._receive(self._open, batch, silence=wait / 2, all_of_it=False)
+        self._empty = 0 if messages else self._empty + 1
+        if self._empty >= LOOK_AFTER_EMPTY:
+            self._empty = 0
+            await self._look()
+        return messages
+
+    async def _look(self) -> None:
+        """Raise if what looks like an idle consumer is none at all."""
+        try:
+            found = await consumer_info(self._broker, *self.name.split("/"))
+        except ApiError as error:
+            raise BrokerUnavailable(f"{self.name}: {error}") from error
+        if found is None:
+            raise ConsumerMissing(f"{self.name} does not exist")
 
     async def take(self, batch: int) -> list[Message]:
         """Up to `batch` messages of those that are there now; nothing comes afterwards."""

@@ -1,6 +1,13 @@
-"""A pool of connections with timeouts, JSON codecs and errors translated once."""
+"""A pool of connections with timeouts, JSON codecs and errors translated once.
+
+Nothing waits for ever. A lock is waited for for a third of the time that an answer may take, and
+a statement runs for five sixths of it: then the server itself ends it, lets go of its locks and
+says so. A server that says nothing at all is given up after the whole of it. A backend that a
+client has left in the middle of a transaction ends after a while, and lets go of its locks, too.
+"""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +24,17 @@ else:
     Connection = asyncpg.Connection
 
 _JSONB_VERSION = b"\x01"
+
+# How long PostgreSQL may take for an answer.
+ANSWER_SECONDS = 30.0
+# How long a pass may wait for a connection while all of them are taken.
+_ACQUIRE_SECONDS = 10.0
+_PING_SECONDS = 2.0
+# How long a transaction may rest between two statements; longer than any publish takes.
+_IDLE_IN_TRANSACTION_SECONDS = 20.0
+# A peer that is gone without a word is noticed after some 25 s, on either side.
+_KEEPALIVE = {"idle": 10, "interval": 5, "count": 3}
+_UNACKNOWLEDGED_SECONDS = 25
 
 # What says that the server or the way to it is at fault, not the statement.
 _OUTAGES = (
@@ -55,10 +73,18 @@ class Database:
 
     def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", where: str) -> None:
         self._pool = pool
+        self._pinging: asyncio.Task[None] | None = None
         self.where = where
 
     @classmethod
-    async def connect(cls, url: str, *, name: str, max_connections: int = 10) -> "Database":
+    async def connect(
+        cls,
+        url: str,
+        *,
+        name: str,
+        max_connections: int = 10,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> "Database":
         """Open a pool, or say which server could not be reached and why."""
         where = describe_url(url)
         with _translated(where):
@@ -67,12 +93,12 @@ class Database:
                 min_size=1,
                 max_size=max_connections,
                 timeout=5,
-                command_timeout=30,
+                command_timeout=answer_seconds,
                 max_inactive_connection_lifetime=300,
                 server_settings={
                     "application_name": name,
                     "timezone": "UTC",
-                    "idle_in_transaction_session_timeout": "60000",
+                    **_limits(answer_seconds),
                 },
                 init=_init_connection,
                 connection_class=_Stateless,
@@ -83,7 +109,7 @@ class Database:
     async def acquire(self) -> AsyncIterator[Connection]:
         """A connection outside of a transaction."""
         with _translated(self.where):
-            async with self._pool.acquire(timeout=10) as connection:
+            async with self._pool.acquire(timeout=_ACQUIRE_SECONDS) as connection:
                 yield connection
 
     @asynccontextmanager
@@ -93,12 +119,23 @@ class Database:
             yield connection
 
     async def ping(self) -> None:
-        """Ask the server for a sign of life."""
+        """Ask the server for a sign of life; a question that hangs is not asked again meanwhile."""
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.create_task(self._ping())
+            self._pinging.add_done_callback(_take_note)
+        done, _ = await asyncio.wait({self._pinging}, timeout=_PING_SECONDS)
+        if not done:
+            raise DatabaseUnavailable(f"{self.where}: no answer within {_PING_SECONDS:g} s")
+        self._pinging.result()
+
+    async def _ping(self) -> None:
         async with self.acquire() as connection:
-            await connection.execute("SELECT 1", timeout=2)
+            await connection.execute("SELECT 1", timeout=_PING_SECONDS)
 
     async def close(self) -> None:
         """Give back all connections; cut them off when they do not let go."""
+        if self._pinging is not None:
+            self._pinging.cancel()
         try:
             async with asyncio.timeout(5):
                 await self._pool.close()
@@ -117,11 +154,37 @@ class _translated:  # noqa: N801 - reads as a statement
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _OUTAGES) and not isinstance(error, asyncpg.DataError):
-            why = str(error) or type(error).__name__
-            raise DatabaseUnavailable(f"{self.where}: {why}") from error
+            raise DatabaseUnavailable(f"{self.where}: {_reason(error)}") from error
+
+
+def _take_note(ping: "asyncio.Task[None]") -> None:
+    """A ping that nobody waits for any more may fail, too; the loop would complain at its end."""
+    if not ping.cancelled():
+        ping.exception()
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong first: a roll-back over a dead connection fails for no reason of its own."""
+    while isinstance(error, asyncpg.InterfaceError) and isinstance(error.__context__, _OUTAGES):
+        error = error.__context__
+    return str(error) or ("no answer" if isinstance(error, TimeoutError) else type(error).__name__)
+
+
+def _limits(answer_seconds: float) -> dict[str, str]:
+    """Settings of a session that keep the server from waiting for ever; times in ms."""
+    return {
+        "statement_timeout": f"{answer_seconds * 5 / 6 * 1000:.0f}",
+        "lock_timeout": f"{answer_seconds / 3 * 1000:.0f}",
+        "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION_SECONDS * 1000:.0f}",
+        "tcp_keepalives_idle": f"{_KEEPALIVE['idle']}",
+        "tcp_keepalives_interval": f"{_KEEPALIVE['interval']}",
+        "tcp_keepalives_count": f"{_KEEPALIVE['count']}",
+        "tcp_user_timeout": f"{_UNACKNOWLEDGED_SECONDS * 1000}",
+    }
 
 
 async def _init_connection(connection: Any) -> None:
+    _keep_alive(connection._transport.get_extra_info("socket"))  # noqa: SLF001 - no other way
     await connection.set_type_codec(
         "jsonb",
         schema="pg_catalog",
@@ -129,6 +192,21 @@ async def _init_connection(connection: Any) -> None:
         encoder=_encode_jsonb,
         decoder=_decode_jsonb,
     )
+
+
+def _keep_alive(link: socket.socket) -> None:
+    """Let the kernel notice a peer that is gone without a word."""
+    if link.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", _KEEPALIVE["idle"]),
+        ("TCP_KEEPINTVL", _KEEPALIVE["interval"]),
+        ("TCP_KEEPCNT", _KEEPALIVE["count"]),
+        ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED_SECONDS * 1000),
+    ):
+        if hasattr(socket, option):  # not every system has all of them
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Json(msgspec.Struct, frozen=True):

@@ -15,6 +15,10 @@ from headway_postgres_kit.database import Connection, Database
 _FILE = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 _LOCK = 0x48454144  # any number, the same for every migrator
 
+# A migration may take its time, and so may the one that another process is at.
+_PATIENCE_SECONDS = 3600.0
+_NO_LIMITS = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
+
 _SCHEMA_EXISTS = "SELECT to_regclass($1) IS NOT NULL"
 _CREATE = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -55,11 +59,14 @@ class Migrations:
     async def apply(self, database: Database) -> list[str]:
         """Bring the schema up to date; returns the titles of what was applied."""
         async with database.transaction() as connection:
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            await connection.execute(_NO_LIMITS)
+            await connection.execute(
+                "SELECT pg_advisory_xact_lock($1)", _LOCK, timeout=_PATIENCE_SECONDS
+            )
             await connection.execute(_CREATE.format(schema=self.schema))
             pending = self._pending(await self._applied(connection))
             for step in pending:
-                await connection.execute(step.sql)
+                await connection.execute(step.sql, timeout=_PATIENCE_SECONDS)
                 await connection.execute(
                     f"INSERT INTO {self.schema}.migration (number, title, checksum)"  # noqa: S608
                     " VALUES ($1, $2, $3)",

@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
 from headway_jetstream_kit.tasks import end
+from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, DatabaseUnavailable
+from headway_postgres_kit.database import ANSWER_SECONDS
 
 from headway_service_kit.health import Health
 from headway_service_kit.passes import SAFETY_POLL, Vitals, Wakeup, keep_running
@@ -13,6 +15,9 @@ from headway_service_kit.process import keep_trying
 
 # What a pass may meet without it being a bug: it says so in a line and tries again.
 EXPECTED_FAULTS = (DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)
+
+# How long a pass may take before it counts as hanging.
+_PATIENCE = 2 * ANSWER_SECONDS + 5
 
 RunOnce = Callable[[], Awaitable[float | None]]
 
@@ -39,7 +44,9 @@ class Service:
         longest_backoff: float = 10.0,
     ) -> None:
         """Run a pass until the service stops."""
-        vitals = Vitals(name, patience=poll + 25)
+        # A pass on a database that hangs fails only after twice the time that an answer may
+        # take: for the question, and for the roll-back.
+        vitals = Vitals(name, patience=poll + _PATIENCE)
         self._vitals.append(vitals)
         self._wakeups[name] = wakeup = wakeup or Wakeup()
         self._tasks[name] = asyncio.create_task(
@@ -120,17 +127,26 @@ async def open_service(
     database_url: str,
     nats_url: str,
     nats_creds: str | None,
+    nats_ping_seconds: float,
+    database_answer_seconds: float,
     give_up_after: int | None = None,
 ) -> Service:
     """Connect to what a service stands on; patiently, unless told when to give up."""
     database = await keep_trying(
-        lambda: Database.connect(database_url, name=f"headway-{name}"),
+        lambda: Database.connect(
+            database_url, name=f"headway-{name}", answer_seconds=database_answer_seconds
+        ),
         what="PostgreSQL at HEADWAY_DATABASE_URL is not reachable",
         faults=(DatabaseUnavailable,),
         give_up_after=give_up_after,
     )
     broker = await keep_trying(
-        lambda: Broker.connect(nats_url, name=f"headway-{name}", credentials=nats_creds),
+        lambda: Broker.connect(
+            nats_url,
+            name=f"headway-{name}",
+            credentials=nats_creds,
+            patience=Patience(ask_every=nats_ping_seconds),
+        ),
         what="NATS at HEADWAY_NATS_URL is not reachable",
         faults=(BrokerUnavailable,),
         give_up_after=give_up_after,

@@ -7,6 +7,7 @@ import click
 from headway_service_kit.process import log_to_stderr
 
 from headway_cli.apply_commands import apply, plan
+from headway_cli.bench.command import bench
 from headway_cli.change_commands import change, delete, disable, enable, group, trigger
 from headway_cli.enqueue_commands import dismiss, enqueue, enqueued
 from headway_cli.faults import INTERRUPTED, report_fault, report_misuse
@@ -49,7 +50,7 @@ _ASKING = (
     *(enqueue, enqueued, dismiss),
 )
 _LOOKING = (events, history, rebuild)
-for command in (*_RUNNING, *_ASKING, *_LOOKING):
+for command in (*_RUNNING, *_ASKING, *_LOOKING, bench):
     headway.add_command(command)
 
 

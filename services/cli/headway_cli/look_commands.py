@@ -12,6 +12,7 @@ from headway_contract.scheduling import (
     ManifestStatus,
     PreviewAnswer,
 )
+from headway_contract.waiting import GateStatus
 from headway_decisions.rates import rate_in_words
 
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
@@ -146,16 +147,46 @@ def preview(
 
 
 @click.command()
-@click.argument("manifest_id", metavar="ID")
+@click.argument("named", metavar="ID | work ID", nargs=-1, required=True)
 @click.option("--at", metavar="TIME", help=f"Which time to explain. {_TIME_HELP}")
 @json_option
 @asking
-def explain(reached: Reached, manifest_id: str, at: str | None, as_json: bool) -> None:
-    """Tell why a manifest ran, or did not.
+def explain(reached: Reached, named: tuple[str, ...], at: str | None, as_json: bool) -> None:
+    """Tell why a manifest ran, or did not, or why work waits.
 
-    Without --at it tells how the manifest stands. A time of day is the latest that has been.
+    Without --at it tells how the manifest stands. A time of day is the latest that has been. With
+    'work' before it, the id is that of a piece of work: its gates, and who holds the slots.
     """
+    match named:
+        case ("work", work):
+            _explain_work(reached, work, at, as_json=as_json)
+        case (manifest_id,):
+            _explain_manifest(reached, manifest_id, at, as_json=as_json)
+        case _:
+            raise click.UsageError("name one manifest, or 'work' and the id of one piece of work")
 
+
+def _explain_work(reached: Reached, work: str, at: str | None, *, as_json: bool) -> None:
+    if at is not None:
+        raise click.UsageError("--at is for manifests: work is explained as it stands now")
+    found = reached.ask(lambda client: client.explain_work(work))
+    if as_json:
+        print_json(found)
+        return
+    click.echo(found.text)
+    if found.gates:
+        rows = [
+            (gate.gate, "open" if gate.open else "closed", _moment_of(gate), gate.text)
+            for gate in found.gates
+        ]
+        print_lines(table(("GATE", "NOW", "OPENS", "WHY"), rows))
+
+
+def _moment_of(gate: GateStatus) -> str:
+    return "-" if gate.open or gate.opens_at is None else shown(gate.opens_at, "UTC")
+
+
+def _explain_manifest(reached: Reached, manifest_id: str, at: str | None, *, as_json: bool) -> None:
     async def ask(client: Client) -> object:
         instant = await moment_of(client, manifest_id, at, past=True)
         answer = await client.explain(manifest_id, at=instant)

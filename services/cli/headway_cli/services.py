@@ -15,6 +15,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, SchemaMismatch
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
@@ -47,6 +48,7 @@ class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
     app: str
     nats_url: str
     nats_creds: str | None = None
+    nats_ping_seconds: float = 3.0
     health_address: str = "127.0.0.1:0"
 
 
@@ -268,7 +270,12 @@ async def _serve(start: Coroutine[Any, Any, Service]) -> None:
 
 async def _reach_patiently(given: WorkerProgramSettings) -> Broker:
     return await keep_trying(
-        lambda: Broker.connect(given.nats_url, name="headway-worker", credentials=given.nats_creds),
+        lambda: Broker.connect(
+            given.nats_url,
+            name="headway-worker",
+            credentials=given.nats_creds,
+            patience=Patience(ask_every=given.nats_ping_seconds),
+        ),
         what="NATS at HEADWAY_NATS_URL is not reachable",
         faults=(BrokerUnavailable,),
     )

@@ -21,6 +21,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     completed: int
     failed: int
     dead_letters: int
+    # Runs whose body may have begun more than once.
+    in_doubt: int
 
 
 class LatestRun(Struct, frozen=True, kw_only=True):
@@ -100,6 +102,7 @@ async def read_report(
         "runs_completed": progress["completed"],
         "runs_failed": progress["failed"],
         "dead_letters": progress["dead_letters"],
+        "runs_in_doubt": progress["in_doubt"],
         "lateness_ms": {
             name: None if lateness[name] is None else round(float(lateness[name]), 1)
             for name in ("p50", "p99")
@@ -113,6 +116,11 @@ def in_words(report: dict[str, Any]) -> str:
     return (
         f"{report['occurrences']} fired, {counted(report['runs_completed'], 'run')} completed, "
         f"{report['runs_failed']} failed, {counted(report['dead_letters'], 'dead letter')}"
+        + (
+            f", {counted(report['runs_in_doubt'], 'run')} that may have begun twice"
+            if report["runs_in_doubt"]
+            else ""
+        )
         + (f"; 99 of 100 began within {late:g} ms of their time" if late is not None else "")
     )
 

@@ -39,6 +39,7 @@ def _counts(progress: Progress) -> Text:
         (f"{progress.skipped} skipped", progress.skipped, ""),
         (counted(progress.dead_letters, "dead letter"), progress.dead_letters, "bold red"),
         (f"{progress.blocked} blocked", progress.blocked, "bold red"),
+        (f"{progress.in_doubt} maybe begun twice", progress.in_doubt, "yellow"),
     ]
     counts += [(text, style) for text, number, style in seldom if number]
     return Text("  ").join(Text(*one) for one in counts)

@@ -8,6 +8,8 @@ from headway_clock import new_id
 from headway_contract import Event, encode, event, subjects
 from headway_contract.lifecycle import LeaseEvent
 from headway_jetstream_kit import Broker
+from headway_jetstream_kit.connection import ApiError
+from headway_jetstream_kit.provisioning import STREAM_NOT_FOUND
 from headway_jetstream_kit.publishing import Answer, publish
 
 from headway_dispatcher.store import SOURCE
@@ -35,4 +37,9 @@ async def publish_fenced(
 
 async def withdraw_order(broker: Broker, job: str, lease: UUID) -> None:
     """Remove an order, delivered or not, so that nobody claims it after this."""
-    await broker.api(f"STREAM.PURGE.{subjects.RUNS_STREAM}", {"filter": subjects.order(job, lease)})
+    request = {"filter": subjects.order(job, lease)}
+    try:
+        await broker.api(f"STREAM.PURGE.{subjects.RUNS_STREAM}", request)
+    except ApiError as error:
+        if error.err_code != STREAM_NOT_FOUND:  # without a stream there is no order
+            raise

@@ -1,10 +1,11 @@
 """Whose is a lease? The answer for workers, by the last message that is stored of it."""
 
 import base64
+import logging
 from typing import Any
 from uuid import UUID
 
-from headway_contract import Event, Malformed, decode, subjects
+from headway_contract import Event, Unknown, decode, subjects
 from headway_contract.control import LeaseAnswer, LeaseQuestion, LeaseState
 from headway_contract.lifecycle import LeaseEvent, LeaseRevoked
 from headway_jetstream_kit import Broker, BrokerUnavailable
@@ -16,6 +17,10 @@ from msgspec import Struct
 from headway_dispatcher.store import leases
 
 _NO_MESSAGE = 10037
+# Who has published what cannot be read.
+NOBODY = ""
+
+logger = logging.getLogger(__name__)
 
 
 class LastStored(Struct, frozen=True, kw_only=True):
@@ -47,11 +52,13 @@ async def last_stored(broker: Broker, lease: UUID) -> LastStored | None:
             return None
         raise BrokerUnavailable(str(error)) from error
     message = answer["message"]
-    _, worker = subjects.lease_and_worker(message["subject"])
+    worker = NOBODY
+    events: list[Event | Unknown] = []
     try:
+        _, worker = subjects.lease_and_worker(message["subject"])
         events = decode(base64.b64decode(message.get("data", "")))
-    except Malformed:
-        events = []
+    except ValueError as error:  # nobody's word, but it stands in the fence's way all the same
+        logger.debug("lease %s: %s", lease, error)
     return LastStored(
         sequence=message["seq"],
         worker=worker,

@@ -21,6 +21,7 @@ from headway_contract.lifecycle import (
     LeaseEvent,
     RunActivated,
     RunEvent,
+    RunStarted,
 )
 from headway_contract.settled import ActivationRequested
 from headway_contract.subjects import DISPATCHER
@@ -41,7 +42,16 @@ from msgspec import Struct, structs
 
 from headway_dispatcher import settling, store
 from headway_dispatcher.pushing import push
-from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, SOURCE, Times, leases, works
+from headway_dispatcher.store import (
+    HISTORY,
+    OUTBOX,
+    REJECTED,
+    SOURCE,
+    Times,
+    heals,
+    leases,
+    works,
+)
 from headway_dispatcher.telling import activation_message
 
 logger = logging.getLogger(__name__)
@@ -80,6 +90,8 @@ class _Books(Struct):
     work_of: dict[UUID, UUID]
     # Accepted events that woke something new, and what.
     woken: list[tuple[Event, list[Activation]]]
+    # Runs whose body a process began that does not hold the lease.
+    begun_elsewhere: list[UUID]
     # Claims that do not count, although the broker let them through.
     vain_claims: list[tuple[str, ReleaseLease]]
 
@@ -144,6 +156,8 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
     await _write_runs(connection, changed, times)
+    if books.begun_elsewhere:
+        await connection.execute(heals["note_begun_elsewhere"], books.begun_elsewhere)
     await _write_leases(connection, list(books.leases.values()), times.real)
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
@@ -178,6 +192,7 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
     )
     books.woken += _woken(events, judged, runs)
     books.vain_claims += _vain_claims(one, events, judged)
+    books.begun_elsewhere += _begun_elsewhere(events, judged)
     books.leases[lease.id], books.runs[lease.id] = judged.lease, judged.runs
     _report(one, judged)
     return [
@@ -208,6 +223,18 @@ def _woken(
             if new:
                 woken.append((event, new))
     return woken
+
+
+def _begun_elsewhere(events: list[Event], judged: Judged) -> list[UUID]:
+    """Starts that do not count, but were made: with the right token, by another process."""
+    return [
+        event.data.run
+        for event, refusal in zip(events, judged.refusals, strict=True)
+        if isinstance(event.data, RunStarted)
+        and refusal in ("not_the_claimant", "lease_ended")
+        and event.data.token == judged.lease.token
+        and event.data.run in judged.runs
+    ]
 
 
 def _vain_claims(one: Told, events: list[Event], judged: Judged) -> list[tuple[str, ReleaseLease]]:
@@ -320,6 +347,7 @@ async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
         work_of={row["run_id"]: row["work_id"] for row in runs},
         woken=[],
         vain_claims=[],
+        begun_elsewhere=[],
     )
 
 

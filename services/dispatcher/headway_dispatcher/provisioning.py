@@ -3,7 +3,7 @@
 from typing import Any
 
 from headway_contract import subjects
-from headway_jetstream_kit import Broker, Consumer, Stream
+from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Stream
 from headway_jetstream_kit.provisioning import (
     consumer_info,
     ensure_consumer,
@@ -18,7 +18,7 @@ MAX_ACK_PENDING = 10_000
 MAX_WAITING = 10_000  # pulls at once: each worker keeps one a job
 
 
-class NotProvisioned(Exception):
+class NotProvisioned(ConsumerMissing):
     """Streams or consumers are missing, and this process may not make them."""
 
 

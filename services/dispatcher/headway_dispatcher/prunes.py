@@ -60,7 +60,7 @@ async def bury(
     )
     records += [recording.pruned(told[row["manifest_id"]], now) for row in rows]
     confirmed = await connection.fetch(prune_queries["confirmed"], list(told))
-    await OUTBOX.add(connection, [prune_confirmed_message(_confirmation(row)) for row in confirmed])
+    await OUTBOX.add(connection, [prune_confirmed_message(confirmation(row)) for row in confirmed])
     await settle_waiting(connection, now, records)
 
 
@@ -117,7 +117,7 @@ class Prunes:
                     return False
                 now = await self._clock.now(connection)
                 row = await connection.fetchrow(prune_queries["confirm"], manifest, now)
-                confirmed = _confirmation(row)
+                confirmed = confirmation(row)
                 await OUTBOX.add(connection, [prune_confirmed_message(confirmed)])
                 await HISTORY.append(connection, [recording.prune_confirmed(confirmed)])
         logger.info("manifest %s is pruned: nothing of it is left", tombstone["manifest"])
@@ -140,7 +140,8 @@ async def _delete_some(connection: Connection, manifest: UUID) -> bool:
     return False
 
 
-def _confirmation(tombstone: Any) -> PruneConfirmed:
+def confirmation(tombstone: Any) -> PruneConfirmed:
+    """That nothing is left of a manifest, as its tombstone has it."""
     return PruneConfirmed(
         manifest_id=tombstone["manifest_id"],
         manifest=tombstone["manifest"],

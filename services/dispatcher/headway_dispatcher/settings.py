@@ -11,6 +11,11 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     database_url: str
     nats_url: str
     nats_creds: str | None = None
+    # How long PostgreSQL may take for an answer before the connection is given up.
+    database_answer_seconds: float = 30.0
+    # How often NATS is asked for a sign of life: without three in a row the connection is made
+    # anew, without nine the process ends.
+    nats_ping_seconds: float = 3.0
     health_address: str = "127.0.0.1:0"
     provision: Literal["auto", "manual"] = "manual"
     max_active: int = 100
@@ -19,8 +24,10 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     heartbeat_seconds: float = 3.0
     orphan_timeout_seconds: float = 60.0
     stale_pending_seconds: float = 1200.0
-    # How long settled work, its runs and history are kept.
+    # How long settled work, its runs and history are kept. Unknown work that is older may have
+    # been run and forgotten, and is not run again.
     history_days: float = 30.0
     stream_replicas: int = 1
     stream_max_bytes: int = 1024**3
+    # How long dead letters are kept that somebody has seen to.
     dead_letter_days: float = 30.0

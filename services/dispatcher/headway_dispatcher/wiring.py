@@ -15,20 +15,24 @@ from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher.cancels import Cancels
 from headway_dispatcher.desk import Desk
+from headway_dispatcher.explain import Explanations
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.leases import LeaseDesk
 from headway_dispatcher.letter_passes import LetterRetention, WaitingRetries
+from headway_dispatcher.orders import Orders
 from headway_dispatcher.progress import ProgressDesk
 from headway_dispatcher.projector import event_intake
 from headway_dispatcher.provisioning import check_provisioned, provision
 from headway_dispatcher.prunes import Prunes
 from headway_dispatcher.reaper import Reaper
+from headway_dispatcher.reconcile import ReconcileDesk
 from headway_dispatcher.retention import BATCH as CLEANED_AT_ONCE
 from headway_dispatcher.retention import EVERY_SECONDS, Retention
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
+from headway_dispatcher.tidying import purge_events
 from headway_dispatcher.waits import Waits
 
 logger = logging.getLogger(__name__)
@@ -51,6 +55,8 @@ async def start_dispatcher(
         database_url=settings.database_url,
         nats_url=settings.nats_url,
         nats_creds=settings.nats_creds,
+        nats_ping_seconds=settings.nats_ping_seconds,
+        database_answer_seconds=settings.database_answer_seconds,
         give_up_after=give_up_after,
     )
     try:
@@ -90,6 +96,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     gate = Gate(database, settings, clock=clock, relay=wake.relay)
     reaper = Reaper(database, broker, settings, name=name)
     retention = Retention(database, days=settings.history_days, clock=clock)
+    orders = Orders(database, broker, settings, name=name)
 
     async def run_gate() -> float | None:
         return (await gate.run_once()).rest
@@ -101,6 +108,14 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     async def clean_up() -> float | None:
         cleaned = await retention.run_once()
         return 0.0 if cleaned.works == CLEANED_AT_ONCE else EVERY_SECONDS
+
+    async def put_orders_back() -> float | None:
+        await orders.run_once()
+        return None
+
+    async def tidy_up() -> float | None:
+        await purge_events(database, broker)
+        return None
 
     async def see_to_streams() -> float | None:
         # Whoever deletes a worker's consumer does not tell us, so look again now and then.
@@ -115,6 +130,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     news = ProgressDesk(database, broker)
     await news.listen()
     await Desk(database, broker, settings, clock=clock, wake=wake).listen()
+    await Explanations(database, broker, settings, clock=clock).listen()
+    await ReconcileDesk(database, broker, clock=clock, days=settings.history_days).listen()
     intakes = {
         "intake": work_intake(
             database,
@@ -130,6 +147,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     prunes = Prunes(database, clock=clock, relay=wake.relay)
     service.keep("relay", Relay(database, broker, OUTBOX).run_once, wake.relay)
     for pass_name, intake in intakes.items():
+        await intake.take_over()
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
     service.keep("waits", Waits(database, settings, clock=clock).run_once)
@@ -146,3 +164,5 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("retention", clean_up, poll=EVERY_SECONDS)
     service.keep("streams", see_to_streams)
+    service.keep("orders", put_orders_back, poll=settings.heartbeat_seconds)
+    service.keep("tidying", tidy_up)

@@ -292,10 +292,11 @@ def job_changed(row: Any) -> JobChanged:
 async def tell_switches(connection: Connection, locked: Sequence[UUID], *, now: datetime) -> None:
     """Tell the dispatcher which of these manifests were enabled or disabled; they are locked."""
     rows = await connection.fetch(manifests["switched"], locked)
-    await OUTBOX.add(connection, [announce_switch(_manifest_changed(row), now=now) for row in rows])
+    await OUTBOX.add(connection, [announce_switch(manifest_changed(row), now=now) for row in rows])
 
 
-def _manifest_changed(row: Any) -> ManifestChanged:
+def manifest_changed(row: Any) -> ManifestChanged:
+    """The event that tells whether the work of a manifest may run."""
     return ManifestChanged(
         manifest_id=row["id"],
         manifest=row["external_id"],

@@ -3,19 +3,19 @@
 The scheduler marks a manifest and tells the dispatcher. From then on it never fires, its id
 is free for another, and its dependents have no parent. The dispatcher waits for live runs,
 deletes what it has, remembers the manifest so that late work finds no home, and confirms;
-then the scheduler deletes its own part. A prune that nobody confirms is told again.
+then the scheduler deletes its own part. A prune that the dispatcher has not heard of is told
+again (`standing`).
 """
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 import asyncpg
 from headway_clock import new_id
 from headway_history import Record
-from headway_postgres_kit import Clock, Connection, Database
-from headway_service_kit.passes import Wakeup
+from headway_postgres_kit import Connection
 
 from headway_scheduler.announce import announce_pruned
 from headway_scheduler.store import (
@@ -30,9 +30,6 @@ from headway_scheduler.store import (
 )
 
 logger = logging.getLogger(__name__)
-
-_ASK_AGAIN = timedelta(minutes=1)
-_BATCH = 1000
 
 
 async def mark(
@@ -91,31 +88,3 @@ async def confirm(connection: Connection, ids: Sequence[UUID]) -> None:
             await connection.execute(groups["remove_if_empty"], names)
     except asyncpg.ForeignKeyViolationError:
         logger.info("somebody has moved into a group that was about to be deleted: it stays")
-
-
-class Prunes:
-    """Tells again what nobody has confirmed."""
-
-    def __init__(self, database: Database, *, clock: Clock, relay: Wakeup) -> None:
-        self._database = database
-        self._clock = clock
-        self._relay = relay
-
-    async def run_once(self) -> float | None:
-        """Tell one batch again, the longest waiting first."""
-        async with self._database.transaction() as connection:
-            now = await self._clock.now(connection)
-            rows = await connection.fetch(manifests["ask_again"], now, now - _ASK_AGAIN, _BATCH)
-            await OUTBOX.add(
-                connection,
-                [
-                    announce_pruned(
-                        row["id"], row["external_id"], row["group_name"], reason="again", now=now
-                    )
-                    for row in rows
-                ],
-            )
-        if rows:
-            logger.info("%d prune(s) are not confirmed yet: told again", len(rows))
-            self._relay.call()
-        return 0.0 if len(rows) == _BATCH else None

@@ -21,6 +21,7 @@ _OUTCOMES = {
     "dead_lettered": "failed for good and became a dead letter",
     "coalesced": "was folded into other work of it that was waiting already",
     "expired": "was not started in time and expired",
+    "unknown": "was lost from all records before its outcome was heard: nobody knows how it ended",
 }
 _ASKED_BY = {
     "trigger": "a trigger",

@@ -20,9 +20,11 @@ occurrences = Queries("headway_scheduler", "sql/occurrence.sql")
 works = Queries("headway_scheduler", "sql/work.sql")
 enqueued = Queries("headway_scheduler", "sql/enqueued.sql")
 leaders = Queries("headway_scheduler", "sql/leader.sql")
+heals = Queries("headway_scheduler", "sql/healing.sql")
 
 TICK_LOCK = 0x48570001
 DECLARE_LOCK = 0x48570002
+HEAL_LOCK = 0x48570003
 
 
 async def lock_manifests(connection: Connection, ids: Iterable[UUID]) -> list[UUID]:

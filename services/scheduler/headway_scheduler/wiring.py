@@ -8,14 +8,14 @@ from headway.definitions import Definitions
 from headway_clock import new_nonce
 from headway_postgres_kit import DATABASE_CLOCK, Clock
 from headway_relay import Relay
-from headway_service_kit.passes import Wakeup
+from headway_service_kit.passes import SAFETY_POLL, Wakeup
 from headway_service_kit.service import Service, open_service
 from msgspec.structs import replace
 
 from headway_scheduler.desk import Desk, Followers
 from headway_scheduler.enqueue import POLL_SECONDS, Enqueue
+from headway_scheduler.heal import Healing
 from headway_scheduler.intake import settled_intake
-from headway_scheduler.prune import Prunes
 from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply_at_start
@@ -38,6 +38,8 @@ async def start_scheduler(
         database_url=settings.database_url,
         nats_url=settings.nats_url,
         nats_creds=settings.nats_creds,
+        nats_ping_seconds=settings.nats_ping_seconds,
+        database_answer_seconds=settings.database_answer_seconds,
         give_up_after=give_up_after,
     )
     try:
@@ -74,6 +76,19 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
     )
     intake = settled_intake(database, broker, clock=clock, relay=relay_wakeup, tick=tick_wakeup)
 
+    healing = Healing(
+        database,
+        broker,
+        clock=clock,
+        ask_after_seconds=settings.ask_after_seconds,
+        relay=relay_wakeup,
+        tick=tick_wakeup,
+    )
+
+    async def heal() -> float | None:
+        result = await healing.run_once()
+        return 0.0 if result is not None and result.unfinished else None
+
     async def run_tick() -> float | None:
         return (await tick.run_once()).rest
 
@@ -85,12 +100,13 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         wake=Followers(relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup),
     ).listen()
     service.keep("relay", Relay(database, broker, OUTBOX).run_once, relay_wakeup)
-    service.keep("prunes", Prunes(database, clock=clock, relay=relay_wakeup).run_once, poll=30.0)
+    service.keep("healing", heal, poll=min(SAFETY_POLL, settings.ask_after_seconds / 4))
     enqueue = Enqueue(database, clock=clock, relay=relay_wakeup)
     service.keep("enqueue", enqueue.run_once, enqueue_wakeup, poll=POLL_SECONDS)
     service.keep("refused", enqueue.look_again)
     retention = Retention(database, days=settings.history_days, clock=clock)
     service.keep("retention", retention.run_once, poll=600.0)
+    await intake.take_over()
     service.keep("intake", intake.run_once)
     if settings.tick == "on":
         service.keep("tick", run_tick, tick_wakeup)

@@ -46,6 +46,8 @@ class Lease:
         self._told: list[Event] = []
         # Runs that somebody has ended before we claimed the lease.
         self.ended_runs: set[UUID] = set()
+        # How many bytes were published for it, repeats included.
+        self.size = 0
         # Each word names its predecessor, so only one can be on its way.
         self._speaking = asyncio.Lock()
         self.lost = False
@@ -134,23 +136,34 @@ class Lease:
         whose = await self._ask()
         match whose.answer:
             case "mine":
+                if whose.sequence < self._sequence:
+                    # The stream went back: what was stored since is gone with it.
+                    return await self._tell_all_again(events, expected=whose.sequence)
                 self._sequence = whose.sequence
                 return any(one.id in whose.stored for one in events)
             case "another" | "ended":
                 self.lost = True
                 return any(one.id in whose.stored for one in events)
             case "nothing_stored":
-                return await self._tell_all_again(events)
+                return await self._tell_all_again(events, expected=0)
             case _:
                 logger.debug("lease %s is undecided: %s", self.order.lease, whose.reason)
         return False
 
-    async def _tell_all_again(self, events: list[Event]) -> bool:
+    async def tell_again(self) -> bool:
+        """Make good what was lost of a lease that has ended; true if nothing is missing."""
+        async with self._speaking:
+            whose = await self._ask()
+            went_back = whose.answer == "mine" and whose.sequence < self._sequence
+            if whose.answer == "nothing_stored" or went_back:
+                return await self._tell_all_again([], expected=whose.sequence)
+            return whose.answer in ("mine", "another", "ended")
+
+    async def _tell_all_again(self, events: list[Event], *, expected: int) -> bool:
         """The stream forgot this lease: tell all of it again, with the same ids.
 
         In one message if it fits, so that nobody sees half of it.
         """
-        expected = 0
         for part in _parts([*self._told, *events], self._broker.client.max_payload - _HEADERS):
             answer = await self._publish(part, expected=expected)
             if not isinstance(answer, Stored):
@@ -182,7 +195,9 @@ class Lease:
         headers = subjects.fence(self.order.lease, expected)
         if events[-1].traceparent:
             headers[subjects.TRACEPARENT_HEADER] = events[-1].traceparent
-        answer = await publish(self._broker, subject, encode(events), headers=headers)
+        body = encode(events)
+        self.size += len(body)
+        answer = await publish(self._broker, subject, body, headers=headers)
         if isinstance(answer, NoAnswer):
             logger.warning("lease %s: %s", self.order.lease, answer.why)
         return answer

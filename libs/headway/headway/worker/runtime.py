@@ -19,6 +19,7 @@ from msgspec import Struct
 from headway.app import App
 from headway.run_log import CapturedLogging
 from headway.worker.execution import HAND_BACK_SECONDS
+from headway.worker.finished import Finished
 from headway.worker.heartbeat import Heart, Instructions
 from headway.worker.leases import Lease
 from headway.worker.nursery import Nursery
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 # What the last words of a lease may take, after its body was given up.
 _LAST_WORDS_SECONDS = 5.0
+# As long as a heartbeat can tell it.
+_LONGEST_VERSION = 255
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
@@ -46,6 +49,7 @@ class Worker:
         self._jobs = app.jobs
         self._broker = broker
         self._settings = settings
+        self._code_version = app.version[:_LONGEST_VERSION]
         self.nonce = new_nonce()
         self.host = socket.gethostname()
         self.name = settings.worker_name or f"{app.name[:47]}-{self.nonce}"
@@ -58,6 +62,7 @@ class Worker:
         self._nursery = Nursery(processes) if processes else None
         # Leases that this process has had: an order that is delivered again is not run again.
         self._done: deque[UUID] = deque(maxlen=10_000)
+        self._finished = Finished(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._stopped = False
@@ -104,18 +109,20 @@ class Worker:
         finally:
             self._draining.set()
             await end([*fetching, *asked])
-            await self._drain()
+            # Over a connection that is lost for good nobody would hear how the runs ended.
+            lost = self._broker.closed.is_set()
+            await self._drain(0.0 if lost else self._settings.drain_seconds)
             await end([beating])
             self._stopped = True
             await self.heart.beat()
 
-    async def _drain(self) -> None:
+    async def _drain(self, seconds: float) -> None:
         """Let runs finish; hand back those that have not begun, or do not end by the deadline."""
         for tenure in self._tenures.values():
             tenure.begin_no_more("worker_stopped")
         if self._tasks:
             logger.info("draining %d run(s)", len(self._tasks))
-            await asyncio.wait(self._tasks, timeout=self._settings.drain_seconds)
+            await asyncio.wait(self._tasks, timeout=seconds)
         for tenure in self._tenures.values():
             tenure.stop("worker_stopped")
         if self._tasks:
@@ -166,7 +173,9 @@ class Worker:
         """Begin with as many orders as there are free slots; give a surplus back."""
         for message in messages:
             order = _read_order(message)
-            if order is not None and (order.lease in self._tenures or order.lease in self._done):
+            if order is not None and order.lease in self._finished:
+                await self._finished.see_to(message, order.lease)
+            elif order is not None and (order.lease in self._tenures or order.lease in self._done):
                 await self._acknowledge(message)
             elif order is None or order.job not in self._jobs:
                 await nak(self._broker, message, delay=30)
@@ -201,6 +210,7 @@ class Worker:
         finally:
             if self._tenures.pop(order.lease, None) is not None:
                 self._done.append(order.lease)
+                self._finished.add(lease)
             self._free += 1
             self._used[order.job] -= 1
             self._slot_freed.set()
@@ -227,6 +237,7 @@ class Worker:
             host=self.host,
             sdk="headway-python",
             sdk_version=importlib.metadata.version("headway"),
+            code_version=self._code_version,
             jobs=list(self._jobs),
             slots=self._settings.worker_slots,
             leases=list(self._tenures),

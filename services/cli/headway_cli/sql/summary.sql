@@ -14,7 +14,9 @@ SELECT
      WHERE state = 'completed' AND finished_at >= $1) AS completed,
     (SELECT count(*) FROM dispatcher.metadata
      WHERE state = 'failed' AND finished_at >= $1) AS failed,
-    (SELECT count(*) FROM dispatcher.dead_letter WHERE created_at >= $1) AS dead_letters
+    (SELECT count(*) FROM dispatcher.dead_letter WHERE created_at >= $1) AS dead_letters,
+    (SELECT count(*) FROM dispatcher.metadata
+     WHERE created_at >= $1 AND (reissued > 0 OR begun_elsewhere > 0)) AS in_doubt
 
 -- name: lateness
 -- From the due time to the start of the body, over first attempts since a moment, in

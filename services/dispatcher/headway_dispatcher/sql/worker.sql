@@ -26,9 +26,9 @@ USING unnest($1::text[], $2::text[]) AS gone (name, nonce)
 WHERE worker.name = gone.name AND worker.nonce = gone.nonce
 
 -- name: hear_leases
--- The leases that heartbeats named: the claimant's own are heard of, and those that are
--- positively no longer its own come back with the reason. $1 leases, $2 workers, $3 nonces,
--- $4 now.
+-- The leases that heartbeats named: the claimant's own are heard of, those whose claim is not
+-- known here are noted as listed, and those that are positively no longer its own come back
+-- with the reason. $1 leases, $2 workers, $3 nonces, $4 now.
 WITH named AS (
     SELECT lease.id, told.worker, told.nonce, lease.ended_at IS NOT NULL AS ended,
            lease.claimed_by IS NOT NULL
@@ -39,10 +39,11 @@ WITH named AS (
     FOR UPDATE OF lease
 ), heard AS (
     UPDATE dispatcher.lease
-    SET last_heard_at = greatest(last_heard_at, $4)
+    SET last_heard_at = CASE WHEN lease.claimed_by IS NULL THEN NULL
+                             ELSE greatest(last_heard_at, $4) END,
+        listed_at = CASE WHEN lease.claimed_by IS NULL THEN $4 ELSE listed_at END
     FROM named
-    WHERE lease.id = named.id AND lease.claimed_by IS NOT NULL
-      AND NOT named.ended AND NOT named.another
+    WHERE lease.id = named.id AND NOT named.ended AND NOT named.another
 )
 SELECT id, worker, nonce, CASE WHEN another THEN 'another' ELSE 'ended' END AS reason
 FROM named

@@ -194,18 +194,6 @@ FOR UPDATE
 -- Manifests that are gone. $1 ids.
 DELETE FROM scheduler.manifest WHERE id = ANY($1::uuid[])
 
--- name: ask_again
--- Prunes that nobody confirmed for a while. $1 now, $2 asked before, $3 how many.
-UPDATE scheduler.manifest
-SET prune_asked_at = $1
-WHERE id IN (
-    SELECT id FROM scheduler.manifest
-    WHERE pruning_at IS NOT NULL AND prune_asked_at < $2
-    ORDER BY prune_asked_at
-    LIMIT $3
-    FOR UPDATE SKIP LOCKED)
-RETURNING id, external_id, group_name
-
 -- name: declared_by
 -- What an owner's manifests look like now, and those that bear ids which are being declared.
 -- $1 owner, $2 external ids.

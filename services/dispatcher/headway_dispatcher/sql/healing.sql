@@ -1,0 +1,93 @@
+-- name: outcomes
+-- How work stands that the scheduler asks about, and all that its outcome would tell. $1 ids.
+SELECT work_queue.id, work_queue.round, work_queue.manifest_id, work_queue.manifest,
+       work_queue.group_name, work_queue.state, work_queue.outcome, work_queue.run_id,
+       work_queue.runs, work_queue.attempts, work_queue.settled_at, work_queue.cancel_reason,
+       letter.id AS letter, letter.reason AS letter_reason,
+       CASE WHEN work_queue.state = 'settled' THEN
+           (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
+            WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
+              AND metadata.activations IS NOT NULL) END AS activations
+FROM dispatcher.work_queue
+LEFT JOIN dispatcher.dead_letter AS letter
+    ON letter.work_id = work_queue.id AND letter.round = work_queue.round
+   AND letter.state = 'awaiting'
+WHERE work_queue.id = ANY($1::uuid[])
+
+-- name: letters
+-- How dead letters stand, and which slot their work has. $1 dead letters.
+SELECT dead_letter.id, dead_letter.state, dead_letter.work_id, dead_letter.round,
+       dead_letter.manifest_id, dead_letter.group_name, dead_letter.actor, dead_letter.resolved_at,
+       work_queue.manifest, work_queue.slot
+FROM dispatcher.dead_letter
+JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
+WHERE dead_letter.id = ANY($1::uuid[])
+
+-- name: group_versions
+-- Which version of their limits is in force for groups. $1 names.
+SELECT name, version FROM dispatcher.group_limit WHERE name = ANY($1::text[])
+
+-- name: job_versions
+-- Which version of their limits is in force for jobs. $1 names.
+SELECT name, version FROM dispatcher.job_limit WHERE name = ANY($1::text[])
+
+-- name: switch_versions
+-- Which version of their switch is in force for manifests. $1 manifest ids.
+SELECT manifest_id::text AS name, version FROM dispatcher.manifest_switch
+WHERE manifest_id = ANY($1::text[]::uuid[])
+
+-- name: tombstones
+-- What became of manifests that should be pruned. $1 manifest ids.
+SELECT manifest_id, manifest, group_name, confirmed_at FROM dispatcher.tombstone
+WHERE manifest_id = ANY($1::uuid[])
+
+-- name: unclaimed
+-- Orders that nobody has claimed as far as is known, and that no worker lists, with all that they
+-- say of their runs; not those that the relay has yet to send. $1 made before, $2 listed before,
+-- $3 how many.
+SELECT lease.id, lease.token, lease.job, ordered.ids, ordered.runs, ordered.on_lost_contact,
+       ordered.traceparent
+FROM dispatcher.lease
+CROSS JOIN LATERAL (
+    SELECT array_agg(metadata.run_id) AS ids,
+           min(work_queue.on_lost_contact) AS on_lost_contact,
+           min(work_queue.traceparent) AS traceparent,
+           jsonb_agg(jsonb_build_object(
+               'run', metadata.run_id, 'work', metadata.work_id, 'round', metadata.round,
+               'attempt', metadata.attempt,
+               'attempts', greatest((work_queue.retry -> 'attempts')::integer, metadata.attempt),
+               'manifest', work_queue.manifest, 'group', metadata.group_name,
+               'cause', work_queue.cause, 'due_at', metadata.due_at, 'input', work_queue.input,
+               'input_schema', work_queue.input_schema,
+               'timeout_seconds', work_queue.timeout_seconds,
+               'cancel_grace_seconds', work_queue.cancel_grace_seconds,
+               'traceparent', work_queue.traceparent) ORDER BY metadata.run_id) AS runs
+    FROM dispatcher.metadata
+    JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+    WHERE metadata.lease_id = lease.id AND metadata.finished_at IS NULL
+) AS ordered
+-- Never heard is never claimed, and that is indexed.
+WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL AND lease.created_at < $1
+  AND (lease.listed_at IS NULL OR lease.listed_at < $2)
+  AND ordered.ids IS NOT NULL
+  AND NOT EXISTS (SELECT FROM dispatcher.outbox WHERE outbox.message_id = lease.id::text)
+ORDER BY lease.created_at
+LIMIT $3
+
+-- name: note_reissued
+-- Runs whose order was gone and was put back. $1 runs.
+UPDATE dispatcher.metadata SET reissued = reissued + 1 WHERE run_id = ANY($1::uuid[])
+
+-- name: note_begun_elsewhere
+-- Runs whose body another process told to have begun as well. $1 runs, one for each time.
+UPDATE dispatcher.metadata SET begun_elsewhere = begun_elsewhere + told.times
+FROM (SELECT run_id, count(*)::integer AS times FROM unnest($1::uuid[]) AS run_id GROUP BY run_id)
+    AS told
+WHERE metadata.run_id = told.run_id
+
+-- name: finished
+-- Those of these leases of which nothing is left to run. $1 leases.
+SELECT asked.id
+FROM unnest($1::uuid[]) AS asked (id)
+LEFT JOIN dispatcher.lease ON lease.id = asked.id
+WHERE lease.id IS NULL OR lease.ended_at IS NOT NULL

@@ -1,0 +1,290 @@
+"""Healing: ask the dispatcher about everything that is waited for, and tell again what is lost.
+
+The broker may lose anything at any time, its whole storage included. So outstanding work is
+asked about after a minute, and again after pauses that double up to an hour; at once and all
+of it when a stream turns out to be new or to have gone back. An outcome that was lost comes
+with the answer. Work that the dispatcher does not know is told again, but only if its message
+cannot be waiting in the stream any more (`headway_decisions.healing`): a dispatcher that is
+down for a day finds every message once.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_contract import subjects
+from headway_contract.healing import MOST_ASKED, AskedWork, ReconcileAnswer, ReconcileQuestion
+from headway_contract.settled import WorkSettled
+from headway_decisions import healing
+from headway_decisions.healing import AskAgain, Expired, Lost, Mark, Settled, Sight, Verdict
+from headway_jetstream_kit import Broker
+from headway_jetstream_kit.watching import done_through, reconnects_of, see
+from headway_postgres_kit import Clock, Database
+from headway_service_kit.passes import Wakeup
+from headway_tracing import span
+from msgspec import Struct
+from nats.errors import Error as NatsError
+
+from headway_scheduler.intake import take_in
+from headway_scheduler.marking import read_marks, take_mark
+from headway_scheduler.retell import retell_work
+from headway_scheduler.standing import Standing, told
+from headway_scheduler.store import HEAL_LOCK, heals
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 10.0
+_MOST_PAGES = 20
+_IN_WORDS = {"new_stream": "a new stream", "rolled_back": "a stream that went back"}
+
+
+class HealResult(Struct, frozen=True, kw_only=True):
+    """What a pass found."""
+
+    asked: int = 0
+    settled: int = 0
+    told_again: int = 0
+    expired: int = 0
+    # There is more to ask about right away.
+    unfinished: bool = False
+
+    def __add__(self, other: "HealResult") -> "HealResult":
+        return HealResult(
+            asked=self.asked + other.asked,
+            settled=self.settled + other.settled,
+            told_again=self.told_again + other.told_again,
+            expired=self.expired + other.expired,
+            unfinished=self.unfinished or other.unfinished,
+        )
+
+
+class Healing:
+    """Heals for one scheduler process; one of them at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        broker: Broker,
+        *,
+        clock: Clock,
+        ask_after_seconds: float,
+        relay: Wakeup,
+        tick: Wakeup,
+    ) -> None:
+        self._database = database
+        self._broker = broker
+        self._clock = clock
+        self._first_pause = timedelta(seconds=ask_after_seconds)
+        self._relay = relay
+        self._tick = tick
+        self._standing = Standing(database, ask=self._ask, every=ask_after_seconds, clock=clock)
+        self._reconnects = reconnects_of(broker)
+        self._doubted: dict[str, Mark] = {}
+        self._spent: Mark | None = None
+
+    @property
+    def _leeway(self) -> timedelta:
+        """For transactions that take long: asked about is only what is twice as old."""
+        return self._first_pause / 2
+
+    async def run_once(self) -> HealResult | None:
+        """Ask about all that is due; none if somebody else does, or nobody can."""
+        async with self._database.transaction() as guard:
+            if not await guard.fetchval(heals["try_lock"], HEAL_LOCK):
+                return None
+            result = await self._heal()
+        if result is not None and (result.settled or result.expired or result.told_again):
+            logger.warning(
+                "healed: %d outcome(s) heard late, %d piece(s) of work told again, %d expired",
+                result.settled,
+                result.told_again,
+                result.expired,
+            )
+            self._tick.call()
+        return result
+
+    async def _heal(self) -> HealResult | None:
+        sights = await self._look()
+        if sights is None:
+            return None
+        marks = await read_marks(self._database)
+        doubt = self._doubt(marks, sights)
+        if doubt is not None:
+            await self._ask_about_all(doubt)
+        work_mark, work_sight = marks.get(subjects.WORK_STREAM), sights[subjects.WORK_STREAM]
+        result = await self._ask_pages(work_mark, work_sight)
+        if result is None or result.unfinished:
+            return result
+
+        result += await self._ask_about_standing(work_mark, work_sight)
+        if result.told_again:
+            self._relay.call()
+        await take_mark(self._database, self._broker, marks, sights, clock=self._clock)
+        return result
+
+    async def _ask_about_standing(self, mark: Mark | None, sight: Sight) -> HealResult:
+        """Whatever was told again by a mark comes behind it, so each mark serves once."""
+        usable = None if mark == self._spent else mark
+
+        def may_be_lost(told_at: datetime) -> bool:
+            return healing.is_lost(told_at, usable, sight, leeway=self._leeway) is not None
+
+        told_again = await self._standing.ask_about(may_be_lost)
+        if told_again:
+            self._spent = mark
+        return HealResult(told_again=told_again)
+
+    async def _look(self) -> dict[str, Sight] | None:
+        """The two streams between the services; none while one is missing.
+
+        What is missing is the dispatcher's business, which makes it again or says so.
+        """
+        sights: dict[str, Sight] = {}
+        for stream, consumer in (
+            (subjects.WORK_STREAM, subjects.WORK_CONSUMER),
+            (subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER),
+        ):
+            seen = await see(self._broker, stream)
+            if seen is None:
+                return None
+            done = await done_through(self._broker, stream, consumer, seen)
+            sights[stream] = Sight(
+                created=seen.created, last_sequence=seen.last_sequence, done_through=done or 0
+            )
+        return sights
+
+    def _doubt(self, marks: Mapping[str, Mark], sights: Mapping[str, Sight]) -> str | None:
+        """Why everything should be asked about at once, if it should; said once of each mark."""
+        for stream, mark in marks.items():
+            reached = healing.reach(mark, sights[stream])
+            if reached in ("new_stream", "rolled_back") and self._doubted.get(stream) != mark:
+                self._doubted[stream] = mark
+                return f"{stream} is {_IN_WORDS[reached]}"
+        reconnects, self._reconnects = self._reconnects, reconnects_of(self._broker)
+        return None if reconnects == self._reconnects else "the connection was made anew"
+
+    async def _ask_about_all(self, why: str) -> None:
+        self._standing.ask_at_once()
+        async with self._database.transaction() as connection:
+            now = await self._clock.now(connection)
+            woken = await connection.fetchval(heals["ask_all"], now)
+        if woken:
+            logger.warning("%s: asking about all outstanding work at once (%d)", why, woken)
+
+    async def _ask_pages(self, mark: Mark | None, sight: Sight) -> HealResult | None:
+        """Ask page by page, so many in one pass; none if nobody answers."""
+        result = HealResult()
+        for _ in range(_MOST_PAGES):
+            async with self._database.acquire() as connection:
+                now = await self._clock.now(connection)
+                rows = await connection.fetch(
+                    heals["due"], now, now - self._first_pause, MOST_ASKED
+                )
+            if not rows:
+                return result
+            works = [_asked(row) for row in rows]
+            with span("heal", works=len(works)):
+                answer = await self._ask(ReconcileQuestion(works=works))
+                if answer is None:
+                    return None
+                verdicts = healing.judge(
+                    works,
+                    answer,
+                    told_again_at=_told_again(rows),
+                    mark=mark,
+                    sight=sight,
+                    leeway=self._leeway,
+                )
+                page = await self._record(rows, verdicts)
+            result += page
+            if page.asked == 0:
+                return result
+        return result + HealResult(unfinished=True)
+
+    async def _ask(self, question: ReconcileQuestion) -> ReconcileAnswer | None:
+        """The dispatcher's answer; none if there is none, which a later pass will get."""
+        try:
+            reply = await self._broker.client.request(
+                subjects.RECONCILE_QUESTION, msgspec.json.encode(question), timeout=_PATIENCE
+            )
+            return msgspec.json.decode(reply.data, type=ReconcileAnswer)
+        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
+            logger.debug("no dispatcher answers what became of work: %s", error)
+            return None
+
+    async def _record(self, rows: Sequence[Any], verdicts: Mapping[UUID, Verdict]) -> HealResult:
+        """Outcomes as the intake records them; then what is told again, and when to ask next."""
+        by_id = {row["id"]: row for row in rows}
+        lost = [work for work, verdict in verdicts.items() if isinstance(verdict, Lost)]
+        async with self._database.transaction() as connection:
+            now = await self._clock.now(connection)
+            ends = [end for row in rows if (end := _end(row, verdicts[row["id"]], now))]
+            await take_in(connection, [told(one, one.work, now) for one in ends], now=now)
+        async with self._database.transaction() as connection:
+            told_again = await retell_work(connection, lost, now=now) if lost else 0
+            again = {
+                work: self._next_ask(by_id[work]["asks"], verdict, now)
+                for work, verdict in verdicts.items()
+                if not isinstance(verdict, Settled | Expired)
+            }
+            await connection.execute(
+                heals["asked"],
+                list(again),
+                [at for at, _ in again.values()],
+                [asks for _, asks in again.values()],
+                now,
+            )
+        left = sum(isinstance(verdict, AskAgain) for verdict in verdicts.values())
+        expired = sum(isinstance(verdict, Expired) for verdict in verdicts.values())
+        return HealResult(
+            asked=len(rows) - left,
+            settled=len(ends) - expired,
+            told_again=told_again,
+            expired=expired,
+        )
+
+    def _next_ask(self, asks: int, verdict: Verdict, now: datetime) -> tuple[datetime, int]:
+        match verdict:
+            case AskAgain():
+                return now, asks
+            case Lost():
+                return now + self._first_pause, 0
+            case _:
+                pause = healing.pause(asks, first=self._first_pause)
+                return now + pause, min(asks + 1, 30)
+
+
+def _told_again(rows: Sequence[Any]) -> dict[UUID, datetime]:
+    return {row["id"]: row["told_again_at"] for row in rows if row["told_again_at"] is not None}
+
+
+def _asked(row: Any) -> AskedWork:
+    return AskedWork(
+        work=row["id"],
+        round=row["round"],
+        manifest_id=row["manifest_id"],
+        queued_at=row["queued_at"],
+    )
+
+
+def _end(row: Any, verdict: Verdict, now: datetime) -> WorkSettled | None:
+    """The outcome that a verdict brings, if it brings one."""
+    match verdict:
+        case Settled(end=end):
+            return end
+        case Expired():
+            return WorkSettled(
+                work=row["id"],
+                round=row["round"],
+                manifest_id=row["manifest_id"],
+                group="unknown",
+                outcome="unknown",
+                reason=healing.FORGOTTEN,
+                runs=0,
+                attempts=0,
+                settled_at=now,
+            )
+    return None

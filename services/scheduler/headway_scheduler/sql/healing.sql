@@ -1,0 +1,123 @@
+-- name: try_lock
+-- One scheduler asks at a time; true if it is this one. $1 lock key.
+SELECT pg_try_advisory_xact_lock($1)
+
+-- name: marks
+-- Where the streams ended when they were last marked.
+SELECT stream, created, sequence, taken_at FROM scheduler.stream_mark
+
+-- name: mark
+-- Remember where a stream ends. $1 stream, $2 when it was made, $3 last sequence, $4 now.
+INSERT INTO scheduler.stream_mark (stream, created, sequence, taken_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (stream) DO UPDATE
+SET created = excluded.created, sequence = excluded.sequence, taken_at = excluded.taken_at
+
+-- name: last_message
+-- The newest message that waits to be published, or null.
+SELECT max(id) FROM scheduler.outbox
+
+-- name: published
+-- Whether everything up to a message was published. $1 message.
+SELECT NOT EXISTS (SELECT FROM scheduler.outbox WHERE id <= $1)
+
+-- name: ask_all
+-- Let everything be asked about at once; returns how much was not going to be. $1 now.
+WITH woken AS (
+    UPDATE scheduler.work SET ask_at = $1, asks = 0
+    WHERE ask_at IS NULL OR ask_at > $1
+    RETURNING id
+)
+SELECT count(*) FROM woken
+
+-- name: due
+-- Work to ask about, the least recently asked first. $1 now, $2 queued before this if it was
+-- never asked about, $3 how many.
+SELECT id, manifest_id, round, queued_at, told_again_at, asks
+FROM scheduler.work
+WHERE CASE WHEN ask_at IS NULL THEN queued_at <= $2 ELSE ask_at <= $1 END
+ORDER BY asked_at NULLS FIRST, queued_at
+LIMIT $3
+
+-- name: asked
+-- Work that was asked about, and when to ask next. $1 ids, $2 next times, $3 how often the
+-- answer was that it is under way, $4 now.
+UPDATE scheduler.work
+SET asked_at = $4, ask_at = told.ask_at, asks = told.asks
+FROM unnest($1::uuid[], $2::timestamptz[], $3::smallint[]) AS told (id, ask_at, asks)
+WHERE work.id = told.id
+
+-- name: lost
+-- Work whose message was lost, with the decision that made it; locked, so that it does not
+-- settle meanwhile. $1 ids.
+SELECT work.id, work.manifest_id, work.cause, work.slot, work.queued_at, occurrence.first_due_at,
+       occurrence.last_due_at, occurrence.actor, occurrence.explicit, occurrence.has_input,
+       occurrence.input, occurrence.not_before
+FROM scheduler.work
+JOIN scheduler.occurrence
+    ON occurrence.manifest_id = work.manifest_id AND occurrence.cause = work.cause
+WHERE work.id = ANY($1::uuid[])
+ORDER BY work.id
+FOR UPDATE OF work
+
+-- name: without_manifest
+-- Those of these works that no manifest made. $1 ids.
+SELECT id FROM scheduler.work WHERE id = ANY($1::uuid[]) AND manifest_id IS NULL ORDER BY id
+
+-- name: told_again
+-- Work that was announced again. $1 ids, $2 now.
+UPDATE scheduler.work SET told_again_at = $2 WHERE id = ANY($1::uuid[])
+
+-- name: blocking
+-- Dead letters that block manifests. $1 after this one, $2 how many.
+SELECT letter.id, manifest.id AS manifest_id, manifest.external_id, manifest.group_name
+FROM scheduler.manifest
+CROSS JOIN LATERAL unnest(manifest.dead_letters) AS letter (id)
+WHERE manifest.blocked_by IS NOT NULL AND manifest.pruning_at IS NULL AND letter.id > $1
+ORDER BY letter.id
+LIMIT $2
+
+-- name: group_versions
+-- The versions of the settings of groups. $1 after this name, $2 how many.
+SELECT name, version, changed_at FROM scheduler.manifest_group
+WHERE name > $1
+ORDER BY name
+LIMIT $2
+
+-- name: job_versions
+-- The versions of the limits of jobs. $1 after this name, $2 how many.
+SELECT name, version, declared_at AS changed_at FROM scheduler.job
+WHERE name > $1
+ORDER BY name
+LIMIT $2
+
+-- name: switch_versions
+-- The versions of what was told of manifests that were ever switched off or on. When that was
+-- is not kept; telling it once too often does no harm. $1 after this id, $2 how many.
+SELECT id::text AS name, version, declared_at AS changed_at FROM scheduler.manifest
+WHERE version > 0 AND pruning_at IS NULL AND id::text > $1
+ORDER BY id::text
+LIMIT $2
+
+-- name: jobs
+-- The limits of jobs. $1 names.
+SELECT name, version, max_active, rate, counts_globally, batch
+FROM scheduler.job WHERE name = ANY($1::text[])
+
+-- name: switches
+-- What was last told of manifests. $1 ids.
+SELECT id, external_id, group_name, told_enabled AS enabled, version
+FROM scheduler.manifest WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
+
+-- name: pruning
+-- Manifests that wait to be let go, and when that was last told. $1 after this id, $2 how many.
+SELECT id, external_id, group_name, prune_asked_at AS told_at
+FROM scheduler.manifest
+WHERE pruning_at IS NOT NULL AND id > $1
+ORDER BY id
+LIMIT $2
+
+-- name: told_pruning
+-- Prunes that were told again; returns those that nobody confirmed meanwhile. $1 ids, $2 now.
+UPDATE scheduler.manifest SET prune_asked_at = $2
+WHERE id = ANY($1::uuid[]) AND pruning_at IS NOT NULL
+RETURNING id, external_id, group_name

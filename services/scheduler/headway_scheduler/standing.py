@@ -1,0 +1,142 @@
+"""What is waited for besides work: dead letters to be resolved, settings, prunes."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from headway_clock import monotonic
+from headway_contract import Event, EventData, event
+from headway_contract.healing import MOST_ASKED, ReconcileAnswer, ReconcileQuestion, Version
+from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried
+from headway_postgres_kit import Clock, Database
+
+from headway_scheduler.intake import take_in
+from headway_scheduler.retell import retell_groups, retell_jobs, retell_prunes, retell_switches
+from headway_scheduler.store import SOURCE, heals
+
+Ask = Callable[[ReconcileQuestion], Awaitable[ReconcileAnswer | None]]
+
+_FIRST_ID = UUID(int=0)
+
+# Whose settings the dispatcher keeps: their names, versions and times, and how they are told.
+_SETTINGS = {
+    "group": (heals["group_versions"], retell_groups),
+    "job": (heals["job_versions"], retell_jobs),
+    "manifest": (heals["switch_versions"], retell_switches),
+}
+
+
+class Standing:
+    """Asks about what stands open; all of it every now and then, for it is never much."""
+
+    def __init__(self, database: Database, *, ask: Ask, every: float, clock: Clock) -> None:
+        self._database = database
+        self._ask = ask
+        self._every = every
+        self._clock = clock
+        self._asked_at: float | None = None
+
+    def ask_at_once(self) -> None:
+        """Do not wait for the next time."""
+        self._asked_at = None
+
+    async def ask_about(self, may_be_lost: Callable[[datetime], bool]) -> int:
+        """Take in what was missed, and tell again what was lost; returns how much of that.
+
+        `may_be_lost` says of a time whether what was told then cannot be on its way any more.
+        """
+        if self._asked_at is not None and monotonic() - self._asked_at < self._every:
+            return 0
+        self._asked_at = monotonic()
+        await self._about_letters()
+        return await self._about_settings(may_be_lost) + await self._about_prunes(may_be_lost)
+
+    async def _about_letters(self) -> None:
+        """Manifests that a dead letter blocks which nobody waits for any more go on."""
+        async for rows in self._pages(heals["blocking"], _FIRST_ID, "id"):
+            answer = await self._ask(ReconcileQuestion(dead_letters=[row["id"] for row in rows]))
+            if answer is None:
+                return
+            forgotten = set(answer.forgotten)
+            async with self._database.transaction() as connection:
+                now = await self._clock.now(connection)
+                gone = [_acknowledged(row, now) for row in rows if row["id"] in forgotten]
+                resolved: list[DeadLetterRetried | DeadLetterAcknowledged]
+                resolved = [*answer.retried, *answer.acknowledged, *gone]
+                await take_in(
+                    connection, [told(one, one.dead_letter, now) for one in resolved], now=now
+                )
+
+    async def _about_settings(self, may_be_lost: Callable[[datetime], bool]) -> int:
+        """Settings of which an older version is in force, though a newer one was told."""
+        told_again = 0
+        for kind, (query, retell) in _SETTINGS.items():
+            async for rows in self._pages(query, "", "name"):
+                versions = [
+                    Version(kind=kind, name=row["name"], version=row["version"]) for row in rows
+                ]
+                answer = await self._ask(ReconcileQuestion(versions=versions))
+                if answer is None:
+                    return told_again
+                outdated = {one.name for one in answer.outdated if one.kind == kind}
+                lost = [
+                    row["name"]
+                    for row in rows
+                    if row["name"] in outdated and may_be_lost(row["changed_at"])
+                ]
+                if lost:
+                    async with self._database.transaction() as connection:
+                        now = await self._clock.now(connection)
+                        told_again += await retell(connection, lost, now=now)
+        return told_again
+
+    async def _about_prunes(self, may_be_lost: Callable[[datetime], bool]) -> int:
+        told_again = 0
+        async for rows in self._pages(heals["pruning"], _FIRST_ID, "id"):
+            answer = await self._ask(ReconcileQuestion(prunes=[row["id"] for row in rows]))
+            if answer is None:
+                break
+            unburied = set(answer.unburied)
+            lost = [
+                row["id"] for row in rows if row["id"] in unburied and may_be_lost(row["told_at"])
+            ]
+            async with self._database.transaction() as connection:
+                now = await self._clock.now(connection)
+                await take_in(
+                    connection,
+                    [told(one, one.manifest_id, now) for one in answer.confirmed],
+                    now=now,
+                )
+                if lost:
+                    told_again += await retell_prunes(connection, lost, now=now)
+        return told_again
+
+    async def _pages(self, query: str, after: Any, key: str) -> AsyncIterator[list[Any]]:
+        """The rows of a query that takes where to begin and how many it may return."""
+        while True:
+            async with self._database.acquire() as connection:
+                rows = await connection.fetch(query, after, MOST_ASKED)
+            if rows:
+                yield rows
+            if len(rows) < MOST_ASKED:
+                return
+            after = rows[-1][key]
+
+
+def told(data: EventData, about: UUID, now: datetime) -> Event:
+    """What an answer told, in the envelope in which the intake takes it."""
+    return event(data, id=f"again.{about}", source=SOURCE, subject=about, time=now)
+
+
+def _acknowledged(row: Any, now: datetime) -> DeadLetterAcknowledged:
+    """A dead letter of which the dispatcher has nothing left was seen to long ago."""
+    return DeadLetterAcknowledged(
+        dead_letter=row["id"],
+        work=_FIRST_ID,
+        round=0,
+        manifest_id=row["manifest_id"],
+        manifest=row["external_id"],
+        group=row["group_name"],
+        resolved_at=now,
+    )

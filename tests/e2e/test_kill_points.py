@@ -1,0 +1,133 @@
+"""`kill -9` at the points where two systems disagree: nothing is lost, nothing counts twice."""
+
+import os
+import signal
+from collections import Counter
+
+import pytest
+from headway_clock import monotonic
+from support.invariants import check_invariants
+from support.killed_at import POINTS
+from support.processes import TESTS
+from support.world import until
+
+SETTINGS = {
+    "heartbeat_seconds": "0.5",
+    "orphan_timeout_seconds": "3",
+    "provision": "auto",
+    "app": str(TESTS / "support" / "app_to_be_killed.py"),
+}
+SERVICES = ("dispatcher", "worker", "scheduler")
+# Where a body may run a second time: it ran, and nobody was told.
+RUNS_TWICE = {"worker-before-outcome"}
+SETTLED = "SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'"
+NOTHING_UNSETTLED = """
+    SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE state <> 'settled')
+       AND NOT EXISTS (SELECT FROM scheduler.work)
+       AND NOT EXISTS (SELECT FROM scheduler.outbox)
+       AND NOT EXISTS (SELECT FROM dispatcher.outbox)
+"""
+NOT_COMPLETED = """
+    SELECT count(*) FROM dispatcher.work_queue
+    WHERE state = 'settled' AND outcome NOT IN ('completed', 'coalesced')
+"""
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("processes", [SETTINGS], indirect=True)
+@pytest.mark.parametrize("point", sorted(POINTS))
+async def test_killed(processes, database, point):
+    async def value(query: str, *arguments):
+        async with database.acquire() as connection:
+            return await connection.fetchval(query, *arguments)
+
+    async def holds(query: str, *arguments, within: float) -> None:
+        await until(lambda: value(query, *arguments), within=within, what=query)
+
+    victim, killed = None, point.partition("-")[0]
+    # Nobody but a killed worker may be taken for dead, however busy the machine is.
+    patience = {} if killed == "worker" else {"HEADWAY_ORPHAN_TIMEOUT_SECONDS": "60"}
+    for service in SERVICES:
+        if service == killed:
+            script = str(TESTS / "support" / "killed_at.py")
+            victim = await processes.python(script, point, service, **patience)
+        else:
+            await processes.headway(service, **patience)
+    assert await victim.wait() == -signal.SIGKILL
+    if killed == "scheduler" and point.endswith("before-commit"):
+        assert await value("SELECT count(*) FROM scheduler.work") == 0
+        assert await value("SELECT count(*) FROM scheduler.occurrence") == 0
+
+    began = monotonic()
+    await processes.headway(killed, **patience)
+    await holds(f"SELECT ({SETTLED}) >= $1", await value(SETTLED) + 3, within=60)
+    await value(
+        "UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator', wake_at = NULL"
+    )
+    await holds(NOTHING_UNSETTLED, within=40)
+    print(f"{point}: settled {monotonic() - began:.1f} s after the restart began")
+
+    assert await value(NOT_COMPLETED) == 0
+    await check_invariants(database)
+    bodies = Counter((processes.folder / "bodies").read_text().split())
+    twice = [work for work, count in bodies.items() if count > 1]
+    if killed == "worker":
+        assert twice or point not in RUNS_TWICE
+    else:
+        assert twice == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "processes", [{**SETTINGS, "app": str(TESTS / "support" / "app_under_test.py")}], indirect=True
+)
+async def test_a_worker_that_was_frozen_changes_nothing_when_it_goes_on(processes, database):
+    """Its run was given to another; what it still says counts for nothing."""
+
+    async def rows(query: str):
+        async with database.acquire() as connection:
+            return await connection.fetch(query)
+
+    async def states(*wanted: str) -> bool:
+        found = await rows(
+            "SELECT state FROM dispatcher.metadata WHERE job = 'slow' ORDER BY created_at"
+        )
+        return tuple(row["state"] for row in found[: len(wanted)]) == wanted
+
+    await processes.headway("dispatcher")
+    frozen = await processes.headway("worker", HEADWAY_WORKER_NAME="frozen")
+    await processes.headway("scheduler")
+    await until(lambda: states("in_progress"), within=30, what="a run under way")
+    os.kill(frozen.process_id, signal.SIGSTOP)
+    try:
+        await processes.headway("worker", HEADWAY_WORKER_NAME="other")
+        await until(lambda: states("failed", "completed"), within=40, what="done by another")
+    finally:
+        os.kill(frozen.process_id, signal.SIGCONT)
+
+    async def lives() -> bool:
+        found = await rows(
+            "SELECT last_heard_at > clock_timestamp() - interval '2 s' AS lately"
+            " FROM dispatcher.worker WHERE name = 'frozen'"
+        )
+        return any(row["lately"] for row in found)
+
+    await until(lives, within=20, what="the frozen one is heard again")
+    await rows(
+        "UPDATE scheduler.manifest SET enabled = false, disabled_by = 'operator', wake_at = NULL RETURNING id"
+    )
+
+    async def settled() -> bool:
+        return (await rows(NOTHING_UNSETTLED))[0][0]
+
+    await until(settled, within=40, what="all settled")
+    slow = await rows(
+        "SELECT state, failure, attempt, worker FROM dispatcher.metadata WHERE job = 'slow'"
+        " ORDER BY created_at LIMIT 2"
+    )
+    assert [(row["state"], row["worker"]) for row in slow] == [
+        ("failed", "frozen"),
+        ("completed", "other"),
+    ]
+    assert slow[0]["failure"]["kind"] == "orphaned"
+    await check_invariants(database)

@@ -1,0 +1,467 @@
+"""Messages that cannot be handled, in one batch with good ones.
+
+Whatever comes, every message is applied, counted or put aside with its bytes, and the good ones
+around it get through. `generated` draws the bad ones; those by name are the known traps.
+"""
+
+import asyncio
+from collections import Counter
+from random import Random
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+import pytest_asyncio
+from headway import App, every
+from headway_clock import utc_now
+from headway_contract import Event, Malformed, decode, encode, event, subjects
+from headway_contract.control import Heartbeat
+from headway_contract.lifecycle import LeaseClaimed, LeaseEvent, RunCompleted
+from headway_contract.orders import RunDispatched
+from headway_contract.settled import WorkSettled
+from headway_contract.work import WorkQueued
+from headway_dispatcher.intake import Followers, work_intake
+from headway_dispatcher.projector import event_intake
+from headway_jetstream_kit import Puller, Refused, Stored
+from headway_jetstream_kit.provisioning import consumer_info
+from headway_jetstream_kit.publishing import publish
+from headway_postgres_kit import DATABASE_CLOCK
+from headway_scheduler.intake import settled_intake
+from headway_service_kit.passes import Wakeup
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from support.invariants import check_invariants
+from support.raw_nats import publish_raw
+
+RUNS = 12
+ROUNDS = settings(
+    max_examples=4,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+# Values that JSON can spell and something behind it may choke on.
+HOSTILE = [
+    "NaN",
+    "-Infinity",
+    "1e999",
+    "-0",
+    "123456789012345678901234567890",
+    '"\\u0000"',
+    '"\\ud800"',
+    '"\\udc00\\ud800"',
+    '"\U0001f600\u202e"',
+    '"a\\r\\nNats-Rollup: all"',
+    "'single'",
+    "null",
+    "true",
+    "[]",
+    "{}",
+    '{"a":1,"a":2}',
+    '{"\\u0000":1}',
+    "[" * 5000 + "]" * 5000,
+    '{"a":' * 3000 + "1" + "}" * 3000,
+    '"0001-01-01T00:00:00+14:00"',
+    '"9999-12-31T23:59:59.999999-14:00"',
+    '"00000000-0000-0000-0000-000000000000"',
+    '"' + "x" * 300_000 + '"',
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=8,
+).map(lambda value: msgspec.json.encode(_encodable(value)).decode())
+
+
+def _encodable(value):
+    """JSON has no half surrogates; what Hypothesis makes of text may have."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, list):
+        return [_encodable(one) for one in value]
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(one) for key, one in value.items()}
+    return value
+
+
+@st.composite
+def generated(draw, good: bytes) -> bytes:
+    """A body that began as a good one, or never was one."""
+    kind = draw(st.sampled_from(["noise", "flipped", "cut", "field", "field", "data", "data"]))
+    if kind == "noise":
+        return draw(st.binary(max_size=200) | JSON.map(str.encode))
+    if kind == "flipped":
+        at = draw(st.integers(0, len(good) - 1))
+        return good[:at] + draw(st.binary(min_size=1, max_size=3)) + good[at + 1 :]
+    if kind == "cut":
+        return good[: draw(st.integers(0, len(good) - 1))]
+    value = draw(st.sampled_from(HOSTILE) | JSON)
+    envelope = msgspec.json.decode(good)
+    within = envelope if kind == "field" else envelope["data"]
+    within[draw(st.sampled_from(sorted(within)))] = msgspec.Raw(value.encode())
+    if draw(st.booleans()):
+        envelope["id"] = str(uuid4())
+    return msgspec.json.encode(envelope)
+
+
+class Batch:
+    """Good and bad messages of one stream, told together."""
+
+    def __init__(self, world, seed: int = 0) -> None:
+        self.world = world
+        self.random = Random(seed)
+        self.waiting: list[tuple[str, bytes]] = []
+        self.stored: list[bytes] = []
+
+    def add(self, subject: str, *bodies: bytes) -> None:
+        self.waiting += [(subject, body) for body in bodies]
+
+    async def tell(self, *, headers: dict[str, str] | None = None) -> None:
+        """Publish all of them in any order; what the broker refuses has not happened."""
+        self.random.shuffle(self.waiting)
+        for subject, body in self.waiting:
+            answer = await publish(self.world.broker, subject, body, headers=headers)
+            assert isinstance(answer, Stored | Refused), answer
+            if isinstance(answer, Stored):
+                self.stored.append(body)
+        self.waiting.clear()
+
+    async def take_in(self, intake, stream: str, consumer: str) -> None:
+        """Run an intake until nothing is left, which must not take for ever."""
+        async with asyncio.timeout(60):
+            while True:
+                info = await consumer_info(self.world.broker, stream, consumer)
+                if not info["num_pending"] and not info["num_ack_pending"]:
+                    return
+                await intake.run_once()
+
+    async def rejected(self, schema: str = "dispatcher") -> Counter:
+        rows = await self.world.rows(f"SELECT body FROM {schema}.rejected")
+        return Counter(row["body"] for row in rows)
+
+
+class Orders:
+    """Orders of real work, taken but not begun."""
+
+    def __init__(self, world, taken: list[RunDispatched]) -> None:
+        self.world = world
+        self.taken = taken
+
+    def word(self, order: RunDispatched, kind, worker: str = "w1", **fields) -> bytes:
+        rights = {"lease": order.lease, "token": order.token, "nonce": "n1"}
+        data = kind(**{**rights, **fields})
+        return encode(
+            event(data, id=uuid4(), source=f"worker/{worker}", subject="x", time=utc_now())
+        )
+
+    def good(self, order: RunDispatched) -> bytes:
+        return self.word(order, RunCompleted, run=order.runs[0].run, output={"fine": True})
+
+    async def project(self, batch: Batch) -> None:
+        intake = event_intake(
+            self.world.database,
+            self.world.broker,
+            clock=DATABASE_CLOCK,
+            gate=Wakeup(),
+            relay=Wakeup(),
+            prunes=Wakeup(),
+        )
+        await batch.take_in(intake, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
+
+    async def completed(self) -> set[UUID]:
+        rows = await self.world.rows(
+            "SELECT run_id FROM dispatcher.metadata WHERE state = 'completed'"
+        )
+        return {row["run_id"] for row in rows}
+
+    async def accounted_for(self, batch: Batch) -> int:
+        """Every stored message is in history or put aside; returns how many were put aside."""
+        aside = await batch.rejected()
+        rows = await self.world.rows("SELECT lease_id, event_id FROM dispatcher.history")
+        known = {(row["lease_id"], row["event_id"]) for row in rows}
+        put_aside = +aside
+        for body in batch.stored:
+            if aside[body]:
+                aside[body] -= 1
+                continue
+            try:
+                events = decode(body)
+            except Malformed:
+                pytest.fail(f"neither applied nor put aside: {body[:200]!r}")
+            for one in events:
+                if isinstance(one, Event) and isinstance(one.data, LeaseEvent):
+                    assert (one.data.lease, one.id) in known, body[:200]
+        assert not +aside, "put aside although nobody has told it"
+        return sum(put_aside.values())
+
+
+@pytest_asyncio.fixture
+async def orders(world) -> Orders:
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    for number in range(RUNS):
+        app.schedule(f"m{number}", job="job", when=every(hours=24))
+    dispatcher = await world.dispatcher(orphan_timeout_seconds=600)
+    beat = Heartbeat(worker="w1", nonce="n1", jobs=["job"], slots=RUNS)
+    await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+    scheduler = await world.fire(app)
+    puller = Puller(world.broker, subjects.RUNS_STREAM, subjects.worker_consumer("job"))
+    taken: list[RunDispatched] = []
+    async with asyncio.timeout(20):
+        while len(taken) < RUNS:
+            for message in await puller.fetch(RUNS):
+                taken += [one.data for one in decode(message.body) if isinstance(one, Event)]
+    # With its connection the pull that it has open is gone, too.
+    for service in (scheduler, dispatcher):
+        world.services.remove(service)
+        await service.stop()
+    return Orders(world, taken)
+
+
+TRAPS = {
+    "empty": b"",
+    "not-json": b"rubbish",
+    "not-utf8": b"\xff\xfe\x00",
+    "an-empty-array": b"[]",
+    "an-array-of-arrays": b"[[],[]]",
+    "half-an-event": b'{"specversion":"1.0","id":"x"}',
+    "no-time": b'{"specversion":"1.0","id":"x","source":"s","type":"headway.run.completed.v1"}',
+    "deep": b"[" * 20_000,
+    "a-number": b"1e999",
+    "an-unknown-type": b'{"specversion":"1.0","id":"x","source":"s","type":"headway.new.v9"}',
+}
+
+
+async def test_good_events_among_all_known_traps(orders):
+    victim, *others = orders.taken
+    batch = Batch(orders.world, seed=1)
+    subject = subjects.event(victim.lease, "w1")
+    batch.add(subject, *TRAPS.values())
+    good = msgspec.json.decode(orders.good(victim))
+    for value in HOSTILE:
+        for where in ("output", "run", "token"):
+            bad = {**good, "id": str(uuid4()), "data": {**good["data"]}}
+            bad["data"][where] = msgspec.Raw(value.encode())
+            batch.add(subject, msgspec.json.encode(bad))
+        for where in ("id", "time", "type", "source", "traceparent", "data"):
+            bad = {**good, "id": str(uuid4()), where: msgspec.Raw(value.encode())}
+            batch.add(subject, msgspec.json.encode(bad))
+    for order in others:
+        batch.add(subjects.event(order.lease, "w1"), orders.good(order))
+    await batch.tell()
+    await orders.project(batch)
+    aside = await orders.accounted_for(batch)
+    assert aside > 30
+    assert await orders.completed() >= {order.runs[0].run for order in others}
+    await check_invariants(orders.world.database, rejected=aside)
+
+
+@pytest.mark.timeout(240)
+async def test_good_events_among_generated_ones(orders):
+    """Bad events bear the right token of a real lease, or are no events at all."""
+    victim, *others = orders.taken
+    batch = Batch(orders.world, seed=2)
+    told = 0
+
+    @ROUNDS
+    @given(st.lists(generated(orders.good(victim)), min_size=30, max_size=60))
+    def collect(bodies: list[bytes]) -> None:
+        nonlocal told
+        batch.add(subjects.event(victim.lease, "w1"), *bodies)
+        told += len(bodies)
+
+    collect()
+    for order in others:
+        batch.add(subjects.event(order.lease, "w1"), orders.good(order))
+    await batch.tell()
+    await orders.project(batch)
+    aside = await orders.accounted_for(batch)
+    assert told >= 100
+    assert aside > 10
+    assert await orders.completed() >= {order.runs[0].run for order in others}
+    await check_invariants(orders.world.database, rejected=aside)
+
+
+async def test_an_event_told_a_hundred_times_in_any_order_counts_once(orders):
+    order = orders.taken[0]
+    run = order.runs[0].run
+    words = [
+        orders.word(order, LeaseClaimed, host="here"),
+        orders.word(order, RunCompleted, run=run, output="once"),
+    ]
+    batch = Batch(orders.world, seed=3)
+    batch.add(subjects.event(order.lease, "w1"), *(words * 100))
+    await batch.tell()
+    await orders.project(batch)
+    kinds = await orders.world.rows(
+        "SELECT type, count(*) FROM dispatcher.history WHERE lease_id = $1 GROUP BY type",
+        order.lease,
+    )
+    assert {row["type"]: row["count"] for row in kinds} == {
+        "headway.run.dispatched.v1": 1,
+        "headway.lease.claimed.v1": 1,
+        "headway.run.completed.v1": 1,
+    }
+    assert await orders.completed() == {run}
+    await check_invariants(orders.world.database)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Status: 404\r\n",
+        b"Status: 409\r\nDescription: Consumer Deleted\r\n",
+        b"Status: 500\r\n",
+        b"Status: 100\r\nDescription: Idle Heartbeat\r\n",
+        b"Nats-Expected-Last-Msg-Id: \r\n",
+        b"\xff\xfe: \xff\r\n",
+    ],
+)
+async def test_no_header_makes_an_event_disappear(orders, headers):
+    order = orders.taken[0]
+    subject = subjects.event(order.lease, "w1").encode()
+    await publish_raw(orders.world.nats_url, subject, orders.good(order), headers)
+    await orders.project(Batch(orders.world))
+    assert await orders.completed() == {order.runs[0].run}
+
+
+async def test_subjects_that_are_no_text_or_name_no_worker_are_put_aside(orders):
+    order = orders.taken[0]
+    good = orders.good(order)
+    strange = [
+        f"headway.event.{order.lease}.".encode() + b"\xff\xfe",
+        b"headway.event.\xff.w1",
+        b"headway.event.nobody.w1",
+        f"headway.event.{str(order.lease).upper()}.w1".encode(),
+    ]
+    for subject in strange:
+        await publish_raw(orders.world.nats_url, subject, good)
+    batch = Batch(orders.world)
+    await orders.project(batch)
+    assert orders.world.broker.client.reads
+    aside = await batch.rejected()
+    assert aside == {good: len(strange)}
+    assert await orders.completed() == set()
+
+
+async def test_events_of_leases_that_nobody_knows_are_kept_as_refused(orders):
+    """Such as after a database that lost its last commits: told, refused, on record."""
+    known, *others = orders.taken
+    batch = Batch(orders.world)
+    strangers = [msgspec.structs.replace(order, lease=uuid4()) for order in others]
+    for order in strangers:
+        batch.add(subjects.event(order.lease, "w1"), orders.good(order))
+    batch.add(subjects.event(known.lease, "w1"), orders.good(known))
+    await batch.tell()
+    await orders.project(batch)
+    assert await orders.accounted_for(batch) == 0
+    refused = await orders.world.rows(
+        "SELECT lease_id, refusal FROM dispatcher.history WHERE NOT accepted"
+    )
+    assert {row["lease_id"] for row in refused} == {order.lease for order in strangers}
+    assert {row["refusal"] for row in refused} == {"unknown_lease"}
+    assert await orders.completed() == {known.runs[0].run}
+
+
+async def test_an_oversized_event_never_gets_as_far_as_the_stream(orders):
+    order = orders.taken[0]
+    huge = orders.word(order, RunCompleted, run=order.runs[0].run, output="x" * 2**20)
+    answer = await publish(orders.world.broker, subjects.event(order.lease, "w1"), huge)
+    assert isinstance(answer, Refused)
+    assert orders.world.broker.client.is_connected, "the server would have cut us off"
+
+
+def queued(work: UUID, **fields) -> WorkQueued:
+    return WorkQueued(
+        **{
+            "work": work,
+            "group": "ops",
+            "job": "job",
+            "cause": f"test:{work}",
+            "queued_at": utc_now(),
+            **fields,
+        }
+    )
+
+
+def envelope(data, work: UUID) -> bytes:
+    return encode(event(data, id=uuid4(), source="test", subject=work, time=utc_now()))
+
+
+@pytest.mark.timeout(240)
+async def test_good_work_among_generated_messages(world):
+    await world.provision()
+    batch = Batch(world, seed=4)
+    template = envelope(queued(uuid4(), manifest_id=uuid4(), manifest="m", input={"a": 1}), uuid4())
+
+    @ROUNDS
+    @given(st.lists(generated(template), min_size=30, max_size=60))
+    def collect(bodies: list[bytes]) -> None:
+        batch.add(subjects.work("ops"), *bodies)
+
+    collect()
+    works = [uuid4() for _ in range(20)]
+    batch.add(subjects.work("ops"), *(envelope(queued(work), work) for work in works))
+    await batch.tell()
+    followers = Followers(gate=Wakeup(), relay=Wakeup(), cancels=Wakeup(), prunes=Wakeup())
+    intake = work_intake(world.database, world.broker, clock=DATABASE_CLOCK, followers=followers)
+    await batch.take_in(intake, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
+    rows = await world.rows("SELECT id FROM dispatcher.work_queue")
+    assert {row["id"] for row in rows} >= set(works)
+    await _put_aside_or_readable(batch, await batch.rejected())
+
+
+@pytest.mark.timeout(240)
+async def test_good_outcomes_among_generated_messages(world):
+    app = App("test")
+    app.job("job", group="ops")(lambda ctx: None)
+    app.schedule("m", job="job", when=every(hours=24))
+    await world.provision()
+    scheduler = await world.fire(app)
+    await world.until("SELECT count(*) FROM scheduler.work")
+    world.services.remove(scheduler)
+    await scheduler.stop()
+    [work] = await world.rows("SELECT * FROM scheduler.work")
+    outcome = WorkSettled(
+        work=work["id"],
+        round=1,
+        manifest_id=work["manifest_id"],
+        manifest="m",
+        group="ops",
+        outcome="completed",
+        runs=1,
+        attempts=1,
+        settled_at=utc_now(),
+    )
+    stranger = msgspec.structs.replace(outcome, work=uuid4(), manifest_id=uuid4())
+    batch = Batch(world, seed=5)
+
+    @ROUNDS
+    @given(st.lists(generated(envelope(stranger, uuid4())), min_size=30, max_size=60))
+    def collect(bodies: list[bytes]) -> None:
+        batch.add(subjects.settled("ops"), *bodies)
+
+    collect()
+    batch.add(subjects.settled("ops"), envelope(outcome, work["id"]))
+    await batch.tell()
+    intake = settled_intake(
+        world.database, world.broker, clock=DATABASE_CLOCK, relay=Wakeup(), tick=Wakeup()
+    )
+    await batch.take_in(intake, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
+    assert await world.value("SELECT count(*) FROM scheduler.work") == 0
+    assert await world.value("SELECT success_number FROM scheduler.manifest") == 1
+    await _put_aside_or_readable(batch, await batch.rejected("scheduler"))
+
+
+async def _put_aside_or_readable(batch: Batch, aside: Counter) -> None:
+    """What was not put aside could be read, so it was applied or is of a type for others."""
+    assert sum(aside.values()) > 10
+    for body in batch.stored:
+        if aside[body]:
+            aside[body] -= 1
+        else:
+            decode(body)
+    assert not +aside

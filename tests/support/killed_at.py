@@ -1,0 +1,136 @@
+"""Run the `headway` command and have it killed, `kill -9`, at one point of its work.
+
+`python killed_at.py <point> <command …>`. The services know nothing of this: the functions that
+they call at these points are wrapped from outside, in this process only.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import headway_relay.relay as relay
+from headway.worker import runtime
+from headway.worker.leases import Lease
+from headway_cli.main import main
+from headway_jetstream_kit import Stored, consuming
+from headway_relay import Outbox
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_work(subject: str, message_id: str = "") -> bool:
+    return subject.startswith("headway.work.") and not message_id.startswith("group.")
+
+
+def before_commit() -> None:
+    """The decision is written, with its event, and not committed."""
+    add = Outbox.add
+
+    async def wrapped(self: Outbox, connection: Any, messages: Any) -> None:
+        await add(self, connection, messages)
+        if any(_is_work(one.subject, one.message_id) for one in messages):
+            die()
+
+    Outbox.add = wrapped  # type: ignore[method-assign]
+
+
+def before_publish(prefix: str) -> Callable[[], None]:
+    """What was decided is committed, and nobody knows of it."""
+
+    def install() -> None:
+        publish = relay.publish
+
+        async def wrapped(broker: Any, subject: str, body: bytes, **more: Any) -> Any:
+            if subject.startswith(prefix):
+                die()
+            return await publish(broker, subject, body, **more)
+
+        relay.publish = wrapped  # type: ignore[assignment]
+
+    return install
+
+
+def after_publish(prefix: str) -> Callable[[], None]:
+    """The broker has acknowledged it, and the outbox still holds it."""
+
+    def install() -> None:
+        publish = relay.publish
+
+        async def wrapped(broker: Any, subject: str, body: bytes, **more: Any) -> Any:
+            answer = await publish(broker, subject, body, **more)
+            if subject.startswith(prefix) and isinstance(answer, Stored):
+                die()
+            return answer
+
+        relay.publish = wrapped  # type: ignore[assignment]
+
+    return install
+
+
+def before_ack(prefix: str) -> Callable[[], None]:
+    """What came in is committed, and not acknowledged."""
+
+    def install() -> None:
+        ack = consuming.ack
+
+        async def wrapped(broker: Any, messages: Any) -> None:
+            if any(one.subject.startswith(prefix) for one in messages):
+                die()
+            await ack(broker, messages)
+
+        consuming.ack = wrapped  # type: ignore[assignment]
+
+    return install
+
+
+def claimed() -> None:
+    """The worker has claimed the lease, and not acknowledged the order."""
+
+    async def wrapped(broker: Any, messages: Any) -> None:
+        die()
+
+    runtime.ack = wrapped  # type: ignore[assignment]
+
+
+def before_outcome() -> None:
+    """The body has returned, and nobody knows of it."""
+
+    async def wrapped(self: Lease, *events: Any) -> Any:
+        die()
+
+    Lease.say = wrapped  # type: ignore[method-assign]
+
+
+def after_outcome() -> None:
+    """The outcome is stored, and the worker has not heard so."""
+    say: Callable[..., Awaitable[Any]] = Lease.say
+
+    async def wrapped(self: Lease, *events: Any) -> Any:
+        await say(self, *events)
+        die()
+
+    Lease.say = wrapped  # type: ignore[method-assign]
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "scheduler-before-commit": before_commit,
+    "scheduler-before-publish": before_publish("headway.work."),
+    "scheduler-after-publish": after_publish("headway.work."),
+    "scheduler-before-ack": before_ack("headway.settled."),
+    "dispatcher-before-ack-of-work": before_ack("headway.work."),
+    "dispatcher-before-order": before_publish("headway.run."),
+    "dispatcher-after-order": after_publish("headway.run."),
+    "dispatcher-before-ack-of-event": before_ack("headway.event."),
+    "worker-claimed": claimed,
+    "worker-before-outcome": before_outcome,
+    "worker-after-outcome": after_outcome,
+}
+
+if __name__ == "__main__":
+    POINTS[sys.argv[1]]()
+    sys.argv[1:] = sys.argv[2:]
+    main()
