@@ -21,9 +21,14 @@ BOOKKEEPING = {
         "wait_reason": "for people; the gate finds it out anew at every look",
         "held_by": "the gate's own mark, which it sets and takes away at every look",
     },
-    "metadata": dict.fromkeys(
-        ("progress", "log_bytes", "log_dropped"), "told unfenced, for people, and may be lost"
-    ),
+    "metadata": {
+        **dict.fromkeys(
+            ("progress", "log_bytes", "log_dropped"), "told unfenced, for people, and may be lost"
+        ),
+        **dict.fromkeys(
+            ("reissued", "begun_elsewhere"), "counts of what may have happened unseen, for people"
+        ),
+    },
     "dead_letter": {
         "runs": "a copy of its runs, which are compared themselves",
         "edit": "how the input of the next round differs, which is compared itself",
