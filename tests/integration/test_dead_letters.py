@@ -82,6 +82,7 @@ async def ops(world, nats_url):
         made.hold.set()
 
 
+@pytest.mark.breaks_tables("deletes runs, as no clean-up would before their work")
 async def test_a_letter_keeps_what_failed_and_how(ops):
     work, letter = await ops.letter(
         input={"order": 7}, retry=RetryPolicy(attempts=2, interval_seconds=0)
@@ -104,6 +105,7 @@ async def test_a_letter_keeps_what_failed_and_how(ops):
     assert len((await ops.client.dead_letter(letter)).runs) == 2
 
 
+@pytest.mark.breaks_tables("gives letters other names and times, to filter by them")
 async def test_lists_are_filtered_and_come_in_pages(ops):
     letters = [(await ops.letter())[1] for _ in range(5)]
     ask = ops.client.dead_letters
@@ -416,6 +418,7 @@ class TestMany:
             await ops.client.retry_all(LetterFilter(state="retried"))
 
 
+@pytest.mark.breaks_tables("makes letters old instead of waiting")
 async def test_resolved_ones_are_forgotten_and_awaiting_ones_never(ops):
     letters = [(await ops.letter()) for _ in range(4)]
     await ops.client.acknowledge(letters[0][1], letters[1][1])

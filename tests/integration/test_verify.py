@@ -21,9 +21,14 @@ BOOKKEEPING = {
         "wait_reason": "for people; the gate finds it out anew at every look",
         "held_by": "the gate's own mark, which it sets and takes away at every look",
     },
-    "metadata": dict.fromkeys(
-        ("progress", "log_bytes", "log_dropped"), "told unfenced, for people, and may be lost"
-    ),
+    "metadata": {
+        **dict.fromkeys(
+            ("progress", "log_bytes", "log_dropped"), "told unfenced, for people, and may be lost"
+        ),
+        **dict.fromkeys(
+            ("reissued", "begun_elsewhere"), "counts of what may have happened unseen, for people"
+        ),
+    },
     "dead_letter": {
         "runs": "a copy of its runs, which are compared themselves",
         "edit": "how the input of the next round differs, which is compared itself",
@@ -162,6 +167,7 @@ async def test_it_stays_true_while_everything_goes_on(world):
     await world.until_settled(at_least=40)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.breaks_tables("corrupts one row among very many")
 async def test_one_corrupted_row_among_a_hundred_thousand(world):
     async with world.database.transaction() as connection:
@@ -223,7 +229,7 @@ async def test_a_rebuild_mends_what_was_corrupted_and_touches_nothing_else(stopp
 async def test_a_rebuild_brings_back_what_was_lost_altogether(stopped):
     await stopped.value(
         "TRUNCATE dispatcher.work_queue, dispatcher.metadata, dispatcher.dead_letter,"
-        " dispatcher.lease, dispatcher.group_limit"
+        " dispatcher.lease, dispatcher.group_limit, dispatcher.run_log"
     )
     rebuilt = await rebuild(stopped.database)
     assert rebuilt.added == {"work_queue": 3, "metadata": 4, "dead_letter": 1}

@@ -424,7 +424,9 @@ async def test_an_outcome_that_was_stored_although_nobody_said_so_counts_once(wo
     await world.worker(app_with(job))
     await queue(world)
     assert (await until_run(world, "completed"))["output"] == "done"
+    rows = await world.rows("SELECT type, accepted FROM dispatcher.history WHERE run_id IS NULL")
+    assert len(rows) == 3, "queued, claimed, settled"
     rows = await world.rows("SELECT type, accepted FROM dispatcher.history ORDER BY id")
-    assert len(rows) == 4
+    assert len(rows) == 6
     assert all(row["accepted"] for row in rows)
     await check_invariants(world.database)

@@ -188,6 +188,8 @@ def _open_round(work: WorkRow, number: int, told: _Told) -> None:
     """A dead letter that was retried lets its work begin anew; what retries changed adds up."""
     work.round, work.state, work.run_id = number, "queued", None
     work.outcome, work.settled_at, work.attempts = None, None, 0
+    # Somebody asked for it: it neither expires nor waits for its manifest to be enabled.
+    work.start_by, work.explicit = None, True
     work.cancel_requested_at, work.cancel_reason = None, None
     # Somebody asked for it: it neither expires nor waits for its manifest.
     work.start_by, work.explicit = None, True
