@@ -57,13 +57,14 @@ async def stored_work(world) -> list[WorkQueued]:
     return found
 
 
-async def deaf_dispatcher(world, *, knows_groups: bool = True, **settings):
+async def deaf_dispatcher(world, *, knows_limits: bool = True, **settings):
     """A dispatcher that answers questions and takes nothing in."""
     dispatcher = await world.dispatcher(**settings)
     await dispatcher.end_pass("intake")
-    if knows_groups:
+    if knows_limits:
         # Otherwise its limits are told again first, and it does not take them in either.
         await world.value("INSERT INTO dispatcher.group_limit (name, version) VALUES ('ops', 9999)")
+        await world.value("INSERT INTO dispatcher.job_limit (name, version) VALUES ('job', 9999)")
 
     async def has_no_pull_open() -> bool:
         info = await consumer_info(world.broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
@@ -194,6 +195,16 @@ class TestWork:
         [again] = await stored_work(world)
         assert (again.timeout_seconds, again.priority) == (7, 3)
 
+    async def test_enqueued_work_whose_message_was_lost_is_told_again(self, world, app):
+        await deaf_dispatcher(world)
+        await world.scheduler(app, **QUICK)
+        work = await world.value("SELECT headway.enqueue('job')")
+        await until(lambda: stored_work(world), within=20, what="the message is stored")
+        await purge(world, subjects.WORK_STREAM)
+        await until(lambda: stored_work(world), within=20, what="it is told again")
+        [again] = await stored_work(world)
+        assert (again.work, again.job) == (work, "job")
+
 
 class TestBlocks:
     """A manifest that a dead letter blocks, and messages about it that never came."""
@@ -270,16 +281,29 @@ class TestBlocks:
 
 class TestStanding:
     async def test_limits_that_were_lost_are_told_again(self, world, app):
-        await deaf_dispatcher(world, knows_groups=False)
+        await deaf_dispatcher(world, knows_limits=False)
         await world.scheduler(app, **QUICK)
         await world.until("SELECT count(*) FROM scheduler.manifest_group")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         await purge(world, subjects.WORK_STREAM)
         await world.dispatcher()
-        await world.until(
-            "SELECT group_limit.version = manifest_group.version FROM dispatcher.group_limit"
-            " JOIN scheduler.manifest_group USING (name)"
-        )
+        for told, known in (("manifest_group", "group_limit"), ("job", "job_limit")):
+            await world.until(
+                f"SELECT known.version = told.version FROM dispatcher.{known} AS known"
+                f" JOIN scheduler.{told} AS told USING (name)"
+            )
+
+    async def test_a_switch_that_was_lost_is_told_again(self, world, app):
+        await world.dispatcher()
+        scheduler = await world.scheduler(app, ask_after_seconds=3600)
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
+        await scheduler.end_pass("relay")
+        [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
+        async with Client(world.nats_url) as client:
+            await client.disable(row["external_id"])
+        await world.value("DELETE FROM scheduler.outbox")
+        await world.scheduler(**QUICK)
+        await world.until("SELECT NOT enabled FROM dispatcher.manifest_switch")
 
     async def test_a_prune_that_was_lost_is_told_again(self, world, app):
         await world.dispatcher()
