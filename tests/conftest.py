@@ -5,10 +5,12 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 import uvloop
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
+from support.invariants import broken_invariants
 from support.servers import TestPostgres, run_nats, run_postgres
 from support.world import World
 
@@ -32,11 +34,33 @@ async def postgres() -> AsyncIterator[TestPostgres]:
 
 
 @pytest_asyncio.fixture
-async def database_url(postgres: TestPostgres) -> AsyncIterator[str]:
-    """A migrated database of the test's own."""
+async def database_url(
+    request: pytest.FixtureRequest, postgres: TestPostgres
+) -> AsyncIterator[str]:
+    """A migrated database of the test's own; the invariants hold in it when the test is over.
+
+    A test that breaks them on purpose says so, and why: `@pytest.mark.breaks_tables("...")`.
+    """
     url = await postgres.new_database()
     yield url
+    broken = [] if _breaks_tables(request) else await _look_into(url)
     await postgres.drop(url)
+    assert broken == []
+
+
+def _breaks_tables(request: pytest.FixtureRequest) -> bool:
+    mark = request.node.get_closest_marker("breaks_tables")
+    if mark is not None and not (mark.args and mark.args[0]):
+        raise TypeError("breaks_tables wants a reason, which tells what the test breaks and why")
+    return mark is not None
+
+
+async def _look_into(url: str) -> list[str]:
+    database = await Database.connect(url, name="invariants")
+    try:
+        return await broken_invariants(database)
+    finally:
+        await database.close()
 
 
 @pytest_asyncio.fixture

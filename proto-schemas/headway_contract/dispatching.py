@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct
 
 from headway_contract.control import Text
 from headway_contract.lifecycle import Failure
+from headway_contract.progress import LogLine
 from headway_contract.scheduling import ManifestId
 from headway_contract.settled import InputChange
 from headway_contract.work import Name
@@ -337,6 +338,11 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     output: Any = None
     failure: Failure | None = None
     trace_id: str | None = None
+    # What it told of itself while it ran; lines that it was not allowed to keep are counted.
+    percent: float | None = None
+    message: str | None = None
+    log: list[LogLine] = []
+    log_dropped: int = 0
 
 
 class WorkersQuestion(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from headway_contract import (
     progress,
     scheduling,
     settled,
+    waiting,
     work,
 )
 from headway_contract.envelope import EventData
@@ -47,6 +48,8 @@ CONTROL: dict[str, type[Struct]] = {
     "progress": progress.Progress,
     "lease.question": control.LeaseQuestion,
     "lease.answer": control.LeaseAnswer,
+    "explain_work.question": waiting.ExplainWorkQuestion,
+    "explain_work.answer": waiting.ExplainWorkAnswer,
     "reconcile.question": healing.ReconcileQuestion,
     "reconcile.answer": healing.ReconcileAnswer,
     "manifests.question": scheduling.ManifestsQuestion,

@@ -346,6 +346,8 @@ async def test_the_module_is_the_command(shell):
         *("work", "runs", "workers", "dead-letters"),
         *("plan", "apply", "enable", "disable", "change", "group", "trigger", "cancel", "delete"),
         *("enqueue", "enqueued", "dismiss"),
+        *("events", "history", "rebuild"),
+        "bench",
     ]
 
 
@@ -404,7 +406,9 @@ async def test_manifests_are_looked_at(asked):
     one = json.loads((await asked("manifest", "by-hand", "--json")).out)
     assert (one["status"]["job"], one["definition"]["input"]) == ("count", 1)
     assert re.search(r"^input +1$", (await asked("manifest", "by-hand")).out, re.MULTILINE)
-    assert re.search(r"^hello +no limit +0 +yes +1 +-$", (await asked("groups")).out, re.MULTILINE)
+    assert re.search(
+        r"^hello +no limit +no limit +0 +yes +1 +-$", (await asked("groups")).out, re.MULTILINE
+    )
 
 
 async def test_times_ahead_are_previewed(asked):
@@ -422,6 +426,26 @@ async def test_times_ahead_are_previewed(asked):
     assert done.code == 2
     assert "'noon' is no time: write" in done.complaints[0]
     assert "it is Europe/Berlin time" in done.complaints[0]
+
+
+async def test_work_is_explained(asked, world):
+    done = await asked("trigger", "by-hand", "--json")
+    work = json.loads(done.out)["work"]
+    assert "headway: " in (await asked("explain", "work", work)).complaints[0]
+    await world.dispatcher()
+    await world.until("SELECT count(*) FROM dispatcher.work_queue")
+    done = await asked("explain", "work", work)
+    assert (done.code, done.err) == (0, "")
+    text, heading, *gates = done.out.splitlines()
+    assert text.startswith(f"Work {work} (of manifest 'by-hand', job 'count', group 'count') waits")
+    assert "0 live worker(s) serve job 'count'" in text
+    assert heading.split() == ["GATE", "NOW", "OPENS", "WHY"]
+    assert any(re.match(r"no_worker +closed +- +0 live", gate) for gate in gates)
+    told = json.loads((await asked("explain", "work", work, "--json")).out)
+    assert told["reason"] == "no_worker"
+    assert (await asked("explain", "work", "by-hand")).code == 2
+    assert (await asked("explain", "work", work, "more")).code == 2
+    assert (await asked("explain", "work", work, "--at", "03:15")).code == 2
 
 
 async def test_a_manifest_is_explained(asked):

@@ -96,7 +96,7 @@ async def run(world, scheduler, body, **fields) -> WorkSettled:
     await scheduler.queue(**fields)
     settled = await scheduler.until_settled()
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
     return settled
 
 
@@ -165,7 +165,10 @@ async def test_many_at_once_are_all_told_and_the_outcome_comes_last(world, sched
     requested = await scheduler.told(ActivationRequested)
     assert len(requested) == 10
     kinds = await world.rows("SELECT type FROM dispatcher.history ORDER BY id")
-    assert kinds[-1]["type"] == "headway.run.completed.v1"
+    assert [row["type"] for row in kinds[-2:]] == [
+        "headway.run.completed.v1",
+        "headway.work.settled.v1",
+    ]
 
 
 async def test_an_attempt_that_is_made_again_repeats_its_keys(world, scheduler):

@@ -76,7 +76,7 @@ async def test_runs_go_one_after_the_other_and_share_messages(world):
     assert starts == 30, "each start is told"
     stored = (await stream_info(world.broker, subjects.EVENTS_STREAM))["state"]["last_seq"]
     assert stored < 30, "two events and a half of a run to a message, or better"
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_cancelled_run_leaves_the_others_running(world):
@@ -102,7 +102,7 @@ async def test_a_cancelled_run_leaves_the_others_running(world):
     assert bodies.begun == [0, 1, 3]
     begun = await world.value("SELECT attempts FROM dispatcher.work_queue WHERE input = '2'")
     assert begun == 0, "what never began was no attempt"
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_cancel_before_the_claim_lets_the_others_be_ordered_anew(world):
@@ -125,7 +125,7 @@ async def test_a_cancel_before_the_claim_lets_the_others_be_ordered_anew(world):
         (2, "failed", "recalled", 1, False),
         (2, "completed", None, 1, False),
     ]
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_run_that_takes_its_worker_down_costs_only_what_had_begun(world):
@@ -162,7 +162,7 @@ async def test_a_run_that_takes_its_worker_down_costs_only_what_had_begun(world)
     )
     assert [row["runs"] for row in leases] == [1, 1, 1, 4], "they come back singly"
     bodies.release.set()
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_run_that_will_not_end_takes_its_lease_along_but_costs_the_others_nothing(
@@ -181,7 +181,7 @@ async def test_a_run_that_will_not_end_takes_its_lease_along_but_costs_the_other
     assert first == {0: "timed_out", 1: "recalled", 2: "recalled"}
     rows = await world.rows("SELECT outcome FROM dispatcher.work_queue ORDER BY input")
     assert [row["outcome"] for row in rows] == ["dead_lettered", "completed", "completed"]
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_worker_that_drains_hands_back_what_has_not_begun(world):
@@ -206,7 +206,7 @@ async def test_a_worker_that_drains_hands_back_what_has_not_begun(world):
     await until_all_settled(world)
     assert sorted(bodies.begun) == [0, 1, 2]
     assert await world.value("SELECT bool_and(attempts = 1) FROM dispatcher.work_queue")
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 @pytest.mark.parametrize("held", [0, 2])
@@ -225,7 +225,7 @@ async def test_a_stream_that_forgot_the_lease_hears_all_of_it_again(world, held)
         (number, "completed") for number in range(4)
     ]
     assert bodies.begun == [0, 1, 2, 3]
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_heartbeats_name_the_lease_and_the_run_that_runs(world):

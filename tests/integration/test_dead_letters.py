@@ -247,7 +247,7 @@ class TestSlots:
         )
         assert [row["work_id"] for row in rows] == [work, other, work]
         assert rows[1]["finished_at"] <= rows[2]["started_at"], "one after the other"
-        await check_invariants(ops.world.database, scheduled=False)
+        await check_invariants(ops.world.database)
 
     async def test_it_comes_before_the_next_work_of_its_manifest(self, ops):
         """Otherwise a manifest that fires all the time would never let it in."""
@@ -300,7 +300,7 @@ class TestSlots:
             " AND other.started_at < one.finished_at"
         )
         assert overlapping == 0
-        await check_invariants(ops.world.database, scheduled=False)
+        await check_invariants(ops.world.database)
 
     async def test_retries_race_with_work_for_the_same_slot(self, ops):
         await ops.world.dispatcher()
@@ -325,7 +325,7 @@ class TestSlots:
         )
         outcomes = await ops.world.rows("SELECT DISTINCT outcome FROM dispatcher.work_queue")
         assert {row["outcome"] for row in outcomes} <= {"completed", "coalesced"}
-        await check_invariants(ops.world.database, scheduled=False)
+        await check_invariants(ops.world.database)
 
 
 class TestPrunes:
@@ -549,4 +549,4 @@ async def test_whatever_people_do_at_once_two_rounds_never_run_at_once(ops, seed
     assert overlapping == [], "a manifest with one slot has one live run"
     assert await ops.client.dead_letters() == []
     assert await ops.world.value("SELECT count(*) > 0 FROM dispatcher.dead_letter"), "or it is idle"
-    await check_invariants(ops.world.database, scheduled=False)
+    await check_invariants(ops.world.database)

@@ -37,9 +37,7 @@ async def test_work_runs_and_workers_as_people_see_them(world, nats_url):
     await world.worker(app, worker_name="w1", worker_slots=4)
     await world.fire(app)
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
-    await world.until(
-        "SELECT wait_reason = 'global_cap' FROM dispatcher.work_queue WHERE state = 'queued'"
-    )
+    await world.until("SELECT reason = 'global_cap' FROM dispatcher.waiting")
     async with Client(nats_url) as client:
         found = await client.works()
         assert len(found) == 3

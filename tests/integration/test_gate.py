@@ -15,6 +15,7 @@ from headway_contract.work import (
 )
 from headway_decisions.capacity import MOST_BYTES_OF_A_LEASE
 from headway_dispatcher import cancels, intake
+from headway_dispatcher.store import HISTORY
 from support.gates import START, Gates, SetClock, work
 
 SECOND = timedelta(seconds=1)
@@ -34,6 +35,7 @@ async def gates(database, clock):
 
 
 async def cancel(gates, *works: UUID) -> None:
+    records = []
     async with gates.database.transaction() as connection:
         await cancels.request(
             connection,
@@ -42,7 +44,9 @@ async def cancel(gates, *works: UUID) -> None:
                 for one in works
             ],
             START,
+            records,
         )
+        await HISTORY.append(connection, records)
 
 
 async def waiting_reasons(gates) -> list[str]:

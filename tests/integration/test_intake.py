@@ -2,11 +2,14 @@
 
 from uuid import uuid4
 
+import msgspec
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import WorkQueued
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publishing import publish
+from headway_service_kit.counting import PASSED_OVER
+from support.world import until
 
 
 async def test_work_whose_slot_is_taken_is_coalesced_and_never_sticks(world):
@@ -29,3 +32,29 @@ async def test_work_whose_slot_is_taken_is_coalesced_and_never_sticks(world):
     states = {row["id"]: (row["state"], row["outcome"]) for row in rows}
     assert states[second] == ("settled", "coalesced")
     assert {states[first][0], states[beside][0]} <= {"queued", "waiting"}
+
+
+async def test_what_is_passed_over_is_counted(world):
+    dispatcher = await world.dispatcher()
+    before = PASSED_OVER.read()
+    work = uuid4()
+    queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=utc_now())
+    told = event(queued, id=work, source="test", subject=work, time=utc_now())
+    strange = {"specversion": "1.0", "id": "x", "source": "test", "type": "headway.work.painted.v1"}
+    for body in (encode(told), encode(told), msgspec.json.encode(strange)):
+        assert isinstance(await publish(world.broker, subjects.work("ops"), body), Stored)
+
+    async def counted():
+        now = PASSED_OVER.read()
+        return {name: number for name, number in now.items() if number != before.get(name)}.keys()
+
+    async def both():
+        return await counted() == {"work_known_before", "events_of_unknown_type"}
+
+    await until(both, within=10, what="both are counted")
+    status, body = await dispatcher.health.report("/counts")
+    assert status == 200
+    assert "work_known_before " in body
+    assert (
+        await world.value("SELECT count(*) FROM dispatcher.history WHERE work_id = $1", work) == 1
+    )

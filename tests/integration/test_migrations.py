@@ -1,10 +1,14 @@
 """A database of the first version, brought up to date with what is in it."""
 
+from datetime import UTC
+from uuid import uuid4
+
 import asyncpg
 import pytest_asyncio
 from headway import App, every
 from headway_cli.services import apply_migrations
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER
+from headway_dispatcher.verify import verify
 from headway_postgres_kit import DATABASE_CLOCK, Database
 from headway_scheduler.startup import apply
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
@@ -88,3 +92,58 @@ async def test_and_can_be_declared_again(old_database):
         version = await connection.fetchval("SELECT version FROM scheduler.manifest_group")
     assert {row["external_id"] for row in rows if not row["enabled"]} == {"off", "off-and-gone"}
     assert version == 7, "unchanged settings keep their version"
+
+
+RUN = """
+WITH groups AS (
+    INSERT INTO dispatcher.group_limit (name) VALUES ('ops')
+), works AS (
+    INSERT INTO dispatcher.work_queue
+        (id, round, slot, group_name, job, input, cause, queued_at, priority, rank, not_before,
+         retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, state, runs, attempts,
+         run_id, outcome, settled_at, received_at)
+    SELECT id, 1, 0, 'ops', 'job', '[1]', 'x', now(), 0, now(), now(), '{}', 60, 30, 'stop',
+           'settled', 1, 1, id, 'dead_lettered', now(), now()
+    FROM unnest($1::uuid[]) AS id
+), leases AS (
+    INSERT INTO dispatcher.lease (id, token, job, created_at) SELECT id, 't', 'job', now()
+    FROM unnest($1::uuid[]) AS id
+), runs AS (
+    INSERT INTO dispatcher.metadata
+        (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at, started_at,
+         finished_at, patience_seconds, failure)
+    SELECT id, id, id, 'ops', 'job', 1, 1, 'failed', now(), now(), now(), 100, '{"kind": "x"}'
+    FROM unnest($1::uuid[]) AS id
+), letters AS (
+    INSERT INTO dispatcher.dead_letter
+        (id, work_id, round, group_name, job, reason, failure, attempts, state, created_at)
+    SELECT id, id, 1, 'ops', 'job', 'x', '{}', 1, 'awaiting', now() FROM unnest($1::uuid[]) AS id
+)
+INSERT INTO dispatcher.history
+    (event_id, type, subject, source, occurred_at, data, accepted, run_id, lease_id, recorded_at)
+SELECT 'e' || days, 'headway.run.failed.v1', 's', 'worker/w', now(), '{}', true, id, id,
+       now() - days * interval '1 day'
+FROM unnest($1::uuid[]) AS id, unnest('{0,40}'::integer[]) AS days
+"""
+
+
+async def test_history_moves_to_its_days_and_begins_with_how_the_tables_stand(old_database):
+    works = [uuid4(), uuid4()]
+    async with old_database.acquire() as connection:
+        await connection.execute(RUN, works)
+    await apply_migrations(old_database)
+    async with old_database.acquire() as connection:
+        rows = await connection.fetch(
+            "SELECT tableoid::regclass::text AS day, type, work_id, recorded_at, id"
+            " FROM dispatcher.history ORDER BY id"
+        )
+    old, snapshots = rows[:4], rows[4:]
+    assert {row["work_id"] for row in old} == {row["work_id"] for row in snapshots} == set(works)
+    assert len(snapshots) == 2
+    assert all(
+        row["day"] == f"dispatcher.history_{row['recorded_at'].astimezone(UTC):%Y%m%d}"
+        for row in rows
+    )
+    assert len({row["id"] for row in rows}) == 6
+    verified = await verify(old_database)
+    assert (verified.differences, verified.works, verified.runs) == ([], 2, 2)

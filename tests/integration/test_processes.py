@@ -56,7 +56,7 @@ async def test_inputs_and_outputs_are_typed_as_elsewhere(world, worker, job):
         assert row["output"]["pid"] != os.getpid()
     else:
         assert row["output"] == 42
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_an_input_that_does_not_fit_is_told_as_such(world, worker):
@@ -88,7 +88,7 @@ async def test_however_a_body_ends_its_worker_lives_on(world, worker, how, kind,
         assert "raise ConnectionResetError" in failure["stack"]
     await queue(world, job="multiply", input={"left": 1, "right": 1})
     await until_run(world, "completed")
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 @pytest.mark.parametrize("job", ["busy", "deaf", "deaf-async"])
@@ -99,7 +99,7 @@ async def test_a_cancel_is_heard_and_enforced_after_the_grace(world, worker, job
     row = await until_run(world, "cancelled", within=10)
     assert row["cancel_reason"] == "enough"
     await until_gone(pid)
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_timeout_ends_the_process(world, worker):
@@ -142,7 +142,7 @@ async def test_a_worker_that_stops_hands_its_runs_back_and_leaves_no_process(wor
     assert row["failure"]["kind"] == "worker_stopped"
     assert await world.value("SELECT attempts FROM dispatcher.work_queue") == 0
     await until_gone(pid)
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_the_process_that_makes_processes_is_made_again(world, worker):

@@ -65,7 +65,7 @@ async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(wo
     assert lines[0]["fields"] == {"rows": 7, "at": utc_now().date().isoformat()}
     progress = await world.value("SELECT progress FROM dispatcher.metadata")
     assert (progress["percent"], progress["message"]) == (12.5, "done")
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_the_last_words_come_before_the_outcome(world, told):
@@ -208,7 +208,7 @@ async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
         )
         == 40
     )
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_pruned_runs_take_their_lines_along(world):

@@ -126,9 +126,12 @@ async def test_a_pruned_manifest_leaves_nothing_but_history_and_its_tombstone(wo
         )
         == 0
     )
-    assert await world.value("SELECT count(*) FROM dispatcher.history") == history
+    assert await world.value("SELECT count(*) FROM dispatcher.history") == history + 2
+    assert await world.value(
+        "SELECT array_agg(type ORDER BY id) FROM dispatcher.history WHERE work_id IS NULL"
+    ) == ["headway.manifest.pruned.v1", "headway.prune.confirmed.v1"]
     assert await world.value("SELECT confirmed_at IS NOT NULL FROM dispatcher.tombstone")
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_live_run_finishes_first_and_what_waits_is_cancelled(world, scheduler):
@@ -246,7 +249,7 @@ async def test_a_late_event_of_a_deleted_lease_is_kept_as_refused(world, schedul
     body = encode(event(late, id="late", source="worker/w", subject="x", time=utc_now()))
     await publish(world.broker, subjects.event(row["lease_id"], "w"), body)
     await world.until("SELECT count(*) FROM dispatcher.history WHERE refusal = 'unknown_lease'")
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_large_manifest_goes_batch_by_batch(world, scheduler, monkeypatch):

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from headway import App, every
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler import tick as tick_module
@@ -99,6 +100,7 @@ async def test_two_leaders_at_once_decide_each_occurrence_once(world, monkeypatc
     assert await world.value("SELECT count(*) FROM scheduler.work") == 40
 
 
+@pytest.mark.breaks_tables("takes the work of a decision away, so that nothing else holds it")
 async def test_an_occurrence_that_was_decided_is_not_decided_again(world):
     await declare_due(world, "a")
     due_at = await world.value("SELECT next_due_at FROM scheduler.manifest")

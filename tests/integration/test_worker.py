@@ -55,7 +55,7 @@ async def test_a_job_never_runs_more_at_once_than_it_allows_here(world):
     release.set()
     await world.until("SELECT count(*) = 10 FROM dispatcher.metadata WHERE state = 'completed'")
     assert most["narrow"] == 2
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 @pytest.mark.parametrize("ending", ["deaf", "polite", "raising"])
@@ -86,7 +86,7 @@ async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, en
     await world.worker(app)
     row = await until_run(world, "completed")
     assert (row["output"], row["attempt"]) == ("second", 1), "not counted, so again the first"
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 @pytest.mark.parametrize("policy", ["stop", "continue"])
@@ -131,7 +131,7 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
     else:
         await until_run(world, "completed")
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 @pytest.mark.parametrize("way", ["push", "heartbeat"])
@@ -166,7 +166,7 @@ async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind):
     assert row["cancel_reason"] == "asked"
     await world.until("SELECT outcome = 'cancelled' FROM dispatcher.work_queue")
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1, "never tried again"
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 class Special(ConnectionError):
@@ -196,7 +196,7 @@ async def test_kinds_of_failure_decide_whether_it_is_tried_again(
     await world.until("SELECT count(*) FROM dispatcher.dead_letter")
     assert await world.value("SELECT reason FROM dispatcher.dead_letter") == reason
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == runs
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_the_next_attempt_waits_in_the_queue_where_it_can_be_seen(world):
@@ -232,7 +232,7 @@ async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, mon
     await world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     release.set()
     assert (await until_run(world, "completed"))["output"] == "done"
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monkeypatch):
@@ -258,7 +258,7 @@ async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monke
     await until_run(world, "completed")
     kinds = await world.rows("SELECT type FROM dispatcher.history WHERE run_id IS NOT NULL")
     assert len(kinds) == 3, "nothing that was told again counted again"
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 class Stranger:
@@ -305,7 +305,7 @@ async def test_an_output_that_is_too_large_fails_whoever_sends_it(world):
     row = await until_run(world, "failed")
     assert (row["failure"]["kind"], row["output"]) == ("output_too_large", None)
     assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "dead_lettered"
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_failure_that_is_too_long_is_cut_whoever_sends_it(world):
@@ -326,7 +326,7 @@ async def test_a_failure_that_is_too_long_is_cut_whoever_sends_it(world):
         "kinds": 32,
     }
     assert kept["stack"].endswith("end")
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_a_claim_that_does_not_count_is_answered_at_once(world):
@@ -404,7 +404,7 @@ async def test_a_claim_with_an_answer_that_decides_nothing_is_made_again(
     await until_run(world, "completed")
     assert (answers, len(ran)) == ([], 1)
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)
 
 
 async def test_an_outcome_that_was_stored_although_nobody_said_so_counts_once(world, monkeypatch):
@@ -425,4 +425,4 @@ async def test_an_outcome_that_was_stored_although_nobody_said_so_counts_once(wo
     rows = await world.rows("SELECT type, accepted FROM dispatcher.history ORDER BY id")
     assert len(rows) == 4
     assert all(row["accepted"] for row in rows)
-    await check_invariants(world.database, scheduled=False)
+    await check_invariants(world.database)

@@ -16,7 +16,9 @@ from headway_decisions.folding import Run
 from headway_dispatcher import intake, limits, settling
 from headway_dispatcher.gate import Gate, GateResult
 from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.store import HISTORY
 from headway_dispatcher.waits import Waits
+from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
 from headway_service_kit.passes import Wakeup
 
@@ -71,7 +73,9 @@ class Gates:
             events = [
                 event(one, id=one.work, source="t", subject=one.work, time=now) for one in works
             ]
-            await intake.take_in(connection, events, now, STEP)
+            records: list[Record] = []
+            await intake.take_in(connection, events, now, STEP, records)
+            await HISTORY.append(connection, records)
         return [one.work for one in works]
 
     async def tell(self, *changes: Any) -> None:
@@ -99,7 +103,8 @@ class Gates:
             rows = await connection.fetch(
                 "UPDATE dispatcher.metadata SET state = $2, finished_at = greatest($3, created_at),"
                 " failure = $4 WHERE state IN ('pending', 'in_progress')"
-                " AND (work_id = ANY($1::uuid[]) OR $1 = '{}') RETURNING run_id, work_id",
+                " AND (work_id = ANY($1::uuid[]) OR $1 = '{}')"
+                " RETURNING run_id, work_id, state, finished_at, failure",
                 list(works),
                 "completed" if failure is None else "failed",
                 now,
@@ -117,7 +122,21 @@ class Gates:
                 )
                 for row in rows
             }
-            await settling.settle(connection, ended, now=now)
+            records = [
+                Record(
+                    event_id=f"end.{row['run_id']}",
+                    type=f"headway.run.{row['state']}.v1",
+                    subject=str(row["run_id"]),
+                    source="headway/dispatcher",
+                    occurred_at=row["finished_at"],
+                    data={"failure": row["failure"]},
+                    work=row["work_id"],
+                    run=row["run_id"],
+                )
+                for row in rows
+            ]
+            await settling.settle(connection, ended, now=now, records=records)
+            await HISTORY.append(connection, records)
         return len(rows)
 
     async def active(self) -> list[UUID]:

@@ -16,6 +16,7 @@ replays its log and NATS its store.
 
 from headway_embedded.accounts import Account
 from headway_embedded.errors import EmbeddedError
+from headway_embedded.logs import last_lines
 from headway_embedded.nats import NatsServer
 from headway_embedded.ports import free_port
 from headway_embedded.postgres import PostgresServer
@@ -30,5 +31,6 @@ __all__ = [
     "Servers",
     "Warded",
     "free_port",
+    "last_lines",
     "run_servers",
 ]

@@ -30,16 +30,24 @@ STATUS_LINE = 7
 
 
 class PostgresServer(Server):
-    """One PostgreSQL with the role and the database `headway`."""
+    """One PostgreSQL with the role and the database `headway`; `settings` are added and win."""
 
     title = "PostgreSQL"
     name = "postgres"
     # A fast shutdown: sessions are ended, data are written.
     stop_signal = signal.SIGINT
 
-    def __init__(self, folder: Path, *, port: int | None = None, durable: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        durable: bool = True,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(folder, port=port)
         self._durable = durable
+        self._settings = dict(settings or {})
         self._cluster = Cluster(self.folder)
         self._programs = Path()
         self._runs_as: Account | None = None
@@ -95,7 +103,7 @@ class PostgresServer(Server):
         """The server with all settings on the command line, so that upgrades change them."""
         durability = DURABLE if self._durable else NOT_DURABLE
         own = {"port": str(port), "unix_socket_directories": self._socket_folder}
-        settings = SETTINGS | durability | own
+        settings = SETTINGS | durability | own | self._settings
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [self._programs / "postgres", "-D", self._cluster.data, *options]
 

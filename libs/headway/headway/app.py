@@ -20,18 +20,20 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class App:
     """Collects what an application declares; `definitions` checks all of it at once.
 
-    A process of an older `generation` than the one that declared last changes nothing.
+    A process of an older `generation` than the one that declared last changes nothing. The
+    `version` of the code is shown with workers, and with what fails in them.
     """
 
-    def __init__(self, name: str, *, generation: int = 0) -> None:
+    def __init__(self, name: str, *, generation: int = 0, version: str = "") -> None:
         self.name = check_app_name(name)
+        self.version = version
         self._declared = Declarations(owner=self.name, generation=generation)
 
     @property
     def jobs(self) -> dict[str, Job]:
         """The jobs whose bodies are here."""
         found = self._declared.jobs.items()
-        return {name: job for name, job in found if isinstance(job, Job)}
+        return {name: job for name, job in found if isinstance(job, Job) and not job.elsewhere}
 
     def job(
         self,
@@ -55,6 +57,7 @@ class App:
         process: bool = False,
         worker_concurrency: int | None = None,
         capture_logging: bool = False,
+        elsewhere: bool = False,
         on_dead_letter: Literal["block", "go_on"] = "block",
     ) -> Callable[[Function], Function]:
         """Declare a function as a job. It takes a context and, if it likes, one typed input.
@@ -67,6 +70,9 @@ class App:
         With `process` each run has a process of its own, for work that keeps a core busy. A
         worker runs no more than `worker_concurrency` of the job at once. With
         `capture_logging` what the body says through Python's logging is kept with its run.
+
+        A job that is `elsewhere` has its body in another program, in any language: the function
+        only tells its input, and workers of this app leave its runs to others.
         """
 
         def declare(function: Function) -> Function:
@@ -97,6 +103,7 @@ class App:
                     process=process,
                     worker_concurrency=worker_concurrency,
                     capture_logging=capture_logging,
+                    elsewhere=elsewhere,
                 )
             except (InvalidName, TypeError, NameError) as error:
                 self._declared.problems.append(str(error))

@@ -49,6 +49,7 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
+from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
 from headway_contract.work import Rate
 from headway_decisions.rates import parse_rate
 from headway_tracing import traceparent
@@ -150,6 +151,11 @@ class Client(Operations):
         """Why a manifest ran or did not at an instant, or how it stands now."""
         question = ExplainQuestion(manifest=external_id, at=at)
         return await self._control.ask(subjects.EXPLAIN_QUESTION, question, ExplainAnswer)
+
+    async def explain_work(self, work: UUID | str) -> ExplainWorkAnswer:
+        """Why a piece of work waits: its gates, who holds the slots, and when it may start."""
+        question = ExplainWorkQuestion(work=_work_id(work))
+        return await self._control.ask(subjects.EXPLAIN_WORK_QUESTION, question, ExplainWorkAnswer)
 
     async def ledger(
         self, external_id: str | None = None, *, since: datetime | None = None
@@ -380,6 +386,16 @@ class Client(Operations):
             definitions=pack(definitions), prune=prune, days=days, actor=self._actor
         )
         return await self._control.ask(subject, request, ApplyAnswer, timeout=PATIENT_SECONDS)
+
+
+def _work_id(given: UUID | str) -> UUID:
+    try:
+        return given if isinstance(given, UUID) else UUID(given)
+    except ValueError:
+        raise RequestFailed(
+            f"{given!r} is no id of work, which looks like {UUID(int=0)}: "
+            "'headway explain <manifest>' names those of a manifest"
+        ) from None
 
 
 def _added(total: LedgerAnswer, page: LedgerAnswer) -> LedgerAnswer:

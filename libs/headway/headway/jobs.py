@@ -125,6 +125,8 @@ class Job(DeclaredJob):
     process: bool = False
     worker_concurrency: int | None = None
     capture_logging: bool = False
+    # Its body is in another program; the function only tells the type of its input.
+    elsewhere: bool = False
 
     @property
     def is_async(self) -> bool:

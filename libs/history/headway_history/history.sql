@@ -1,17 +1,37 @@
 -- name: append
 -- Write events down. Parallel arrays: $1 event ids, $2 types, $3 subjects (the entity's id),
 -- $4 sources, $5 times of the publishers, $6 data, $7 accepted, $8 refusal reasons (null where
--- accepted), $9 run ids (null where none), $10 lease ids (null where none), $11 our own time.
+-- accepted), $9 work ids, $10 run ids, $11 lease ids (null where none), $12 our own time, or null
+-- for that of the server.
 INSERT INTO {schema}.history
-    (event_id, type, subject, source, occurred_at, data, accepted, refusal, run_id, lease_id,
-     recorded_at)
-SELECT event.*, $11::timestamptz
+    (event_id, type, subject, source, occurred_at, data, accepted, refusal, work_id, run_id,
+     lease_id, recorded_at)
+SELECT event.*, coalesce($12::timestamptz, clock_timestamp())
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::jsonb[],
-            $7::boolean[], $8::text[], $9::uuid[], $10::uuid[]) AS event
+            $7::boolean[], $8::text[], $9::uuid[], $10::uuid[], $11::uuid[]) AS event
 
--- name: replay
--- The events of one run and of the lease that it ran under, oldest first. $1 run, $2 lease.
-SELECT event_id, type, subject, source, occurred_at, data, accepted, refusal, run_id, lease_id
+-- name: of_works
+-- Accepted events of the work between two ids, and nobody else's. $1 above this id, $2 up to this.
+SELECT id, type, source, occurred_at, recorded_at, data::text AS data, work_id, run_id, lease_id
 FROM {schema}.history
-WHERE run_id = $1 OR (lease_id = $2 AND run_id IS NULL)
-ORDER BY id
+WHERE work_id > $1 AND work_id <= $2 AND accepted
+ORDER BY work_id
+
+-- name: of_these_works
+-- Accepted events of some work. $1 work ids.
+SELECT id, type, source, occurred_at, recorded_at, data::text AS data, work_id, run_id, lease_id
+FROM {schema}.history
+WHERE work_id = ANY($1::uuid[]) AND accepted
+ORDER BY work_id
+
+-- name: of_leases
+-- Accepted events of leases that are no single work's. $1 leases.
+SELECT id, type, source, occurred_at, recorded_at, data::text AS data, work_id, run_id, lease_id
+FROM {schema}.history
+WHERE lease_id = ANY($1::uuid[]) AND work_id IS NULL AND accepted
+
+-- name: of_no_work
+-- Accepted events that concern neither work nor a lease. $1 types.
+SELECT id, type, source, occurred_at, recorded_at, data::text AS data, work_id, run_id, lease_id
+FROM {schema}.history
+WHERE type = ANY($1::text[]) AND work_id IS NULL AND lease_id IS NULL AND accepted

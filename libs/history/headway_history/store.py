@@ -1,6 +1,6 @@
 """Appending to history and reading it back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -8,9 +8,14 @@ from uuid import UUID
 from headway_postgres_kit import Connection, Queries, json_array
 from msgspec import Struct
 
+from headway_history.kept import Kept
+
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One event, as history keeps it."""
+    """One event, as history keeps it.
+
+    `work` says whose event it is; where it is not given, what the data says counts.
+    """
 
     event_id: str
     type: str
@@ -20,8 +25,17 @@ class Record(Struct, frozen=True, kw_only=True):
     data: Any
     accepted: bool = True
     refusal: str | None = None
+    work: UUID | None = None
     run: UUID | None = None
     lease: UUID | None = None
+
+    @property
+    def work_id(self) -> UUID | None:
+        """The work that the event belongs to."""
+        if self.work is not None:
+            return self.work
+        named = self.data.get("work") if isinstance(self.data, dict) else None
+        return UUID(named) if isinstance(named, str) else named
 
 
 class History:
@@ -31,9 +45,12 @@ class History:
         self._queries = Queries("headway_history", "history.sql", schema=schema)
 
     async def append(
-        self, connection: Connection, records: Sequence[Record], *, now: datetime
+        self, connection: Connection, records: Sequence[Record], *, now: datetime | None = None
     ) -> None:
-        """Write records down, in the transaction that decided about them."""
+        """Write records down, in the transaction that decided about them.
+
+        `now` is our own time, as opposed to that of the events; without it the server's is taken.
+        """
         if not records:
             return
         await connection.execute(
@@ -46,26 +63,31 @@ class History:
             json_array(record.data for record in records),
             [record.accepted for record in records],
             [record.refusal for record in records],
+            [record.work_id for record in records],
             [record.run for record in records],
             [record.lease for record in records],
             now,
         )
 
-    async def replay(self, connection: Connection, run: UUID, lease: UUID) -> list[Record]:
-        """What history knows of one run, oldest first."""
-        rows = await connection.fetch(self._queries["replay"], run, lease)
-        return [
-            Record(
-                event_id=row["event_id"],
-                type=row["type"],
-                subject=row["subject"],
-                source=row["source"],
-                occurred_at=row["occurred_at"],
-                data=row["data"],
-                accepted=row["accepted"],
-                refusal=row["refusal"],
-                run=row["run_id"],
-                lease=row["lease_id"],
-            )
-            for row in rows
-        ]
+    async def of_works(self, connection: Connection, above: UUID, up_to: UUID) -> list[Kept]:
+        """The accepted events of all work between two ids, the first one excluded."""
+        rows = await connection.fetch(self._queries["of_works"], above, up_to)
+        return [Kept.read(row) for row in rows]
+
+    async def of_these_works(self, connection: Connection, works: Sequence[UUID]) -> list[Kept]:
+        """The accepted events of some work."""
+        rows = await connection.fetch(self._queries["of_these_works"], works)
+        return [Kept.read(row) for row in rows]
+
+    async def of_leases(self, connection: Connection, leases: Iterable[UUID]) -> list[Kept]:
+        """The accepted events of leases that no single work has to itself."""
+        asked = sorted(leases)
+        if not asked:
+            return []
+        rows = await connection.fetch(self._queries["of_leases"], asked)
+        return [Kept.read(row) for row in rows]
+
+    async def of_no_work(self, connection: Connection, types: Sequence[str]) -> list[Kept]:
+        """The accepted events of some types that concern manifests, or history itself."""
+        rows = await connection.fetch(self._queries["of_no_work"], types)
+        return [Kept.read(row) for row in rows]

@@ -6,6 +6,7 @@ from headway_contract import Event, Malformed, decode
 from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
 from headway_postgres_kit import Database, DatabaseUnavailable, Queries, storable
+from headway_service_kit.counting import PASSED_OVER
 
 
 class Rejected:
@@ -47,9 +48,11 @@ class Rejected:
 
 
 def events_in(message: Message) -> list[Event]:
-    """The events of a message that we know; those of other types are passed over."""
+    """The events of a message that we know; those of other types are counted and passed over."""
     try:
         events = decode(message.body)
     except Malformed as error:
         raise Unreadable(str(error)) from error
-    return [one for one in events if isinstance(one, Event)]
+    known = [one for one in events if isinstance(one, Event)]
+    PASSED_OVER.add("events_of_unknown_type", len(events) - len(known))
+    return known

@@ -1,11 +1,14 @@
-"""`/livez` and `/readyz` over plain HTTP.
+"""`/livez`, `/readyz` and `/counts` over plain HTTP.
 
 Live means that the event loop turns and the passes report; ready means that what the
-service stands on answers too. Either way the body says why, one reason a line.
+service stands on answers too. Either way the body says why, one reason a line. The counts are
+of messages that were received and passed over, by the reason.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+
+from headway_service_kit.counting import PASSED_OVER
 
 Check = Callable[[], Awaitable[str | None]]
 
@@ -50,7 +53,9 @@ class Health:
             return await self._judge("live", self._live)
         if path == "/readyz":
             return await self._judge("ready", self._live + self._ready)
-        return 404, "there are /livez and /readyz"
+        if path == "/counts":
+            return 200, "\n".join(f"{name} {number}" for name, number in PASSED_OVER.read().items())
+        return 404, "there are /livez, /readyz and /counts"
 
     async def _judge(self, what: str, checks: Sequence[Check]) -> tuple[int, str]:
         complaints = [one for one in await asyncio.gather(*map(_ask, checks)) if one]

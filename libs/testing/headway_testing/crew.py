@@ -93,6 +93,7 @@ class Crew:
                 "provision": "auto",
                 "dead_letter_days": 36_500.0,
                 "stream_max_bytes": _STREAM_BYTES,
+                "history_days": 36_500.0,
                 **self._urls,
                 **self._of(DispatcherSettings),
             }

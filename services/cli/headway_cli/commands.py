@@ -7,14 +7,17 @@ import click
 from headway_service_kit.process import log_to_stderr
 
 from headway_cli.apply_commands import apply, plan
+from headway_cli.bench.command import bench
 from headway_cli.change_commands import change, delete, disable, enable, group, trigger
 from headway_cli.enqueue_commands import dismiss, enqueue, enqueued
 from headway_cli.faults import INTERRUPTED, report_fault, report_misuse
+from headway_cli.history_commands import events, history, rebuild
 from headway_cli.letter_commands import dead_letters
-from headway_cli.look_commands import explain, groups, manifest, manifests, preview, verify
+from headway_cli.look_commands import explain, groups, manifest, manifests, preview
 from headway_cli.options import debug_option
 from headway_cli.services import dispatcher, migrate, provision, scheduler, worker
 from headway_cli.up import up
+from headway_cli.verify_command import verify
 from headway_cli.work_commands import cancel, runs, work, workers
 
 
@@ -34,7 +37,8 @@ def headway() -> None:
 
     'headway up APP' runs everything on this machine. In production each part is a process of its
     own: prepare with 'migrate' and 'provision', then run as many of 'scheduler', 'dispatcher' and
-    'worker' as you like. All other commands ask the services that run, over NATS.
+    'worker' as you like. 'events', 'history' and 'rebuild' look into the database. All other
+    commands ask the services that run, over NATS.
     """
 
 
@@ -45,7 +49,8 @@ _ASKING = (
     *(plan, apply, enable, disable, change, group, trigger, cancel, delete),
     *(enqueue, enqueued, dismiss),
 )
-for command in (*_RUNNING, *_ASKING):
+_LOOKING = (events, history, rebuild)
+for command in (*_RUNNING, *_ASKING, *_LOOKING, bench):
     headway.add_command(command)
 
 

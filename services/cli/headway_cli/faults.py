@@ -13,6 +13,7 @@ from headway.client import RequestFailed
 from headway.definitions import InvalidDefinitions
 from headway_contract import InvalidName
 from headway_dispatcher.provisioning import NotProvisioned
+from headway_dispatcher.rebuild import ServicesRun
 from headway_embedded import EmbeddedError
 from headway_jetstream_kit import BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
@@ -44,6 +45,7 @@ _OPENINGS: dict[type[Exception], str] = {
     NothingRuns: "",
     PartEnded: "",
     RequestFailed: "",
+    ServicesRun: "",
     SchemaMismatch: "",
 }
 

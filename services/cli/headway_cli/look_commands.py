@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: manifests, groups, previews, explanations, proof."""
+"""Commands that look and change nothing: manifests, groups, previews, explanations."""
 
 from datetime import datetime
 
@@ -8,20 +8,18 @@ from headway_clock import utc_now
 from headway_contract.dispatching import GroupOccupancy
 from headway_contract.scheduling import (
     FireTime,
-    LedgerAnswer,
     ManifestAnswer,
     ManifestStatus,
     PreviewAnswer,
 )
+from headway_contract.waiting import GateStatus
 from headway_decisions.rates import rate_in_words
 
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
 from headway_cli.moments import CLOCK_CHANGES, has_offset, read_moment, shown
-from headway_cli.summary import counted
 from headway_cli.tables import table
 
 _TIME_HELP = "ISO 8601, '2027-03-28 03:15' or 03:15; without an offset in the manifest's zone."
-FOUND_GAPS = 1
 
 
 @click.command()
@@ -133,7 +131,7 @@ def preview(
     """Show the next fire times of a manifest."""
 
     async def ask(client: Client) -> PreviewAnswer:
-        instant = await _moment(client, manifest_id, after, past=False)
+        instant = await moment_of(client, manifest_id, after, past=False)
         return await client.preview(manifest_id, count, after=instant)
 
     found = reached.ask(ask)
@@ -149,18 +147,48 @@ def preview(
 
 
 @click.command()
-@click.argument("manifest_id", metavar="ID")
+@click.argument("named", metavar="ID | work ID", nargs=-1, required=True)
 @click.option("--at", metavar="TIME", help=f"Which time to explain. {_TIME_HELP}")
 @json_option
 @asking
-def explain(reached: Reached, manifest_id: str, at: str | None, as_json: bool) -> None:
-    """Tell why a manifest ran, or did not.
+def explain(reached: Reached, named: tuple[str, ...], at: str | None, as_json: bool) -> None:
+    """Tell why a manifest ran, or did not, or why work waits.
 
-    Without --at it tells how the manifest stands. A time of day is the latest that has been.
+    Without --at it tells how the manifest stands. A time of day is the latest that has been. With
+    'work' before it, the id is that of a piece of work: its gates, and who holds the slots.
     """
+    match named:
+        case ("work", work):
+            _explain_work(reached, work, at, as_json=as_json)
+        case (manifest_id,):
+            _explain_manifest(reached, manifest_id, at, as_json=as_json)
+        case _:
+            raise click.UsageError("name one manifest, or 'work' and the id of one piece of work")
 
+
+def _explain_work(reached: Reached, work: str, at: str | None, *, as_json: bool) -> None:
+    if at is not None:
+        raise click.UsageError("--at is for manifests: work is explained as it stands now")
+    found = reached.ask(lambda client: client.explain_work(work))
+    if as_json:
+        print_json(found)
+        return
+    click.echo(found.text)
+    if found.gates:
+        rows = [
+            (gate.gate, "open" if gate.open else "closed", _moment_of(gate), gate.text)
+            for gate in found.gates
+        ]
+        print_lines(table(("GATE", "NOW", "OPENS", "WHY"), rows))
+
+
+def _moment_of(gate: GateStatus) -> str:
+    return "-" if gate.open or gate.opens_at is None else shown(gate.opens_at, "UTC")
+
+
+def _explain_manifest(reached: Reached, manifest_id: str, at: str | None, *, as_json: bool) -> None:
     async def ask(client: Client) -> object:
-        instant = await _moment(client, manifest_id, at, past=True)
+        instant = await moment_of(client, manifest_id, at, past=True)
         answer = await client.explain(manifest_id, at=instant)
         return answer if as_json else answer.text
 
@@ -171,40 +199,7 @@ def explain(reached: Reached, manifest_id: str, at: str | None, as_json: bool) -
         click.echo(found)
 
 
-@click.command()
-@click.argument("manifest_id", metavar="[ID]", required=False)
-@click.option(
-    "--since",
-    metavar="TIME",
-    help="Check what was due since then, instead of all that is kept; without an offset in the "
-    "manifest's zone, or UTC.",
-)
-@json_option
-@asking
-def verify(reached: Reached, manifest_id: str | None, since: str | None, as_json: bool) -> int:
-    """Prove that every fire time has one decision.
-
-    Compares the times at which manifests should have fired with the ledger, and tells every
-    difference. The exit code is 1 if there is any.
-    """
-
-    async def ask(client: Client) -> LedgerAnswer:
-        instant = await _moment(client, manifest_id, since, past=True)
-        return await client.ledger(manifest_id, since=instant)
-
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    else:
-        for gap in found.gaps:
-            click.echo(f"{gap.manifest}: {_span(gap.first_due_at, gap.last_due_at)}: {gap.trouble}")
-        checked = f"{counted(found.manifests, 'manifest')}, {counted(found.fire_times, 'decision')}"
-        result = counted(len(found.gaps), "gap") if found.gaps else "no gaps"
-        click.echo(f"{checked} compared: {result}")
-    return FOUND_GAPS if found.gaps else 0
-
-
-async def _moment(
+async def moment_of(
     client: Client, manifest_id: str | None, given: str | None, *, past: bool
 ) -> datetime | None:
     """A time that was given; the manifest's zone is asked for only if it matters."""
@@ -214,12 +209,6 @@ async def _moment(
     if manifest_id is not None and not has_offset(given):
         zone = (await client.manifest(manifest_id)).status.zone
     return read_moment(given, zone, now=utc_now(), past=past)
-
-
-def _span(first: datetime, last: datetime) -> str:
-    if first == last:
-        return shown(first, "UTC")
-    return f"{shown(first, 'UTC')} to {shown(last, 'UTC')}"
 
 
 def _row(one: ManifestStatus) -> tuple[object, ...]:

@@ -16,17 +16,20 @@ class NothingRuns(Exception):
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """Where the NATS of an `up` is found, and which process that `up` is."""
+    """Where the servers of an `up` are found, and which process that `up` is."""
 
     nats_url: str
     pid: int
+    database_url: str | None = None
 
 
 @contextmanager
-def noted(folder: Path, nats_url: str) -> Iterator[None]:
-    """Leave the note as long as `up` runs."""
+def noted(folder: Path, nats_url: str, database_url: str | None = None) -> Iterator[None]:
+    """Leave the note as long as `up` runs; for our eyes only, since URLs hold passwords."""
     path = folder / _NAME
-    running = Running(nats_url=nats_url, pid=os.getpid())
+    running = Running(nats_url=nats_url, pid=os.getpid(), database_url=database_url)
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
     path.write_bytes(msgspec.json.encode(running))
     try:
         yield
@@ -36,22 +39,32 @@ def noted(folder: Path, nats_url: str) -> Iterator[None]:
 
 def find_running(folder: Path) -> str:
     """The URL of NATS of the `up` that runs on a data folder; raises if there is none."""
-    path = folder / _NAME
     shown = folder if folder.is_absolute() else f"./{folder}"
-    try:
-        running = msgspec.json.decode(path.read_bytes(), type=Running)
-    except FileNotFoundError as error:
-        raise NothingRuns(
-            f"HEADWAY_NATS_URL is not set, and no 'headway up' runs in {shown}"
-        ) from error
-    except (OSError, msgspec.DecodeError) as error:
-        raise NothingRuns(f"{path} cannot be read: {error}") from error
+    running = _read(folder)
+    if running is None:
+        raise NothingRuns(f"HEADWAY_NATS_URL is not set, and no 'headway up' runs in {shown}")
     if not _is_alive(running.pid):
         raise NothingRuns(
             f"HEADWAY_NATS_URL is not set, and the 'headway up' that ran in {shown} has ended "
             f"without a clean stop (process {running.pid} is gone): start it again"
         )
     return running.nats_url
+
+
+def find_database(folder: Path) -> str | None:
+    """The URL of PostgreSQL of the `up` that runs on a data folder, if one does."""
+    running = _read(folder)
+    return running.database_url if running is not None and _is_alive(running.pid) else None
+
+
+def _read(folder: Path) -> Running | None:
+    path = folder / _NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Running)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise NothingRuns(f"{path} cannot be read: {error}") from error
 
 
 def _is_alive(pid: int) -> bool:

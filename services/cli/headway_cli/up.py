@@ -84,7 +84,7 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
             start = start_crew(services, plan, ground, screen.show_line)
             crew = await unless_stopped(start, stop)
             if plan.settings.nats_url is None:
-                services.enter_context(noted(plan.data, ground.nats_url))
+                services.enter_context(noted(plan.data, ground.nats_url, ground.database_url))
             running_since = await read_now(ground.database)
             await _watch(plan, ground, crew, stop, screen)
             screen.say(

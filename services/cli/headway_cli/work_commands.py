@@ -271,6 +271,7 @@ def _run_lines(found: RunAnswer) -> list[str]:
         "finished": shown(one.finished_at, "UTC"),
         "took": _took(one.started_at, one.finished_at),
         "cancelled": one.cancel_reason or "-",
+        "progress": _progress(found),
         "trace": found.trace_id or "-",
         "input": msgspec.json.encode(found.input).decode(),
         "output": msgspec.json.encode(found.output).decode(),
@@ -279,6 +280,26 @@ def _run_lines(found: RunAnswer) -> list[str]:
     if found.failure is not None:
         lines += ["", f"{found.failure.kind}: {found.failure.message}"]
         lines += found.failure.stack.rstrip().splitlines()
+    return lines + _log_lines(found)
+
+
+def _progress(found: RunAnswer) -> str:
+    percent = "" if found.percent is None else f"{found.percent:g} %"
+    return " ".join(filter(None, (percent, found.message))) or "-"
+
+
+def _log_lines(found: RunAnswer) -> list[str]:
+    """What the run has logged, and how much of it was not kept."""
+    if not found.log and not found.log_dropped:
+        return []
+    lines = ["", "log:"]
+    for one in found.log:
+        told = [
+            f"{name}={msgspec.json.encode(value).decode()}" for name, value in one.fields.items()
+        ]
+        lines.append(" ".join((f"{one.at:%H:%M:%S.%f}"[:-3], one.level, one.message, *told)))
+    if found.log_dropped:
+        lines.append(f"({found.log_dropped} lines more were not kept)")
     return lines
 
 

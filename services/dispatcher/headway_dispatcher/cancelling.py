@@ -10,12 +10,11 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_clock import new_id
 from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult, NamedWork
 from headway_contract.work import WorkCancelRequested
 from headway_history import Record
 from headway_postgres_kit import Connection
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_dispatcher import cancels
 from headway_dispatcher.store import HISTORY, Times, cancel_queries, letter_queries
@@ -43,9 +42,10 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
         for work, named in meant.works.items()
         if _may_end(before.get(work), named)
     ]
-    await cancels.request(connection, requests, times.schedule)
+    records: list[Record] = []
+    await cancels.request(connection, requests, times.schedule, records)
     withdrawn = await connection.fetch(letter_queries["withdraw"], list(meant.works))
-    await _write_history(connection, requests, request.actor, times)
+    await _write_history(connection, records, request.actor, times)
     kept = {row["work_id"] for row in withdrawn}
     results = [
         _result(work, before.get(work), meant, known=named is not None, withdrawn=work in kept)
@@ -141,17 +141,12 @@ def _ended(run: UUID, row: Any) -> CancelResult:
 
 
 async def _write_history(
-    connection: Connection, requests: Sequence[WorkCancelRequested], actor: str, times: Times
+    connection: Connection, records: Sequence[Record], actor: str, times: Times
 ) -> None:
-    records = [
-        Record(
-            event_id=str(new_id()),
-            type=one.type,
-            subject=str(one.work),
-            source=f"operator/{actor or 'unknown'}",
-            occurred_at=times.schedule,
-            data=msgspec.to_builtins(one),
-        )
-        for one in requests
+    """What was asked for is the operator's; what came of it is ours."""
+    source = f"operator/{actor or 'unknown'}"
+    told = [
+        structs.replace(one, source=source) if one.type == WorkCancelRequested.type else one
+        for one in records
     ]
-    await HISTORY.append(connection, records, now=times.real)
+    await HISTORY.append(connection, told, now=times.real)

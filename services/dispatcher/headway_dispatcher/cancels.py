@@ -26,11 +26,11 @@ from headway_contract.lifecycle import (
 )
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkCancelRequested
+from headway_history import Record
 from headway_jetstream_kit import Broker, Stored
 from headway_postgres_kit import Connection, Database
-from headway_relay import OutboxMessage
 
-from headway_dispatcher import prunes, settling, store
+from headway_dispatcher import prunes, recording, settling, store
 from headway_dispatcher.fencing import publish_fenced, spoken, withdraw_order
 from headway_dispatcher.pushing import push
 from headway_dispatcher.store import OUTBOX, works
@@ -47,7 +47,10 @@ _RECALLED = Failure(
 
 
 async def request(
-    connection: Connection, requests: Sequence[WorkCancelRequested], now: datetime
+    connection: Connection,
+    requests: Sequence[WorkCancelRequested],
+    now: datetime,
+    records: list[Record],
 ) -> None:
     """Write cancels down; what waits, and what is not known yet, is settled by it."""
     newest: dict[UUID, WorkCancelRequested] = {}
@@ -72,15 +75,22 @@ async def request(
             [newest[row["id"]].reason for row in meant],
             now,
         )
+        records += [
+            recording.cancel_requested(newest[row["id"]], round=row["round"], now=now)
+            for row in meant
+        ]
     waiting = [
         (row, newest[row["id"]].reason) for row in meant if row["state"] in ("queued", "waiting")
     ]
-    await settling.cancel(connection, waiting, now=now)
-    await _settle_unknown(connection, [newest[work] for work in unknown], now)
+    await settling.cancel(connection, waiting, now=now, records=records)
+    await _settle_unknown(connection, [newest[work] for work in unknown], now, records)
 
 
 async def _settle_unknown(
-    connection: Connection, requests: Sequence[WorkCancelRequested], now: datetime
+    connection: Connection,
+    requests: Sequence[WorkCancelRequested],
+    now: datetime,
+    records: list[Record],
 ) -> None:
     if not requests:
         return
@@ -99,13 +109,18 @@ async def _settle_unknown(
     )
     added = {row["id"] for row in rows}
     settled = [one for one in requests if one.work in added or one.manifest_id in buried]
-    await OUTBOX.add(connection, [_tell(one, now) for one in settled])
+    ends = {one.work: _end(one, now) for one in settled}
+    await OUTBOX.add(connection, [settled_message(end, None) for end in ends.values()])
+    for one in settled:
+        if one.work in added:
+            records.append(recording.cancel_requested(one, round=one.round, now=now, unknown=True))
+            records.append(recording.settled(ends[one.work]))
     # Whatever else is left was taken in by somebody else at this very moment.
-    await request(connection, [one for one in kept if one.work not in added], now)
+    await request(connection, [one for one in kept if one.work not in added], now, records)
 
 
-def _tell(requested: WorkCancelRequested, now: datetime) -> OutboxMessage:
-    settled = WorkSettled(
+def _end(requested: WorkCancelRequested, now: datetime) -> WorkSettled:
+    return WorkSettled(
         work=requested.work,
         round=requested.round,
         manifest_id=requested.manifest_id,
@@ -117,7 +132,6 @@ def _tell(requested: WorkCancelRequested, now: datetime) -> OutboxMessage:
         attempts=0,
         settled_at=now,
     )
-    return settled_message(settled, None)
 
 
 class Cancels:

@@ -213,7 +213,7 @@ class GateTransaction:
             [work.patience_seconds for _, work, _ in runs],
             times.schedule,
         )
-        records = [_record(order, run, times.schedule) for order, _, run in runs]
+        records = [_record(order, work, run, times.schedule) for order, work, run in runs]
         await HISTORY.append(self.connection, records, now=times.real)
 
     async def note_rates(self, uses: Sequence[RateUse]) -> None:
@@ -263,7 +263,7 @@ class GateTransaction:
         )
 
 
-def _record(order: RunDispatched, run: OrderedRun, now: datetime) -> Record:
+def _record(order: RunDispatched, work: WaitingWork, run: OrderedRun, now: datetime) -> Record:
     """The order of one run as history keeps it: without its token, which is secret."""
     return Record(
         event_id=str(order.lease) if len(order.runs) == 1 else f"{order.lease}.{run.run}",
@@ -271,7 +271,22 @@ def _record(order: RunDispatched, run: OrderedRun, now: datetime) -> Record:
         subject=str(run.run),
         source=SOURCE,
         occurred_at=now,
-        data={"lease": str(order.lease), "job": order.job} | msgspec.to_builtins(run),
+        # Its input is the work's, and stands there.
+        data={
+            "lease": order.lease,
+            "job": order.job,
+            "run": run.run,
+            "work": work.id,
+            "round": run.round,
+            "attempt": run.attempt,
+            "manifest": work.manifest,
+            "group": work.group,
+            "cause": work.cause,
+            "due_at": work.due_at,
+            "patience_seconds": work.patience_seconds,
+            "trace_id": trace_id(run.traceparent),
+        },
+        work=work.id,
         run=run.run,
         lease=order.lease,
     )

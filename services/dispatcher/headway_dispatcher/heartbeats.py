@@ -15,6 +15,7 @@ from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import ensure_consumer
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
+from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 from nats.aio.msg import Msg
@@ -79,6 +80,7 @@ class Heartbeats:
                     check_name("worker", heartbeat.worker)
             except (msgspec.DecodeError, InvalidName) as error:
                 logger.warning("a heartbeat that cannot be read: %s", error)
+                PASSED_OVER.add("unreadable_heartbeats")
                 await self._reply(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
                 return
             self._waiting.append(_Beat(message, heartbeat))

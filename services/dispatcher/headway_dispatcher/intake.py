@@ -18,16 +18,18 @@ from headway_contract.work import (
     WorkCancelRequested,
     WorkQueued,
 )
+from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
 from headway_postgres_kit import Clock, Connection, Database
-from headway_relay import OutboxMessage, events_in
+from headway_relay import events_in
+from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher import cancels, limits, prunes, settling
-from headway_dispatcher.store import OUTBOX, REJECTED, works
+from headway_dispatcher import cancels, limits, prunes, recording, settling
+from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
 from headway_dispatcher.telling import settled_message
 
 
@@ -63,10 +65,12 @@ def work_intake(
                 await prunes.lock(connection, to_bury=bool(pruned))
                 now = await clock.now(connection)
                 await limits.apply(connection, told)
-                await prunes.bury(connection, pruned, now)
-                await take_in(connection, events, now, rank_step)
-                await cancels.request(connection, requests, now)
-                await _bring_forward(connection, told, now)
+                records: list[Record] = []
+                await prunes.bury(connection, pruned, now, records)
+                await take_in(connection, events, now, rank_step, records)
+                await cancels.request(connection, requests, now, records)
+                await _bring_forward(connection, told, now, records)
+                await HISTORY.append(connection, records)
         followers.gate.call()
         followers.relay.call()
         if requests:
@@ -79,64 +83,84 @@ def work_intake(
 
 
 async def take_in(
-    connection: Connection, events: list[Event], now: datetime, rank_step: timedelta
+    connection: Connection,
+    events: list[Event],
+    now: datetime,
+    rank_step: timedelta,
+    records: list[Record],
 ) -> None:
-    """Queue what is new among events, or settle what cannot be queued."""
+    """Queue what is new among events, or settle what cannot be queued.
+
+    What history is to keep is added to `records`.
+    """
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
-    queued = await _without_the_buried(connection, queued, now)
+    queued = await _without_the_buried(connection, queued, now, records)
     if not queued:
         return
     await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
     stated = {work: _row(one, rank_step) for work, one in queued.items()}
     rows = await connection.fetch(works["take_in"], list(stated.values()), now, "queued")
-    left = set(queued) - {row["id"] for row in rows}
+    new = {row["id"] for row in rows}
+    left = set(queued) - new
     if left:
-        await connection.execute(works["fill_in"], [stated[work] for work in left])
-        left -= {row["id"] for row in await connection.fetch(works["known"], list(left))}
+        filled = await connection.fetch(works["fill_in"], [stated[work] for work in left])
+        new |= {row["id"] for row in filled}
+        known = {row["id"] for row in await connection.fetch(works["known"], list(left))}
+        PASSED_OVER.add("work_known_before", len(known - new))
+        left -= known
+    records += [recording.taken_in(queued[work], stated[work], now) for work in new]
     if left:
-        await _coalesce(connection, [(queued[work].data, stated[work]) for work in left], now)
+        await _coalesce(connection, [(queued[work], stated[work]) for work in left], now, records)
 
 
 async def _without_the_buried(
-    connection: Connection, queued: dict[Any, Event], now: datetime
+    connection: Connection, queued: dict[Any, Event], now: datetime, records: list[Record]
 ) -> dict[Any, Event]:
     """Leave out work of pruned manifests, and tell whoever waits for it that it will not run.
 
     Work that is known already may still be running; its own end will be told.
     """
     buried = await prunes.buried(connection, [one.data.manifest_id for one in queued.values()])
-    doomed = [one.data for one in queued.values() if one.data.manifest_id in buried]
+    doomed = [one for one in queued.values() if one.data.manifest_id in buried]
     if not doomed:
         return queued
-    rows = await connection.fetch(works["known"], [one.work for one in doomed])
+    rows = await connection.fetch(works["known"], [one.data.work for one in doomed])
     known = {row["id"] for row in rows}
-    await OUTBOX.add(
-        connection,
-        [_tell(one, "cancelled", settling.PRUNED, now) for one in doomed if one.work not in known],
-    )
+    homeless = [one for one in doomed if one.data.work not in known]
+    ends = [_end(one.data, "cancelled", settling.PRUNED, now) for one in homeless]
+    await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
+    records += [recording.turned_away(one, "manifest_pruned", now) for one in homeless]
     return {work: one for work, one in queued.items() if one.data.manifest_id not in buried}
 
 
 async def _coalesce(
-    connection: Connection, stated: Sequence[tuple[WorkQueued, dict[str, Any]]], now: datetime
+    connection: Connection,
+    stated: Sequence[tuple[Event, dict[str, Any]]],
+    now: datetime,
+    records: list[Record],
 ) -> None:
     rows = await connection.fetch(works["take_in"], [row for _, row in stated], now, "settled")
     kept = {row["id"] for row in rows}
     why = "its manifest already had unsettled work"
-    await OUTBOX.add(
-        connection, [_tell(one, "coalesced", why, now) for one, _ in stated if one.work in kept]
-    )
+    taken = [(one, row) for one, row in stated if one.data.work in kept]
+    ends = [_end(one.data, "coalesced", why, now) for one, _ in taken]
+    await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
+    records += [recording.taken_in(one, row, now) for one, row in taken]
+    records += [recording.settled(end) for end in ends]
 
 
-async def _bring_forward(connection: Connection, told: Sequence[Any], now: datetime) -> None:
+async def _bring_forward(
+    connection: Connection, told: Sequence[Any], now: datetime, records: list[Record]
+) -> None:
     ids = {one.work for one in told if isinstance(one, WorkBroughtForward)}
     if ids:
-        await connection.execute(works["bring_forward"], list(ids), now)
+        rows = await connection.fetch(works["bring_forward"], list(ids), now)
+        records += recording.brought_forward(rows, now)
 
 
-def _tell(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> OutboxMessage:
+def _end(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> WorkSettled:
     """The end of work that never came to run."""
-    settled = WorkSettled(
+    return WorkSettled(
         work=work.work,
         round=work.round,
         manifest_id=work.manifest_id,
@@ -148,7 +172,6 @@ def _tell(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> Out
         attempts=0,
         settled_at=now,
     )
-    return settled_message(settled, None)
 
 
 def _row(queued: Event, rank_step: timedelta) -> dict[str, Any]:

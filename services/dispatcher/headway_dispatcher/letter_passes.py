@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from headway_postgres_kit import Clock, Database
 
-from headway_dispatcher import letters, prunes, store
+from headway_dispatcher import letters, prunes, recording, store
 from headway_dispatcher.intake import Followers
-from headway_dispatcher.store import letter_queries
+from headway_dispatcher.store import HISTORY, letter_queries
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,9 @@ class LetterRetention:
         async with self._database.transaction() as connection:
             oldest = await self._clock.now(connection) - self._kept
             status = await connection.execute(letter_queries["purge"], oldest, _BATCH)
-        purged = int(status.rpartition(" ")[2])
+            purged = int(status.rpartition(" ")[2])
+            if purged:
+                await HISTORY.append(connection, [recording.letters_forgotten(oldest)])
         if purged:
             logger.info("forgot %d dead letter(s) that were seen to", purged)
         return 0.0 if purged == _BATCH else None

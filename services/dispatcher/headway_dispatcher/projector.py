@@ -30,17 +30,28 @@ from headway_decisions.acceptance import Arrived, Judged, Lease
 from headway_decisions.folding import Fact, Run
 from headway_decisions.sizes import bounded
 from headway_history import Record
+from headway_history.kept import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
 from headway_postgres_kit import Clock, Connection, Database, json_array
 from headway_relay import events_in
+from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
 from headway_tracing import first_context, span, traceparent
 from msgspec import Struct, structs
 
 from headway_dispatcher import settling, store
 from headway_dispatcher.pushing import push
-from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, Times, heals, leases, works
+from headway_dispatcher.store import (
+    HISTORY,
+    OUTBOX,
+    REJECTED,
+    SOURCE,
+    Times,
+    heals,
+    leases,
+    works,
+)
 from headway_dispatcher.telling import activation_message
 
 logger = logging.getLogger(__name__)
@@ -83,6 +94,13 @@ class _Books(Struct):
     begun_elsewhere: list[UUID]
     # Claims that do not count, although the broker let them through.
     vain_claims: list[tuple[str, ReleaseLease]]
+
+    def work_told(self, data: LeaseEvent) -> UUID | None:
+        """The work that an event tells of; none if its lease has the runs of several."""
+        if isinstance(data, RunEvent):
+            return self.work_of.get(data.run)
+        runs = self.runs.get(data.lease, {})
+        return self.work_of[next(iter(runs))] if len(runs) == 1 else None
 
 
 class _Projected(Struct, frozen=True, kw_only=True):
@@ -129,7 +147,7 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     now = times.schedule
     fresh = await _remember(connection, told, times.real)
     before = {run.id: run for runs in books.runs.values() for run in runs.values()}
-    records = []
+    records: list[Record] = []
     contexts: _Contexts = {}
     for one in sorted(told, key=lambda told: told.message.sequence):
         with span("project", parent=one.traceparent, lease=str(one.lease)):
@@ -145,7 +163,9 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
     await _tell_woken(connection, books.woken, now, contexts)
-    last_of_pruned = await settling.settle(connection, ended, now=now, contexts=contexts)
+    last_of_pruned = await settling.settle(
+        connection, ended, now=now, records=records, contexts=contexts
+    )
     await HISTORY.append(connection, records, now=times.real)
     return _Projected(last_of_pruned=last_of_pruned, vain_claims=books.vain_claims)
 
@@ -155,10 +175,9 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
     lease = books.leases.get(one.lease)
     events = [event for event in one.events if (one.lease, event.id) in fresh]
     fresh.difference_update((one.lease, event.id) for event in events)
-    if len(events) < len(one.events):
-        logger.debug("%s: passed over events that were applied before", one.message.subject)
+    PASSED_OVER.add("events_applied_before", len(one.events) - len(events))
     if lease is None:
-        return [_record(event, "unknown_lease", now) for event in events]
+        return [_record(event, one, "unknown_lease", now, None) for event in events]
     facts = tuple(_fact(event, one, books.made_at.get(lease.id, now), now) for event in events)
     runs = books.runs.get(lease.id, {})
     judged = acceptance.judge(
@@ -177,7 +196,7 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
     books.leases[lease.id], books.runs[lease.id] = judged.lease, judged.runs
     _report(one, judged)
     return [
-        _record(event, refusal, fact.at)
+        _record(event, one, refusal, fact.at, books.work_told(event.data))
         for event, refusal, fact in zip(events, judged.refusals, facts, strict=True)
     ]
 
@@ -276,19 +295,25 @@ def _fact(event: Event, one: Told, made_at: datetime, now: datetime) -> Fact:
     return Fact(at=min(max(event.time, made_at), now), worker=one.worker, data=event.data)
 
 
-def _record(event: Event, refusal: str | None, at: datetime) -> Record:
-    """An event as history keeps it: without its token, which is secret."""
+def _record(
+    event: Event, one: Told, refusal: str | None, at: datetime, work: UUID | None
+) -> Record:
+    """An event as history keeps it: without its token, which is secret.
+
+    Its source is who published it, by the subject, and not who it says it is.
+    """
     data = msgspec.to_builtins(structs.replace(event.data, token=""))
     del data["token"]
     return Record(
         event_id=event.id,
         type=event.type,
         subject=event.subject,
-        source=event.source,
+        source=SOURCE if one.worker == DISPATCHER else worker_source(one.worker),
         occurred_at=at,
         data=data,
         accepted=refusal is None,
         refusal=refusal,
+        work=work,
         run=event.data.run if isinstance(event.data, RunEvent) else None,
         lease=event.data.lease,
     )
@@ -301,7 +326,9 @@ def _read(message: Message) -> Told:
     except ValueError as error:
         raise Unreadable(str(error)) from error
     size = len(message.body)
-    events = [bounded(one, size) for one in events_in(message) if isinstance(one.data, LeaseEvent)]
+    known = events_in(message)
+    events = [bounded(one, size) for one in known if isinstance(one.data, LeaseEvent)]
+    PASSED_OVER.add("events_that_are_no_workers", len(known) - len(events))
     return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=events)
 
 

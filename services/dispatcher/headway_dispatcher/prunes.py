@@ -14,12 +14,13 @@ from uuid import UUID
 
 from headway_contract.settled import PruneConfirmed
 from headway_contract.work import ManifestPruned
+from headway_history import Record
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 
-from headway_dispatcher import settling
-from headway_dispatcher.store import BURY_LOCK, OUTBOX, prune_queries, works
+from headway_dispatcher import recording, settling
+from headway_dispatcher.store import BURY_LOCK, HISTORY, OUTBOX, prune_queries, works
 from headway_dispatcher.telling import prune_confirmed_message
 
 logger = logging.getLogger(__name__)
@@ -39,12 +40,17 @@ async def lock(connection: Connection, *, to_bury: bool) -> None:
     await connection.execute(query, BURY_LOCK)
 
 
-async def bury(connection: Connection, pruned: Sequence[ManifestPruned], now: datetime) -> None:
+async def bury(
+    connection: Connection,
+    pruned: Sequence[ManifestPruned],
+    now: datetime,
+    records: list[Record],
+) -> None:
     """Write tombstones and settle what waits; what was deleted before is confirmed again."""
     told = {one.manifest_id: one for one in pruned}
     if not told:
         return
-    await connection.execute(
+    rows = await connection.fetch(
         prune_queries["bury"],
         list(told),
         [one.manifest for one in told.values()],
@@ -52,9 +58,10 @@ async def bury(connection: Connection, pruned: Sequence[ManifestPruned], now: da
         [one.reason for one in told.values()],
         now,
     )
+    records += [recording.pruned(told[row["manifest_id"]], now) for row in rows]
     confirmed = await connection.fetch(prune_queries["confirmed"], list(told))
     await OUTBOX.add(connection, [prune_confirmed_message(confirmation(row)) for row in confirmed])
-    await settle_waiting(connection, now)
+    await settle_waiting(connection, now, records)
 
 
 async def buried(connection: Connection, manifests: Iterable[UUID | None]) -> set[UUID]:
@@ -66,14 +73,14 @@ async def buried(connection: Connection, manifests: Iterable[UUID | None]) -> se
     return {row["manifest_id"] for row in rows}
 
 
-async def settle_waiting(connection: Connection, now: datetime) -> int:
+async def settle_waiting(connection: Connection, now: datetime, records: list[Record]) -> int:
     """Settle work of buried manifests that waits; returns how much of it there was."""
     found = await connection.fetch(prune_queries["waiting"], BATCH)
     if not found:
         return 0
     rows = await connection.fetch(works["lock"], sorted(row["id"] for row in found))
     waiting = [(row, settling.PRUNED) for row in rows if row["state"] in ("queued", "waiting")]
-    await settling.cancel(connection, waiting, now=now)
+    await settling.cancel(connection, waiting, now=now, records=records)
     return len(found)
 
 
@@ -88,7 +95,10 @@ class Prunes:
     async def run_once(self) -> float | None:
         """One batch of each manifest of which nothing is live; rests only when all is done."""
         async with self._database.transaction() as connection:
-            settled = await settle_waiting(connection, await self._clock.now(connection))
+            records: list[Record] = []
+            now = await self._clock.now(connection)
+            settled = await settle_waiting(connection, now, records)
+            await HISTORY.append(connection, records)
             ready = await connection.fetch(prune_queries["ready"], _MANIFESTS_AT_ONCE)
         done = [await self._delete_batch(row["manifest_id"]) for row in ready]
         if settled or ready:
@@ -106,8 +116,10 @@ class Prunes:
                 if await _delete_some(connection, manifest):
                     return False
                 now = await self._clock.now(connection)
-                confirmed = await connection.fetchrow(prune_queries["confirm"], manifest, now)
-                await OUTBOX.add(connection, [prune_confirmed_message(confirmation(confirmed))])
+                row = await connection.fetchrow(prune_queries["confirm"], manifest, now)
+                confirmed = confirmation(row)
+                await OUTBOX.add(connection, [prune_confirmed_message(confirmed)])
+                await HISTORY.append(connection, [recording.prune_confirmed(confirmed)])
         logger.info("manifest %s is pruned: nothing of it is left", tombstone["manifest"])
         return True
 

@@ -32,6 +32,7 @@ from headway_contract.dispatching import (
     WorkStatus,
 )
 from headway_contract.lifecycle import Failure
+from headway_contract.progress import LogLine
 from headway_contract.settled import InputChange
 from headway_decisions import fingerprints
 from headway_jetstream_kit.controlling import BadRequest, Endpoint, typed
@@ -163,6 +164,7 @@ class Questions:
         """One run in full."""
         async with self._reading() as connection:
             row = await connection.fetchrow(queries["run"], question.run)
+            lines = await connection.fetch(queries["run_log"], question.run)
         if row is None:
             raise BadRequest(f"there is no run {question.run}: see 'headway runs'")
         failure = row["failure"]
@@ -173,6 +175,10 @@ class Questions:
             output=row["output"],
             failure=None if failure is None else msgspec.convert(failure, Failure),
             trace_id=row["trace_id"],
+            percent=(row["progress"] or {}).get("percent"),
+            message=(row["progress"] or {}).get("message"),
+            log=[LogLine(**dict(line)) for line in lines],
+            log_dropped=row["log_dropped"],
         )
 
     async def workers(self, question: WorkersQuestion) -> WorkersAnswer:
@@ -205,7 +211,7 @@ class Questions:
         awaiting = {row["group_name"]: row["letters"] for row in letters}
         reasons: dict[str, dict[str, int]] = {}
         for row in waiting:
-            reasons.setdefault(row["group_name"], {})[row["wait_reason"]] = row["works"]
+            reasons.setdefault(row["group_name"], {})[row["reason"]] = row["works"]
         return OccupancyAnswer(
             max_active=self._settings.max_active,
             groups=[
@@ -261,10 +267,11 @@ def _work_status(row: Any) -> WorkStatus:
         work=row["id"],
         group=row["group_name"],
         run=row["run_id"],
+        wait_reason=row["waits_for"],
         **{
             name: row[name]
             for name in (
-                *("round", "manifest", "job", "cause", "state", "wait_reason", "outcome"),
+                *("round", "manifest", "job", "cause", "state", "outcome"),
                 *("priority", "attempts", "runs", "due_at", "queued_at", "not_before"),
                 *("settled_at", "cancel_requested_at", "cancel_reason"),
             )

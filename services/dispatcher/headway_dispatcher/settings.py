@@ -24,9 +24,10 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     heartbeat_seconds: float = 3.0
     orphan_timeout_seconds: float = 60.0
     stale_pending_seconds: float = 1200.0
+    # How long settled work, its runs and history are kept. Unknown work that is older may have
+    # been run and forgotten, and is not run again.
+    history_days: float = 30.0
     stream_replicas: int = 1
     stream_max_bytes: int = 1024**3
+    # How long dead letters are kept that somebody has seen to.
     dead_letter_days: float = 30.0
-    # How long the dispatcher knows settled work. Unknown work that is older may have been run
-    # and forgotten, and is not run again.
-    history_days: float = 30.0

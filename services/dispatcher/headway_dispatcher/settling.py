@@ -19,13 +19,14 @@ from headway_decisions.fingerprints import fingerprint
 from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
+from headway_history import Record
 from headway_postgres_kit import Connection, json_array
 from headway_relay import OutboxMessage
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
 
-from headway_dispatcher import letters
-from headway_dispatcher.store import OUTBOX, works
+from headway_dispatcher import letters, recording
+from headway_dispatcher.store import HISTORY, OUTBOX, works
 from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
 
 # Why work of a manifest that is gone does not run (again).
@@ -49,7 +50,7 @@ class _Settled(Struct, frozen=True, kw_only=True):
 
 
 class _Again(Struct, frozen=True, kw_only=True):
-    work: UUID
+    row: Any
     retry: Retry
     # What the next attempt's trace goes on from, and is linked to; none leaves it as it is.
     context: str | None
@@ -60,12 +61,14 @@ async def settle(
     ended: dict[UUID, Run],
     *,
     now: datetime,
+    records: list[Record],
     contexts: Mapping[Any, str] = MappingProxyType({}),
 ) -> bool:
     """Decide about the work of runs that have just ended; `ended` is by work id.
 
     `contexts` are the traces in which their ends were projected, by run. Tells whether any of
-    it belongs to a pruned manifest, which may now be deleted.
+    it belongs to a pruned manifest, which may now be deleted. What history is to keep is added to
+    `records`.
     """
     if not ended:
         return False
@@ -80,7 +83,7 @@ async def settle(
             if isinstance(verdict, Retry):
                 current.set_attribute("headway.outcome", "retry")
                 linked = CONTEXTS_APART.join((main, context)) if main and context else None
-                again.append(_Again(work=row["id"], retry=verdict, context=linked))
+                again.append(_Again(row=row, retry=verdict, context=linked))
             else:
                 current.set_attribute("headway.outcome", verdict.outcome)
                 settled.append(structs.replace(verdict, context=context))
@@ -89,6 +92,8 @@ async def settle(
     await OUTBOX.add(
         connection, [message for one in settled for message in _tell(one, now, versions)]
     )
+    records += [_keep_waiting(one, now) for one in again]
+    records += [record for one in settled for record in _keep(one, now, versions)]
     # At once, or the next work of the manifest would be in the slot before them.
     waited_for = {row["manifest_id"] for row in rows if row["letters_wait"]}
     await letters.resume_at_once(connection, waited_for, now=now)
@@ -96,7 +101,11 @@ async def settle(
 
 
 async def cancel(
-    connection: Connection, waiting: Sequence[tuple[Any, str]], *, now: datetime
+    connection: Connection,
+    waiting: Sequence[tuple[Any, str]],
+    *,
+    now: datetime,
+    records: list[Record],
 ) -> None:
     """Settle work that waits as cancelled: rows that are locked, and the reason of each."""
     settled = []
@@ -107,6 +116,7 @@ async def cancel(
         )
     await _write_settled(connection, settled, now)
     await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
+    records += [record for one in settled for record in _keep(one, now, {})]
 
 
 async def expire(
@@ -121,6 +131,8 @@ async def expire(
         )
     await _write_settled(connection, settled, now)
     await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
+    records = [record for one in settled for record in _keep(one, now, {})]
+    await HISTORY.append(connection, records)
 
 
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
@@ -171,7 +183,7 @@ async def _write_retries(connection: Connection, again: Sequence[_Again]) -> Non
     if again:
         await connection.execute(
             works["retry"],
-            [one.work for one in again],
+            [one.row["id"] for one in again],
             [one.retry.at for one in again],
             [one.retry.reason for one in again],
             [one.retry.attempts for one in again],
@@ -216,8 +228,32 @@ async def _write_settled(
 
 
 def _tell(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[OutboxMessage]:
+    context = one.context or first_context(one.row["traceparent"])
+    messages = [settled_message(_end(one, now), context)]
+    if one.letter is not None:
+        created = _letter(one, one.letter, versions[one.letter])
+        messages.append(dead_letter_message(created, now, context))
+    return messages
+
+
+def _keep(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[Record]:
+    """The end of work as history keeps it."""
+    records = [recording.settled(_end(one, now))]
+    if one.letter is not None:
+        created = _letter(one, one.letter, versions[one.letter])
+        records.append(
+            recording.letter(created, input=one.row["input"], failure=one.failure, now=now)
+        )
+    return records
+
+
+def _keep_waiting(one: _Again, now: datetime) -> Record:
+    return recording.waiting(one.row, one.retry, traceparent=one.context, now=now)
+
+
+def _end(one: _Settled, now: datetime) -> WorkSettled:
     row = one.row
-    settled = WorkSettled(
+    return WorkSettled(
         work=row["id"],
         round=row["round"],
         manifest_id=row["manifest_id"],
@@ -232,11 +268,6 @@ def _tell(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[Outbo
         activations=fitting(_activations(row)),
         settled_at=now,
     )
-    context = one.context or first_context(row["traceparent"])
-    messages = [settled_message(settled, context)]
-    if one.letter is not None:
-        messages.append(_letter_message(one, one.letter, versions[one.letter], now, context))
-    return messages
 
 
 def _activations(row: Any) -> tuple[Activation, ...]:
@@ -245,11 +276,9 @@ def _activations(row: Any) -> tuple[Activation, ...]:
     return unite(activation for run in by_run for activation in run)
 
 
-def _letter_message(
-    one: _Settled, letter: UUID, code_version: str, now: datetime, context: str | None
-) -> OutboxMessage:
+def _letter(one: _Settled, letter: UUID, code_version: str) -> DeadLetterCreated:
     row = one.row
-    created = DeadLetterCreated(
+    return DeadLetterCreated(
         dead_letter=letter,
         work=row["id"],
         round=row["round"],
@@ -262,4 +291,3 @@ def _letter_message(
         fingerprint=one.fingerprint,
         code_version=code_version,
     )
-    return dead_letter_message(created, now, context)

@@ -25,7 +25,11 @@ news_queries = Queries("headway_dispatcher", "sql/progress.sql")
 letter_queries = Queries("headway_dispatcher", "sql/dead_letter.sql")
 cancel_queries = Queries("headway_dispatcher", "sql/cancel.sql")
 question_queries = Queries("headway_dispatcher", "sql/questions.sql")
+explanations = Queries("headway_dispatcher", "sql/explain.sql")
 prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
+projections = Queries("headway_dispatcher", "sql/projection.sql")
+retention = Queries("headway_dispatcher", "sql/retention.sql")
+events = Queries("headway_dispatcher", "sql/events.sql")
 heals = Queries("headway_dispatcher", "sql/healing.sql")
 
 

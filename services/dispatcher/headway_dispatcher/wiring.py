@@ -15,6 +15,7 @@ from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher.cancels import Cancels
 from headway_dispatcher.desk import Desk
+from headway_dispatcher.explain import Explanations
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
@@ -27,6 +28,8 @@ from headway_dispatcher.provisioning import check_provisioned, provision
 from headway_dispatcher.prunes import Prunes
 from headway_dispatcher.reaper import Reaper
 from headway_dispatcher.reconcile import ReconcileDesk
+from headway_dispatcher.retention import BATCH as CLEANED_AT_ONCE
+from headway_dispatcher.retention import EVERY_SECONDS, Retention
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
 from headway_dispatcher.tidying import purge_events
@@ -92,6 +95,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
     gate = Gate(database, settings, clock=clock, relay=wake.relay)
     reaper = Reaper(database, broker, settings, name=name)
+    retention = Retention(database, days=settings.history_days, clock=clock)
     orders = Orders(database, broker, settings, name=name)
 
     async def run_gate() -> float | None:
@@ -100,6 +104,10 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     async def reap() -> float | None:
         await reaper.run_once()
         return None
+
+    async def clean_up() -> float | None:
+        cleaned = await retention.run_once()
+        return 0.0 if cleaned.works == CLEANED_AT_ONCE else EVERY_SECONDS
 
     async def put_orders_back() -> float | None:
         await orders.run_once()
@@ -122,6 +130,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     news = ProgressDesk(database, broker)
     await news.listen()
     await Desk(database, broker, settings, clock=clock, wake=wake).listen()
+    await Explanations(database, broker, settings, clock=clock).listen()
     await ReconcileDesk(database, broker, clock=clock, days=settings.history_days).listen()
     intakes = {
         "intake": work_intake(
@@ -153,6 +162,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("progress", news.run_once, news.arrived)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
+    service.keep("retention", clean_up, poll=EVERY_SECONDS)
     service.keep("streams", see_to_streams)
     service.keep("orders", put_orders_back, poll=settings.heartbeat_seconds)
     service.keep("tidying", tidy_up)

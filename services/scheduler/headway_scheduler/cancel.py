@@ -56,6 +56,8 @@ async def cancel(
     ids, subject = await _manifests_of(connection, request)
     locked = await lock_manifests(connection, ids)
     rows = await connection.fetch(works["named"], locked, request.work)
+    if not locked and request.work is not None:
+        rows = await connection.fetch(works["named_enqueued"], request.work)
     reason = request.reason or f"cancelled by {request.actor or 'an operator'}"
     found = [_named(row) for row in rows]
     await OUTBOX.add(
@@ -141,11 +143,11 @@ async def _manifests_of(
         rows = await connection.fetch(groups["members"], request.group)
         return [row["id"] for row in rows], request.group
     found = await connection.fetchrow(works["find"], request.work)
-    if found is None or found["manifest_id"] is None:
+    if found is None:
         raise BadRequest(
             f"there is no work and no run {request.work}: see 'headway work' and 'headway runs'"
         )
-    return [found["manifest_id"]], str(request.work)
+    return [found["manifest_id"]] if found["manifest_id"] else [], str(request.work)
 
 
 def _named(row: Any) -> NamedWork:

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 # What the last words of a lease may take, after its body was given up.
 _LAST_WORDS_SECONDS = 5.0
+# As long as a heartbeat can tell it.
+_LONGEST_VERSION = 255
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
@@ -47,6 +49,7 @@ class Worker:
         self._jobs = app.jobs
         self._broker = broker
         self._settings = settings
+        self._code_version = app.version[:_LONGEST_VERSION]
         self.nonce = new_nonce()
         self.host = socket.gethostname()
         self.name = settings.worker_name or f"{app.name[:47]}-{self.nonce}"
@@ -234,6 +237,7 @@ class Worker:
             host=self.host,
             sdk="headway-python",
             sdk_version=importlib.metadata.version("headway"),
+            code_version=self._code_version,
             jobs=list(self._jobs),
             slots=self._settings.worker_slots,
             leases=list(self._tenures),

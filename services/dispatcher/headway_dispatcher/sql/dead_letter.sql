@@ -63,14 +63,15 @@ LIMIT $2
 FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
 
 -- name: requeue
--- Work whose next round begins: it is queued now, and so behind what has waited longer; returns
--- its place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now.
+-- Work whose next round begins: it is queued now, and so behind what has waited longer. Somebody
+-- asked for it, so it neither expires nor waits for its manifest to be enabled. Returns its
+-- place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now.
 UPDATE dispatcher.work_queue
 SET state = 'queued', round = told.round, attempts = 0, run_id = NULL, outcome = NULL,
     settled_at = NULL, wait_reason = 'awaiting_gate',
     input = CASE WHEN told.edited THEN told.input ELSE work_queue.input END,
     rank = work_queue.rank + ($5::timestamptz - work_queue.queued_at),
-    queued_at = $5, not_before = $5
+    queued_at = $5, not_before = $5, start_by = NULL, explicit = true
 FROM unnest($1::uuid[], $2::integer[], $3::boolean[], $4::jsonb[])
     AS told (id, round, edited, input)
 WHERE work_queue.id = told.id

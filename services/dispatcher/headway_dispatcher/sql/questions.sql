@@ -48,21 +48,23 @@ LIMIT 1
 -- name: unsettled_works
 -- A page of work that is not settled, the newest first. $1 state, $2 group, $3 job, $4 manifest,
 -- $5 why it waits (null where any will do), $6 and $7 after this time and id, $8 how many.
-SELECT * FROM dispatcher.work_queue
-WHERE state <> 'settled'
-  AND ($1::text IS NULL OR state = $1)
-  AND ($2::text IS NULL OR group_name = $2)
-  AND ($3::text IS NULL OR job = $3)
-  AND ($4::uuid IS NULL OR manifest_id = $4)
-  AND ($5::text IS NULL OR wait_reason = $5)
-  AND ($6::timestamptz IS NULL OR (queued_at, id) < ($6, $7::uuid))
-ORDER BY queued_at DESC, id DESC
+SELECT work_queue.*, waiting.reason AS waits_for
+FROM dispatcher.work_queue
+LEFT JOIN dispatcher.waiting ON waiting.id = work_queue.id
+WHERE work_queue.state <> 'settled'
+  AND ($1::text IS NULL OR work_queue.state = $1)
+  AND ($2::text IS NULL OR work_queue.group_name = $2)
+  AND ($3::text IS NULL OR work_queue.job = $3)
+  AND ($4::uuid IS NULL OR work_queue.manifest_id = $4)
+  AND ($5::text IS NULL OR waiting.reason = $5)
+  AND ($6::timestamptz IS NULL OR (work_queue.queued_at, work_queue.id) < ($6, $7::uuid))
+ORDER BY work_queue.queued_at DESC, work_queue.id DESC
 LIMIT $8
 
 -- name: settled_works
 -- A page of work that is settled, the latest first. $1 group, $2 job, $3 manifest, $4 outcome
 -- (null where any will do), $5 and $6 after this time and id, $7 how many.
-SELECT * FROM dispatcher.work_queue
+SELECT *, NULL AS waits_for FROM dispatcher.work_queue
 WHERE state = 'settled'
   AND ($1::text IS NULL OR group_name = $1)
   AND ($2::text IS NULL OR job = $2)
@@ -74,8 +76,11 @@ LIMIT $7
 
 -- name: work
 -- One piece of work, by its id or by that of a run of it. $1 id.
-SELECT * FROM dispatcher.work_queue
-WHERE id = $1 OR id = (SELECT work_id FROM dispatcher.metadata WHERE run_id = $1)
+SELECT work_queue.*, waiting.reason AS waits_for
+FROM dispatcher.work_queue
+LEFT JOIN dispatcher.waiting ON waiting.id = work_queue.id
+WHERE work_queue.id = $1
+   OR work_queue.id = (SELECT work_id FROM dispatcher.metadata WHERE run_id = $1)
 
 -- name: letters_of
 -- The dead letters of a piece of work, the latest first. $1 work.
@@ -108,6 +113,12 @@ FROM dispatcher.metadata
 JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
 WHERE metadata.run_id = $1
 
+-- name: run_log
+-- The lines that a run has logged, in their order. $1 run.
+SELECT number, at, level, message, fields FROM dispatcher.run_log
+WHERE run_id = $1
+ORDER BY number
+
 -- name: workers
 -- A page of workers in the order of their names, with the runs that each has claimed. $1 heard
 -- since, to be alive, $2 after this name, $3 how many.
@@ -138,11 +149,11 @@ GROUP BY group_name, state
 
 -- name: waiting_by_group
 -- What waits, and why. $1 group (null for all).
-SELECT group_name, wait_reason, count(*) AS works
-FROM dispatcher.work_queue
-WHERE state IN ('queued', 'waiting') AND ($1::text IS NULL OR group_name = $1)
-GROUP BY group_name, wait_reason
-ORDER BY group_name, wait_reason
+SELECT group_name, reason, count(*) AS works
+FROM dispatcher.waiting
+WHERE $1::text IS NULL OR group_name = $1
+GROUP BY group_name, reason
+ORDER BY group_name, reason
 
 -- name: letters_by_group
 -- Dead letters that await somebody. $1 group (null for all).

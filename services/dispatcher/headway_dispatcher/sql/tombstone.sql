@@ -11,7 +11,7 @@ SELECT pg_advisory_xact_lock_shared($1)
 SELECT pg_try_advisory_xact_lock_shared($1)
 
 -- name: bury
--- Manifests that go away; one that is buried already stays as it is. $1 ids, $2 manifests,
+-- Manifests that go away; returns those that were not buried before. $1 ids, $2 manifests,
 -- $3 groups, $4 reasons, $5 now.
 INSERT INTO dispatcher.tombstone (manifest_id, manifest, group_name, reason, pruned_at)
 SELECT told.*, $5
@@ -19,6 +19,7 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
     AS told (manifest_id, manifest, group_name, reason)
 ORDER BY told.manifest_id
 ON CONFLICT DO NOTHING
+RETURNING manifest_id
 
 -- name: confirmed
 -- Those of which nothing is left. $1 manifest ids.

@@ -116,7 +116,8 @@ SELECT id FROM taken
 SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
 
 -- name: fill_in
--- What is now known of work that was cancelled before it came; nothing else changes.
+-- What is now known of work that was cancelled before it came; nothing else changes. Returns the
+-- ids of what was filled in.
 -- $1 the work as an array of objects.
 UPDATE dispatcher.work_queue
 SET manifest_id = work.manifest_id, manifest = work.manifest, slot = work.slot, job = work.job,
@@ -128,6 +129,7 @@ FROM jsonb_to_recordset($1) AS work (
     input_schema text, cause text, due_at timestamptz, queued_at timestamptz, priority smallint,
     rank timestamptz, traceparent text)
 WHERE work_queue.id = work.work AND work_queue.job = ''
+RETURNING work_queue.id
 
 -- name: lock
 -- Work that is decided about, locked in a fixed order, with the activations of all runs of its
@@ -173,7 +175,7 @@ RETURNING id
 
 -- name: bring_forward
 -- Work that waits comes before all that is ready in its group and all that waits for its key, and
--- may run now even if its manifest is disabled: somebody asked for it. $1 ids, $2 now.
+-- may run now even if its manifest is disabled: somebody asked for it. Returns it. $1 ids, $2 now.
 UPDATE dispatcher.work_queue
 SET not_before = least(not_before, $2),
     explicit = true,
@@ -200,6 +202,7 @@ FROM (
     FOR UPDATE
 ) AS waiting
 WHERE work_queue.id = waiting.id
+RETURNING work_queue.id, round, runs, rank, not_before
 
 -- name: cancelling
 -- Ordered runs of work that is to end early: who has them, and all live runs of their leases.

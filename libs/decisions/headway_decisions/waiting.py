@@ -1,0 +1,168 @@
+"""Why one piece of work waits: every gate that it passes, and when it may start.
+
+The gates are those of `capacity`, told one by one with their figures instead of answered in a
+breath, in the same order: the first that is closed is the reason for which the work waits.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from headway_contract.waiting import GateStatus
+from msgspec import Struct
+
+from headway_decisions import rates
+from headway_decisions.capacity import MARGIN, GroupLimit, JobLimit, Limits, Load, Worker
+
+
+class Waiter(Struct, frozen=True, kw_only=True):
+    """Work that waits, as far as the gates look at it."""
+
+    group: str
+    job: str
+    not_before: datetime
+    manifest: str | None = None
+    manifest_disabled: bool = False
+    key: str | None = None
+    key_limit: int = 1
+    key_active: int = 0
+
+
+def gates(
+    waiter: Waiter, limits: Limits, load: Load, fleet: Sequence[Worker], *, now: datetime
+) -> list[GateStatus]:
+    """Every gate in the order in which it is passed."""
+    return [
+        *_switches(waiter, limits),
+        _time(waiter, now),
+        _served(waiter, fleet),
+        *_caps(waiter, limits, load),
+        *_rates(waiter, limits, now),
+        *_key(waiter),
+        _slots(waiter, load, fleet),
+    ]
+
+
+def estimate_start(
+    *, ahead: int, running_since: Sequence[datetime], typical: timedelta, now: datetime
+) -> datetime:
+    """When the slot falls free that is this work's turn, if every run takes as long as usual.
+
+    Those who are ahead get the slots first, one after the other as they fall free.
+    """
+    ends = [max(now, since + typical) for since in running_since] or [now]
+    heapq.heapify(ends)
+    for _ in range(ahead):
+        heapq.heapreplace(ends, ends[0] + typical)
+    return ends[0]
+
+
+def rate_turn(waiter: Waiter, limits: Limits, *, ahead: int, now: datetime) -> datetime | None:
+    """When it is this work's turn under the rates that are used up, if any is."""
+    turns = []
+    for limit in (limits.group(waiter.group), limits.job(waiter.job)):
+        if limit.rate is not None:
+            frees_at = rates.frees_at(limit.rate, limit.begun, now)
+            if frees_at is not None:
+                period = timedelta(seconds=limit.rate.period_seconds)
+                turns.append(frees_at + period * (ahead // limit.rate.count))
+    return max(turns, default=None)
+
+
+def _switches(waiter: Waiter, limits: Limits) -> Iterator[GateStatus]:
+    enabled = limits.group(waiter.group).enabled
+    state = "enabled" if enabled else "disabled, which holds everything in it"
+    yield GateStatus(gate="group_disabled", open=enabled, text=f"group {waiter.group!r} is {state}")
+    if waiter.manifest is not None:
+        held = waiter.manifest_disabled
+        state = "disabled, and nobody asked for this work" if held else "not in its way"
+        yield GateStatus(
+            gate="manifest_disabled", open=not held, text=f"manifest {waiter.manifest!r} is {state}"
+        )
+
+
+def _time(waiter: Waiter, now: datetime) -> GateStatus:
+    come = waiter.not_before <= now
+    return GateStatus(
+        gate="not_before",
+        open=come,
+        text="its time has come" if come else "its time has not come",
+        opens_at=None if come else waiter.not_before,
+    )
+
+
+def _served(waiter: Waiter, fleet: Sequence[Worker]) -> GateStatus:
+    serving = sum(waiter.job in worker.jobs for worker in fleet)
+    text = f"{serving} live worker(s) serve job {waiter.job!r}"
+    return GateStatus(gate="no_worker", open=serving > 0, used=serving, text=text)
+
+
+def _caps(waiter: Waiter, limits: Limits, load: Load) -> Iterator[GateStatus]:
+    counted = {
+        (group, job): runs
+        for (group, job), runs in load.active.items()
+        if limits.job(job).counts_globally
+    }
+    if limits.job(waiter.job).counts_globally:
+        yield _cap("global_cap", "over everything", sum(counted.values()), limits.max_active)
+    else:
+        text = f"job {waiter.job!r} does not count against the limit over everything"
+        yield GateStatus(gate="global_cap", open=True, text=text)
+    of_group = sum(runs for (group, _), runs in load.active.items() if group == waiter.group)
+    named = f"in group {waiter.group!r}"
+    yield _cap("group_cap", named, of_group, limits.group(waiter.group).max_active)
+    of_job = sum(runs for (_, job), runs in load.active.items() if job == waiter.job)
+    yield _cap("job_cap", f"of job {waiter.job!r}", of_job, limits.job(waiter.job).max_active)
+
+
+def _cap(gate: str, named: str, used: int, limit: int | None) -> GateStatus:
+    most = "no limit" if limit is None else f"of {limit}"
+    return GateStatus(
+        gate=gate,
+        open=limit is None or used < limit,
+        used=used,
+        limit=limit,
+        text=f"{used} active {named}, {most}" if limit is None else f"{used} {most} active {named}",
+    )
+
+
+def _rates(waiter: Waiter, limits: Limits, now: datetime) -> Iterator[GateStatus]:
+    limited: tuple[tuple[str, GroupLimit | JobLimit], ...] = (
+        (f"group {waiter.group!r}", limits.group(waiter.group)),
+        (f"job {waiter.job!r}", limits.job(waiter.job)),
+    )
+    for named, limit in limited:
+        if limit.rate is not None:
+            left = rates.room(limit.rate, limit.begun, now)
+            yield GateStatus(
+                gate="rate",
+                open=left > 0,
+                used=limit.rate.count - left,
+                limit=limit.rate.count,
+                text=f"{named} begins at most {rates.rate_in_words(limit.rate)}, {left} left",
+                opens_at=rates.frees_at(limit.rate, limit.begun, now),
+            )
+
+
+def _key(waiter: Waiter) -> Iterator[GateStatus]:
+    if waiter.key is not None:
+        yield _cap("key", f"with key {waiter.key!r}", waiter.key_active, waiter.key_limit)
+
+
+def _slots(waiter: Waiter, load: Load, fleet: Sequence[Worker]) -> GateStatus:
+    of_job = sum(worker.slots + MARGIN for worker in fleet if waiter.job in worker.jobs)
+    of_all = sum(worker.slots + MARGIN for worker in fleet)
+    used_by_job = load.leases_on_fleet.get(waiter.job, 0)
+    used_by_all = sum(load.leases_on_fleet.values())
+    # Whichever is the tighter: what its own workers may be given, or all workers together.
+    used, limit = min(
+        ((used_by_job, of_job), (used_by_all, of_all)), key=lambda pair: pair[1] - pair[0]
+    )
+    lies_ready = f"a worker's slots and {MARGIN} more each"
+    return GateStatus(
+        gate="workers_full",
+        open=used < limit,
+        used=used,
+        limit=limit,
+        text=f"{used} of {limit} orders are with workers ({lies_ready})",
+    )

@@ -1,0 +1,230 @@
+"""Events as they are read back from history, and what the fold wants to know of each."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Struct
+
+# What is only ever written down, and never sent.
+WORK_WAITING = "headway.work.waiting.v1"
+SNAPSHOT = "headway.history.snapshot.v1"
+FORGOTTEN = "headway.history.forgotten.v1"
+
+_WORKER = "worker/"
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """One accepted event; `data` is its JSON."""
+
+    id: int
+    type: str
+    source: str
+    occurred_at: datetime
+    recorded_at: datetime
+    data: str
+    work: UUID | None = None
+    run: UUID | None = None
+    lease: UUID | None = None
+
+    @classmethod
+    def read(cls, row: Any) -> "Kept":
+        """From a row of history."""
+        return cls(
+            id=row["id"],
+            type=row["type"],
+            source=row["source"],
+            occurred_at=row["occurred_at"],
+            recorded_at=row["recorded_at"],
+            data=row["data"],
+            work=row["work_id"],
+            run=row["run_id"],
+            lease=row["lease_id"],
+        )
+
+    @property
+    def worker(self) -> str | None:
+        """The worker that published it, or none if it was the dispatcher."""
+        return self.source.removeprefix(_WORKER) if self.source.startswith(_WORKER) else None
+
+
+def worker_source(worker: str) -> str:
+    """How history names a worker as the source of an event."""
+    return f"{_WORKER}{worker}"
+
+
+class Queued(Struct, frozen=True, kw_only=True):
+    """Work that was taken in."""
+
+    work: UUID
+    round: int = 1
+    manifest_id: UUID | None = None
+    manifest: str | None = None
+    group: str
+    job: str
+    input: Any = None
+    input_schema: str | None = None
+    cause: str
+    due_at: datetime | None = None
+    queued_at: datetime
+    priority: int = 0
+    rank: datetime
+    slot: int = 0
+    not_before: datetime | None = None
+    retry: Any = None
+    timeout_seconds: float
+    cancel_grace_seconds: float
+    on_lost_contact: str
+    traceparent: str | None = None
+    start_by: datetime | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    explicit: bool = False
+
+
+class Dispatched(Struct, frozen=True, kw_only=True):
+    """A run that was ordered."""
+
+    run: UUID
+    work: UUID
+    lease: UUID
+    round: int = 1
+    attempt: int
+    job: str
+    group: str
+    due_at: datetime | None = None
+    patience_seconds: float
+    trace_id: str | None = None
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """A run has failed, and its work waits for the next one."""
+
+    round: int
+    run: UUID
+    runs: int
+    attempts: int
+    not_before: datetime
+    reason: str = ""
+    alone: bool = False
+    traceparent: str | None = None
+
+
+class Settled(Struct, frozen=True, kw_only=True):
+    """A round of work came to its end."""
+
+    round: int
+    outcome: str
+    run: UUID | None = None
+    attempts: int
+    settled_at: datetime
+
+
+class CancelRequested(Struct, frozen=True, kw_only=True):
+    """Work is to end early. `unknown`: it was told before the work itself came."""
+
+    work: UUID
+    round: int
+    manifest_id: UUID | None = None
+    manifest: str | None = None
+    group: str = ""
+    reason: str
+    unknown: bool = False
+
+
+class BroughtForward(Struct, frozen=True, kw_only=True):
+    """Work that waits was put first; `runs` tells after how many runs of it."""
+
+    round: int
+    runs: int
+    rank: datetime
+    not_before: datetime
+
+
+class LetterCreated(Struct, frozen=True, kw_only=True):
+    """Work needs a person."""
+
+    dead_letter: UUID
+    work: UUID
+    round: int
+    manifest_id: UUID | None = None
+    group: str
+    job: str
+    input: Any = None
+    reason: str
+    failure: Any = None
+    attempts: int
+    manifest: str | None = None
+    fingerprint: str = ""
+    code_version: str = ""
+
+
+class LetterResolved(Struct, frozen=True, kw_only=True):
+    """A person has seen to a dead letter; `round` is the next one if the work runs again.
+
+    Then it also says what the work is like in that round: its input and its place in the queue.
+    """
+
+    dead_letter: UUID
+    round: int
+    input: Any = UNSET
+    queued_at: datetime | None = None
+    not_before: datetime | None = None
+    rank: datetime | None = None
+    note: str | None = None
+    actor: str | None = None
+    resolved_at: datetime
+
+
+class Lifecycle(Struct, frozen=True, kw_only=True):
+    """What a worker told of a lease or a run; each kind of event fills some of it."""
+
+    host: str | None = None
+    failure: Any = None
+    output: Any = None
+    reason: str | None = None
+    activations: list[dict[str, Any]] = []
+
+
+class ManifestGone(Struct, frozen=True, kw_only=True):
+    """A manifest that was pruned."""
+
+    manifest_id: UUID
+
+
+class Forgotten(Struct, frozen=True, kw_only=True):
+    """The clean-up has deleted work that was settled, or letters that were seen to, before."""
+
+    settled_before: datetime | None = None
+    resolved_before: datetime | None = None
+
+
+DATA: dict[str, type[Struct]] = {
+    "headway.work.queued.v1": Queued,
+    "headway.run.dispatched.v1": Dispatched,
+    WORK_WAITING: Waiting,
+    "headway.work.settled.v1": Settled,
+    "headway.work.cancel_requested.v1": CancelRequested,
+    "headway.work.brought_forward.v1": BroughtForward,
+    "headway.dead_letter.created.v1": LetterCreated,
+    "headway.dead_letter.retried.v1": LetterResolved,
+    "headway.dead_letter.acknowledged.v1": LetterResolved,
+    "headway.lease.claimed.v1": Lifecycle,
+    "headway.run.started.v1": Lifecycle,
+    "headway.run.activated.v1": Lifecycle,
+    "headway.run.completed.v1": Lifecycle,
+    "headway.run.failed.v1": Lifecycle,
+    "headway.run.cancelled.v1": Lifecycle,
+    "headway.manifest.pruned.v1": ManifestGone,
+    "headway.prune.confirmed.v1": ManifestGone,
+    FORGOTTEN: Forgotten,
+}
+
+_decoders = {type_: msgspec.json.Decoder(struct) for type_, struct in DATA.items()}
+
+
+def open_data(kept: Kept) -> Any:
+    """What an event says, or none if it does not matter to any table."""
+    decoder = _decoders.get(kept.type)
+    return None if decoder is None else decoder.decode(kept.data)

@@ -1,0 +1,105 @@
+"""The counters of one machine: who has used the processor, and how often anybody was asked."""
+
+import asyncio
+import contextlib
+import urllib.request
+from collections.abc import Mapping
+
+import msgspec
+import psutil
+from headway_clock import monotonic
+from headway_postgres_kit import Database, Queries
+from msgspec import Struct
+
+_queries = Queries("headway_cli", "sql/bench.sql")
+# PostgreSQL's sessions hand their counts in once a second.
+_COUNTS_COME_IN_SECONDS = 1.2
+
+
+class _Traffic(Struct, frozen=True):
+    in_msgs: int
+    out_msgs: int
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """All counters at one moment."""
+
+    at: float
+    processor_seconds: dict[str, float]
+    statements: int
+    row_operations: int
+    commits: int
+    messages_in: int
+    messages_out: int
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What lies between two readings, for each run."""
+
+    processor_ms: dict[str, float]
+    statements: float
+    row_operations: float
+    commits: float
+    messages_in: float
+    messages_out: float
+
+
+class Counters:
+    """Reads the counters of the servers and of named processes."""
+
+    def __init__(self, database: Database, monitor_url: str, processes: Mapping[str, int]) -> None:
+        self._database = database
+        self._monitor_url = monitor_url
+        self.processes = dict(processes)
+
+    async def read(self) -> Reading:
+        """All counters, once the servers have counted what has just happened."""
+        at = monotonic()
+        used = {name: _processor_seconds(pid) for name, pid in self.processes.items()}
+        await asyncio.sleep(_COUNTS_COME_IN_SECONDS)
+        async with self._database.acquire() as connection:
+            row = await connection.fetchrow(_queries["counters"])
+        assert row is not None  # noqa: S101 - a select of aggregates has one row
+        traffic = await asyncio.to_thread(self._traffic)
+        return Reading(
+            at=at,
+            processor_seconds=used,
+            statements=row["statements"],
+            row_operations=row["row_operations"],
+            commits=row["commits"],
+            messages_in=traffic.in_msgs,
+            messages_out=traffic.out_msgs,
+        )
+
+    def _traffic(self) -> _Traffic:
+        with urllib.request.urlopen(f"{self._monitor_url}/varz") as answer:  # noqa: S310 - loopback
+            return msgspec.json.decode(answer.read(), type=_Traffic)
+
+
+def cost(before: Reading, after: Reading, *, runs: int) -> Cost:
+    """What each of so many runs has cost; processes that came later count from their start."""
+    used = {
+        name: seconds - before.processor_seconds.get(name, 0.0)
+        for name, seconds in after.processor_seconds.items()
+    }
+    return Cost(
+        processor_ms={name: round(seconds * 1000 / runs, 3) for name, seconds in used.items()},
+        statements=round((after.statements - before.statements) / runs, 2),
+        row_operations=round((after.row_operations - before.row_operations) / runs, 2),
+        commits=round((after.commits - before.commits) / runs, 2),
+        messages_in=round((after.messages_in - before.messages_in) / runs, 2),
+        messages_out=round((after.messages_out - before.messages_out) / runs, 2),
+    )
+
+
+def _processor_seconds(pid: int) -> float:
+    """Of a process and all that it has started, living or gone."""
+    root = psutil.Process(pid)
+    total = 0.0
+    for process in (root, *root.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system
+            # Those that are gone have left their times to whoever started them.
+            total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return total

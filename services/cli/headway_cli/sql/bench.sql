@@ -1,0 +1,53 @@
+-- name: count_statements
+-- Lets PostgreSQL count statements; the server was started with the library loaded.
+CREATE EXTENSION IF NOT EXISTS pg_stat_statements
+
+-- name: counters
+-- Statements, rows written and transactions of this database so far.
+SELECT (SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
+        WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()))
+           AS statements,
+       tup_inserted + tup_updated + tup_deleted AS row_operations,
+       xact_commit AS commits
+FROM pg_stat_database
+WHERE datname = current_database()
+
+-- name: enqueue
+-- Puts work into the queue as an application would. $1 how much.
+SELECT headway.enqueue('nothing', to_jsonb(number)) FROM generate_series(1, $1::integer) AS number
+
+-- name: waiting
+-- How much work the dispatcher has taken in and not settled.
+SELECT count(*) FROM dispatcher.work_queue WHERE state <> 'settled'
+
+-- name: outstanding
+-- How much work the scheduler has not heard the outcome of, or not sent.
+SELECT (SELECT count(*) FROM scheduler.work)
+     + (SELECT count(*) FROM scheduler.enqueued WHERE state = 'waiting')
+
+-- name: workers
+-- How many workers are known.
+SELECT count(*) FROM dispatcher.worker
+
+-- name: started
+-- When the bodies of some work began. $1 work ids.
+SELECT work_id, started_at FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[])
+
+-- name: burst
+-- How a burst that was due at one moment went: seconds until the last decision, and from the
+-- due time to the start of the body. $1 due at.
+SELECT extract(epoch FROM (SELECT max(decided_at) FROM scheduler.occurrence
+                           WHERE first_due_at = $1) - $1)::double precision AS decided_seconds,
+       count(*) AS runs,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM started_at - $1))
+           AS start_p50,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM started_at - $1))
+           AS start_p99
+FROM dispatcher.metadata
+WHERE due_at = $1
+
+-- name: bursts_fired
+-- How many manifests of the burst have fired.
+SELECT count(*) FROM scheduler.occurrence
+JOIN scheduler.manifest ON manifest.id = occurrence.manifest_id
+WHERE manifest.external_id LIKE 'burst-%' AND occurrence.decision = 'queued'

@@ -1,0 +1,134 @@
+-- name: try_lock
+-- One clean-up at a time, over all dispatchers; false if another one is at it. $1 lock key.
+SELECT pg_try_advisory_xact_lock($1)
+
+-- name: be_brief
+-- Rather give up than make everybody wait who writes history: they queue up behind us.
+SET LOCAL lock_timeout = '200ms'
+
+-- name: missing_days
+-- Days that have no partition yet: those to come, and those of which the default one has events.
+-- $1 now, $2 how many days ahead.
+SELECT day FROM (
+    SELECT generate_series(($1 AT TIME ZONE 'UTC')::date,
+                           ($1 AT TIME ZONE 'UTC')::date + $2::integer, interval '1 day')::date
+    UNION
+    SELECT DISTINCT (recorded_at AT TIME ZONE 'UTC')::date FROM dispatcher.history_default
+) AS wanted (day)
+WHERE to_regclass('dispatcher.history_' || to_char(day, 'YYYYMMDD')) IS NULL
+ORDER BY day
+
+-- name: add_day
+-- Make the partition of a day. $1 day.
+SELECT dispatcher.add_history_day($1)
+
+-- name: old_days
+-- Days whose partitions ended before a moment, the oldest first. $1 moment.
+SELECT day FROM (
+    SELECT to_date(substr(partition.relname, 9), 'YYYYMMDD') AS day
+    FROM pg_inherits
+    JOIN pg_class AS partition ON partition.oid = inhrelid
+    WHERE inhparent = 'dispatcher.history'::regclass AND partition.relname ~ '^history_\d{8}$'
+) AS known
+WHERE (day + 1)::timestamp AT TIME ZONE 'UTC' <= $1
+ORDER BY day
+
+-- name: page_of_day
+-- Up to which work the next page of a day goes; null if all that is left fits. $1 begin of the
+-- day, $2 its end, $3 above this id, $4 how many events.
+SELECT work_id FROM dispatcher.history
+WHERE recorded_at >= $1 AND recorded_at < $2 AND work_id > $3
+ORDER BY work_id
+OFFSET $4
+LIMIT 1
+
+-- name: outliving
+-- Work of a day that must be told of when the day is gone: it is still there, or was not settled
+-- by then; unless a snapshot says already how it stands. $1 begin of the day, $2 its end,
+-- $3 above this id, $4 up to this.
+SELECT DISTINCT history.work_id FROM dispatcher.history
+WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3 AND work_id <= $4
+  AND (EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = history.work_id)
+       OR NOT EXISTS (
+           SELECT FROM dispatcher.history AS ended
+           WHERE ended.work_id = history.work_id AND ended.recorded_at < $2 AND ended.accepted
+             AND ended.type = 'headway.work.settled.v1'))
+  AND NOT EXISTS (
+      SELECT FROM dispatcher.history AS later
+      WHERE later.work_id = history.work_id AND later.recorded_at >= $2
+        AND later.type = 'headway.history.snapshot.v1')
+ORDER BY history.work_id
+
+-- name: drop_day
+-- Drop the partition of a day. $1 day.
+SELECT dispatcher.drop_history_day($1)
+
+-- name: expired_work
+-- Work that was settled long ago and that no person has to look at, nor has looked at lately.
+-- $1 settled before, $2 how many.
+SELECT id FROM dispatcher.work_queue
+WHERE state = 'settled' AND settled_at < $1
+  AND NOT EXISTS (
+    SELECT FROM dispatcher.dead_letter
+    WHERE dead_letter.work_id = work_queue.id
+      AND (dead_letter.state = 'awaiting' OR dead_letter.resolved_at >= $1))
+ORDER BY settled_at
+LIMIT $2
+
+-- name: lock_leases
+-- The leases that runs of some work had, locked in a fixed order. $1 work ids.
+SELECT id FROM dispatcher.lease
+WHERE id IN (SELECT lease_id FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[]))
+ORDER BY id
+FOR UPDATE
+
+-- name: lock_works
+-- Work, locked in a fixed order. $1 ids.
+SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
+
+-- name: lock_settled
+-- Those that are still settled, locked in a fixed order. $1 ids.
+SELECT id FROM dispatcher.work_queue
+WHERE id = ANY($1::uuid[]) AND state = 'settled'
+ORDER BY id
+FOR UPDATE
+
+-- name: delete_runs
+-- All runs of some work. $1 work ids.
+DELETE FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[])
+
+-- name: delete_leases
+-- Those of the leases that no run needs any more; returns them. $1 leases.
+DELETE FROM dispatcher.lease
+WHERE id = ANY($1::uuid[])
+  AND NOT EXISTS (SELECT FROM dispatcher.metadata WHERE metadata.lease_id = lease.id)
+RETURNING id
+
+-- name: delete_inbox
+-- What was remembered of the events of leases that are gone. $1 leases.
+DELETE FROM dispatcher.inbox WHERE lease_id = ANY($1::uuid[])
+
+-- name: delete_letters
+-- All dead letters of some work. $1 work ids.
+DELETE FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
+
+-- name: delete_works
+-- Work without runs and letters. $1 ids.
+DELETE FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
+
+-- name: sweep_inbox
+-- Old event ids of leases that never were, or are gone: one page of the table. Returns how far it
+-- got, or null at the end. $1 above this lease, $2 received before, $3 how many.
+WITH page AS (
+    SELECT lease_id, event_id, received_at FROM dispatcher.inbox
+    WHERE lease_id > $1
+    ORDER BY lease_id, event_id
+    LIMIT $3
+), swept AS (
+    DELETE FROM dispatcher.inbox
+    USING page
+    WHERE (inbox.lease_id, inbox.event_id) = (page.lease_id, page.event_id)
+      AND page.received_at < $2
+      AND NOT EXISTS (SELECT FROM dispatcher.lease WHERE lease.id = page.lease_id)
+)
+SELECT lease_id FROM page ORDER BY lease_id DESC LIMIT 1

@@ -1,0 +1,47 @@
+"""`headway bench`: figures of every scenario, and nothing left behind."""
+
+import json
+import subprocess
+import sys
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headway_cli", "bench", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_all_scenarios_in_one_document(tmp_path):
+    done = bench("--work", "20", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found) == ["enqueue", "drain", "latency", "burst"]
+    assert found["drain"]["runs"] == found["burst"]["due_at_once"] == 20
+    assert found["latency"]["triggers"] == 20
+    assert 0 < found["latency"]["to_start_ms"]["p50"] <= found["latency"]["to_settled_ms"]["p99"]
+    cost = found["drain"]["cost_each"]
+    assert set(cost["processor_ms"]) == {
+        "postgresql",
+        "nats",
+        "dispatcher",
+        "scheduler",
+        "worker 1",
+    }
+    assert all(spent > 0 for spent in cost["processor_ms"].values())
+    # Each run at least becomes work, a run and a piece of history.
+    assert cost["row_operations"] > 3
+    assert cost["messages_in"] > 1
+
+
+def test_a_table_for_people_and_a_word_about_misuse():
+    done = bench("latency", "--work", "10")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == ["scenario", "figure", "value"]
+    assert "to start ms" in done.stdout
+    wrong = bench("dran")
+    assert wrong.returncode == 2
+    assert "'dran' is not one of 'enqueue', 'drain', 'latency', 'burst'" in wrong.stderr

@@ -1,0 +1,219 @@
+"""`verify`, `rebuild`, `events` and `history export` as users meet them."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from subprocess import PIPE
+
+import pytest
+import pytest_asyncio
+from headway import App, Fatal, every
+from support.servers import needs_embedded
+
+HEADWAY = (sys.executable, "-m", "headway_cli")
+UP = """
+from headway import App, every
+app = App("up")
+@app.job("hello")
+@every(seconds=1)
+async def hello(ctx): ...
+"""
+
+
+def demo() -> App:
+    app = App("told")
+
+    @app.job("good")
+    @every(hours=1)
+    async def good(ctx):
+        return "fine"
+
+    @app.job("bad")
+    @every(hours=1)
+    async def bad(ctx):
+        raise Fatal("never")
+
+    return app
+
+
+@pytest_asyncio.fixture
+async def told(world):
+    """A world in which one run completed and one failed for good."""
+    app = demo()
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    await world.until_settled(at_least=2)
+    return world
+
+
+class Command:
+    """Runs `headway` against the servers of a world."""
+
+    def __init__(self, folder, world=None) -> None:
+        self._folder = folder
+        self._environment = {
+            name: value for name, value in os.environ.items() if "HEADWAY" not in name
+        }
+        if world is not None:
+            self._environment["HEADWAY_DATABASE_URL"] = world.database_url
+            self._environment["HEADWAY_NATS_URL"] = world.nats_url
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *HEADWAY, *arguments, cwd=self._folder, env=self._environment, stdout=PIPE, stderr=PIPE
+        )
+
+    async def run(self, *arguments: str) -> tuple[int, list[str], str]:
+        process = await self.start(*arguments)
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+        return process.returncode, out.decode().splitlines(), err.decode()
+
+
+@pytest.fixture
+def command(world, tmp_path) -> Command:
+    return Command(tmp_path, world)
+
+
+async def test_verify_proves_ledger_and_tables(told, command):
+    code, [line], err = await command.run("verify", "--only", "tables")
+    assert code == 0, err
+    assert line.startswith("2 works, 2 runs and 1 dead letter compared with ")
+    assert line.endswith(" events: the same")
+    code, lines, _ = await command.run("verify")
+    assert lines[-2].startswith("2 manifests, ")
+    assert lines[-1] == line
+    assert code == (0 if lines[-2].endswith("no gaps") else 1), "fired at other times than due"
+
+
+@pytest.mark.breaks_tables("corrupts a row, which verify is to name")
+async def test_verify_names_what_differs(told, command):
+    run = await told.value("SELECT run_id FROM dispatcher.metadata WHERE state = 'completed'")
+    await told.value("UPDATE dispatcher.metadata SET output = '1' WHERE run_id = $1", run)
+    code, lines, _ = await command.run("verify", "--only", "tables")
+    assert code == 1
+    assert lines[0] == f'metadata {run}: output should be "fine" and is 1'
+    assert lines[1].endswith("events: 1 difference")
+    code, lines, _ = await command.run("verify", "--json")
+    answer = json.loads("\n".join(lines))
+    assert (code, answer["manifests"], answer["tables"]["differing"]) == (1, 2, 1)
+    assert answer["tables"]["differences"] == [
+        {
+            "table": "metadata",
+            "row": str(run),
+            "kind": "different",
+            "column": "output",
+            "expected": "fine",
+            "found": 1,
+        }
+    ]
+
+
+async def test_rebuild_refuses_and_then_mends(told, command):
+    code, lines, err = await command.run("rebuild")
+    assert (code, lines) == (2, [])
+    assert "headway: the tables cannot be rebuilt while services run: stop headway-d" in err
+    await told.stop()
+    told.services.clear()
+    await told.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+    await told.value("UPDATE dispatcher.metadata SET attempt = 9")
+    await told.value("DELETE FROM dispatcher.dead_letter")
+    code, lines, err = await command.run("rebuild")
+    assert code == 0, err
+    assert lines[:2] == ["dead_letter: 1 row added", "metadata: 2 rows changed"]
+    assert lines[2].startswith("2 works rebuilt from ")
+    assert (await command.run("verify", "--only", "tables"))[0] == 0
+
+
+async def test_events_of_the_past(told, command):
+    code, lines, err = await command.run("events", "--type", "work.settled", "--type", "run.f*")
+    assert code == 0, err
+    assert [line.split("  ")[1].strip() for line in lines].count("work.settled") == 2
+    [failed] = [line for line in lines if "run.failed" in line]
+    assert failed.endswith("Fatal: never")
+    _, lines, _ = await command.run("events", "--job", "good", "--json")
+    events = [json.loads(line) for line in lines]
+    assert [event["type"].split(".", 1)[1] for event in events] == [
+        "work.queued.v1",
+        "run.dispatched.v1",
+        "lease.claimed.v1",
+        "run.started.v1",
+        "run.completed.v1",
+        "work.settled.v1",
+    ]
+    assert all(event["accepted"] for event in events)
+    run = events[-2]["run"]
+    _, lines, _ = await command.run("events", "--run", run, "-n", "1", "--json")
+    assert json.loads(lines[0])["id"] == events[-2]["id"]
+
+
+async def test_events_as_they_happen_until_ctrl_c(world, command):
+    app = demo()
+    follower = await command.start("events", "--follow", "--json", "--type", "run.*")
+    try:
+        await world.dispatcher()
+        await world.worker(app)
+        await world.fire(app)
+        seen = set()
+        async with asyncio.timeout(30):
+            while not {"headway.run.completed.v1", "headway.run.failed.v1"} <= seen:
+                seen.add(json.loads(await follower.stdout.readline())["type"])
+        assert seen == {
+            f"headway.run.{name}.v1" for name in ("dispatched", "started", "completed", "failed")
+        }
+    finally:
+        follower.send_signal(signal.SIGINT)
+        await follower.communicate()
+    assert follower.returncode == 0
+    await world.until_settled(at_least=2)
+
+
+async def test_history_is_exported_as_json_lines(told, command, tmp_path):
+    written = await told.value("SELECT count(*) FROM dispatcher.history")
+    code, lines, err = await command.run("history", "export")
+    assert (code, len(lines)) == (0, written)
+    assert f"exported {written} events" in err
+    numbers = [json.loads(line)["number"] for line in lines]
+    assert numbers == sorted(numbers)
+    code, lines, _ = await command.run("history", "export", "-o", "all.jsonl")
+    assert (code, lines) == (0, [])
+    assert len((tmp_path / "all.jsonl").read_text().splitlines()) == written
+    assert (await command.run("history", "export", "--until", "2020-01-01 00:00"))[1] == []
+
+
+@pytest.mark.timeout(300)
+async def test_beside_an_up_and_after_it_on_its_data_folder(tmp_path):
+    needs_embedded()
+    (tmp_path / "app.py").write_text(UP)
+    alone = Command(tmp_path)
+    up = await alone.start("up", "app.py", "--data", "here")
+    try:
+        async with asyncio.timeout(60):
+            while not (tmp_path / "here" / "running.json").exists():
+                assert up.returncode is None
+                await asyncio.sleep(0.05)
+        assert (tmp_path / "here" / "running.json").stat().st_mode & 0o077 == 0
+        follower = await alone.start(
+            *("events", "--follow", "--data", "here", "--type", "run.completed", "--json")
+        )
+        async with asyncio.timeout(30):
+            assert json.loads(await follower.stdout.readline())["accepted"]
+        follower.send_signal(signal.SIGINT)
+        await follower.communicate()
+        code, lines, err = await alone.run("verify", "--data", "here")
+        assert (code, len(lines)) == (0, 2), (lines, err)
+    finally:
+        up.send_signal(signal.SIGTERM)
+        await up.communicate()
+    code, _, err = await alone.run("verify", "--only", "tables", "--data", "here")
+    assert code == 2
+    assert "HEADWAY_DATABASE_URL is not set, and no 'headway up' runs in ./here" in err
+    async with asyncio.timeout(60):
+        while (done := await alone.run("rebuild", "--data", "here"))[0] == 2:
+            assert "it was heard of within 10 s" in done[2], done
+    code, [line], _ = done
+    assert code == 0
+    assert "rebuilt from" in line

@@ -1,0 +1,151 @@
+"""Why does this work wait? Gate by gate, with who holds the slots and when it may start."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from headway import App, Client, RequestFailed, every
+from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
+from headway_contract.work import GroupChanged, ManifestChanged, Rate
+from headway_dispatcher.explain import Explanations
+from headway_jetstream_kit.controlling import BadRequest
+from support.gates import START, Gates, SetClock, work
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+async def clock():
+    return SetClock()
+
+
+@pytest.fixture
+async def gates(database, clock):
+    made = Gates(database, clock=clock, max_active=100)
+    await made.worker("etl", slots=2)
+    return made
+
+
+async def explain(gates: Gates, work_id) -> ExplainWorkAnswer:
+    desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
+    return await desk.answer(ExplainWorkQuestion(work=work_id))
+
+
+async def test_a_full_group_tells_who_holds_it_and_who_comes_first(gates, clock):
+    await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
+    works = [work(manifest=f"m-{n}", queued_at=START - (9 - n) * SECOND) for n in range(4)]
+    await gates.queue(*works)
+    await gates.drain()
+    clock.at = START + 10 * SECOND
+    answer = await explain(gates, works[3].work)
+    assert (answer.state, answer.reason, answer.ahead) == ("queued", "group_cap", 2)
+    closed = [gate for gate in answer.gates if not gate.open]
+    assert [(gate.gate, gate.used, gate.limit) for gate in closed] == [("group_cap", 1, 1)]
+    [holder] = answer.holders
+    assert (holder.work, holder.manifest, holder.since) == (works[0].work, "m-0", START)
+    assert answer.estimated_start is None
+    assert "no run of job 'etl' has completed lately" in answer.estimate
+    assert "1 of 1 active in group 'etl'" in answer.text
+    assert f"run {holder.run} of manifest 'm-0'" in answer.text
+
+
+async def test_an_estimate_rests_on_how_long_runs_took(gates, clock):
+    await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
+    works = [work(queued_at=START - (9 - n) * SECOND) for n in range(3)]
+    await gates.queue(*works)
+    await gates.drain()
+    await gates.execute(
+        "UPDATE dispatcher.metadata SET started_at = created_at,"
+        " start_heard_at = created_at, state = 'in_progress'"
+    )
+    clock.at = START + 30 * SECOND
+    await gates.end()
+    await gates.execute(
+        "INSERT INTO dispatcher.history (event_id, type, subject, source, occurred_at, data,"
+        " accepted, run_id, recorded_at) SELECT run_id, 'headway.run.completed.v1', run_id, 't',"
+        " finished_at, '{}', true, run_id, finished_at FROM dispatcher.metadata"
+    )
+    await gates.drain()
+    clock.at = START + 40 * SECOND
+    answer = await explain(gates, works[2].work)
+    assert answer.estimated_start == START + 60 * SECOND
+    assert answer.estimate == "1 recent run(s) of its job took 30.0 s each, 0 before it"
+    assert "It may start about 2027-03-01 12:01:00 UTC" in answer.text
+
+
+async def test_a_key_tells_who_has_it_and_who_waits_for_it(gates):
+    works = [work(concurrency_key="k", queued_at=START - (9 - n) * SECOND) for n in range(3)]
+    await gates.queue(*works)
+    await gates.drain()
+    answer = await explain(gates, works[2].work)
+    assert (answer.reason, answer.ahead) == ("key", 1)
+    assert [one.work for one in answer.holders] == [works[0].work]
+
+
+async def test_a_rate_tells_when_it_has_room(gates):
+    await gates.tell(GroupChanged(group="etl", version=1, rate=Rate(count=1, period_seconds=60)))
+    works = [work(queued_at=START - (9 - n) * SECOND) for n in range(3)]
+    await gates.queue(*works)
+    await gates.drain()
+    answer = await explain(gates, works[2].work)
+    assert (answer.reason, answer.ahead) == ("rate", 1)
+    assert answer.estimated_start == START + 120 * SECOND
+
+
+async def test_what_nobody_can_foretell_is_not_foretold(gates):
+    manifest = uuid4()
+    [held] = await gates.queue(work(manifest_id=manifest, manifest="m"))
+    await gates.tell(
+        ManifestChanged(manifest_id=manifest, manifest="m", group="etl", version=1, enabled=False)
+    )
+    answer = await explain(gates, held)
+    assert (answer.reason, answer.ahead, answer.estimated_start) == (
+        "manifest_disabled",
+        None,
+        None,
+    )
+    [unserved] = await gates.queue(work(job="nobody", start_by=START + 60 * SECOND))
+    answer = await explain(gates, unserved)
+    assert (answer.reason, answer.estimated_start) == ("no_worker", None)
+    assert answer.expires_at == START + 60 * SECOND
+    assert "It expires at 2027-03-01 12:01:00 UTC" in answer.text
+
+
+async def test_work_that_waits_for_its_time_for_nothing_that_runs_or_is_settled(gates, clock):
+    [later] = await gates.queue(work(not_before=START + 60 * SECOND))
+    answer = await explain(gates, later)
+    assert (answer.reason, answer.estimated_start) == ("not_before", START + 60 * SECOND)
+    clock.at = START + 60 * SECOND
+    assert (await explain(gates, later)).reason == "awaiting_gate"
+    await gates.drain()
+    answer = await explain(gates, later)
+    assert (answer.state, answer.gates) == ("dispatched", [])
+    assert "no worker has begun with it yet" in answer.text
+    await gates.end()
+    assert (
+        "is settled since 2027-03-01 12:01:00 UTC: completed" in (await explain(gates, later)).text
+    )
+    with pytest.raises(BadRequest, match="is not known to the dispatcher"):
+        await explain(gates, uuid4())
+
+
+async def test_over_the_wire(world):
+    app = App("test")
+    app.group("closed", max_active=0)
+
+    @app.job("job", group="closed")
+    @every(hours=24)
+    async def job(ctx): ...
+
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    waits = await world.until("SELECT id FROM dispatcher.waiting")
+    async with Client(world.nats_url, actor="ada") as client:
+        answer = await client.explain_work(waits)
+        assert answer.reason == "group_cap"
+        assert (await client.explain_work(str(waits))).work == waits
+        with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
+            await client.explain_work(uuid4())
+        with pytest.raises(RequestFailed, match="is no id of work"):
+            await client.explain_work("sync-ada")

@@ -1,0 +1,279 @@
+"""What is old goes, what is needed stays, and `verify` is true all along."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+from headway import App, Fatal, every, retry
+from headway_dispatcher import retention as retention_module
+from headway_dispatcher.retention import Retention
+from headway_dispatcher.verify import verify
+from headway_postgres_kit import DATABASE_CLOCK
+from support.generated import WORKS
+from support.world import World
+
+TABLES = ("work_queue", "metadata", "dead_letter", "lease", "inbox")
+
+# Moves all that is recorded so many days into the past, as if it had happened then.
+AGE = """
+DO $do$
+DECLARE
+    days interval := '{days} days';
+    old_day date;
+BEGIN
+    CREATE TEMPORARY TABLE aged AS SELECT * FROM dispatcher.history;
+    DELETE FROM dispatcher.history;
+    FOR old_day IN SELECT DISTINCT (recorded_at - days)::date FROM aged LOOP
+        PERFORM dispatcher.add_history_day(old_day);
+    END LOOP;
+    INSERT INTO dispatcher.history
+    SELECT id, event_id, type, subject, source, occurred_at, data, accepted, refusal, work_id,
+           run_id, lease_id, recorded_at - days FROM aged;
+    DROP TABLE aged;
+END $do$
+"""
+
+
+def cleaner(world: World, *, days: float = 30.0, clock=DATABASE_CLOCK) -> Retention:
+    return Retention(world.database, days=days, clock=clock)
+
+
+class Later:
+    """A clock that is ahead, so that what has just happened is long ago."""
+
+    def __init__(self, **ahead: float) -> None:
+        self.ahead = timedelta(**ahead)
+
+    async def now(self, connection) -> datetime:
+        return await DATABASE_CLOCK.now(connection) + self.ahead
+
+
+async def counts(world: World) -> dict[str, int]:
+    return {
+        table: await world.value(f"SELECT count(*) FROM dispatcher.{table}") for table in TABLES
+    }
+
+
+async def days(world: World) -> int:
+    return await world.value(
+        "SELECT count(*) FROM pg_inherits WHERE inhparent = 'dispatcher.history'::regclass"
+    )
+
+
+async def age(world: World, days: int) -> None:
+    await world.value(AGE.format(days=days))
+
+
+@pytest_asyncio.fixture
+async def stopped(world: World) -> World:
+    """Work that completed, work that became a dead letter, and work that waits for its retry."""
+    app = App("old")
+
+    @app.job("good")
+    @every(hours=1)
+    async def good(ctx):
+        return "fine"
+
+    @app.job("hopeless")
+    @every(hours=1)
+    async def hopeless(ctx):
+        raise Fatal("never")
+
+    @app.job("patient")
+    @every(hours=1)
+    @retry(attempts=3, interval=3600)
+    async def patient(ctx):
+        raise ValueError("later")
+
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    await world.until(
+        "SELECT array_agg(state ORDER BY state) = '{settled,settled,waiting}'"
+        " FROM dispatcher.work_queue"
+    )
+    await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+    await world.stop()
+    world.services.clear()
+    return world
+
+
+async def test_settled_work_goes_with_all_that_belongs_to_it_and_nothing_else(stopped):
+    assert (await counts(stopped))["inbox"] == 9
+    assert (await cleaner(stopped).run_once()).works == 0
+    cleaned = await cleaner(stopped, clock=Later(days=31)).run_once()
+    assert cleaned.works == 1
+    assert await counts(stopped) == {
+        "work_queue": 2,
+        "metadata": 2,
+        "dead_letter": 1,
+        "lease": 2,
+        "inbox": 6,
+    }
+    assert await stopped.value("SELECT array_agg(job ORDER BY job) FROM dispatcher.work_queue") == [
+        "hopeless",
+        "patient",
+    ]
+    assert (await verify(stopped.database)).differences == [], "what is gone was meant to go"
+
+
+@pytest.mark.breaks_tables("deletes work that no clean-up has deleted")
+async def test_what_somebody_else_deleted_is_still_missed(stopped):
+    await cleaner(stopped, clock=Later(days=31)).run_once()
+    await stopped.value("DELETE FROM dispatcher.dead_letter")
+    await stopped.value("DELETE FROM dispatcher.metadata")
+    await stopped.value("DELETE FROM dispatcher.work_queue")
+    kinds = [one.kind for one in (await verify(stopped.database)).differences]
+    assert kinds == ["missing"] * 5, "two works, two runs, a dead letter"
+
+
+async def test_a_resolved_dead_letter_lets_its_work_go_after_its_own_time(stopped):
+    await stopped.value(
+        "UPDATE dispatcher.dead_letter SET state = 'acknowledged', resolved_at = now() + '20 days'"
+    )
+    await stopped.value(
+        "INSERT INTO dispatcher.history (event_id, type, subject, source, occurred_at, data,"
+        " accepted, work_id, recorded_at) SELECT 'x', 'headway.dead_letter.acknowledged.v1', id::text,"
+        " 'operator/me', now(), jsonb_build_object('dead_letter', id, 'round', 1,"
+        " 'resolved_at', resolved_at), true, work_id, now() FROM dispatcher.dead_letter"
+    )
+    assert (await verify(stopped.database)).differences == []
+    assert (await cleaner(stopped, clock=Later(days=31)).run_once()).works == 1
+    assert (await cleaner(stopped, clock=Later(days=51)).run_once()).works == 1
+    assert await stopped.value("SELECT array_agg(job) FROM dispatcher.work_queue") == ["patient"]
+    assert (await verify(stopped.database)).differences == []
+
+
+@pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")
+async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stopped):
+    await age(stopped, 40)
+    assert (await verify(stopped.database)).differences == []
+    before = await days(stopped)
+    cleaned = await cleaner(stopped).run_once()
+    assert (cleaned.days_dropped, cleaned.snapshots, cleaned.works) == (1, 3, 0)
+    assert await days(stopped) == before - 1
+    assert await stopped.value("SELECT array_agg(DISTINCT type) FROM dispatcher.history") == [
+        "headway.history.snapshot.v1"
+    ]
+    assert (await verify(stopped.database)).differences == []
+    assert (await cleaner(stopped).run_once()).snapshots == 0, "and it is done once"
+
+
+@pytest.mark.breaks_tables("history is moved to another day, and a row is corrupted")
+async def test_a_snapshot_does_not_make_a_corruption_true(stopped):
+    await stopped.value("UPDATE dispatcher.metadata SET worker = 'forged' WHERE job = 'patient'")
+    await age(stopped, 40)
+    await cleaner(stopped).run_once()
+    [found] = (await verify(stopped.database)).differences
+    assert (found.column, found.found) == ("worker", "forged")
+
+
+@pytest.mark.breaks_tables("history is moved to another day")
+async def test_work_goes_on_after_the_day_it_began_on_was_dropped(stopped):
+    await age(stopped, 40)
+    await cleaner(stopped).run_once()
+    app = App("old")
+
+    @app.job("patient")
+    @every(hours=1)
+    async def patient(ctx):
+        return "at last"
+
+    await stopped.value(
+        "UPDATE dispatcher.work_queue SET not_before = now() WHERE state = 'waiting'"
+    )
+    await stopped.dispatcher()
+    await stopped.worker(app)
+    await stopped.until("SELECT count(*) = 3 FROM dispatcher.work_queue WHERE state = 'settled'")
+    differences = (await verify(stopped.database)).differences
+    assert {one.column for one in differences} <= {"not_before"}, "which this test moved"
+    assert (
+        await stopped.value(
+            "SELECT (runs, attempts, outcome)::text FROM dispatcher.work_queue WHERE job = 'patient'"
+        )
+        == "(2,2,completed)"
+    )
+
+
+async def test_days_are_made_ahead_and_what_came_too_early_is_moved_into_its_own(world):
+    await world.value(
+        "INSERT INTO dispatcher.history (event_id, type, subject, source, occurred_at, data,"
+        " accepted, recorded_at) VALUES ('e', 't', 's', 'o', now(), '{}', true,"
+        " now() + interval '30 days')"
+    )
+    assert await world.value("SELECT count(*) FROM dispatcher.history_default") == 1
+    before = await days(world)
+    assert (await cleaner(world).run_once()).days_made == 1
+    assert await days(world) == before + 1
+    assert await world.value("SELECT count(*) FROM dispatcher.history_default") == 0
+    assert await world.value("SELECT count(*) FROM dispatcher.history") == 1
+    assert (await cleaner(world).run_once()).days_made == 0
+
+
+async def test_a_day_that_somebody_reads_is_dropped_later(world):
+    day = (datetime.now(UTC) - timedelta(days=50)).date()
+    await world.value("SELECT dispatcher.add_history_day($1)", day)
+    async with world.database.transaction() as reader:
+        await reader.fetch("SELECT count(*) FROM dispatcher.history")
+        assert (await cleaner(world).run_once()).days_dropped == 0
+    assert (await cleaner(world).run_once()).days_dropped == 1
+
+
+async def test_a_great_deal_goes_in_batches(world, monkeypatch):
+    monkeypatch.setattr(retention_module, "BATCH", 300)
+    async with world.database.transaction() as connection:
+        await connection.execute(WORKS, 1000)
+    clean = cleaner(world, clock=Later(days=31))
+    assert [(await clean.run_once()).works for _ in range(5)] == [300, 300, 300, 100, 0]
+    assert await counts(world) == dict.fromkeys(TABLES, 0)
+    assert (await verify(world.database)).differences == []
+
+
+async def test_two_at_once_do_not_hinder_each_other(world, monkeypatch):
+    monkeypatch.setattr(retention_module, "BATCH", 50)
+    async with world.database.transaction() as connection:
+        await connection.execute(WORKS, 400)
+
+    async def clean_all() -> None:
+        clean = cleaner(world, clock=Later(days=31))
+        while await world.value("SELECT count(*) FROM dispatcher.work_queue"):
+            await clean.run_once()
+
+    await asyncio.gather(clean_all(), clean_all())
+    assert await counts(world) == dict.fromkeys(TABLES, 0)
+
+
+async def test_event_ids_of_leases_that_never_were_are_forgotten(world):
+    await world.value(
+        "INSERT INTO dispatcher.inbox SELECT gen_random_uuid(), 'e' || n,"
+        " now() - n * interval '1 day' FROM generate_series(1, 60) AS n"
+    )
+    await world.value(
+        "INSERT INTO dispatcher.history (event_id, type, subject, source, occurred_at, data,"
+        " accepted, refusal, recorded_at) SELECT 'e' || n, 't', 's', 'o', now(), '{}', false,"
+        " 'unknown_lease', now() FROM generate_series(1, 60) AS n"
+    )
+    await cleaner(world).run_once()
+    assert await world.value("SELECT count(*) FROM dispatcher.inbox") == 29
+
+
+@pytest.mark.breaks_tables("tombstones of a manifest that the scheduler does not know")
+async def test_pruned_work_needs_no_snapshot(stopped):
+    manifest = await stopped.value(
+        "SELECT manifest_id FROM dispatcher.work_queue WHERE job = 'patient'"
+    )
+    for type_ in ("headway.manifest.pruned.v1", "headway.prune.confirmed.v1"):
+        await stopped.value(
+            "INSERT INTO dispatcher.history (event_id, type, subject, source, occurred_at, data,"
+            " accepted, recorded_at) VALUES ('p', $2, 'm', 's', now(),"
+            " jsonb_build_object('manifest_id', $1::uuid), true, now())",
+            manifest,
+            type_,
+        )
+    for table in ("metadata", "work_queue"):
+        await stopped.value(f"DELETE FROM dispatcher.{table} WHERE manifest_id = $1", manifest)
+    assert (await verify(stopped.database)).differences == []
+    await age(stopped, 40)
+    assert (await cleaner(stopped).run_once()).snapshots == 2
+    assert (await verify(stopped.database)).differences == []

@@ -1,0 +1,269 @@
+"""`verify` finds what is not as history says, and nothing else; `rebuild` mends it."""
+
+import asyncio
+import resource
+from uuid import UUID, uuid4
+
+import pytest
+import pytest_asyncio
+from headway import App, Fatal, every, retry
+from headway_clock import monotonic
+from headway_dispatcher.rebuild import ServicesRun, rebuild
+from headway_dispatcher.verify import verify
+from headway_history.comparing import columns_of
+from headway_history.rows import TABLES
+from support.generated import WORKS
+from support.world import World
+
+# Columns that do not follow from history, and why not.
+BOOKKEEPING = {
+    "work_queue": {
+        "wait_reason": "for people; the gate finds it out anew at every look",
+        "held_by": "the gate's own mark, which it sets and takes away at every look",
+    },
+    "metadata": dict.fromkeys(
+        ("progress", "log_bytes", "log_dropped"), "told unfenced, for people, and may be lost"
+    ),
+    "dead_letter": {
+        "runs": "a copy of its runs, which are compared themselves",
+        "edit": "how the input of the next round differs, which is compared itself",
+        **dict.fromkeys(
+            ("retry_asked_at", "retry_asked_by", "retry_input"), "a wish that waits for its slot"
+        ),
+    },
+}
+
+
+def demo() -> App:
+    app = App("verify")
+
+    @app.job("good")
+    @every(hours=1)
+    async def good(ctx):
+        return {"said": "hello"}
+
+    @app.job("flaky")
+    @every(hours=1)
+    @retry(attempts=3, interval=0.01)
+    async def flaky(ctx):
+        if ctx.attempt < 2:
+            raise ValueError("not yet")
+
+    @app.job("hopeless")
+    @every(hours=1)
+    async def hopeless(ctx):
+        raise Fatal("never")
+
+    return app
+
+
+@pytest_asyncio.fixture
+async def settled(world: World) -> World:
+    """A world in which work completed, was retried, and became a dead letter."""
+    app = demo()
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    await world.until_settled(at_least=3)
+    return world
+
+
+@pytest_asyncio.fixture
+async def stopped(settled: World) -> World:
+    """The same after everybody has gone home, and was gone for long enough."""
+    await settled.stop()
+    settled.services.clear()
+    await settled.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+    return settled
+
+
+async def test_it_is_true_of_a_system_that_runs(settled):
+    verified = await verify(settled.database)
+    assert verified.differences == []
+    assert (verified.works, verified.runs, verified.dead_letters) == (3, 4, 1)
+    assert verified.events == await settled.value("SELECT count(*) FROM dispatcher.history")
+
+
+@pytest.mark.parametrize("row", TABLES, ids=lambda row: TABLES[row][0])
+async def test_every_column_follows_from_history_or_says_why_not(world, row):
+    table, _ = TABLES[row]
+    columns = await world.rows(
+        "SELECT column_name FROM information_schema.columns"
+        " WHERE table_schema = 'dispatcher' AND table_name = $1",
+        table,
+    )
+    accounted = set(columns_of(row)) | set(BOOKKEEPING[table])
+    assert {one["column_name"] for one in columns} == accounted
+
+
+@pytest.mark.breaks_tables("corrupts one column after the other")
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("work_queue", "attempts", "attempts - 1"),
+        ("work_queue", "input", "'\"forged\"'"),
+        ("work_queue", "outcome", "'cancelled'"),
+        ("work_queue", "settled_at", "settled_at + interval '1 us'"),
+        ("metadata", "worker", "'somebody'"),
+        ("metadata", "attempt", "attempt + 1"),
+        ("metadata", "output", '\'{"said": "goodbye"}\''),
+        ("metadata", "finished_at", "finished_at - interval '1 us'"),
+        ("dead_letter", "reason", "'boredom'"),
+        ("dead_letter", "failure", 'failure || \'{"message": "fine"}\''),
+    ],
+)
+async def test_it_names_the_row_the_column_and_both_values(settled, table, column, value):
+    key = "run_id" if table == "metadata" else "id"
+    before = await settled.rows(f"SELECT {key} AS key, {column} AS value FROM dispatcher.{table}")
+    row = before[0]
+    await settled.value(
+        f"UPDATE dispatcher.{table} SET {column} = {value} WHERE {key} = $1", row["key"]
+    )
+    after = await settled.value(
+        f"SELECT {column} FROM dispatcher.{table} WHERE {key} = $1", row["key"]
+    )
+    [found] = (await verify(settled.database)).differences
+    assert (found.table, found.row, found.column) == (table, row["key"], column)
+    assert (found.expected, found.found) == (row["value"], after)
+
+
+@pytest.mark.breaks_tables("deletes a row and invents another")
+async def test_rows_that_are_missing_and_rows_that_nobody_told_of(settled):
+    letter = await settled.value("DELETE FROM dispatcher.dead_letter RETURNING id")
+    work, forged = await settled.value("SELECT id FROM dispatcher.work_queue"), uuid4()
+    await settled.value(
+        "INSERT INTO dispatcher.metadata SELECT (jsonb_populate_record(one,"
+        " jsonb_build_object('run_id', $1::uuid, 'work_id', $2::uuid))).*"
+        " FROM dispatcher.metadata AS one LIMIT 1",
+        forged,
+        work,
+    )
+    verified = await verify(settled.database)
+    assert {(one.table, one.row, one.kind) for one in verified.differences} == {
+        ("dead_letter", letter, "missing"),
+        ("metadata", forged, "unknown"),
+    }
+
+
+async def test_it_stays_true_while_everything_goes_on(world):
+    app = App("verify")
+
+    @app.job("job")
+    async def job(ctx, number: int): ...
+
+    app.schedule_many("m", job=job, items={str(n): n for n in range(40)}, when=every(hours=1))
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    while not await world.value(
+        "SELECT count(*) = 40 FROM dispatcher.work_queue WHERE state = 'settled'"
+    ):
+        assert (await verify(world.database)).differences == []
+    await world.until_settled(at_least=40)
+
+
+@pytest.mark.breaks_tables("corrupts one row among very many")
+async def test_one_corrupted_row_among_a_hundred_thousand(world):
+    async with world.database.transaction() as connection:
+        await connection.execute(WORKS, 100_000, timeout=120)
+    async with world.database.acquire() as connection:
+        await connection.execute("ANALYZE", timeout=60)
+    await world.value(
+        "UPDATE dispatcher.metadata SET output = '77778' WHERE run_id = md5('run77777')::uuid"
+    )
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = monotonic()
+    verified = await verify(world.database)
+    seconds = monotonic() - began
+    [found] = verified.differences
+    assert (found.table, found.column, found.expected, found.found) == (
+        *("metadata", "output"),
+        *(77777, 77778),
+    )
+    assert found.row == await world.value("SELECT md5('run77777')::uuid")
+    assert (verified.works, verified.runs, verified.events) == (100_000, 100_000, 600_000)
+    print(f"verified {100_000 / seconds:.0f} runs a second ({seconds:.1f} s)")
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024
+    print(f"with {grown:.0f} MB more memory at most")
+    assert seconds < 60
+    assert grown < 200
+
+
+@pytest.mark.breaks_tables("is refused before it could mend anything")
+async def test_a_rebuild_is_refused_while_services_run(settled):
+    await settled.value("UPDATE dispatcher.metadata SET attempt = 7")
+    with pytest.raises(ServicesRun, match="headway-dispatcher"):
+        await rebuild(settled.database)
+    assert await settled.value("SELECT count(*) = 4 FROM dispatcher.metadata WHERE attempt = 7")
+
+
+async def test_a_rebuild_is_refused_after_a_dispatcher_that_was_heard_of_just_now(stopped):
+    await stopped.value("UPDATE dispatcher.witness SET last_heard_at = now()")
+    with pytest.raises(ServicesRun, match="heard of within 10 s"):
+        await rebuild(stopped.database)
+
+
+async def test_a_rebuild_mends_what_was_corrupted_and_touches_nothing_else(stopped):
+    before = await stopped.rows("SELECT run_id, xmin FROM dispatcher.metadata ORDER BY run_id")
+    await stopped.value(
+        "UPDATE dispatcher.metadata SET worker = 'x' WHERE run_id = $1", before[0][0]
+    )
+    await stopped.value("UPDATE dispatcher.work_queue SET outcome = 'expired', attempts = 0")
+    await stopped.value("DELETE FROM dispatcher.dead_letter")
+    rebuilt = await rebuild(stopped.database)
+    assert rebuilt.changed == {"metadata": 1, "work_queue": 3}
+    assert rebuilt.added == {"dead_letter": 1}
+    assert (rebuilt.deleted, rebuilt.left_alone, rebuilt.leases_made) == ({}, {}, 0)
+    assert (await verify(stopped.database)).differences == []
+    after = await stopped.rows("SELECT run_id, xmin FROM dispatcher.metadata ORDER BY run_id")
+    assert before[1:] == after[1:]
+
+
+@pytest.mark.breaks_tables("who held a lease is lost with its row")
+async def test_a_rebuild_brings_back_what_was_lost_altogether(stopped):
+    await stopped.value(
+        "TRUNCATE dispatcher.work_queue, dispatcher.metadata, dispatcher.dead_letter,"
+        " dispatcher.lease, dispatcher.group_limit"
+    )
+    rebuilt = await rebuild(stopped.database)
+    assert rebuilt.added == {"work_queue": 3, "metadata": 4, "dead_letter": 1}
+    assert rebuilt.leases_made == 4
+    assert (await verify(stopped.database)).differences == []
+    again = await rebuild(stopped.database)
+    assert (again.added, again.changed) == ({}, {})
+
+
+async def test_work_that_was_lost_while_it_waited_runs_after_a_rebuild(world):
+    app = App("verify")
+    release = asyncio.Event()
+
+    @app.job("job")
+    @every(hours=1)
+    async def job(ctx):
+        await release.wait()
+
+    await world.dispatcher()
+    await world.fire(app)
+    await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'queued'")
+    await world.stop()
+    world.services.clear()
+    await world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+    await world.value("DELETE FROM dispatcher.work_queue")
+    assert (await rebuild(world.database)).added == {"work_queue": 1}
+    await world.dispatcher()
+    await world.scheduler(app)
+    await world.worker(app)
+    release.set()
+    await world.until_settled()
+
+
+async def test_what_history_does_not_know_goes_only_if_one_says_so(stopped):
+    await stopped.value(
+        "INSERT INTO dispatcher.work_queue SELECT (jsonb_populate_record(one,"
+        " jsonb_build_object('id', $1::uuid))).* FROM dispatcher.work_queue AS one LIMIT 1",
+        UUID(int=7),
+    )
+    assert (await rebuild(stopped.database)).left_alone == {"work_queue": 1}
+    [found] = (await verify(stopped.database)).differences
+    assert (found.kind, found.row) == ("unknown", UUID(int=7))
+    assert (await rebuild(stopped.database, delete_unknown=True)).deleted == {"work_queue": 1}

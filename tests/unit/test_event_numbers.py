@@ -1,0 +1,48 @@
+"""Following history: numbers may appear out of order, and some never do."""
+
+import pytest
+from headway_dispatcher.events import PATIENCE_SECONDS, Numbers, type_pattern
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def test_what_comes_late_is_not_missed():
+    numbers = Numbers(10)
+    assert numbers.news([11, 13], 0.0) == [11, 13]
+    assert numbers.settled == 11
+    assert numbers.news([12, 13], 1.0) == [12]
+    assert numbers.settled == 13
+
+
+def test_what_was_rolled_back_is_given_up():
+    numbers = Numbers(0)
+    assert numbers.news([2], 0.0) == [2]
+    assert numbers.news([2], PATIENCE_SECONDS - 1) == []
+    assert numbers.settled == 0
+    assert numbers.news([2, 3], PATIENCE_SECONDS) == [3]
+    assert numbers.settled == 3
+
+
+@given(st.permutations(range(1, 30)), st.data())
+def test_each_is_told_once_in_whatever_order_they_appear(order, data):
+    numbers, visible, told = Numbers(0), set(), []
+    while order:
+        some = data.draw(st.integers(1, len(order)))
+        visible |= set(order[:some])
+        order = order[some:]
+        told += numbers.news(sorted(one for one in visible if one > numbers.settled), 0.0)
+    assert sorted(told) == sorted(visible)
+    assert numbers.settled == 29
+
+
+@pytest.mark.parametrize(
+    ("given_", "pattern"),
+    [
+        ("run.completed", "headway.run.completed.v%"),
+        ("run.*", "headway.run.%.v%"),
+        ("dead_letter.created", r"headway.dead\_letter.created.v%"),
+        ("headway.work.queued.v1", "headway.work.queued.v1"),
+    ],
+)
+def test_types_as_people_write_them(given_, pattern):
+    assert type_pattern(given_) == pattern

@@ -1,0 +1,117 @@
+"""Why one piece of work waits: the same gates as the gate's own, told one by one."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from headway_contract.work import Rate
+from headway_decisions.capacity import GroupLimit, JobLimit, Limits, Load, Room, Worker
+from headway_decisions.rates import Bundle
+from headway_decisions.waiting import Waiter, estimate_start, gates, rate_turn
+from hypothesis import given
+from hypothesis import strategies as st
+
+NOW = datetime(2027, 3, 28, 1, 15, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+names = st.sampled_from(["a", "b"])
+job_names = st.sampled_from(["etl", "mail", "none"])
+caps = st.one_of(st.none(), st.integers(0, 4))
+begun = st.integers(0, 3).map(lambda count: (Bundle(first_at=NOW, last_at=NOW, count=count),))
+some_rates = st.one_of(st.none(), st.just(Rate(count=2, period_seconds=60.0)))
+
+
+def first_closed(found) -> str | None:
+    return next((gate.gate for gate in found if not gate.open), None)
+
+
+@given(
+    st.dictionaries(st.tuples(names, job_names), st.integers(0, 4)),
+    st.dictionaries(job_names, st.integers(0, 6)),
+    st.integers(0, 12),
+    st.dictionaries(
+        names,
+        st.builds(GroupLimit, max_active=caps, enabled=st.booleans(), rate=some_rates, begun=begun),
+    ),
+    st.dictionaries(
+        job_names,
+        st.builds(
+            JobLimit, max_active=caps, counts_globally=st.booleans(), rate=some_rates, begun=begun
+        ),
+    ),
+    names,
+    job_names,
+    st.integers(0, 4),
+)
+def test_what_people_are_told_is_what_the_gate_goes_by(
+    running, leases, cap, groups, jobs, group, job, slots
+):
+    limits = Limits(max_active=cap, groups=groups, jobs=jobs)
+    load = Load(active=running, leases_on_fleet=leases)
+    fleet = [Worker(jobs=("etl", "mail"), slots=slots)]
+    told = gates(Waiter(group=group, job=job, not_before=NOW), limits, load, fleet, now=NOW)
+    assert first_closed(told) == Room(limits, load, fleet, now=NOW).closed(group, job)
+    assert all(gate.text for gate in told)
+
+
+def test_figures_are_told():
+    limits = Limits(
+        max_active=10,
+        groups={"g": GroupLimit(max_active=2)},
+        jobs={"etl": JobLimit(rate=Rate(count=3, period_seconds=60))},
+    )
+    waiter = Waiter(
+        group="g",
+        job="etl",
+        not_before=NOW + SECOND,
+        manifest="m",
+        manifest_disabled=True,
+        key="k",
+        key_active=1,
+    )
+    load = Load(active={("g", "etl"): 2}, leases_on_fleet={"etl": 2})
+    told = gates(waiter, limits, load, [Worker(jobs=("etl",), slots=4)], now=NOW)
+    assert [(gate.gate, gate.open, gate.used, gate.limit) for gate in told] == [
+        ("group_disabled", True, None, None),
+        ("manifest_disabled", False, None, None),
+        ("not_before", False, None, None),
+        ("no_worker", True, 1, None),
+        ("global_cap", True, 2, 10),
+        ("group_cap", False, 2, 2),
+        ("job_cap", True, 2, None),
+        ("rate", True, 0, 3),
+        ("key", False, 1, 1),
+        ("workers_full", True, 2, 5),
+    ]
+    assert told[2].opens_at == NOW + SECOND
+
+
+@pytest.mark.parametrize(
+    ("ahead", "running", "expected"),
+    [
+        (0, [0], 10),
+        (0, [-4, -8], 2),
+        (1, [-4, -8], 6),
+        (2, [-4, -8], 12),
+        (3, [-4, -8], 16),
+        (0, [-60], 0),  # it should have ended long ago
+        (2, [-60], 20),
+    ],
+)
+def test_a_start_is_estimated_from_who_runs_and_who_is_ahead(ahead, running, expected):
+    at = estimate_start(
+        ahead=ahead,
+        running_since=[NOW + one * SECOND for one in running],
+        typical=10 * SECOND,
+        now=NOW,
+    )
+    assert at == NOW + expected * SECOND
+
+
+def test_a_turn_under_a_rate():
+    rate = Rate(count=2, period_seconds=60)
+    used_up = (Bundle(first_at=NOW, last_at=NOW, count=2),)
+    limits = Limits(max_active=10, groups={"g": GroupLimit(rate=rate, begun=used_up)})
+    waiter = Waiter(group="g", job="etl", not_before=NOW)
+    turns = [rate_turn(waiter, limits, ahead=ahead, now=NOW) for ahead in range(4)]
+    assert turns == [NOW + seconds * SECOND for seconds in (60, 60, 120, 120)]
+    open_again = NOW + 60 * SECOND
+    assert rate_turn(waiter, limits, ahead=0, now=open_again) is None
