@@ -243,6 +243,7 @@ class TestBlocks:
         assert await world.value("SELECT blocked_by FROM scheduler.manifest") == letter
         await check_invariants(world.database)
 
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_a_letter_that_was_acknowledged_unheard_unblocks(self, world, failing):
         await self.blocked(world, failing)
         await world.value(
@@ -252,12 +253,14 @@ class TestBlocks:
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_a_letter_that_nobody_keeps_any_more_unblocks(self, world, failing):
         await self.blocked(world, failing)
         await world.value("DELETE FROM dispatcher.dead_letter")
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_a_letter_that_was_retried_unheard_is_under_way_again(self, world, failing):
         letter = await self.blocked(world, failing)
         await world.value(
@@ -357,6 +360,7 @@ class TestAnswers:
         assert set(answer.expired) == {old, round_two}
         assert [(one.work, one.outcome) for one in answer.settled] == [(pruned, "cancelled")]
 
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_an_answer_has_room_for_so_much_and_says_what_it_left_out(self, world, app):
         await world.dispatcher()
         await world.worker(app)
