@@ -57,13 +57,14 @@ async def stored_work(world) -> list[WorkQueued]:
     return found
 
 
-async def deaf_dispatcher(world, *, knows_groups: bool = True, **settings):
+async def deaf_dispatcher(world, *, knows_limits: bool = True, **settings):
     """A dispatcher that answers questions and takes nothing in."""
     dispatcher = await world.dispatcher(**settings)
     await dispatcher.end_pass("intake")
-    if knows_groups:
+    if knows_limits:
         # Otherwise its limits are told again first, and it does not take them in either.
         await world.value("INSERT INTO dispatcher.group_limit (name, version) VALUES ('ops', 9999)")
+        await world.value("INSERT INTO dispatcher.job_limit (name, version) VALUES ('job', 9999)")
 
     async def has_no_pull_open() -> bool:
         info = await consumer_info(world.broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
@@ -194,6 +195,16 @@ class TestWork:
         [again] = await stored_work(world)
         assert (again.timeout_seconds, again.priority) == (7, 3)
 
+    async def test_enqueued_work_whose_message_was_lost_is_told_again(self, world, app):
+        await deaf_dispatcher(world)
+        await world.scheduler(app, **QUICK)
+        work = await world.value("SELECT headway.enqueue('job')")
+        await until(lambda: stored_work(world), within=20, what="the message is stored")
+        await purge(world, subjects.WORK_STREAM)
+        await until(lambda: stored_work(world), within=20, what="it is told again")
+        [again] = await stored_work(world)
+        assert (again.work, again.job) == (work, "job")
+
 
 class TestBlocks:
     """A manifest that a dead letter blocks, and messages about it that never came."""
@@ -232,6 +243,7 @@ class TestBlocks:
         assert await world.value("SELECT blocked_by FROM scheduler.manifest") == letter
         await check_invariants(world.database)
 
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_a_letter_that_was_acknowledged_unheard_unblocks(self, world, failing):
         await self.blocked(world, failing)
         await world.value(
@@ -241,12 +253,14 @@ class TestBlocks:
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_a_letter_that_nobody_keeps_any_more_unblocks(self, world, failing):
         await self.blocked(world, failing)
         await world.value("DELETE FROM dispatcher.dead_letter")
         await world.scheduler(**QUICK)
         await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
 
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_a_letter_that_was_retried_unheard_is_under_way_again(self, world, failing):
         letter = await self.blocked(world, failing)
         await world.value(
@@ -270,16 +284,29 @@ class TestBlocks:
 
 class TestStanding:
     async def test_limits_that_were_lost_are_told_again(self, world, app):
-        await deaf_dispatcher(world, knows_groups=False)
+        await deaf_dispatcher(world, knows_limits=False)
         await world.scheduler(app, **QUICK)
         await world.until("SELECT count(*) FROM scheduler.manifest_group")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         await purge(world, subjects.WORK_STREAM)
         await world.dispatcher()
-        await world.until(
-            "SELECT group_limit.version = manifest_group.version FROM dispatcher.group_limit"
-            " JOIN scheduler.manifest_group USING (name)"
-        )
+        for told, known in (("manifest_group", "group_limit"), ("job", "job_limit")):
+            await world.until(
+                f"SELECT known.version = told.version FROM dispatcher.{known} AS known"
+                f" JOIN scheduler.{told} AS told USING (name)"
+            )
+
+    async def test_a_switch_that_was_lost_is_told_again(self, world, app):
+        await world.dispatcher()
+        scheduler = await world.scheduler(app, ask_after_seconds=3600)
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
+        await scheduler.end_pass("relay")
+        [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
+        async with Client(world.nats_url) as client:
+            await client.disable(row["external_id"])
+        await world.value("DELETE FROM scheduler.outbox")
+        await world.scheduler(**QUICK)
+        await world.until("SELECT NOT enabled FROM dispatcher.manifest_switch")
 
     async def test_a_prune_that_was_lost_is_told_again(self, world, app):
         await world.dispatcher()
@@ -333,6 +360,7 @@ class TestAnswers:
         assert set(answer.expired) == {old, round_two}
         assert [(one.work, one.outcome) for one in answer.settled] == [(pruned, "cancelled")]
 
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
     async def test_an_answer_has_room_for_so_much_and_says_what_it_left_out(self, world, app):
         await world.dispatcher()
         await world.worker(app)

@@ -28,7 +28,7 @@ from headway_scheduler.declare import group_changed, job_changed, manifest_chang
 from headway_scheduler.enqueue import announce_again
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest, read_manifests
-from headway_scheduler.store import OUTBOX, groups, heals
+from headway_scheduler.store import OUTBOX, groups, heals, manifests
 
 
 async def retell_work(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
@@ -75,7 +75,7 @@ async def retell_groups(connection: Connection, names: Sequence[str], *, now: da
 
 async def retell_jobs(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
     """Announce the limits of jobs again."""
-    rows = await connection.fetch(heals["jobs"], list(names))
+    rows = await connection.fetch(manifests["job_limits"], list(names))
     messages = [announce_job(job_changed(row), now=now) for row in rows]
     await OUTBOX.add(connection, _afresh(messages))
     return len(rows)

@@ -98,11 +98,6 @@ WHERE version > 0 AND pruning_at IS NULL AND id::text > $1
 ORDER BY id::text
 LIMIT $2
 
--- name: jobs
--- The limits of jobs. $1 names.
-SELECT name, version, max_active, rate, counts_globally, batch
-FROM scheduler.job WHERE name = ANY($1::text[])
-
 -- name: switches
 -- What was last told of manifests. $1 ids.
 SELECT id, external_id, group_name, told_enabled AS enabled, version
