@@ -64,11 +64,12 @@ def work_intake(
                 now = await clock.now(connection)
                 await limits.apply(connection, told)
                 await prunes.bury(connection, pruned, now)
-                await take_in(connection, events, now, rank_step)
+                refused = await take_in(connection, events, now, rank_step)
                 await cancels.request(connection, requests, now)
                 await _bring_forward(connection, told, now)
         followers.gate.call()
-        followers.relay.call()
+        if refused or requests or pruned:
+            followers.relay.call()
         if requests:
             followers.cancels.call()
         if pruned:
@@ -80,21 +81,34 @@ def work_intake(
 
 async def take_in(
     connection: Connection, events: list[Event], now: datetime, rank_step: timedelta
-) -> None:
-    """Queue what is new among events, or settle what cannot be queued."""
+) -> bool:
+    """Queue what is new among events; tells whether some was not, which may have been told."""
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
-    queued = await _without_the_buried(connection, queued, now)
     if not queued:
-        return
-    await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
+        return False
     stated = {work: _row(one, rank_step) for work, one in queued.items()}
     rows = await connection.fetch(works["take_in"], list(stated.values()), now, "queued")
-    left = set(queued) - {row["id"] for row in rows}
+    taken = {row["id"] for row in rows}
+    left = {work: one for work, one in queued.items() if work not in taken}
     if left:
-        await connection.execute(works["fill_in"], [stated[work] for work in left])
-        left -= {row["id"] for row in await connection.fetch(works["known"], list(left))}
+        await _see_to_the_rest(connection, left, stated, now)
+    return bool(left)
+
+
+async def _see_to_the_rest(
+    connection: Connection,
+    queued: dict[Any, Event],
+    stated: dict[Any, dict[str, Any]],
+    now: datetime,
+) -> None:
+    """Work that was not queued: its manifest is pruned, it is known, or its slot is taken."""
+    queued = await _without_the_buried(connection, queued, now)
+    await connection.execute(works["fill_in"], [stated[work] for work in queued])
+    rows = await connection.fetch(works["known"], list(queued))
+    known = {row["id"] for row in rows}
+    left = [(one.data, stated[work]) for work, one in queued.items() if work not in known]
     if left:
-        await _coalesce(connection, [(queued[work].data, stated[work]) for work in left], now)
+        await _coalesce(connection, left, now)
 
 
 async def _without_the_buried(
