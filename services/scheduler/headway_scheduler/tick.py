@@ -86,14 +86,11 @@ class Tick:
                 locked = await lock_manifests(connection, seen.due)
                 now = await self._clock.now(connection)
                 advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
+            next_at = earliest((seen.next_at, advanced.wake_at))
+            rest = _rest(next_at, await self._clock.now(connection))
         if advanced.queued:
             self._relay.call()
-        return TickResult(
-            led=True,
-            fired=advanced.queued,
-            skipped=advanced.skipped,
-            rest=_rest(earliest((seen.next_at, advanced.wake_at)), now),
-        )
+        return TickResult(led=True, fired=advanced.queued, skipped=advanced.skipped, rest=rest)
 
     async def _fair_share(self, connection: Connection, now: datetime, limit: int) -> list[UUID]:
         """Of more than a cycle takes, a fair share of each group."""
@@ -111,5 +108,5 @@ class Tick:
         return [row["id"] for row in rows]
 
 
-def _rest(next_wake: datetime | None, now: datetime) -> float | None:
-    return None if next_wake is None else max(0.0, (next_wake - now).total_seconds())
+def _rest(next_at: datetime | None, now: datetime) -> float | None:
+    return None if next_at is None else max(0.0, (next_at - now).total_seconds())

@@ -1,3 +1,13 @@
+-- name: add
+-- Work that is now outstanding. $1 ids, $2 manifests, $3 causes, $4 slots, $5 now.
+INSERT INTO scheduler.work (id, manifest_id, cause, slot, queued_at)
+SELECT made.*, $5 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[]) AS made
+ON CONFLICT DO NOTHING
+
+-- name: remove
+-- Work that is settled. $1 ids.
+DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
+
 -- name: lock
 -- The outstanding work among these, locked in a fixed order, with what has to be known of its
 -- manifest, which is locked already, to close it. $1 ids.
