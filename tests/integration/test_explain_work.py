@@ -49,6 +49,7 @@ async def test_a_full_group_tells_who_holds_it_and_who_comes_first(gates, clock)
     assert f"run {holder.run} of manifest 'm-0'" in answer.text
 
 
+@pytest.mark.breaks_tables("a run is written to have begun, which no event has told")
 async def test_an_estimate_rests_on_how_long_runs_took(gates, clock):
     await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
     works = [work(queued_at=START - (9 - n) * SECOND) for n in range(3)]
@@ -60,11 +61,6 @@ async def test_an_estimate_rests_on_how_long_runs_took(gates, clock):
     )
     clock.at = START + 30 * SECOND
     await gates.end()
-    await gates.execute(
-        "INSERT INTO dispatcher.history (event_id, type, subject, source, occurred_at, data,"
-        " accepted, run_id, recorded_at) SELECT run_id, 'headway.run.completed.v1', run_id, 't',"
-        " finished_at, '{}', true, run_id, finished_at FROM dispatcher.metadata"
-    )
     await gates.drain()
     clock.at = START + 40 * SECOND
     answer = await explain(gates, works[2].work)

@@ -49,6 +49,14 @@ async def cancel(gates, *works: UUID) -> None:
         await HISTORY.append(connection, records)
 
 
+async def bring_forward(gates, wanted: UUID) -> None:
+    records = []
+    async with gates.database.transaction() as connection:
+        told = [WorkBroughtForward(work=wanted, group="etl", at=START)]
+        await intake._bring_forward(connection, told, START, records)
+        await HISTORY.append(connection, records)
+
+
 async def waiting_reasons(gates) -> list[str]:
     return sorted((await gates.reasons()).values())
 
@@ -176,11 +184,7 @@ class TestKeys:
         works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
         await gates.queue(*works)
         await gates.drain()
-        async with gates.database.transaction() as connection:
-            told = [WorkBroughtForward(work=works[2].work, group="etl", at=START)]
-            records = []
-            await intake._bring_forward(connection, told, START, records)
-            await HISTORY.append(connection, records)
+        await bring_forward(gates, works[2].work)
         await gates.end()
         await gates.drain()
         assert await gates.active() == [works[2].work]
@@ -281,11 +285,7 @@ class TestHolds:
         [held] = await gates.queue(work(manifest_id=manifest, manifest="m"))
         await gates.tell(switch(manifest, 1, enabled=False))
         assert await gates.drain() == 0
-        async with gates.database.transaction() as connection:
-            told = [WorkBroughtForward(work=held, group="etl", at=START)]
-            records = []
-            await intake._bring_forward(connection, told, START, records)
-            await HISTORY.append(connection, records)
+        await bring_forward(gates, held)
         assert await gates.drain() == 1
 
     async def test_keyed_work_of_a_manifest_that_is_enabled_again_waits_for_its_key(self, gates):
@@ -455,13 +455,16 @@ class TestOrders:
         [order] = await gates.orders()
         assert len(order.runs) == 4
 
-    @pytest.mark.breaks_tables("marks work as a run would that took its worker down")
     async def test_work_that_is_to_run_alone_does(self, gates):
         await gates.tell(JobChanged(job="etl", version=1, batch=10))
-        works = await gates.queue(*(work() for _ in range(4)))
-        await gates.execute("UPDATE dispatcher.work_queue SET alone = true WHERE id = $1", works[1])
+        suspects = await gates.queue(work(), work())
         await gates.drain()
-        assert sorted(len(one.runs) for one in await gates.orders()) == [1, 3]
+        await gates.end(failure="orphaned")
+        await gates.queue(work(), work(), work())
+        await gates.drain()
+        shared = [{run.work for run in one.runs} for one in await gates.orders()]
+        assert sorted(map(len, shared)) == [1, 1, 2, 3]
+        assert all({one} in shared for one in suspects)
 
     async def test_inputs_of_an_order_are_bounded_by_bytes(self, gates):
         await gates.tell(JobChanged(job="etl", version=1, batch=10))
