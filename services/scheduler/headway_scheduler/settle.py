@@ -187,19 +187,18 @@ async def _close(
     letters = [work.end.dead_letter for work in owned if work.end.dead_letter is not None]
     rows = await connection.fetch(occurrences["resolved"], letters) if letters else []
     seen_to = {row["dead_letter"] for row in rows}
-    # One row for each manifest and statement: several of its works may end in one batch.
-    first, *others = _turns(owned) or [[]]
-    await connection.execute(
-        works["close"],
-        [work.id for work in closed],
+    decisions = (
         [work.manifest for work in owned],
         [work.cause for work in owned],
         [work.end.outcome for work in owned],
         [work.end.round for work in owned],
-        *_as_columns(first, seen_to),
     )
+    # One row for each manifest and statement: several of its works may end in one batch.
+    first, *others = _turns(owned) or [[]]
+    ids = [work.id for work in closed]
+    await connection.execute(works["close"], ids, *decisions, *_as_columns(first, seen_to))
     for turn in others:
-        await connection.execute(manifests["settle"], *_as_columns(turn, seen_to))
+        await connection.execute(works["close"], [], [], [], [], [], *_as_columns(turn, seen_to))
 
 
 def _as_columns(turn: Sequence[_Closed], seen_to: set[UUID]) -> tuple[list[Any], ...]:

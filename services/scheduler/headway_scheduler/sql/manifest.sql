@@ -95,23 +95,6 @@ SET trouble = told.trouble, wake_at = $3
 FROM unnest($1::uuid[], $2::text[]) AS told (id, trouble)
 WHERE manifest.id = told.id
 
--- name: settle
--- What an outcome does to its manifest; a dead letter blocks it unless its policy is to go on.
--- $1 ids, $2 outcomes, $3 settling times, $4 dead letters (null where none, or where it was seen
--- to already).
-UPDATE scheduler.manifest
-SET last_outcome = told.outcome,
-    last_settled_at = told.settled_at,
-    success_number = success_number + (told.outcome = 'completed')::integer,
-    last_success_at = CASE WHEN told.outcome = 'completed'
-                           THEN told.settled_at ELSE last_success_at END,
-    dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
-                             OR on_dead_letter = 'go_on'
-                        THEN dead_letters ELSE dead_letters || told.dead_letter END
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
-    AS told (id, outcome, settled_at, dead_letter)
-WHERE manifest.id = told.id
-
 -- name: tell_traces
 -- The traces in which manifests succeeded last. $1 ids, $2 trace contexts.
 UPDATE scheduler.manifest

@@ -23,10 +23,10 @@ ORDER BY work.id
 FOR UPDATE OF work
 
 -- name: close
--- Work that is settled, what that does to the decisions that made it, and to its manifests. $1 ids
--- of the work; of the decisions $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests
--- $6 ids, $7 outcomes, $8 settling times, $9 dead letters (null where none, or where it was seen
--- to already).
+-- Work that is settled, what that does to the decisions that made it, and to its manifests, which
+-- a dead letter blocks unless their policy is to go on. $1 ids of the work; of the decisions
+-- $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests $6 ids, $7 outcomes,
+-- $8 settling times, $9 dead letters (null where none, or where it was seen to already).
 WITH gone AS (
     DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 ), decided AS (
@@ -43,6 +43,7 @@ SET last_outcome = told.outcome,
     last_success_at = CASE WHEN told.outcome = 'completed'
                            THEN told.settled_at ELSE last_success_at END,
     dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
+                             OR on_dead_letter = 'go_on'
                         THEN dead_letters ELSE dead_letters || told.dead_letter END
 FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[])
     AS told (id, outcome, settled_at, dead_letter)
