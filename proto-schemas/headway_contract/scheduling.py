@@ -274,7 +274,8 @@ class TriggerRequest(Struct, frozen=True, kw_only=True):
     """Run a manifest now, or after a delay, beside its schedule.
 
     The same `key` triggers only once; with other parameters than the first time it is refused.
-    An `input` takes the place of the manifest's own, and so does a `priority`.
+    An `input` takes the place of the manifest's own, and so do a `priority` and within how many
+    seconds it must have begun.
     """
 
     manifest: ManifestId
@@ -282,6 +283,7 @@ class TriggerRequest(Struct, frozen=True, kw_only=True):
     input: Any = UNSET
     delay_seconds: Seconds = 0.0
     priority: Priority | None = None
+    start_within_seconds: Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)] | None = None
     actor: Text = ""
 
 

@@ -79,7 +79,7 @@ async def bench(database: Database) -> dict[str, Any]:
 async def _forget(connection: Any) -> None:
     await connection.execute(
         "TRUNCATE dispatcher.work_queue, dispatcher.metadata, dispatcher.lease,"
-        " dispatcher.history, dispatcher.outbox, dispatcher.dead_letter"
+        " dispatcher.history, dispatcher.outbox, dispatcher.dead_letter CASCADE"
     )
     await connection.execute("VACUUM ANALYZE")
 

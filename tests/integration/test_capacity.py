@@ -1,9 +1,10 @@
 """Limits from where they are declared to where they hold, through all services."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
-from headway import App, Client, every, manual
+from headway import App, Client, RequestFailed, every, manual
 from headway_contract.work import Rate
 from support.invariants import check_invariants
 
@@ -121,6 +122,26 @@ async def test_work_that_expires_is_told_and_moves_its_manifest_on(world):
     await check_invariants(world.database)
 
 
+async def test_a_trigger_may_say_how_late_it_may_begin(world, client):
+    app = App("test")
+    app.job("lonely")(lambda ctx: None)
+    app.schedule("m", job="lonely", when=manual())
+    await world.dispatcher()
+    await world.scheduler(app)
+    await client.trigger("m", start_within=0.1, key="k")
+    await world.until("SELECT count(*) = 1 FROM scheduler.occurrence WHERE outcome = 'expired'")
+    assert (
+        await client.trigger("m", start_within=timedelta(seconds=0.1), key="k")
+    ).result == "known"
+    with pytest.raises(RequestFailed, match=r"start_within was 0\.1, now"):
+        await client.trigger("m", key="k")
+    assert (await client.trigger("m")).result == "queued"
+    await world.until("SELECT count(*) = 1 FROM dispatcher.waiting")
+    assert await world.value(
+        "SELECT count(*) FROM dispatcher.work_queue WHERE state = 'queued' AND start_by IS NULL"
+    )
+
+
 async def test_the_rate_of_a_group_is_the_operators_once_touched(world, client):
     app = App("test")
     app.group("g", rate="100/minute")
@@ -150,7 +171,7 @@ async def test_an_input_that_makes_no_key_is_refused(world, client):
     app.schedule("m", job=sync, when=manual(), input={"id": 1})
     await world.dispatcher()
     await world.scheduler(app)
-    with pytest.raises(Exception, match=r"\{input.id\} is missing"):
+    with pytest.raises(RequestFailed, match=r"\{input.id\} is missing"):
         await client.trigger("m", input={"name": "x"})
     assert (await client.trigger("m", input={"id": "x"})).result == "queued"
     await world.until("SELECT concurrency_key = 'customer:x' FROM dispatcher.work_queue")

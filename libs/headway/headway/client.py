@@ -305,15 +305,22 @@ class Client(Operations):
         input: Any = UNSET,  # noqa: A002
         delay: float = 0.0,
         priority: int | None = None,
+        start_within: float | timedelta | None = None,
         key: str | None = None,
     ) -> TriggerAnswer:
-        """Run a manifest now, or after a delay in seconds; the same key triggers only once."""
+        """Run a manifest now, or after a delay in seconds; the same key triggers only once.
+
+        Work that has not begun within `start_within` seconds of when it may expires.
+        """
         request = TriggerRequest(
             manifest=external_id,
             key=key,
             input=input,
             delay_seconds=delay,
             priority=priority,
+            start_within_seconds=start_within.total_seconds()
+            if isinstance(start_within, timedelta)
+            else start_within,
             actor=self._actor,
         )
         return await self._control.ask(subjects.TRIGGER_REQUEST, request, TriggerAnswer)

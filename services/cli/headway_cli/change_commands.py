@@ -164,6 +164,12 @@ def group(
 @click.option(
     "--priority", type=click.IntRange(0, 31), help="In place of the manifest's own, from 0 to 31."
 )
+@options.seconds_option(
+    "--start-within",
+    "start_within",
+    "It expires if it has not begun by then.",
+    type=click.FloatRange(min=0, min_open=True),
+)
 @click.option("--key", help="The same key triggers only once; with other parameters it is refused.")
 @json_option
 @asking
@@ -173,6 +179,7 @@ def trigger(
     given: str | None,
     delay: float,
     priority: int | None,
+    start_within: float | None,
     key: str | None,
     as_json: bool,
 ) -> None:
@@ -181,7 +188,12 @@ def trigger(
 
     async def ask(client: Client) -> TriggerAnswer:
         return await client.trigger(
-            manifest_id, input=value, delay=delay, priority=priority, key=key
+            manifest_id,
+            input=value,
+            delay=delay,
+            priority=priority,
+            start_within=start_within,
+            key=key,
         )
 
     found = reached.ask(ask)

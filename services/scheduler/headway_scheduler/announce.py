@@ -233,10 +233,10 @@ def _work_event(queued: WorkQueued, now: datetime, context: str | None) -> Event
 
 def _start_by(manifest: Manifest, row: LedgerRow, now: datetime) -> datetime | None:
     """By when it must have begun: counted from when it is due, or may run, or was queued."""
-    if manifest.start_within_seconds is None:
+    within = row.start_within_seconds or manifest.start_within_seconds
+    if within is None:
         return None
-    since = row.due_at or row.not_before or now
-    return since + timedelta(seconds=manifest.start_within_seconds)
+    return (row.due_at or row.not_before or now) + timedelta(seconds=within)
 
 
 def _priority(manifest: Manifest, row: LedgerRow) -> int:

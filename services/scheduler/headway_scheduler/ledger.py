@@ -34,6 +34,7 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     input: Any = None
     not_before: datetime | None = None
     priority: int | None = None
+    start_within_seconds: float | None = None
     release: bool = False
     # What its work shares with other work, once that is queued.
     concurrency_key: str | None = None
@@ -122,6 +123,7 @@ def _owed(manifest: Manifest, owed: OwedEntry) -> LedgerRow:
         input=owed.input,
         not_before=owed.not_before,
         priority=owed.priority,
+        start_within_seconds=owed.start_within_seconds,
         release=True,
         traceparent=owed.traceparent,
     )

@@ -29,6 +29,7 @@ class OwedEntry(Struct, frozen=True, kw_only=True):
     not_before: datetime | None = None
     traceparent: str | None = None
     priority: int | None = None
+    start_within_seconds: float | None = None
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

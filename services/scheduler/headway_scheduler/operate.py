@@ -182,10 +182,10 @@ async def _trigger(
     if busy and delayed is None and view.overlap.policy in ("skip", "allow"):
         skipped = structs.replace(row, decision="skipped", reason="still_outstanding")
         await write_ledger(connection, [skipped], now=now)
-        await _set_priority(connection, request, skipped)
+        await _set_terms(connection, request, skipped)
         return await _bring_forward(connection, manifest, now)
     await write_ledger(connection, [row], now=now)
-    await _set_priority(connection, request, row)
+    await _set_terms(connection, request, row)
     await let_go(connection, [view.id], now=now)
     [written] = await connection.fetch(occurrences["of_causes"], [view.id], [cause])
     if written["decision"] == "queued":
@@ -203,10 +203,14 @@ async def _trigger(
     )
 
 
-async def _set_priority(connection: Connection, request: TriggerRequest, row: LedgerRow) -> None:
-    if request.priority is not None:
+async def _set_terms(connection: Connection, request: TriggerRequest, row: LedgerRow) -> None:
+    if request.priority is not None or request.start_within_seconds is not None:
         await connection.execute(
-            occurrences["set_priority"], row.manifest, row.cause, request.priority
+            occurrences["set_terms"],
+            row.manifest,
+            row.cause,
+            request.priority,
+            request.start_within_seconds,
         )
 
 
@@ -256,11 +260,13 @@ def _check_key(request: TriggerRequest, known: Any) -> None:
         "input": known["input"] if known["has_input"] else UNSET,
         "delay": delay.total_seconds(),
         "priority": known["priority"],
+        "start_within": known["start_within_seconds"],
     }
     now = {
         "input": request.input,
         "delay": timedelta(seconds=request.delay_seconds).total_seconds(),
         "priority": request.priority,
+        "start_within": request.start_within_seconds,
     }
     differ = [name for name in before if before[name] != now[name]]
     if differ:

@@ -35,7 +35,8 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
-                     priority, traceparent, coalesce(not_before, decided_at) AS ripe_at
+                     priority, start_within_seconds, traceparent,
+                     coalesce(not_before, decided_at) AS ripe_at
               FROM scheduler.occurrence
               WHERE occurrence.manifest_id = manifest.id AND decision = 'owed'
               ORDER BY coalesce(not_before, decided_at), first_due_at
