@@ -10,7 +10,7 @@ from headway_dispatcher import retention as retention_module
 from headway_dispatcher.retention import Retention
 from headway_dispatcher.verify import verify
 from headway_postgres_kit import DATABASE_CLOCK
-from support.generated import WORKS
+from support.generated import make_works
 from support.world import World
 
 TABLES = ("work_queue", "metadata", "dead_letter", "lease", "inbox")
@@ -222,8 +222,7 @@ async def test_a_day_that_somebody_reads_is_dropped_later(world):
 
 async def test_a_great_deal_goes_in_batches(world, monkeypatch):
     monkeypatch.setattr(retention_module, "BATCH", 300)
-    async with world.database.transaction() as connection:
-        await connection.execute(WORKS, 1000)
+    await make_works(world.database, 1000)
     clean = cleaner(world, clock=Later(days=31))
     assert [(await clean.run_once()).works for _ in range(5)] == [300, 300, 300, 100, 0]
     assert await counts(world) == dict.fromkeys(TABLES, 0)
@@ -232,8 +231,7 @@ async def test_a_great_deal_goes_in_batches(world, monkeypatch):
 
 async def test_two_at_once_do_not_hinder_each_other(world, monkeypatch):
     monkeypatch.setattr(retention_module, "BATCH", 50)
-    async with world.database.transaction() as connection:
-        await connection.execute(WORKS, 400)
+    await make_works(world.database, 400)
 
     async def clean_all() -> None:
         clean = cleaner(world, clock=Later(days=31))

@@ -1,12 +1,17 @@
 """Much work with its history, written by statements of its own: no service could in a test's time."""
 
-# $1 how many. Each piece of work completed in its first run, and history says so.
-WORKS = """
+from headway_postgres_kit import Database
+
+_AT_ONCE = 5000
+
+# $1 the first number, $2 the last. Each piece of work completed in its first run, and history says
+# so.
+_WORKS = """
 WITH made AS (
     SELECT md5('work' || number)::uuid AS work, md5('run' || number)::uuid AS run,
            md5('lease' || number)::uuid AS lease,
            clock_timestamp() - number * interval '1 ms' AS at, number
-    FROM generate_series(1, $1::integer) AS number
+    FROM generate_series($1::integer, $2::integer) AS number
 ), groups AS (
     INSERT INTO dispatcher.group_limit (name) VALUES ('many') ON CONFLICT DO NOTHING
 ), works AS (
@@ -52,3 +57,10 @@ CROSS JOIN LATERAL (VALUES
      NULL, NULL)
 ) AS told (type, source, data, run, lease)
 """
+
+
+async def make_works(database: Database, count: int) -> None:
+    """Write so much work that has completed."""
+    for first in range(1, count + 1, _AT_ONCE):
+        async with database.transaction() as connection:
+            await connection.execute(_WORKS, first, min(first + _AT_ONCE - 1, count))

@@ -157,12 +157,15 @@ class Life:
 
     def retry(self, **columns: Any) -> None:
         letter = uuid5(WORK, f"letter {self.round}")
-        self.round, self.attempts = self.round + 1, 0
+        self.round, self.attempts, self.run = self.round + 1, 0, None
         data = {
             "dead_letter": letter,
             "round": self.round,
             "actor": "me",
             "resolved_at": self.now,
+            "queued_at": self.now,
+            "not_before": self.now,
+            "rank": self.now,
             **columns,
         }
         self.tell("dead_letter.retried", data)
