@@ -46,7 +46,7 @@ class PausingClock:
 
     async def now(self, connection: Connection) -> datetime:
         self.readings += 1
-        if self.readings == 2:  # all is written, nothing is committed
+        if self.readings == 3:  # all is written, nothing is committed
             self.reached.set()
             await self.go_on.wait()
         return await DATABASE_CLOCK.now(connection)
@@ -127,11 +127,11 @@ async def test_a_lock_granted_to_somebody_who_has_stopped_waiting_is_freed(
     ghost = await Database.connect(proxy.url, name="ghost", answer_seconds=3)
     # The tick begins its transaction and asks for the lock, which somebody holds at first; so
     # there is time to cut the way back before the answer.
-    waits = leaders["try_lead"].replace("pg_try_advisory_xact_lock", "pg_advisory_xact_lock")
-    waits = waits.replace("SELECT", "SELECT true FROM") + " AS granted"
-    monkeypatch.setattr(
-        tick_module, "leaders", {**{name: leaders[name] for name in leaders}, "try_lead": waits}
+    waits = leaders["lead"].replace(
+        "pg_try_advisory_xact_lock($1)", "(SELECT true FROM pg_advisory_xact_lock($1))"
     )
+    assert waits != leaders["lead"]
+    monkeypatch.setattr(tick_module, "leaders", {"lead": waits})
     holder = await asyncpg.connect(world.database_url)
     await holder.execute("SELECT pg_advisory_lock($1)", TICK_LOCK)
     waiting = asyncio.create_task(tick_of(ghost, "ghost").run_once())

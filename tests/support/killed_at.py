@@ -15,27 +15,24 @@ from headway.worker import runtime
 from headway.worker.leases import Lease
 from headway_cli.main import main
 from headway_jetstream_kit import Stored, consuming
-from headway_relay import Outbox
+from headway_scheduler import advance
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _is_work(subject: str, message_id: str = "") -> bool:
-    return subject.startswith("headway.work.") and not message_id.startswith("group.")
-
-
 def before_commit() -> None:
     """The decision is written, with its event, and not committed."""
-    add = Outbox.add
+    record = advance.record
 
-    async def wrapped(self: Outbox, connection: Any, messages: Any) -> None:
-        await add(self, connection, messages)
-        if any(_is_work(one.subject, one.message_id) for one in messages):
+    async def wrapped(*arguments: Any, **more: Any) -> Any:
+        advanced = await record(*arguments, **more)
+        if advanced.queued:
             die()
+        return advanced
 
-    Outbox.add = wrapped  # type: ignore[method-assign]
+    advance.record = wrapped  # type: ignore[assignment]
 
 
 def before_publish(prefix: str) -> Callable[[], None]:

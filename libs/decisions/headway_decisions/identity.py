@@ -6,6 +6,7 @@ whoever decides it, however often.
 
 import hashlib
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from uuid import UUID, uuid5
 
 _CHANCES = 1 << 128
@@ -82,4 +83,10 @@ def fire_at(manifest: UUID, due_at: datetime, jitter_seconds: float) -> datetime
 
 
 def _stamp(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    # In UTC, because the two passings of a repeated hour are equal as keys.
+    return _written(at.astimezone(UTC))
+
+
+@lru_cache(maxsize=1024)
+def _written(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")

@@ -56,6 +56,13 @@ def problems(timing: Timing) -> list[str]:
 
 def next_due(timing: Timing, after: datetime) -> datetime | None:
     """The first due time strictly after an instant; none for `Spaced` and `Manual`."""
+    # In UTC, because the two passings of a repeated hour are equal as keys.
+    return _next_due(timing, after.astimezone(UTC))
+
+
+# Of thousands of manifests that fall due together most share a timing, too.
+@lru_cache(maxsize=4096)
+def _next_due(timing: Timing, after: datetime) -> datetime | None:
     plan = _plan(timing)
     if plan.ticking is None:
         return None

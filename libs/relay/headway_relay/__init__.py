@@ -1,10 +1,11 @@
 """The outbox and its relay: the only way out for what a transaction decided.
 
 A service writes its state, its history and an outbox row in one transaction. The relay
-publishes the rows and deletes those that the broker acknowledged. If it dies between the
-two, the row is published again: the message id lets the broker drop the copy within its
-window, and the receivers' unique keys make it harmless after that. Several relays may
-run; each takes the rows that no other holds, so order between messages is not promised.
+takes rows out, publishes them, and commits when the broker has acknowledged them. If it dies
+before that, they are still there and are published again: the message id lets the broker drop
+the copy within its window, and the receivers' unique keys make it harmless after that. Several
+relays may run; each takes the rows that no other holds, so order between messages is not
+promised.
 
 On the way in, `rejected` keeps what could not be handled, with its bytes.
 """

@@ -1,6 +1,7 @@
 """Writing to the outbox, inside the transaction that decided."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from headway_postgres_kit import Connection, Queries
 from headway_tracing import CONTEXTS_APART, traceparent
@@ -33,9 +34,13 @@ class Outbox:
         """Append messages to be published after the commit."""
         if not messages:
             return
+        await connection.execute(self.queries["add"], *self.columns(messages))
+
+    @staticmethod
+    def columns(messages: Sequence[OutboxMessage]) -> tuple[list[Any], ...]:
+        """Messages as the parameters of a statement that appends them: `add`, or a wider one."""
         current = traceparent()
-        await connection.execute(
-            self.queries["add"],
+        return (
             [message.message_id for message in messages],
             [message.subject for message in messages],
             [message.body for message in messages],

@@ -3,27 +3,29 @@
 INSERT INTO {schema}.outbox (message_id, subject, body, traceparent)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[])
 
--- name: any
--- Whether there is anything to send.
-SELECT EXISTS (SELECT FROM {schema}.outbox)
-
 -- name: take
--- The oldest messages that no other relay holds. $1 how many.
-SELECT id, message_id, subject, body, traceparent
-FROM {schema}.outbox
-ORDER BY id
-LIMIT $1
-FOR UPDATE SKIP LOCKED
+-- Take out the oldest messages that no other relay holds; they are gone once the transaction
+-- is. $1 how many.
+DELETE FROM {schema}.outbox
+WHERE id = ANY(ARRAY(
+    SELECT id FROM {schema}.outbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED))
+RETURNING id, message_id, subject, body, traceparent, created_at
+
+-- name: put_back
+-- Messages that were taken out and could not be published keep their places. $1 row ids,
+-- $2 message ids, $3 subjects, $4 bodies, $5 trace contexts, $6 when they were written.
+INSERT INTO {schema}.outbox (id, message_id, subject, body, traceparent, created_at)
+OVERRIDING SYSTEM VALUE
+SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bytea[], $5::text[],
+                     $6::timestamptz[])
 
 -- name: put_aside
--- Keep what can never be published where a person finds it. $1 row ids.
+-- Keep what can never be published where a person finds it. $1 message ids, $2 subjects,
+-- $3 bodies.
 INSERT INTO {schema}.rejected (subject, headers, body, reason)
-SELECT subject, jsonb_build_object('Nats-Msg-Id', message_id), body, 'too large to be published'
-FROM {schema}.outbox WHERE id = ANY($1::bigint[])
-
--- name: remove
--- Forget what the broker has. $1 row ids.
-DELETE FROM {schema}.outbox WHERE id = ANY($1::bigint[])
+SELECT told.subject, jsonb_build_object('Nats-Msg-Id', told.message_id), told.body,
+       'too large to be published'
+FROM unnest($1::text[], $2::text[], $3::bytea[]) AS told (message_id, subject, body)
 
 -- name: backlog
 -- How many messages wait.

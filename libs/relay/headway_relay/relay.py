@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import asyncpg
 from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
 from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, Stored
 from headway_jetstream_kit.publishing import TOO_LARGE, Answer, publish
-from headway_postgres_kit import Database
+from headway_postgres_kit import Connection, Database
 from headway_tracing import span
 
 from headway_relay.outbox import TRACES_APART, Outbox
@@ -29,40 +30,59 @@ class Relay:
         self._outbox = outbox
 
     async def run_once(self) -> float | None:
-        """Publish one batch; the rows stay locked until the broker has answered."""
-        if not await self._has_mail():
-            return None
+        """Publish one batch.
+
+        The rows are taken out first, but for good only when the broker has answered: if
+        anything goes wrong until then, they are still there.
+        """
         async with self._database.transaction() as connection:
             rows = await connection.fetch(self._outbox.queries["take"], BATCH)
             if not rows:
                 return None
             with span("relay", messages=len(rows)):
                 answers = await asyncio.gather(*(self._publish(row) for row in rows))
-            settled = [
-                row["id"] for row, answer in zip(rows, answers, strict=True) if _is_there(answer)
+            hopeless = [row for row, one in zip(rows, answers, strict=True) if _is_hopeless(one)]
+            left = [
+                (row, one)
+                for row, one in zip(rows, answers, strict=True)
+                if not (_is_there(one) or _is_hopeless(one))
             ]
-            hopeless = [
-                row["id"] for row, answer in zip(rows, answers, strict=True) if _is_hopeless(answer)
-            ]
-            if hopeless:
-                logger.error("%d message(s) are too large and are put aside", len(hopeless))
-                await connection.execute(self._outbox.queries["put_aside"], hopeless)
-            await connection.execute(self._outbox.queries["remove"], settled + hopeless)
-        left = len(rows) - len(settled) - len(hopeless)
+            await self._put_aside(connection, hopeless)
+            await self._put_back(connection, left, len(rows))
         if left:
-            trouble = next(one for one in answers if not (_is_there(one) or _is_hopeless(one)))
-            complaint = f"{left} of {len(rows)} messages were not taken: {trouble}"
-            if left == len(rows):
-                raise BrokerUnavailable(complaint)
-            logger.warning(complaint)
             return _TRY_AGAIN
         return 0.0 if len(rows) == BATCH else None
 
-    async def _has_mail(self) -> bool:
-        """A quick look: a relay is woken more often than there is something to send."""
-        async with self._database.acquire() as connection:
-            mail: bool = await connection.fetchval(self._outbox.queries["any"])
-        return mail
+    async def _put_aside(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
+        """Keep what can never be published where a person finds it."""
+        if rows:
+            logger.error("%d message(s) are too large and are put aside", len(rows))
+            await connection.execute(
+                self._outbox.queries["put_aside"],
+                [row["message_id"] for row in rows],
+                [row["subject"] for row in rows],
+                [row["body"] for row in rows],
+            )
+
+    async def _put_back(
+        self, connection: Connection, left: Sequence[tuple[asyncpg.Record, Answer]], taken: int
+    ) -> None:
+        """Keep what the broker did not take for the next time; if that is all, it is an outage."""
+        if not left:
+            return
+        complaint = f"{len(left)} of {taken} messages were not taken: {left[0][1]}"
+        if len(left) == taken:
+            raise BrokerUnavailable(complaint)
+        logger.warning(complaint)
+        await connection.execute(
+            self._outbox.queries["put_back"],
+            [row["id"] for row, _ in left],
+            [row["message_id"] for row, _ in left],
+            [row["subject"] for row, _ in left],
+            [row["body"] for row, _ in left],
+            [row["traceparent"] for row, _ in left],
+            [row["created_at"] for row, _ in left],
+        )
 
     async def _publish(self, row: asyncpg.Record) -> Answer:
         traces: list[str] = (row["traceparent"] or "").split(TRACES_APART)

@@ -22,6 +22,8 @@ class Wakeup:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        # Told whenever the pass comes to rest.
+        self.on_rest: Callable[[], None] | None = None
 
     def call(self) -> None:
         """Wake the pass; returns at once."""
@@ -29,6 +31,13 @@ class Wakeup:
 
     async def rest(self, seconds: float) -> None:
         """Wait for a call, but not longer than this."""
+        if seconds <= 0 or self._event.is_set():
+            self._event.clear()
+            # Whoever never rests must still let the others have their turn.
+            await asyncio.sleep(0)
+            return
+        if self.on_rest is not None:
+            self.on_rest()
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()

@@ -89,10 +89,11 @@ class Service:
 
     def wake(self, name: str) -> None:
         """Let a kept pass run at once instead of at the end of its rest."""
-        if name not in self._wakeups:
-            kept = ", ".join(self._wakeups) or "none"
-            raise KeyError(f"{self.name} keeps no pass {name!r}; its passes are: {kept}")
-        self._wakeups[name].call()
+        self._wakeup_of(name).call()
+
+    def watch(self, name: str, on_rest: Callable[[], None]) -> None:
+        """Have somebody told whenever a kept pass comes to rest."""
+        self._wakeup_of(name).on_rest = on_rest
 
     async def end_pass(self, name: str) -> None:
         """Stop one pass; the others go on."""
@@ -105,6 +106,12 @@ class Service:
             await self.health.stop()
         await self.broker.close()
         await self.database.close()
+
+    def _wakeup_of(self, name: str) -> Wakeup:
+        if name not in self._wakeups:
+            kept = ", ".join(self._wakeups) or "none"
+            raise KeyError(f"{self.name} keeps no pass {name!r}; its passes are: {kept}")
+        return self._wakeups[name]
 
     async def _database_answers(self) -> str | None:
         try:

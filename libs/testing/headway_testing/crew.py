@@ -1,6 +1,7 @@
 """The services of a world: who is up, and how they are stopped and started."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from headway import App
@@ -15,7 +16,6 @@ from headway_service_kit.service import Service
 from headway_testing.clock import VirtualClock
 from headway_testing.outages import ServiceName
 
-_STREAM_BYTES = 64 * 1024**2
 # The passes that go by the clock, and so must be told when it was set.
 _TIMED = {"scheduler": "tick", "dispatcher": "gate"}
 
@@ -45,6 +45,8 @@ class Crew:
             raise TypeError(f"a world has no setting {', '.join(sorted(unknown))}")
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
+        self._outcomes = asyncio.Event()
+        self._fires_first = False
 
     @property
     def up(self) -> set[ServiceName]:
@@ -61,10 +63,30 @@ class Crew:
             if name in wanted and name not in self.up:
                 await self._begin(name)
 
-    def wake(self) -> None:
-        """Tell those that go by the clock that it was set."""
-        for name, service in self._services.items():
-            service.wake(_TIMED[name])
+    async def work_through(self, woken: set[ServiceName], *, within: float) -> None:
+        """Tell those that go by the clock that it was set, and wait until an end may be near."""
+        self._outcomes.clear()
+        for name in woken & set(self._services):
+            self._fires_first = name == "scheduler"
+            self._services[name].wake(_TIMED[name])
+        await self.hear(within=within)
+
+    async def hear(self, *, within: float) -> None:
+        """Wait until the scheduler has taken something in, but not longer than this.
+
+        That is how nearly everything ends, so looking earlier would mostly be for nothing.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._outcomes.wait()
+        self._outcomes.clear()
+
+    def _tick_rests(self) -> None:
+        """What the tick has fired just now cannot be over; what it was woken for later may be."""
+        if self._fires_first:
+            self._fires_first = False
+        else:
+            self._outcomes.set()
 
     def check(self) -> None:
         """Raise if the worker has ended by itself."""
@@ -85,14 +107,15 @@ class Crew:
                 **self._urls,
                 **self._of(SchedulerSettings),
             }
-            self._services[name] = await start_scheduler(
+            scheduler = await start_scheduler(
                 SchedulerSettings(**fields), self._app.definitions(), clock=self._clock
             )
+            scheduler.watch("tick", self._tick_rests)
+            self._services[name] = scheduler
         elif name == "dispatcher":
             fields = {
-                "provision": "auto",
+                "provision": "manual",
                 "dead_letter_days": 36_500.0,
-                "stream_max_bytes": _STREAM_BYTES,
                 "history_days": 36_500.0,
                 **self._urls,
                 **self._of(DispatcherSettings),

@@ -9,11 +9,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from headway_dispatcher.provisioning import provision
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_embedded import NatsServer, PostgresServer
+from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
 from msgspec import Struct
+
+_STREAM_BYTES = 64 * 1024**2
 
 # The clusters of this session, and whether a world is using them.
 _clusters: dict[str, bool] = {}
@@ -37,6 +41,7 @@ async def run_servers(folder: Path) -> AsyncIterator[Servers]:
             await nats.start()
             try:
                 await _empty(postgres.socket_url)
+                await _make_streams(nats.url)
                 yield Servers(database_url=postgres.socket_url, nats_url=nats.url)
             finally:
                 await nats.stop()
@@ -59,6 +64,15 @@ def _borrow() -> str:
     cluster = free[0] if free else tempfile.mkdtemp(prefix="headway-world-")
     _clusters[cluster] = True
     return cluster
+
+
+async def _make_streams(url: str) -> None:
+    """Streams in memory: as with the database, nothing has to outlive the world."""
+    broker = await Broker.connect(url, name="headway-testing")
+    try:
+        await provision(broker, replicas=1, max_bytes=_STREAM_BYTES, storage="memory")
+    finally:
+        await broker.close()
 
 
 async def _empty(url: str) -> None:

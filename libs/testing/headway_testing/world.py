@@ -1,6 +1,5 @@
 """A world of its own time, with the real services in it."""
 
-import asyncio
 import itertools
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -24,8 +23,12 @@ _queries = Queries("headway_testing", "world.sql")
 
 # How long one moment of virtual time may really take before a test has lost its patience.
 _PATIENCE_SECONDS = 60.0
-_LOOK_AGAIN_SECONDS = 0.002
+# How long one usually takes is learned, and believed within these bounds.
+_SHORTEST_MOMENT, _LONGEST_MOMENT = 0.01, 0.2
 _TIDY_AFTER_MOMENTS = 300
+
+# When each service that goes by the clock has something to do next.
+_Due = dict[ServiceName, datetime | None]
 
 
 class Fire(Struct, frozen=True, kw_only=True):
@@ -61,8 +64,9 @@ class World:
         self._settings = settings
         self._outages: list[Outage] = []
         self._stack = AsyncExitStack()
-        # How long a moment usually takes until all is quiet, in real seconds.
-        self._usual = 0.0
+        # How long a moment usually takes until all is quiet, in real seconds, and when this began.
+        self._usual = _SHORTEST_MOMENT
+        self._moved_at = monotonic()
         self._fires: list[Fire] = []
         self._skips: list[Skip] = []
 
@@ -133,14 +137,15 @@ class World:
             raise ValueError(f"{until} is in the past: the world's clock shows {self.now}")
         for moment in itertools.count(1):
             await self._staff()
-            await self._until_quiet()
+            due = await self._until_quiet()
             if moment % _TIDY_AFTER_MOMENTS == 0:
                 await self._tidy()
-            upcoming = await self._next_event()
+            change = next_change(self._outages, self.now)
+            upcoming = min((one for one in (*due.values(), change) if one), default=None)
             if upcoming is None or upcoming > until:
                 break
-            self._go_to(upcoming)
-        self._go_to(until)
+            await self._go_to(upcoming, due)
+        await self._go_to(until, dict.fromkeys(due, until))
         await self._staff()
         await self._until_quiet()
         await self._read_ledger()
@@ -179,48 +184,40 @@ class World:
         reasons = Counter(one.reason for one in self.skips(manifest))
         return f"; outcomes: {dict(ends)}; skipped: {dict(reasons)}"
 
-    def _go_to(self, at: datetime) -> None:
+    async def _go_to(self, at: datetime, due: _Due) -> None:
+        """Set the clock, and let those who then have something to do go through with it."""
         self.clock.advance(at)
-        self._crew.wake()
+        self._moved_at = monotonic()
+        woken = {name for name, time in due.items() if time is not None and time <= at}
+        await self._crew.work_through(woken, within=1.25 * self._usual)
 
     async def _staff(self) -> None:
         """Stop who is to be down now, and start who is to be up."""
         await self._crew.bring_up(set(SERVICES) - down_at(self._outages, self.now))
 
-    async def _until_quiet(self) -> None:
-        """Wait until nothing is in flight: all that remains waits for time to pass."""
-        began = monotonic()
-        # Looking costs what is being waited for, so do not look before it is likely to be over.
-        await asyncio.sleep(0.8 * self._usual)
-        while busy := await self._busy():
+    async def _until_quiet(self) -> _Due:
+        """Wait until nothing is in flight; returns for when all that is left waits."""
+        deadline = monotonic() + _PATIENCE_SECONDS
+        while (seen := await self._look())["busy"] is not None:
             self._crew.check()
-            if monotonic() > began + _PATIENCE_SECONDS:
+            if monotonic() > deadline:
                 raise AssertionError(
-                    f"the world is still busy after {_PATIENCE_SECONDS:g} s at {self.now}: {busy}"
+                    f"the world is still busy after {_PATIENCE_SECONDS:g} s at {self.now}: "
+                    f"{seen['busy']}"
                 )
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-        self._usual += (min(monotonic() - began, 0.1) - self._usual) / 8
+            await self._crew.hear(within=self._usual / 4)
+        # Looking costs what is being waited for, so learn when it is worth while.
+        took = min(max(monotonic() - self._moved_at, _SHORTEST_MOMENT), _LONGEST_MOMENT)
+        self._usual += (took - self._usual) / 8
+        return {"scheduler": seen["scheduler"], "dispatcher": seen["dispatcher"]}
 
-    async def _busy(self) -> str | None:
+    async def _look(self) -> Any:
         up = self._crew.up
         async with self._database.acquire() as connection:
-            busy: str | None = await connection.fetchval(
-                _queries["busy"],
-                self.now,
-                "scheduler" in up,
-                "dispatcher" in up,
-                "worker" in up,
+            [row] = await connection.fetch(
+                _queries["look"], self.now, "scheduler" in up, "dispatcher" in up, "worker" in up
             )
-        return busy
-
-    async def _next_event(self) -> datetime | None:
-        up = self._crew.up
-        async with self._database.acquire() as connection:
-            due = await connection.fetchval(
-                _queries["next_event"], self.now, "scheduler" in up, "dispatcher" in up
-            )
-        change = next_change(self._outages, self.now)
-        return min((one for one in (due, change) if one is not None), default=None)
+        return row
 
     async def _tidy(self) -> None:
         async with self._database.acquire() as connection:

@@ -1,7 +1,7 @@
--- name: busy
--- What is still in flight, or null: then all that is left waits for time to pass. Who is down
--- holds nobody up. $1 now, $2 whether the scheduler is up, $3 whether the dispatcher is,
--- $4 whether the worker is.
+-- name: look
+-- What is still in flight, or null: then all that is left waits for time to pass, and when each
+-- of the two who go by the clock has to do something next. Who is down holds nobody up. $1 now,
+-- $2 whether the scheduler is up, $3 whether the dispatcher is, $4 whether the worker is.
 SELECT CASE
     WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
         THEN 'a manifest is due'
@@ -33,20 +33,17 @@ SELECT CASE
         THEN 'work waits for the gate'
     WHEN $2 AND $3 AND EXISTS (SELECT FROM scheduler.manifest WHERE pruning_at IS NOT NULL)
         THEN 'a manifest is being pruned'
-END
-
--- name: next_event
--- When something happens next. $1 now, $2 whether the scheduler is up, $3 whether the dispatcher
--- is.
-SELECT least(
-    CASE WHEN $2 THEN (SELECT min(wake_at) FROM scheduler.manifest) END,
+END AS busy,
+CASE WHEN $2 THEN (SELECT min(wake_at) FROM scheduler.manifest) END AS scheduler,
+least(
     CASE WHEN $3 THEN (SELECT min(not_before) FROM dispatcher.work_queue
                        WHERE state IN ('queued', 'waiting') AND not_before > $1) END,
     CASE WHEN $3 THEN (SELECT min(start_by) FROM dispatcher.work_queue
                        WHERE state IN ('queued', 'waiting') AND start_by > $1) END,
     CASE WHEN $3 AND EXISTS (SELECT FROM dispatcher.work_queue
                              WHERE state IN ('queued', 'waiting') AND held_by IS NULL)
-         THEN (SELECT min(frees_at) FROM dispatcher.rate_use WHERE frees_at > $1) END)
+         THEN (SELECT min(frees_at) FROM dispatcher.rate_use WHERE frees_at > $1) END
+) AS dispatcher
 
 -- name: ledger
 -- Every decision, in the order of time.

@@ -67,12 +67,13 @@ def work_intake(
                 await limits.apply(connection, told)
                 records: list[Record] = []
                 await prunes.bury(connection, pruned, now, records)
-                await take_in(connection, events, now, rank_step, records)
+                refused = await take_in(connection, events, now, rank_step, records)
                 await cancels.request(connection, requests, now, records)
                 await _bring_forward(connection, told, now, records)
                 await HISTORY.append(connection, records)
         followers.gate.call()
-        followers.relay.call()
+        if refused or requests or pruned:
+            followers.relay.call()
         if requests:
             followers.cancels.call()
         if pruned:
@@ -88,29 +89,41 @@ async def take_in(
     now: datetime,
     rank_step: timedelta,
     records: list[Record],
-) -> None:
-    """Queue what is new among events, or settle what cannot be queued.
+) -> bool:
+    """Queue what is new among events; tells whether some was not, which may have been told.
 
     What history is to keep is added to `records`.
     """
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
-    queued = await _without_the_buried(connection, queued, now, records)
     if not queued:
-        return
-    await connection.execute(works["know_groups"], [one.data.group for one in queued.values()])
+        return False
     stated = {work: _row(one, rank_step) for work, one in queued.items()}
     rows = await connection.fetch(works["take_in"], list(stated.values()), now, "queued")
-    new = {row["id"] for row in rows}
-    left = set(queued) - new
+    taken = {row["id"] for row in rows}
+    records += [recording.taken_in(queued[work], stated[work], now) for work in taken]
+    left = {work: one for work, one in queued.items() if work not in taken}
     if left:
-        filled = await connection.fetch(works["fill_in"], [stated[work] for work in left])
-        new |= {row["id"] for row in filled}
-        known = {row["id"] for row in await connection.fetch(works["known"], list(left))}
-        PASSED_OVER.add("work_known_before", len(known - new))
-        left -= known
-    records += [recording.taken_in(queued[work], stated[work], now) for work in new]
+        await _see_to_the_rest(connection, left, stated, now, records)
+    return bool(left)
+
+
+async def _see_to_the_rest(
+    connection: Connection,
+    queued: dict[Any, Event],
+    stated: dict[Any, dict[str, Any]],
+    now: datetime,
+    records: list[Record],
+) -> None:
+    """Work that was not queued: its manifest is pruned, it is known, or its slot is taken."""
+    queued = await _without_the_buried(connection, queued, now, records)
+    rows = await connection.fetch(works["fill_in"], [stated[work] for work in queued])
+    filled = {row["id"] for row in rows}
+    records += [recording.taken_in(queued[work], stated[work], now) for work in filled]
+    known = {row["id"] for row in await connection.fetch(works["known"], list(queued))}
+    PASSED_OVER.add("work_known_before", len(known - filled))
+    left = [(one, stated[work]) for work, one in queued.items() if work not in known]
     if left:
-        await _coalesce(connection, [(queued[work], stated[work]) for work in left], now, records)
+        await _coalesce(connection, left, now, records)
 
 
 async def _without_the_buried(

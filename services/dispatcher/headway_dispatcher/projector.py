@@ -42,16 +42,7 @@ from msgspec import Struct, structs
 
 from headway_dispatcher import settling, store
 from headway_dispatcher.pushing import push
-from headway_dispatcher.store import (
-    HISTORY,
-    OUTBOX,
-    REJECTED,
-    SOURCE,
-    Times,
-    heals,
-    leases,
-    works,
-)
+from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, SOURCE, heals, leases, works
 from headway_dispatcher.telling import activation_message
 
 logger = logging.getLogger(__name__)
@@ -104,8 +95,13 @@ class _Books(Struct):
 
 
 class _Projected(Struct, frozen=True, kw_only=True):
-    """What follows a projection, once it is committed."""
+    """What follows a projection, once it is committed.
 
+    `told` says that the scheduler may have to hear of it, `last_of_pruned` that a run of a
+    pruned manifest has ended.
+    """
+
+    told: bool
     last_of_pruned: bool
     vain_claims: list[tuple[str, ReleaseLease]]
 
@@ -127,7 +123,8 @@ def event_intake(
             async with database.transaction() as connection:
                 projected = await _project(connection, told, clock)
         gate.call()
-        relay.call()
+        if projected.told:
+            relay.call()
         if projected.last_of_pruned:
             prunes.call()
         for worker, release in projected.vain_claims:
@@ -143,9 +140,9 @@ def event_intake(
 async def _project(connection: Connection, told: list[Told], clock: Clock) -> _Projected:
     """Project messages; tells what is to follow."""
     books = await _open_books(connection, {one.lease for one in told})
-    times = await store.read_times(connection, clock)
+    fresh, real = await _remember(connection, told)
+    times = await store.times_at(real, connection, clock)
     now = times.schedule
-    fresh = await _remember(connection, told, times.real)
     before = {run.id: run for runs in books.runs.values() for run in runs.values()}
     records: list[Record] = []
     contexts: _Contexts = {}
@@ -155,10 +152,9 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
             _note_context(contexts, one)
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
-    await _write_runs(connection, changed, times)
     if books.begun_elsewhere:
         await connection.execute(heals["note_begun_elsewhere"], books.begun_elsewhere)
-    await _write_leases(connection, list(books.leases.values()), times.real)
+    await _write(connection, changed, list(books.leases.values()), times.real)
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
@@ -167,7 +163,11 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
         connection, ended, now=now, records=records, contexts=contexts
     )
     await HISTORY.append(connection, records, now=times.real)
-    return _Projected(last_of_pruned=last_of_pruned, vain_claims=books.vain_claims)
+    return _Projected(
+        told=bool(ended or books.woken),
+        last_of_pruned=last_of_pruned,
+        vain_claims=books.vain_claims,
+    )
 
 
 def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> list[Record]:
@@ -351,43 +351,37 @@ async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
     )
 
 
-async def _remember(connection: Connection, told: list[Told], now: datetime) -> set[_EventKey]:
-    """The events that were never applied before."""
+async def _remember(connection: Connection, told: list[Told]) -> tuple[set[_EventKey], datetime]:
+    """The events that were never applied before, and PostgreSQL's time."""
     keys = [(one.lease, event.id) for one in told for event in one.events]
-    rows = await connection.fetch(
-        leases["remember"], [lease for lease, _ in keys], [event for _, event in keys], now
+    [row] = await connection.fetch(
+        leases["remember"], [lease for lease, _ in keys], [event for _, event in keys]
     )
-    return {(row["lease_id"], row["event_id"]) for row in rows}
+    return set(zip(row["fresh_leases"], row["fresh_events"], strict=True)), row["now"]
 
 
-async def _write_runs(connection: Connection, runs: Sequence[Run], times: Times) -> None:
-    if runs:
-        await connection.execute(
-            leases["write_runs"],
-            [run.id for run in runs],
-            [run.state for run in runs],
-            [run.worker for run in runs],
-            [run.host for run in runs],
-            [run.started_at for run in runs],
-            [run.finished_at for run in runs],
-            json_array(run.failure for run in runs),
-            json_array(run.output for run in runs),
-            [run.cancel_reason for run in runs],
-            json_array(run.activations or None for run in runs),
-            times.real,
-        )
-
-
-async def _write_leases(connection: Connection, known: Sequence[Lease], now: datetime) -> None:
+async def _write(
+    connection: Connection, runs: Sequence[Run], known: Sequence[Lease], now: datetime
+) -> None:
     await connection.execute(
-        leases["write_leases"],
+        leases["write"],
+        [run.id for run in runs],
+        [run.state for run in runs],
+        [run.worker for run in runs],
+        [run.host for run in runs],
+        [run.started_at for run in runs],
+        [run.finished_at for run in runs],
+        json_array(run.failure for run in runs),
+        json_array(run.output for run in runs),
+        [run.cancel_reason for run in runs],
+        json_array(run.activations or None for run in runs),
+        now,
         [lease.id for lease in known],
         [lease.claimed_by for lease in known],
         [lease.nonce for lease in known],
         [lease.sequence for lease in known],
         json_array(lease.loose_links for lease in known),
         [lease.ended for lease in known],
-        now,
     )
 
 

@@ -1,6 +1,6 @@
 """The streams and consumers that Headway stands on."""
 
-from typing import Any
+from typing import Any, Literal
 
 from headway_contract import subjects
 from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Stream
@@ -17,15 +17,17 @@ ACK_WAIT_SECONDS = 30
 MAX_ACK_PENDING = 10_000
 MAX_WAITING = 10_000  # pulls at once: each worker keeps one a job
 
+Storage = Literal["file", "memory"]
+
 
 class NotProvisioned(ConsumerMissing):
     """Streams or consumers are missing, and this process may not make them."""
 
 
-def streams(*, replicas: int, max_bytes: int) -> list[Stream]:
+def streams(*, replicas: int, max_bytes: int, storage: Storage = "file") -> list[Stream]:
     """All streams, as they should be."""
     shared: dict[str, Any] = {
-        "storage": "file",
+        "storage": storage,
         "num_replicas": replicas,
         "max_bytes": max_bytes,
         "max_age": MAX_AGE_SECONDS * _SECOND,
@@ -86,11 +88,13 @@ def job_consumer(job: str) -> Consumer:
     return _consumer(subjects.RUNS_STREAM, subjects.worker_consumer(job), subjects.orders_of(job))
 
 
-async def provision(broker: Broker, *, replicas: int, max_bytes: int) -> list[str]:
+async def provision(
+    broker: Broker, *, replicas: int, max_bytes: int, storage: Storage = "file"
+) -> list[str]:
     """Make or mend every stream and consumer; returns the names of those touched."""
     touched = [
         stream.name
-        for stream in streams(replicas=replicas, max_bytes=max_bytes)
+        for stream in streams(replicas=replicas, max_bytes=max_bytes, storage=storage)
         if await ensure_stream(broker, stream)
     ]
     touched += [

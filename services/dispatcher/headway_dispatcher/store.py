@@ -52,7 +52,11 @@ async def read_now(connection: Connection) -> datetime:
 
 
 async def read_times(connection: Connection, clock: Clock) -> Times:
-    """Both times; one reading will do where they are of one clock."""
-    real = await read_now(connection)
+    """Both times, to be read after the locks were taken."""
+    return await times_at(await read_now(connection), connection, clock)
+
+
+async def times_at(real: datetime, connection: Connection, clock: Clock) -> Times:
+    """Both times where PostgreSQL's is known; one reading will do if they are of one clock."""
     schedule = real if clock is DATABASE_CLOCK else await clock.now(connection)
     return Times(real=real, schedule=schedule)

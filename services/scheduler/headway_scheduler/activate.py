@@ -11,8 +11,9 @@ from headway_contract.settled import ActivationRequested
 from headway_decisions import identity
 from headway_postgres_kit import Connection
 
-from headway_scheduler.advance import put_to_rest, write_ledger
+from headway_scheduler.advance import put_to_rest
 from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.record import write_ledger
 from headway_scheduler.store import lock_manifests, manifests
 
 # Why a decision is owed before anything else is known about it.

@@ -9,23 +9,31 @@ transaction of the caller.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import zip_longest
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 from headway_decisions import due
 from headway_decisions.due import Verdict
 from headway_jetstream_kit.tasks import end
-from headway_postgres_kit import Connection, json_array
+from headway_postgres_kit import Connection
+from headway_relay import OutboxMessage
 from msgspec import Struct, structs
 
-from headway_scheduler.announce import announce_cancels, announce_work
 from headway_scheduler.ledger import LedgerRow, rows_of
-from headway_scheduler.manifest import Manifest, UnreadableManifest, read_manifests
-from headway_scheduler.store import OUTBOX, manifests, occurrences, works
+from headway_scheduler.manifest import (
+    Manifest,
+    UnreadableManifest,
+    read_manifest,
+    read_manifests,
+    read_rows,
+)
+from headway_scheduler.record import Advanced, Decided, announce, move_on, record, write_ledger
+from headway_scheduler.store import manifests
+
+__all__ = ["FAULTS_OF_A_ROW", "account_for", "advance", "let_go", "put_to_rest", "write_ledger"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,20 +45,16 @@ _PORTION = 500
 _BREATH = 25
 
 Rule = Callable[..., Verdict]
-Judged = list[tuple[Manifest, Verdict]]
 
 # Faults of one row, not of the database: the others can still be recorded.
-_FAULTS_OF_A_ROW = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
+FAULTS_OF_A_ROW = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 
 
-class Advanced(Struct, frozen=True, kw_only=True):
-    """What moving on came to."""
+class _Portion(Struct, frozen=True, kw_only=True):
+    """Decisions that are ready to be recorded, and what they tell the dispatcher."""
 
-    queued: int = 0
-    skipped: int = 0
-
-    def __add__(self, other: "Advanced") -> "Advanced":
-        return Advanced(queued=self.queued + other.queued, skipped=self.skipped + other.skipped)
+    decided: list[Decided]
+    messages: list[OutboxMessage]
 
 
 async def account_for(
@@ -66,6 +70,9 @@ async def account_for(
     What is not paused is left to be judged. With `otherwise` it is skipped too, for that
     reason, and so is what only its jitter holds back.
     """
+    ids = list(ids)
+    if not ids:
+        return
     rows: list[LedgerRow] = []
     moved: list[due.ManifestView] = []
     for manifest in await read_manifests(connection, ids, now=now):
@@ -82,7 +89,7 @@ async def account_for(
         rows += [LedgerRow.skipped(view.id, entry) for entry in entries]
         moved += [view] if entries else []
     await write_ledger(connection, rows, now=now)
-    await _move_on(
+    await move_on(
         connection,
         [
             Verdict(manifest=one.id, next_due_at=one.next_due_at, seen_success=one.seen_success)
@@ -105,15 +112,20 @@ def _account(
 async def put_to_rest(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
     """Decide nothing about manifests that are locked, but say when to look at them."""
     troubles: dict[UUID, str] = {}
-    found = await read_manifests(connection, ids, now=now)
-    judged = await _judge(found, due.rest, troubles, now)
-    await _move_on(connection, [verdict for _, verdict in judged])
+    judged = await _judge(await read_rows(connection, ids), due.rest, troubles, now)
+    await move_on(connection, [verdict for _, verdict in judged])
     await _put_off(connection, troubles, now)
 
 
-async def advance(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> Advanced:
-    """Decide all that is ripe for manifests that are locked, and record it."""
-    return await _decide(connection, ids, due.judge, now)
+async def advance(
+    connection: Connection, ids: Iterable[UUID], *, now: datetime, one_by_one: bool = True
+) -> Advanced:
+    """Decide all that is ripe for manifests that are locked, and record it.
+
+    What cannot be recorded is put off, if need be one by one; unless the caller would rather
+    have the fault itself, which spares the savepoints.
+    """
+    return await _decide(connection, ids, due.judge, now, one_by_one=one_by_one)
 
 
 async def let_go(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> Advanced:
@@ -122,36 +134,54 @@ async def let_go(connection: Connection, ids: Iterable[UUID], *, now: datetime) 
 
 
 async def _decide(
-    connection: Connection, ids: Iterable[UUID], rule: Rule, now: datetime
+    connection: Connection,
+    ids: Iterable[UUID],
+    rule: Rule,
+    now: datetime,
+    *,
+    one_by_one: bool = True,
 ) -> Advanced:
-    """Judge in portions: while the database records one, the next is judged."""
-    found = await read_manifests(connection, ids, now=now)
-    portions = [found[start : start + _PORTION] for start in range(0, len(found), _PORTION)]
+    """Decide in portions: while the database reads and records some, others are judged."""
+    wanted = sorted(ids)
+    portions = [wanted[start : start + _PORTION] for start in range(0, len(wanted), _PORTION)]
     troubles: dict[UUID, str] = {}
     recorded = Advanced()
-    judging: asyncio.Task[Judged] | None = None
+    judging: asyncio.Task[_Portion] | None = None
     try:
-        for portion, following in zip_longest(portions, portions[1:]):
-            judged = await (judging or _judge(portion, rule, troubles, now))
-            judging = (
-                asyncio.create_task(_judge(following, rule, troubles, now)) if following else None
-            )
-            recorded += await _record_all(connection, judged, troubles, now)
+        for portion in [*portions, []]:
+            rows = await read_rows(connection, portion) if portion else []
+            ready = await judging if judging else _Portion(decided=[], messages=[])
+            judging = asyncio.create_task(_prepare(rows, rule, troubles, now))
+            if one_by_one:
+                recorded += await _record_all(connection, ready.decided, troubles, now)
+            elif ready.decided:
+                recorded += await record(connection, ready.decided, ready.messages, now=now)
     finally:
         await end([judging] if judging else [])
     await _put_off(connection, troubles, now)
-    return recorded
+    return recorded + Advanced(wake_at=now + _PUT_OFF if troubles else None)
+
+
+async def _prepare(
+    rows: Sequence[Any], rule: Rule, troubles: dict[UUID, str], now: datetime
+) -> _Portion:
+    """All that can be done about manifests before it is written down."""
+    judged = await _judge(rows, rule, troubles, now)
+    await asyncio.sleep(0)
+    decided = [
+        Decided(manifest=manifest, verdict=verdict, rows=list(rows_of(manifest, verdict)))
+        for manifest, verdict in judged
+    ]
+    return _Portion(decided=decided, messages=announce(decided, now=now))
 
 
 async def _judge(
-    portion: Sequence[Manifest | UnreadableManifest],
-    rule: Rule,
-    troubles: dict[UUID, str],
-    now: datetime,
-) -> Judged:
+    rows: Sequence[Any], rule: Rule, troubles: dict[UUID, str], now: datetime
+) -> list[tuple[Manifest, Verdict]]:
     """Ask the rules about each manifest; one that cannot be judged is in trouble."""
-    judged: Judged = []
-    for number, manifest in enumerate(portion, start=1):
+    judged = []
+    for number, row in enumerate(rows, start=1):
+        manifest = read_manifest(row, now=now)
         if isinstance(manifest, UnreadableManifest):
             troubles[manifest.id] = manifest.trouble
             continue
@@ -166,160 +196,21 @@ async def _judge(
 
 
 async def _record_all(
-    connection: Connection,
-    judged: Sequence[tuple[Manifest, Verdict]],
-    troubles: dict[UUID, str],
-    now: datetime,
+    connection: Connection, decided: Sequence[Decided], troubles: dict[UUID, str], now: datetime
 ) -> Advanced:
-    """Record verdicts together, or one by one where one of them cannot be recorded."""
-    if not judged:
+    """Record decisions together, or one by one where one of them cannot be recorded."""
+    if not decided:
         return Advanced()
     try:
         async with connection.transaction():
-            return await _record(connection, judged, now)
-    except _FAULTS_OF_A_ROW as error:
-        if len(judged) == 1:
-            troubles[judged[0][0].view.id] = f"{type(error).__name__}: {error}"
+            return await record(connection, decided, now=now)
+    except FAULTS_OF_A_ROW as error:
+        if len(decided) == 1:
+            troubles[decided[0].verdict.manifest] = f"{type(error).__name__}: {error}"
             return Advanced()
-    middle = len(judged) // 2
-    first = await _record_all(connection, judged[:middle], troubles, now)
-    return first + await _record_all(connection, judged[middle:], troubles, now)
-
-
-async def _record(
-    connection: Connection, judged: Sequence[tuple[Manifest, Verdict]], now: datetime
-) -> Advanced:
-    """Ledger, work, events and next due times."""
-    rows = [row for manifest, verdict in judged for row in rows_of(manifest, verdict)]
-    fresh = await write_ledger(connection, [row for row in rows if not row.release], now=now)
-    fresh |= await _write_releases(connection, [row for row in rows if row.release])
-    by_id = {manifest.view.id: manifest for manifest, _ in judged}
-    queued = [row for row in rows if row.decision == "queued" and row.key in fresh]
-    await queue_work(connection, by_id, queued, now=now)
-    await _cancel(connection, by_id, [one for _, one in judged if one.cancel_running], now)
-    await _move_on(connection, [verdict for _, verdict in judged])
-    await _look_again(connection, judged, queued, now)
-    skipped = sum(row.decision == "skipped" for row in rows)
-    return Advanced(queued=len(queued), skipped=skipped)
-
-
-async def _look_again(
-    connection: Connection,
-    judged: Sequence[tuple[Manifest, Verdict]],
-    queued: Sequence[LedgerRow],
-    now: datetime,
-) -> None:
-    """Verdicts whose work did not come about promised an outcome that nobody will tell."""
-    made = Counter(row.manifest for row in queued)
-    wrong = [
-        verdict.manifest
-        for _, verdict in judged
-        if made[verdict.manifest]
-        < len(verdict.releases) + sum(entry.decision == "queued" for entry in verdict.entries)
-    ]
-    if wrong:
-        found = await read_manifests(connection, wrong, now=now)
-        await _move_on(
-            connection,
-            [
-                due.rest(due.go_on(manifest.view, now=now), now=now)
-                for manifest in found
-                if isinstance(manifest, Manifest)
-            ],
-        )
-
-
-async def write_ledger(
-    connection: Connection, rows: Sequence[LedgerRow], *, now: datetime
-) -> set[tuple[UUID, str]]:
-    """Write decisions down; returns the keys of those that nobody had written before."""
-    if not rows:
-        return set()
-    written = await connection.fetch(
-        occurrences["decide"],
-        [row.manifest for row in rows],
-        [row.cause for row in rows],
-        [row.first_due_at for row in rows],
-        [row.last_due_at for row in rows],
-        [row.decision for row in rows],
-        [row.reason for row in rows],
-        [row.work for row in rows],
-        now,
-        [row.actor for row in rows],
-        [row.explicit for row in rows],
-        [row.has_input for row in rows],
-        json_array(row.input for row in rows),
-        [row.not_before for row in rows],
-    )
-    return {(row["manifest_id"], row["cause"]) for row in written}
-
-
-async def queue_work(
-    connection: Connection,
-    by_id: Mapping[UUID, Manifest],
-    queued: Sequence[LedgerRow],
-    *,
-    now: datetime,
-) -> None:
-    """Note work as outstanding, and announce it."""
-    if not queued:
-        return
-    await connection.execute(
-        works["add"],
-        [row.work for row in queued],
-        [row.manifest for row in queued],
-        [row.cause for row in queued],
-        [row.slot for row in queued],
-        now,
-    )
-    await OUTBOX.add(
-        connection, announce_work([(by_id[row.manifest], row) for row in queued], now=now)
-    )
-
-
-async def _write_releases(
-    connection: Connection, rows: Sequence[LedgerRow]
-) -> set[tuple[UUID, str]]:
-    if not rows:
-        return set()
-    freed = await connection.fetch(
-        occurrences["release"],
-        [row.manifest for row in rows],
-        [row.cause for row in rows],
-        [row.work for row in rows],
-        [row.reason for row in rows],
-    )
-    return {(row["manifest_id"], row["cause"]) for row in freed}
-
-
-async def _cancel(
-    connection: Connection,
-    by_id: Mapping[UUID, Manifest],
-    verdicts: Sequence[Verdict],
-    now: datetime,
-) -> None:
-    if not verdicts:
-        return
-    rows = await connection.fetch(works["outstanding_of"], [one.manifest for one in verdicts])
-    await OUTBOX.add(
-        connection,
-        announce_cancels(
-            [(by_id[row["manifest_id"]], row["id"], row["round"]) for row in rows],
-            reason="a newer occurrence takes its place",
-            now=now,
-        ),
-    )
-
-
-async def _move_on(connection: Connection, verdicts: Sequence[Verdict]) -> None:
-    if verdicts:
-        await connection.execute(
-            manifests["move_on"],
-            [verdict.manifest for verdict in verdicts],
-            [verdict.next_due_at for verdict in verdicts],
-            [verdict.wake_at for verdict in verdicts],
-            [verdict.seen_success for verdict in verdicts],
-        )
+    middle = len(decided) // 2
+    first = await _record_all(connection, decided[:middle], troubles, now)
+    return first + await _record_all(connection, decided[middle:], troubles, now)
 
 
 async def _put_off(connection: Connection, troubles: Mapping[UUID, str], now: datetime) -> None:

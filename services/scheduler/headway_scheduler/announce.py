@@ -150,10 +150,10 @@ def _together(group: str, events: Sequence[Event]) -> list[OutboxMessage]:
         OutboxMessage(
             message_id=chunk[0].id,
             subject=subjects.work(group),
-            body=encode(chunk),
+            body=body,
             traceparent=TRACES_APART.join(filter(None, (one.traceparent for one in chunk))) or None,
         )
-        for chunk in _chunks(events)
+        for chunk, body in _chunks(events)
     ]
 
 
@@ -245,18 +245,28 @@ def _priority(manifest: Manifest, row: LedgerRow) -> int:
     return min(stated + boost, HIGHEST_PRIORITY)
 
 
-def _chunks(events: Sequence[Event]) -> Iterator[list[Event]]:
+def _chunks(events: Sequence[Event]) -> Iterator[tuple[list[Event], bytes]]:
+    """Events that fit into one message, and its body."""
     chunk: list[Event] = []
+    parts: list[bytes] = []
     size = 0
     for one in events:
-        length = len(encode(one))
-        if chunk and (len(chunk) == MOST_EVENTS or size + length > MOST_BYTES):
-            yield chunk
-            chunk, size = [], 0
+        part = encode(one)
+        if chunk and (len(chunk) == MOST_EVENTS or size + len(part) > MOST_BYTES):
+            yield chunk, _array(parts)
+            chunk, parts, size = [], [], 0
         chunk.append(one)
-        size += length
+        parts.append(part)
+        size += len(part)
     if chunk:
-        yield chunk
+        yield chunk, _array(parts)
+
+
+def _array(parts: Sequence[bytes]) -> bytes:
+    """What `encode` makes of the events of these parts; each was encoded once already."""
+    if len(parts) == 1:
+        return parts[0]
+    return b"[" + b",".join(parts) + b"]"
 
 
 def _message(

@@ -28,14 +28,12 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
 
 from headway_scheduler import activate, prune, settle
-from headway_scheduler.store import REJECTED, lock_manifests, manifests, occurrences
+from headway_scheduler.store import REJECTED, manifests, occurrences
 
 _Resolved = DeadLetterRetried | DeadLetterAcknowledged
 
 
-def settled_intake(
-    database: Database, broker: Broker, *, clock: Clock, relay: Wakeup, tick: Wakeup
-) -> Intake:
+def settled_intake(database: Database, broker: Broker, *, clock: Clock, tick: Wakeup) -> Intake:
     """The intake of what the dispatcher tells; events of other kinds are for others."""
 
     async def handle(messages: list[Message]) -> None:
@@ -51,7 +49,7 @@ def settled_intake(
             async with database.transaction() as connection:
                 await take_in(connection, told, now=await clock.now(connection))
                 await _tell_traces(connection, told, successes)
-        relay.call()
+        # Nothing is told from here: what is due now, and fires, is the tick's business.
         tick.call()
 
     puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
@@ -90,19 +88,18 @@ async def take_in(connection: Connection, told: Sequence[Event], *, now: datetim
     outcomes = _of(told, WorkSettled)
     requests = [*_of(told, ActivationRequested), *_told_again(outcomes)]
     resolutions = [one.data for one in told if isinstance(one.data, _Resolved)]
+    ended, succeeded = settle.manifests_of(outcomes)
+    others = {one.manifest_id for one in resolutions if one.manifest_id is not None}
+    others |= await activate.targets_of(connection, requests)
     # All at once and in order, as the tick does, or the two could wait for each other.
-    await lock_manifests(
-        connection,
-        {
-            *await activate.targets_of(connection, requests),
-            *await settle.manifests_of(connection, outcomes),
-            *(one.manifest_id for one in resolutions if one.manifest_id is not None),
-        },
+    rows = await connection.fetch(
+        manifests["lock_with_children"], list(ended | others), list(succeeded)
     )
     await activate.activate(connection, requests, now=now)
     for resolved in resolutions:
         await settle.resolve(connection, resolved, now=now)
-    await settle.settle(connection, outcomes, now=now)
+    concerned = {row["id"] for row in rows if row["id"] in ended or row["depends_on"] in succeeded}
+    await settle.settle(connection, outcomes, concerned, now=now)
     await prune.confirm(connection, [one.manifest_id for one in _of(told, PruneConfirmed)])
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import msgspec
 from headway_contract.work import RetryPolicy
 from headway_decisions.due import Hold, ManifestView, Owed
@@ -65,8 +66,12 @@ async def read_manifests(
     connection: Connection, ids: Iterable[UUID], *, now: datetime
 ) -> list[Manifest | UnreadableManifest]:
     """Manifests that were locked before, in the order of their ids."""
-    rows = await connection.fetch(manifests["views"], list(ids))
-    return [_read(row, now) for row in rows]
+    return [read_manifest(row, now=now) for row in await read_rows(connection, ids)]
+
+
+async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[asyncpg.Record]:
+    """The rows of manifests, to be made sense of by `read_manifest`."""
+    return await connection.fetch(manifests["views"], list(ids))
 
 
 def hold_of(row: Any) -> Hold | None:
@@ -78,7 +83,8 @@ def hold_of(row: Any) -> Hold | None:
     return None if row["blocked_by"] is None else "blocked_by_dead_letter"
 
 
-def _read(row: Any, now: datetime) -> Manifest | UnreadableManifest:
+def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
+    """One manifest out of its row."""
     try:
         return _manifest(row, now)
     except msgspec.ValidationError as error:
@@ -96,7 +102,7 @@ _retry = lru_cache(maxsize=1024)(msgspec.json.Decoder(RetryPolicy).decode)
 
 def _manifest(row: Any, now: datetime) -> Manifest:
     owed = [msgspec.convert(one, OwedEntry) for one in row["owed"] or ()]
-    times = {one.cause: one.not_before or now for one in owed}
+    later = [one.not_before for one in owed if one.not_before is not None and one.not_before > now]
     view = ManifestView(
         id=row["id"],
         timing=_timing(row["timing"]),
@@ -107,9 +113,9 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         hold=hold_of(row),
         slots=tuple(row["slots"]),
         owed=tuple(
-            Owed(cause=one.cause, explicit=one.explicit) for one in owed if times[one.cause] <= now
+            [Owed(cause=one.cause, explicit=one.explicit) for one in owed if _ripe(one, now)]
         ),
-        next_owed_at=min((time for time in times.values() if time > now), default=None),
+        next_owed_at=min(later, default=None),
         settled_at=row["last_settled_at"],
         parent=row["depends_on"],
         parent_success=None if row["dormant"] else row["parent_success"],
@@ -134,3 +140,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         owed={one.cause: one for one in owed},
         parent_traceparent=row["parent_traceparent"],
     )
+
+
+def _ripe(owed: OwedEntry, now: datetime) -> bool:
+    return owed.not_before is None or owed.not_before <= now

@@ -1,8 +1,9 @@
 """What an outcome does: close its work, move its manifest on, and wake its dependents."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
@@ -10,8 +11,9 @@ from headway_decisions import identity
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
-from headway_scheduler.advance import account_for, put_to_rest, write_ledger
+from headway_scheduler.advance import account_for, put_to_rest
 from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.record import write_ledger
 from headway_scheduler.store import enqueued, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
@@ -23,39 +25,53 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class _Closed(Struct, frozen=True, kw_only=True):
-    """A piece of work that has come to its end."""
+    """A piece of work that has come to its end.
+
+    `came_due` says that due times may have passed its manifest by while it was under way.
+    """
 
     id: UUID
     manifest: UUID
     cause: str
     end: WorkSettled
+    children: list[UUID] = []
+    came_due: bool = True
+    one_shot: bool = True
 
 
-async def settle(connection: Connection, outcomes: Sequence[WorkSettled], *, now: datetime) -> int:
+async def settle(
+    connection: Connection,
+    outcomes: Sequence[WorkSettled],
+    locked: Iterable[UUID],
+    *,
+    now: datetime,
+) -> int:
     """Close outstanding work and move its manifests on; returns how much was outstanding.
 
-    An outcome that was told before finds neither its work nor its round open, and changes
-    nothing.
+    `locked` are the manifests that are concerned: manifests are locked before their work, as
+    everywhere, or two of us could wait for each other. An outcome that was told before finds
+    neither its work nor its round open, and changes nothing.
     """
     told = {outcome.work: outcome for outcome in sorted(outcomes, key=lambda one: one.round)}
     if not told:
         return 0
-    # Manifests before their work, as everywhere, or two of us could wait for each other.
-    locked = await lock_manifests(connection, await manifests_of(connection, outcomes))
     closed = await _open_work(connection, told)
+    concerned = await _with_new_children(connection, set(locked), closed)
     # Work without a manifest is closed, and nothing else follows.
-    owned = [work for work in closed if work.manifest in locked]
+    owned = [work for work in closed if work.manifest in concerned]
     ends: dict[UUID, datetime] = {}
     for work in owned:
         # The first of several to end made room, and so ended the pause.
         ends[work.manifest] = min(work.end.settled_at, ends.get(work.manifest, _NEVER))
-    await account_for(connection, ends, until=ends, now=now)
-    await connection.execute(works["remove"], [work.id for work in closed])
+    paused = {work.manifest for work in owned if work.came_due}
+    await account_for(connection, paused, until=ends, now=now)
+    await _close(connection, closed, owned)
     await _release_enqueued(connection, closed)
-    await _tell_manifests(connection, owned)
     await _owe_again(connection, owned, now)
-    await put_to_rest(connection, locked, now=now)
-    await connection.fetch(manifests["retire"], list(ends))
+    await put_to_rest(connection, concerned, now=now)
+    one_shots = {work.manifest for work in owned if work.one_shot}
+    if one_shots:
+        await connection.fetch(manifests["retire"], list(one_shots))
     return len(closed)
 
 
@@ -66,14 +82,24 @@ async def _release_enqueued(connection: Connection, closed: Sequence[_Closed]) -
         await connection.execute(enqueued["settled"], without_manifest)
 
 
-async def manifests_of(connection: Connection, outcomes: Sequence[WorkSettled]) -> set[UUID]:
-    """The manifests that outcomes concern: their own, and dependents of those that succeeded."""
+def manifests_of(outcomes: Sequence[WorkSettled]) -> tuple[set[UUID], set[UUID]]:
+    """The manifests whose work has ended, and those among them that succeeded."""
     own = {one.manifest_id for one in outcomes if one.manifest_id is not None}
-    parents = {one.manifest_id for one in outcomes if one.outcome == "completed"} & own
-    if not parents:
-        return own
-    rows = await connection.fetch(manifests["children"], list(parents))
-    return own | {row["id"] for row in rows}
+    return own, own & {one.manifest_id for one in outcomes if one.outcome == "completed"}
+
+
+async def _with_new_children(
+    connection: Connection, locked: set[UUID], closed: Sequence[_Closed]
+) -> set[UUID]:
+    """Those that are locked, and dependents that were declared while we waited for the locks."""
+    children = {
+        child
+        for work in closed
+        if work.end.outcome == "completed" and work.manifest in locked
+        for child in work.children
+    }
+    late = children - locked
+    return locked | set(await lock_manifests(connection, late)) if late else locked
 
 
 async def resolve(
@@ -123,11 +149,7 @@ async def _start_enqueued(
 async def _open_work(connection: Connection, told: dict[UUID, WorkSettled]) -> list[_Closed]:
     """The work among what was told that is not settled yet, by its row or by its decision."""
     rows = await connection.fetch(works["lock"], sorted(told))
-    found = [
-        _Closed(id=row["id"], manifest=row["manifest_id"], cause=row["cause"], end=told[row["id"]])
-        for row in rows
-        if told[row["id"]].round >= row["round"]
-    ]
+    found = [_closed(row, told[row["id"]]) for row in rows if told[row["id"]].round >= row["round"]]
     for work in set(told) - {row["id"] for row in rows}:
         end = told[work]
         if end.round > 1 and end.manifest_id is None:
@@ -143,26 +165,51 @@ async def _open_work(connection: Connection, told: dict[UUID, WorkSettled]) -> l
     return found
 
 
-async def _tell_manifests(connection: Connection, owned: Sequence[_Closed]) -> None:
-    await connection.execute(
-        occurrences["tell_outcome"],
+def _closed(row: Any, end: WorkSettled) -> _Closed:
+    due_at: datetime | None = row["next_due_at"]
+    return _Closed(
+        id=row["id"],
+        manifest=row["manifest_id"],
+        cause=row["cause"],
+        end=end,
+        children=row["children"],
+        came_due=row["depends_on"] is not None or (due_at is not None and due_at <= end.settled_at),
+        one_shot=row["cadence"] == "once",
+    )
+
+
+async def _close(
+    connection: Connection, closed: Sequence[_Closed], owned: Sequence[_Closed]
+) -> None:
+    """Remove work that has ended, and tell its decisions and its manifests how it did."""
+    if not closed:
+        return
+    letters = [work.end.dead_letter for work in owned if work.end.dead_letter is not None]
+    rows = await connection.fetch(occurrences["resolved"], letters) if letters else []
+    seen_to = {row["dead_letter"] for row in rows}
+    decisions = (
         [work.manifest for work in owned],
         [work.cause for work in owned],
         [work.end.outcome for work in owned],
         [work.end.round for work in owned],
     )
-    letters = [work.end.dead_letter for work in owned if work.end.dead_letter is not None]
-    rows = await connection.fetch(occurrences["resolved"], letters) if letters else []
-    seen_to = {row["dead_letter"] for row in rows}
     # One row for each manifest and statement: several of its works may end in one batch.
-    for turn in _turns(owned):
-        await connection.execute(
-            manifests["settle"],
-            [work.manifest for work in turn],
-            [work.end.outcome for work in turn],
-            [work.end.settled_at for work in turn],
-            [None if work.end.dead_letter in seen_to else work.end.dead_letter for work in turn],
-        )
+    first, *others = _turns(owned) or [[]]
+    ids = [work.id for work in closed]
+    await connection.execute(works["close"], ids, *decisions, *_as_columns(first, seen_to))
+    for turn in others:
+        await connection.execute(works["close"], [], [], [], [], [], *_as_columns(turn, seen_to))
+
+
+def _as_columns(turn: Sequence[_Closed], seen_to: set[UUID]) -> tuple[list[Any], ...]:
+    """What outcomes do to their manifests, as the parameters of a statement."""
+    letters = [work.end.dead_letter for work in turn]
+    return (
+        [work.manifest for work in turn],
+        [work.end.outcome for work in turn],
+        [work.end.settled_at for work in turn],
+        [None if letter in seen_to else letter for letter in letters],
+    )
 
 
 def _turns(owned: Sequence[_Closed]) -> list[list[_Closed]]:

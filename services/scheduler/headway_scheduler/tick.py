@@ -14,7 +14,8 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_scheduler.advance import Advanced, advance
+from headway_scheduler.advance import FAULTS_OF_A_ROW, advance
+from headway_scheduler.record import earliest
 from headway_scheduler.store import TICK_LOCK, leaders, lock_manifests, manifests
 
 # How soon a scheduler that lost the lock looks again.
@@ -28,6 +29,14 @@ class TickResult(Struct, frozen=True, kw_only=True):
     fired: int = 0
     skipped: int = 0
     rest: float | None = None
+
+
+class _Seen(Struct, frozen=True, kw_only=True):
+    """The manifests that are due at a time, and when others will be."""
+
+    at: datetime
+    due: list[UUID]
+    next_at: datetime | None
 
 
 class Tick:
@@ -50,30 +59,41 @@ class Tick:
 
     async def run_once(self) -> TickResult:
         """Queue every manifest that is due, once."""
-        async with self._database.transaction() as connection:
-            if not await connection.fetchval(leaders["try_lead"], TICK_LOCK):
-                return TickResult(led=False, rest=_LOST_THE_LOCK)
+        seen = await self._look()
+        if not seen.due:
+            return TickResult(led=True, rest=_rest(seen.next_at, seen.at))
+        try:
+            return await self._fire(seen, one_by_one=False)
+        except FAULTS_OF_A_ROW:
+            return await self._fire(seen, one_by_one=True)
+
+    async def _look(self) -> _Seen:
+        """What is due. Nothing is locked yet: what is decided is decided by what the lock finds."""
+        limit = self._max_entries
+        beyond = None if limit is None else limit + 1
+        async with self._database.acquire() as connection:
             now = await self._clock.now(connection)
-            ids = await self._awake(connection, now)
-            advanced = Advanced()
-            if ids:
-                with span("tick", due=len(ids)):
-                    await connection.execute(leaders["take_office"], self._holder, now)
-                    ids = await lock_manifests(connection, ids)
-                    advanced = await advance(connection, ids, now=now)
-            next_wake = await connection.fetchval(manifests["next_wake"])
-            rest = _rest(next_wake, await self._clock.now(connection))
+            *rows, later = await connection.fetch(manifests["awake"], now, beyond)
+            if limit is None or len(rows) <= limit:
+                return _Seen(at=now, due=[row["id"] for row in rows], next_at=later["wake_at"])
+            return _Seen(at=now, due=await self._fair_share(connection, now, limit), next_at=now)
+
+    async def _fire(self, seen: _Seen, *, one_by_one: bool) -> TickResult:
+        async with self._database.transaction() as connection:
+            if not await connection.fetch(leaders["lead"], TICK_LOCK, self._holder, seen.at):
+                return TickResult(led=False, rest=_LOST_THE_LOCK)
+            with span("tick", due=len(seen.due)):
+                locked = await lock_manifests(connection, seen.due)
+                now = await self._clock.now(connection)
+                advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
+            next_at = earliest((seen.next_at, advanced.wake_at))
+            rest = _rest(next_at, await self._clock.now(connection))
         if advanced.queued:
             self._relay.call()
         return TickResult(led=True, fired=advanced.queued, skipped=advanced.skipped, rest=rest)
 
-    async def _awake(self, connection: Connection, now: datetime) -> list[UUID]:
-        """The manifests to look at; of more than a cycle takes, a fair share of each group."""
-        limit = self._max_entries
-        beyond = None if limit is None else limit + 1
-        rows = await connection.fetch(manifests["awake"], now, beyond)
-        if limit is None or len(rows) <= limit:
-            return [row["id"] for row in rows]
+    async def _fair_share(self, connection: Connection, now: datetime, limit: int) -> list[UUID]:
+        """Of more than a cycle takes, a fair share of each group."""
         counted = await connection.fetch(manifests["awake_groups"], now, limit)
         shares = share(
             [
@@ -88,5 +108,5 @@ class Tick:
         return [row["id"] for row in rows]
 
 
-def _rest(next_wake: datetime | None, now: datetime) -> float | None:
-    return None if next_wake is None else max(0.0, (next_wake - now).total_seconds())
+def _rest(next_at: datetime | None, now: datetime) -> float | None:
+    return None if next_at is None else max(0.0, (next_at - now).total_seconds())

@@ -74,7 +74,7 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         relay=relay_wakeup,
         clock=clock,
     )
-    intake = settled_intake(database, broker, clock=clock, relay=relay_wakeup, tick=tick_wakeup)
+    intake = settled_intake(database, broker, clock=clock, tick=tick_wakeup)
 
     healing = Healing(
         database,

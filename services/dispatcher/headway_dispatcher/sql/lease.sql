@@ -14,41 +14,46 @@ FROM dispatcher.metadata
 WHERE lease_id = ANY($1::uuid[])
 
 -- name: remember
--- Note event ids; returns those never seen before. $1 leases, $2 event ids, $3 now.
-INSERT INTO dispatcher.inbox (lease_id, event_id, received_at)
-SELECT DISTINCT told.lease_id, told.event_id, $3::timestamptz
-FROM unnest($1::uuid[], $2::text[]) AS told (lease_id, event_id)
-ON CONFLICT DO NOTHING
-RETURNING lease_id, event_id
+-- Note event ids; returns those never seen before, and our own wall clock. $1 leases,
+-- $2 event ids.
+WITH fresh AS (
+    INSERT INTO dispatcher.inbox (lease_id, event_id, received_at)
+    SELECT DISTINCT told.lease_id, told.event_id, clock_timestamp()
+    FROM unnest($1::uuid[], $2::text[]) AS told (lease_id, event_id)
+    ON CONFLICT DO NOTHING
+    RETURNING lease_id, event_id
+)
+SELECT coalesce(array_agg(lease_id), '{}') AS fresh_leases,
+       coalesce(array_agg(event_id), '{}') AS fresh_events, clock_timestamp() AS now
+FROM fresh
 
--- name: write_runs
--- What the fold made of runs, and when we first heard that they have begun.
--- $1 runs, $2 states, $3 workers, $4 hosts, $5 start times, $6 finish times,
--- $7 failures, $8 outputs, $9 cancel reasons, $10 activations, $11 our own wall clock.
-UPDATE dispatcher.metadata
-SET state = told.state, worker = told.worker, host = told.host, started_at = told.started_at,
-    finished_at = told.finished_at, failure = told.failure, output = told.output,
-    cancel_reason = told.cancel_reason, activations = told.activations,
-    start_heard_at = CASE WHEN told.started_at IS NOT NULL
-                          THEN coalesce(metadata.start_heard_at, $11) END
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[],
-            $7::jsonb[], $8::jsonb[], $9::text[], $10::jsonb[])
-    AS told (run_id, state, worker, host, started_at, finished_at, failure, output, cancel_reason,
-             activations)
-WHERE metadata.run_id = told.run_id
-
--- name: write_leases
--- What became of leases. $1 ids, $2 claimants, $3 nonces, $4 sequences, $5 loose links,
--- $6 ended, $7 now.
+-- name: write
+-- What the fold made of runs, when we first heard that they have begun, and what became of
+-- leases. $1 runs, $2 states, $3 workers, $4 hosts, $5 start times, $6 finish times, $7 failures,
+-- $8 outputs, $9 cancel reasons, $10 activations, $11 our own wall clock; $12 leases,
+-- $13 claimants, $14 nonces, $15 sequences, $16 loose links, $17 ended.
+WITH folded AS (
+    UPDATE dispatcher.metadata
+    SET state = told.state, worker = told.worker, host = told.host, started_at = told.started_at,
+        finished_at = told.finished_at, failure = told.failure, output = told.output,
+        cancel_reason = told.cancel_reason, activations = told.activations,
+        start_heard_at = CASE WHEN told.started_at IS NOT NULL
+                              THEN coalesce(metadata.start_heard_at, $11) END
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[],
+                $6::timestamptz[], $7::jsonb[], $8::jsonb[], $9::text[], $10::jsonb[])
+        AS told (run_id, state, worker, host, started_at, finished_at, failure, output,
+                 cancel_reason, activations)
+    WHERE metadata.run_id = told.run_id
+)
 UPDATE dispatcher.lease
 SET claimed_by = told.claimed_by,
     nonce = told.nonce,
     last_heard_at = CASE WHEN told.claimed_by IS NULL THEN NULL
-                         ELSE greatest(last_heard_at, $7) END,
+                         ELSE greatest(last_heard_at, $11) END,
     sequence = told.sequence,
     loose_links = told.loose_links,
-    ended_at = CASE WHEN told.ended THEN coalesce(ended_at, $7) END
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::jsonb[], $6::boolean[])
+    ended_at = CASE WHEN told.ended THEN coalesce(ended_at, $11) END
+FROM unnest($12::uuid[], $13::text[], $14::text[], $15::bigint[], $16::jsonb[], $17::boolean[])
     AS told (id, claimed_by, nonce, sequence, loose_links, ended)
 WHERE lease.id = told.id
 

@@ -75,10 +75,25 @@ WHERE id = ANY(ARRAY(
 
 -- name: take_in
 -- Work that is new, queued or (if its manifest's slot is taken) settled as coalesced; returns
--- the ids of what was really taken in. What is known by its id, or finds its slot taken, is
--- left out. Work that has a time or a key to wait for is no candidate until the gate says so, and
--- its key is noted for the gate. $1 the work as an array of objects, $2 now, $3 queued or settled.
-WITH taken AS (
+-- the ids of what was really taken in. What is known by its id, finds its slot taken, or is of
+-- a pruned manifest is left out. Work that has a time or a key to wait for is no candidate until
+-- the gate says so, and its key is noted for the gate. Every group gets a row, with no limits
+-- until they are told. $1 the work as an array of objects, $2 now, $3 queued or settled.
+WITH work AS (
+    SELECT * FROM jsonb_to_recordset($1) AS told (
+        work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
+        job text, input jsonb, input_schema text, cause text, due_at timestamptz,
+        queued_at timestamptz, priority smallint, rank timestamptz, not_before timestamptz,
+        retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
+        on_lost_contact text, traceparent text, start_by timestamptz, concurrency_key text,
+        concurrency_limit integer, explicit boolean)
+    WHERE NOT EXISTS (SELECT FROM dispatcher.tombstone
+                      WHERE tombstone.manifest_id = told.manifest_id)
+), grouped AS (
+    INSERT INTO dispatcher.group_limit (name)
+    SELECT DISTINCT work."group" FROM work ORDER BY 1
+    ON CONFLICT DO NOTHING
+), taken AS (
     INSERT INTO dispatcher.work_queue
         (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
          queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
@@ -94,13 +109,7 @@ WITH taken AS (
            work.concurrency_key, work.concurrency_limit, work.explicit,
            CASE WHEN work.not_before > $2 THEN 'not_before'
                 WHEN work.concurrency_key IS NOT NULL THEN 'key' END
-    FROM jsonb_to_recordset($1) AS work (
-        work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
-        job text, input jsonb, input_schema text, cause text, due_at timestamptz,
-        queued_at timestamptz, priority smallint, rank timestamptz, not_before timestamptz,
-        retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-        on_lost_contact text, traceparent text, start_by timestamptz, concurrency_key text,
-        concurrency_limit integer, explicit boolean)
+    FROM work
     ORDER BY work.work
     ON CONFLICT DO NOTHING
     RETURNING id, concurrency_key

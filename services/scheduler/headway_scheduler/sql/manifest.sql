@@ -9,6 +9,15 @@ WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
 ORDER BY id
 FOR NO KEY UPDATE
 
+-- name: lock_with_children
+-- The same for manifests and for the dependents that a success of some of them wakes. $1 ids,
+-- $2 those that had a success.
+SELECT id, CASE WHEN NOT dormant THEN depends_on END AS depends_on FROM scheduler.manifest
+WHERE (id = ANY($1::uuid[]) OR (depends_on = ANY($2::uuid[]) AND NOT dormant))
+  AND pruning_at IS NULL
+ORDER BY id
+FOR NO KEY UPDATE
+
 -- name: views
 -- Everything that decisions about manifests need, and what their work will carry; what many
 -- of them have in common comes as text, to be read only once. $1 ids.
@@ -39,8 +48,11 @@ WHERE manifest.id = ANY($1::uuid[])
 ORDER BY manifest.id
 
 -- name: awake
--- Manifests that the tick has to look at, the longest due first. $1 now, $2 how many.
-SELECT id FROM scheduler.manifest WHERE wake_at <= $1 ORDER BY wake_at LIMIT $2
+-- Manifests that the tick has to look at, the longest due first; and at the end, without an id,
+-- when it has to look at others. $1 now, $2 how many.
+(SELECT id, wake_at FROM scheduler.manifest WHERE wake_at <= $1 ORDER BY wake_at LIMIT $2)
+UNION ALL
+SELECT NULL, min(wake_at) FROM scheduler.manifest WHERE wake_at > $1
 
 -- name: awake_groups
 -- How many manifests each group has that are due, counted no further than needed. $1 now,
@@ -66,10 +78,6 @@ CROSS JOIN LATERAL (
     LIMIT shared.room
 ) AS awake
 
--- name: next_wake
--- When the tick has to look again.
-SELECT min(wake_at) FROM scheduler.manifest WHERE wake_at IS NOT NULL
-
 -- name: move_on
 -- How manifests go on after a decision. $1 ids, $2 next due times (null where there is none),
 -- $3 when to look again (null while nothing can happen), $4 successes of parents seen.
@@ -85,28 +93,6 @@ WHERE manifest.id = decided.id
 UPDATE scheduler.manifest
 SET trouble = told.trouble, wake_at = $3
 FROM unnest($1::uuid[], $2::text[]) AS told (id, trouble)
-WHERE manifest.id = told.id
-
--- name: children
--- Dependents that a success of these manifests wakes. $1 ids.
-SELECT id FROM scheduler.manifest
-WHERE depends_on = ANY($1::uuid[]) AND NOT dormant AND pruning_at IS NULL
-
--- name: settle
--- What an outcome does to its manifest; a dead letter blocks it unless its policy is to go on.
--- $1 ids, $2 outcomes, $3 settling times, $4 dead letters (null where none, or where it was seen
--- to already).
-UPDATE scheduler.manifest
-SET last_outcome = told.outcome,
-    last_settled_at = told.settled_at,
-    success_number = success_number + (told.outcome = 'completed')::integer,
-    last_success_at = CASE WHEN told.outcome = 'completed'
-                           THEN told.settled_at ELSE last_success_at END,
-    dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
-                             OR on_dead_letter = 'go_on'
-                        THEN dead_letters ELSE dead_letters || told.dead_letter END
-FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::uuid[])
-    AS told (id, outcome, settled_at, dead_letter)
 WHERE manifest.id = told.id
 
 -- name: tell_traces

@@ -17,26 +17,67 @@ FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::te
 ON CONFLICT DO NOTHING
 RETURNING manifest_id, cause
 
--- name: release
--- Owed decisions for which there is room now, or whose work can never be; returns those that
--- were still owed. $1 manifests, $2 causes, $3 work ids, $4 reasons (null where it is queued).
-UPDATE scheduler.occurrence
-SET decision = CASE WHEN freed.reason IS NULL THEN 'queued' ELSE 'skipped' END,
-    reason = freed.reason,
-    work_id = CASE WHEN freed.reason IS NULL THEN freed.work_id END
-FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[])
-    AS freed (manifest_id, cause, work_id, reason)
-WHERE occurrence.manifest_id = freed.manifest_id AND occurrence.cause = freed.cause
-  AND occurrence.decision = 'owed'
-RETURNING occurrence.manifest_id, occurrence.cause
+-- name: record
+-- Write down what schedules decided, the work that is thereby outstanding, and how manifests go
+-- on; returns the decisions that nobody had written yet, and only those make work. If that is
+-- so of all of them, the messages that tell of the work go out, too. $1 now; of the decisions
+-- $2 manifests, $3 causes, $4 first due times, $5 last due times, $6 decisions, $7 reasons,
+-- $8 work ids, $9 slots; of the manifests $10 ids, $11 next due times (null where there is none),
+-- $12 when to look again (null while nothing can happen), $13 successes of parents seen; of the
+-- messages $14 ids, $15 subjects, $16 bodies, $17 trace contexts (null where none).
+WITH verdict AS MATERIALIZED (
+    SELECT * FROM unnest($2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[],
+                         $7::text[], $8::uuid[], $9::integer[])
+        AS told (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, slot)
+), written AS (
+    INSERT INTO scheduler.occurrence
+        (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, decided_at)
+    SELECT manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, $1
+    FROM verdict
+    ON CONFLICT DO NOTHING
+    RETURNING manifest_id, cause, work_id
+), made AS (
+    INSERT INTO scheduler.work (id, manifest_id, cause, slot, queued_at)
+    SELECT written.work_id, written.manifest_id, written.cause, verdict.slot, $1
+    FROM written
+    JOIN verdict ON verdict.work_id = written.work_id
+    ON CONFLICT DO NOTHING
+), moved AS (
+    UPDATE scheduler.manifest
+    SET next_due_at = decided.next_due_at, wake_at = decided.wake_at,
+        seen_success = decided.seen_success, trouble = NULL
+    FROM unnest($10::uuid[], $11::timestamptz[], $12::timestamptz[], $13::bigint[])
+        AS decided (id, next_due_at, wake_at, seen_success)
+    WHERE manifest.id = decided.id
+), told AS (
+    INSERT INTO scheduler.outbox (message_id, subject, body, traceparent)
+    SELECT * FROM unnest($14::text[], $15::text[], $16::bytea[], $17::text[])
+    WHERE (SELECT count(*) FROM written) = cardinality($2)
+)
+SELECT manifest_id, cause FROM written
 
--- name: tell_outcome
--- How the work of an occurrence ended. $1 manifests, $2 causes, $3 outcomes, $4 rounds.
-UPDATE scheduler.occurrence
-SET outcome = told.outcome, settled_round = greatest(settled_round, told.round)
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::integer[])
-    AS told (manifest_id, cause, outcome, round)
-WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
+-- name: release
+-- Owed decisions for which there is room now, with the work that is thereby outstanding, or
+-- whose work can never be; returns those that were still owed. $1 manifests, $2 causes,
+-- $3 work ids, $4 reasons (null where it is queued), $5 slots, $6 now.
+WITH freed AS (
+    SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::integer[])
+        AS told (manifest_id, cause, work_id, reason, slot)
+), released AS (
+    UPDATE scheduler.occurrence
+    SET decision = CASE WHEN freed.reason IS NULL THEN 'queued' ELSE 'skipped' END,
+        reason = freed.reason,
+        work_id = CASE WHEN freed.reason IS NULL THEN freed.work_id END
+    FROM freed
+    WHERE occurrence.manifest_id = freed.manifest_id AND occurrence.cause = freed.cause
+      AND occurrence.decision = 'owed'
+    RETURNING occurrence.manifest_id, occurrence.cause, occurrence.work_id, freed.slot
+), made AS (
+    INSERT INTO scheduler.work (id, manifest_id, cause, slot, queued_at)
+    SELECT work_id, manifest_id, cause, slot, $6 FROM released WHERE work_id IS NOT NULL
+    ON CONFLICT DO NOTHING
+)
+SELECT manifest_id, cause FROM released
 
 -- name: tell_traces
 -- The traces in which runs woke dependents, for what is still owed. $1 external ids, $2 causes,

@@ -4,16 +4,50 @@ INSERT INTO scheduler.work (id, manifest_id, cause, slot, queued_at)
 SELECT made.*, $5 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[]) AS made
 ON CONFLICT DO NOTHING
 
--- name: lock
--- The outstanding work among these, locked in a fixed order. $1 ids.
-SELECT id, manifest_id, cause, round FROM scheduler.work
-WHERE id = ANY($1::uuid[])
-ORDER BY id
-FOR UPDATE
-
 -- name: remove
 -- Work that is settled. $1 ids.
 DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
+
+-- name: lock
+-- The outstanding work among these, locked in a fixed order, with what has to be known of its
+-- manifest, which is locked already, to close it. $1 ids.
+SELECT work.id, work.manifest_id, work.cause, work.round, manifest.next_due_at,
+       manifest.depends_on, manifest.timing -> 'cadence' ->> 'type' AS cadence,
+       ARRAY(SELECT child.id FROM scheduler.manifest AS child
+             WHERE child.depends_on = work.manifest_id AND NOT child.dormant
+               AND child.pruning_at IS NULL) AS children
+FROM scheduler.work
+LEFT JOIN scheduler.manifest ON manifest.id = work.manifest_id
+WHERE work.id = ANY($1::uuid[])
+ORDER BY work.id
+FOR UPDATE OF work
+
+-- name: close
+-- Work that is settled, what that does to the decisions that made it, and to its manifests, which
+-- a dead letter blocks unless their policy is to go on. $1 ids of the work; of the decisions
+-- $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests $6 ids, $7 outcomes,
+-- $8 settling times, $9 dead letters (null where none, or where it was seen to already).
+WITH gone AS (
+    DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
+), decided AS (
+    UPDATE scheduler.occurrence
+    SET outcome = told.outcome, settled_round = greatest(settled_round, told.round)
+    FROM unnest($2::uuid[], $3::text[], $4::text[], $5::integer[])
+        AS told (manifest_id, cause, outcome, round)
+    WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
+)
+UPDATE scheduler.manifest
+SET last_outcome = told.outcome,
+    last_settled_at = told.settled_at,
+    success_number = success_number + (told.outcome = 'completed')::integer,
+    last_success_at = CASE WHEN told.outcome = 'completed'
+                           THEN told.settled_at ELSE last_success_at END,
+    dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
+                             OR on_dead_letter = 'go_on'
+                        THEN dead_letters ELSE dead_letters || told.dead_letter END
+FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[])
+    AS told (id, outcome, settled_at, dead_letter)
+WHERE manifest.id = told.id
 
 -- name: remove_of
 -- All work of manifests. $1 manifests.

@@ -1,0 +1,215 @@
+"""Writing decisions down: ledger, work, events, and how the manifests go on.
+
+All of it belongs to the transaction of whoever decided, under the locks of the manifests.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from headway_decisions import due
+from headway_decisions.due import Verdict
+from headway_postgres_kit import Connection, json_array
+from headway_relay import OutboxMessage
+from msgspec import Struct, structs
+
+from headway_scheduler.announce import announce_cancels, announce_work
+from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.manifest import Manifest, read_manifests
+from headway_scheduler.store import OUTBOX, manifests, occurrences, works
+
+
+class Advanced(Struct, frozen=True, kw_only=True):
+    """What moving on came to, and when the tick has to look at these manifests again."""
+
+    queued: int = 0
+    skipped: int = 0
+    wake_at: datetime | None = None
+
+    def __add__(self, other: "Advanced") -> "Advanced":
+        return Advanced(
+            queued=self.queued + other.queued,
+            skipped=self.skipped + other.skipped,
+            wake_at=earliest((self.wake_at, other.wake_at)),
+        )
+
+
+def earliest(times: Iterable[datetime | None]) -> datetime | None:
+    """The first of several times, some of which may never come."""
+    return min((time for time in times if time is not None), default=None)
+
+
+class Decided(Struct, frozen=True, kw_only=True):
+    """What was decided about one manifest, and what the ledger is told of it."""
+
+    manifest: Manifest
+    verdict: Verdict
+    rows: list[LedgerRow]
+
+
+def announce(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
+    """The messages that tell of the work that decisions make, if nobody made it before."""
+    work = [(one.manifest, row) for one in decided for row in one.rows if row.decision == "queued"]
+    return announce_work(work, now=now)
+
+
+async def record(
+    connection: Connection,
+    decided: Sequence[Decided],
+    messages: Sequence[OutboxMessage] = (),
+    *,
+    now: datetime,
+) -> Advanced:
+    """Write decisions down; `messages` are those of `announce`, if they are made already."""
+    rows = [row for one in decided for row in one.rows]
+    verdicts = [one.verdict for one in decided]
+    releases = [row for row in rows if row.release]
+    # Whether what is released was still owed is not known before: its messages have to wait.
+    ready = () if releases else messages
+    fresh = await _write_decisions(
+        connection, [row for row in rows if not row.release], verdicts, ready, now
+    )
+    fresh |= await _write_releases(connection, releases, now)
+    if len(fresh) < len(rows) or not ready:
+        decided = [_only(one, fresh) for one in decided]
+        await OUTBOX.add(connection, announce(decided, now=now))
+    await _cancel(connection, [one for one in decided if one.verdict.cancel_running], now)
+    made = Counter(row.manifest for one in decided for row in one.rows if row.decision == "queued")
+    corrected = await _look_again(connection, verdicts, made, now)
+    return Advanced(
+        queued=made.total(),
+        skipped=sum(row.decision == "skipped" for row in rows),
+        wake_at=earliest(verdict.wake_at for verdict in [*verdicts, *corrected]),
+    )
+
+
+def _only(decided: Decided, fresh: set[tuple[UUID, str]]) -> Decided:
+    """The part of it that nobody had decided before."""
+    return structs.replace(decided, rows=[row for row in decided.rows if row.key in fresh])
+
+
+async def _write_decisions(
+    connection: Connection,
+    rows: Sequence[LedgerRow],
+    verdicts: Sequence[Verdict],
+    messages: Sequence[OutboxMessage],
+    now: datetime,
+) -> set[tuple[UUID, str]]:
+    """Write down what schedules decided, the work that it makes, and how the manifests go on.
+
+    The messages go out with it if all that is decided is new.
+    """
+    if not verdicts:
+        return set()
+    written = await connection.fetch(
+        occurrences["record"],
+        now,
+        [row.manifest for row in rows],
+        [row.cause for row in rows],
+        [row.first_due_at for row in rows],
+        [row.last_due_at for row in rows],
+        [row.decision for row in rows],
+        [row.reason for row in rows],
+        [row.work for row in rows],
+        [row.slot for row in rows],
+        *_as_columns(verdicts),
+        *OUTBOX.columns(messages),
+    )
+    return {(row["manifest_id"], row["cause"]) for row in written}
+
+
+async def _write_releases(
+    connection: Connection, rows: Sequence[LedgerRow], now: datetime
+) -> set[tuple[UUID, str]]:
+    if not rows:
+        return set()
+    freed = await connection.fetch(
+        occurrences["release"],
+        [row.manifest for row in rows],
+        [row.cause for row in rows],
+        [row.work for row in rows],
+        [row.reason for row in rows],
+        [row.slot for row in rows],
+        now,
+    )
+    return {(row["manifest_id"], row["cause"]) for row in freed}
+
+
+async def _look_again(
+    connection: Connection, verdicts: Sequence[Verdict], made: Mapping[UUID, int], now: datetime
+) -> list[Verdict]:
+    """Correct verdicts whose work did not come about: they promised an outcome nobody will tell."""
+    wrong = [
+        verdict.manifest
+        for verdict in verdicts
+        if made[verdict.manifest]
+        < len(verdict.releases) + sum(entry.decision == "queued" for entry in verdict.entries)
+    ]
+    if not wrong:
+        return []
+    found = await read_manifests(connection, wrong, now=now)
+    corrected = [
+        due.rest(due.go_on(manifest.view, now=now), now=now)
+        for manifest in found
+        if isinstance(manifest, Manifest)
+    ]
+    await move_on(connection, corrected)
+    return corrected
+
+
+async def _cancel(connection: Connection, decided: Sequence[Decided], now: datetime) -> None:
+    if not decided:
+        return
+    by_id = {one.verdict.manifest: one.manifest for one in decided}
+    rows = await connection.fetch(works["outstanding_of"], list(by_id))
+    await OUTBOX.add(
+        connection,
+        announce_cancels(
+            [(by_id[row["manifest_id"]], row["id"], row["round"]) for row in rows],
+            reason="a newer occurrence takes its place",
+            now=now,
+        ),
+    )
+
+
+async def write_ledger(
+    connection: Connection, rows: Sequence[LedgerRow], *, now: datetime
+) -> set[tuple[UUID, str]]:
+    """Write decisions down; returns the keys of those that nobody had written before."""
+    if not rows:
+        return set()
+    written = await connection.fetch(
+        occurrences["decide"],
+        [row.manifest for row in rows],
+        [row.cause for row in rows],
+        [row.first_due_at for row in rows],
+        [row.last_due_at for row in rows],
+        [row.decision for row in rows],
+        [row.reason for row in rows],
+        [row.work for row in rows],
+        now,
+        [row.actor for row in rows],
+        [row.explicit for row in rows],
+        [row.has_input for row in rows],
+        json_array(row.input for row in rows),
+        [row.not_before for row in rows],
+    )
+    return {(row["manifest_id"], row["cause"]) for row in written}
+
+
+async def move_on(connection: Connection, verdicts: Sequence[Verdict]) -> None:
+    """Say how manifests go on; they are locked."""
+    if verdicts:
+        await connection.execute(manifests["move_on"], *_as_columns(verdicts))
+
+
+def _as_columns(verdicts: Sequence[Verdict]) -> tuple[list[Any], ...]:
+    """How manifests go on, as the parameters of a statement."""
+    return (
+        [verdict.manifest for verdict in verdicts],
+        [verdict.next_due_at for verdict in verdicts],
+        [verdict.wake_at for verdict in verdicts],
+        [verdict.seen_success for verdict in verdicts],
+    )
