@@ -1,0 +1,33 @@
+"""A job that calls itself short, from its declaration to its outcomes: runs share leases."""
+
+from headway import App
+from support.invariants import check_invariants
+from support.telling import queue
+
+SHARED = """
+    SELECT count(DISTINCT lease_id) AS leases, count(*) AS runs FROM dispatcher.metadata
+    WHERE state = 'completed'
+"""
+
+
+async def test_runs_of_a_short_job_share_leases_by_the_gate(world):
+    app = App("test")
+    done: list[int] = []
+
+    @app.job("job", group="ops", batch=10)
+    async def job(ctx, number: int):
+        done.append(number)
+        return number
+
+    await world.dispatcher()
+    await world.scheduler(app)
+    await world.until("SELECT batch = 10 FROM dispatcher.job_limit WHERE name = 'job'")
+    for number in range(40):
+        await queue(world, input=number)
+    await world.until("SELECT count(*) = 40 FROM dispatcher.work_queue")
+    await world.worker(app, worker_slots=2)
+    await world.until("SELECT count(*) = 40 FROM dispatcher.work_queue WHERE state = 'settled'")
+    [row] = await world.rows(SHARED)
+    assert (row["runs"], sorted(done)) == (40, list(range(40)))
+    assert row["leases"] <= 8
+    await check_invariants(world.database)
