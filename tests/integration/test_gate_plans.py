@@ -9,6 +9,8 @@ from headway_contract.work import GroupChanged
 from headway_dispatcher.store import gates as queries
 from support.gates import START, Gates
 
+pytestmark = pytest.mark.breaks_tables("fills the queue by hand")
+
 BACKLOG = 100_000
 # Rows of plain tables and indexes that a statement may touch: its few candidates, each looked
 # up a few times over, and a step for each lane.

@@ -30,7 +30,14 @@ from headway_scheduler.manifest import (
     read_manifests,
     read_rows,
 )
-from headway_scheduler.record import Advanced, Decided, announce, move_on, record, write_ledger
+from headway_scheduler.record import (
+    Advanced,
+    Decided,
+    announce_ahead,
+    move_on,
+    record,
+    write_ledger,
+)
 from headway_scheduler.store import manifests
 
 __all__ = ["FAULTS_OF_A_ROW", "account_for", "advance", "let_go", "put_to_rest", "write_ledger"]
@@ -172,7 +179,7 @@ async def _prepare(
         Decided(manifest=manifest, verdict=verdict, rows=list(rows_of(manifest, verdict)))
         for manifest, verdict in judged
     ]
-    return _Portion(decided=decided, messages=announce(decided, now=now))
+    return _Portion(decided=decided, messages=announce_ahead(decided, now=now))
 
 
 async def _judge(

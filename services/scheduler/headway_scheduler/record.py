@@ -49,7 +49,18 @@ class Decided(Struct, frozen=True, kw_only=True):
     rows: list[LedgerRow]
 
 
-def announce(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
+def announce_ahead(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
+    """The messages of decisions that are about to be recorded; none if some are releases.
+
+    Whether what is released is still owed is not known before, and a trace begins with what is
+    announced: it must not begin twice.
+    """
+    if any(row.release for one in decided for row in one.rows):
+        return []
+    return _announce(decided, now=now)
+
+
+def _announce(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
     """The messages that tell of the work that decisions make, if nobody made it before."""
     work = [(one.manifest, row) for one in decided for row in one.rows if row.decision == "queued"]
     return announce_work(work, now=now)
@@ -62,19 +73,17 @@ async def record(
     *,
     now: datetime,
 ) -> Advanced:
-    """Write decisions down; `messages` are those of `announce`, if they are made already."""
+    """Write decisions down; `messages` are those of `announce_ahead`, if they were made."""
     rows = [row for one in decided for row in one.rows]
     verdicts = [one.verdict for one in decided]
     releases = [row for row in rows if row.release]
-    # Whether what is released was still owed is not known before: its messages have to wait.
-    ready = () if releases else messages
     fresh = await _write_decisions(
-        connection, [row for row in rows if not row.release], verdicts, ready, now
+        connection, [row for row in rows if not row.release], verdicts, messages, now
     )
     fresh |= await _write_releases(connection, releases, now)
-    if len(fresh) < len(rows) or not ready:
+    if len(fresh) < len(rows) or not messages:
         decided = [_only(one, fresh) for one in decided]
-        await OUTBOX.add(connection, announce(decided, now=now))
+        await OUTBOX.add(connection, _announce(decided, now=now))
     await _cancel(connection, [one for one in decided if one.verdict.cancel_running], now)
     made = Counter(row.manifest for one in decided for row in one.rows if row.decision == "queued")
     corrected = await _look_again(connection, verdicts, made, now)
