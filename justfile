@@ -34,7 +34,8 @@ simulate *arguments:
 
 # Faults under a longer load: a broker that loses its storage, among others
 faults *arguments:
-    HEADWAY_FAULT_SECONDS=20 {{uv}} pytest tests/faults --durations 5 "$@"
+    HEADWAY_LONG=1 HEADWAY_FAULT_SECONDS=20 {{uv}} pytest -m "not long" tests/faults --durations 5 "$@"
+    HEADWAY_LONG=1 {{uv}} pytest -m long --durations 5 "$@"
 
 # What things cost, as JSON: `bench scheduling` (a minute or two)
 bench name *arguments:

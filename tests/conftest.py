@@ -1,6 +1,7 @@
 """Fixtures that every kind of test may ask for."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,6 +14,16 @@ from headway_postgres_kit import Database
 from support.invariants import broken_invariants
 from support.servers import TestPostgres, run_nats, run_postgres
 from support.world import World
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is long, unless HEADWAY_LONG is set."""
+    if os.environ.get("HEADWAY_LONG"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in set(long)]
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

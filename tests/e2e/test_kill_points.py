@@ -18,6 +18,8 @@ SETTINGS = {
     "app": str(TESTS / "support" / "app_to_be_killed.py"),
 }
 SERVICES = ("dispatcher", "worker", "scheduler")
+# One of each service; the others with `./justw faults`.
+ALWAYS = {"scheduler-after-publish", "dispatcher-after-order", "worker-before-outcome"}
 # Where a body may run a second time: it ran, and nobody was told.
 RUNS_TWICE = {"worker-before-outcome"}
 SETTLED = "SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'"
@@ -35,7 +37,10 @@ NOT_COMPLETED = """
 
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("processes", [SETTINGS], indirect=True)
-@pytest.mark.parametrize("point", sorted(POINTS))
+@pytest.mark.parametrize(
+    "point",
+    [one if one in ALWAYS else pytest.param(one, marks=pytest.mark.long) for one in sorted(POINTS)],
+)
 async def test_killed(processes, database, point):
     async def value(query: str, *arguments):
         async with database.acquire() as connection:

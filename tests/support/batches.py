@@ -1,11 +1,13 @@
 """Orders of several runs, made by hand."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.orders import OrderedRun, RunDispatched
+from headway_dispatcher.store import HISTORY, SOURCE
+from headway_history import Record
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publishing import publish
 
@@ -15,7 +17,7 @@ RUN = """
     INSERT INTO dispatcher.metadata
         (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at,
          patience_seconds)
-    VALUES ($1, $2, $3, 'ops', 'job', 1, 1, 'pending', clock_timestamp(), $4)
+    VALUES ($1, $2, $3, 'ops', 'job', 1, 1, 'pending', $5, $4)
 """
 
 
@@ -40,6 +42,7 @@ async def order(world, works: list[UUID], *, patience: float = 600.0, **fields) 
         )
         for number, work in enumerate(works)
     ]  # fmt: skip
+    now = utc_now()
     made = RunDispatched(lease=uuid4(), token="t" * 32, job="job", runs=runs)
     async with world.database.transaction() as connection:
         await connection.execute(
@@ -49,14 +52,41 @@ async def order(world, works: list[UUID], *, patience: float = 600.0, **fields) 
             made.token,
         )
         for run in runs:
-            await connection.execute(RUN, run.run, run.work, made.lease, patience)
+            await connection.execute(RUN, run.run, run.work, made.lease, patience, now)
             await connection.execute(
                 "UPDATE dispatcher.work_queue SET state = 'dispatched', run_id = $2,"
                 " runs = runs + 1, wait_reason = NULL WHERE id = $1",
                 run.work,
                 run.run,
             )
+        await HISTORY.append(connection, [_record(made, run, patience, now) for run in runs])
     body = encode(event(made, id=made.lease, source="test", subject="x", time=utc_now()))
     answer = await publish(world.broker, subjects.order("job", made.lease), body)
     assert isinstance(answer, Stored)
     return made
+
+
+def _record(made: RunDispatched, run: OrderedRun, patience: float, now: datetime) -> Record:
+    """What the gate would have kept of it."""
+    data = {
+        "lease": made.lease,
+        "job": made.job,
+        "run": run.run,
+        "work": run.work,
+        "round": run.round,
+        "attempt": run.attempt,
+        "group": run.group,
+        "cause": run.cause,
+        "patience_seconds": patience,
+    }
+    return Record(
+        event_id=f"{made.lease}.{run.run}",
+        type=RunDispatched.type,
+        subject=str(run.run),
+        source=SOURCE,
+        occurred_at=now,
+        data=data,
+        work=run.work,
+        run=run.run,
+        lease=made.lease,
+    )

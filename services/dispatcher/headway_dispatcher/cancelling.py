@@ -48,7 +48,7 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
     await _write_history(connection, records, request.actor, times)
     kept = {row["work_id"] for row in withdrawn}
     results = [
-        _result(work, before.get(work), meant, known=named is not None, withdrawn=work in kept)
+        _result(work, before.get(work), meant, reason, named is not None, work in kept)
         for work, named in meant.works.items()
     ]
     results += [_ended(run, row) for run, row in meant.ended_runs.items()]
@@ -99,7 +99,9 @@ def _request(row: Any, named: NamedWork | None, reason: str, times: Times) -> Wo
     )
 
 
-def _result(work: UUID, row: Any, meant: _Meant, *, known: bool, withdrawn: bool) -> CancelResult:
+def _result(
+    work: UUID, row: Any, meant: _Meant, reason: str, known: bool, withdrawn: bool
+) -> CancelResult:
     asked_for = meant.called.get(work, work)
     if row is None:
         if known:
@@ -108,6 +110,9 @@ def _result(work: UUID, row: Any, meant: _Meant, *, known: bool, withdrawn: bool
         text = f"there is no work and no run {work}: see 'headway work' and 'headway runs'"
         return CancelResult(id=work, result="unknown", text=text)
     match row["state"]:
+        case "settled" if row["outcome"] == "cancelled" and row["cancel_reason"] == reason:
+            # The scheduler has told the same by its outbox, and that was quicker.
+            word, text = "settled", "never starts"
         case "settled":
             word, text = "already_settled", f"is settled already ({row['outcome']})"
             if withdrawn:

@@ -13,7 +13,7 @@ LIMIT $2
 
 -- name: lock
 -- Work that is to end early, locked in a fixed order, as it stands before. $1 ids.
-SELECT id, round, manifest_id, manifest, group_name, state, outcome, run_id
+SELECT id, round, manifest_id, manifest, group_name, state, outcome, run_id, cancel_reason
 FROM dispatcher.work_queue
 WHERE id = ANY($1::uuid[])
 ORDER BY id
