@@ -86,6 +86,7 @@ async def test_killed(processes, database, point):
 @pytest.mark.parametrize(
     "processes", [{**SETTINGS, "app": str(TESTS / "support" / "app_under_test.py")}], indirect=True
 )
+@pytest.mark.long
 async def test_a_worker_that_was_frozen_changes_nothing_when_it_goes_on(processes, database):
     """Its run was given to another; what it still says counts for nothing."""
 

@@ -123,6 +123,7 @@ async def test_dead_letters_are_retried_and_put_away(night):
 
 
 @pytest.mark.timeout(300)  # a process for each line
+@pytest.mark.long
 async def test_what_is_wrong_with_a_command_is_one_line(night):
     letter = (await night.letters())[0]["dead_letter"]
     for wrong, words in (

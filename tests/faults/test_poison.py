@@ -261,6 +261,7 @@ async def test_good_events_among_all_known_traps(orders):
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.long
 async def test_good_events_among_generated_ones(orders):
     """Bad events bear the right token of a real lease, or are no events at all."""
     victim, *others = orders.taken

@@ -133,6 +133,7 @@ class TestAStalledConnection:
                 await dispatcher.run_until(asyncio.Event())
         world.services.remove(dispatcher)
 
+    @pytest.mark.long
     async def test_a_worker_ends_too_and_waits_for_no_run(self, world, proxy):
         app = App("test")
         begun = asyncio.Event()

@@ -158,7 +158,10 @@ async def copy_store(scene: Scene) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("lose", [wipe, delete_streams, roll_back])
+@pytest.mark.parametrize(
+    "lose",
+    [wipe, *(pytest.param(one, marks=pytest.mark.long) for one in (delete_streams, roll_back))],
+)
 async def test_everything_settles_once_and_second_executions_are_told(scene, lose):
     await scene.begin()
     if lose is roll_back:

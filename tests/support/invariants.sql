@@ -5,9 +5,10 @@ WHERE NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_i
    OR NOT EXISTS (SELECT FROM dispatcher.lease WHERE lease.id = lease_id)
 
 -- name: i6_enqueued_and_lost
--- I6: what was enqueued was queued, and its work is nowhere.
+-- I6: what was enqueued was queued, and its work is nowhere. Of settled work only its key is
+-- kept, without the input.
 SELECT work_id FROM scheduler.enqueued
-WHERE state = 'queued'
+WHERE state = 'queued' AND (key IS NULL OR input IS NOT NULL)
   AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.id = work_id)
   AND NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = work_id)
 
