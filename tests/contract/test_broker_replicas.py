@@ -12,6 +12,8 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerInfo, DiscardPolicy, RetentionPolicy
 from nats.js.errors import APIError, ServiceUnavailableError
 
+pytestmark = pytest.mark.long
+
 LEASES = 100
 
 ACCEPTED = None

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -37,6 +39,7 @@ def test_all_scenarios_in_one_document(tmp_path):
     assert cost["messages_in"] > 1
 
 
+@pytest.mark.long
 def test_a_table_for_people_and_a_word_about_misuse():
     done = bench("latency", "--work", "10")
     assert done.returncode == 0, done.stderr

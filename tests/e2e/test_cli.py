@@ -428,6 +428,7 @@ async def test_times_ahead_are_previewed(asked):
     assert "it is Europe/Berlin time" in done.complaints[0]
 
 
+@pytest.mark.long
 async def test_work_is_explained(asked, world):
     done = await asked("trigger", "by-hand", "--json")
     work = json.loads(done.out)["work"]

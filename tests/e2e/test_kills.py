@@ -89,6 +89,7 @@ async def test_killing_the_dispatcher(scene):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("processes", [DEFAULTS], indirect=True)
+@pytest.mark.long
 async def test_killing_the_worker_with_the_default_timeouts(scene):
     await scene.begin()
     await scene.processes.kill(scene.worker)

@@ -157,6 +157,7 @@ async def test_what_is_wrong_with_a_command_is_one_line(night):
     assert (done.code, f"there is no dead letter {unknown}" in done.out) == (1, True)
 
 
+@pytest.mark.long
 async def test_work_runs_and_workers_are_looked_at_and_cancelled(night):
     await night.letters()
     night.mended.set()

@@ -14,6 +14,8 @@ from support.invariants import check_invariants
 from support.proxy import Proxy
 from support.world import until
 
+pytestmark = pytest.mark.long
+
 ANSWER = 1.2
 
 

@@ -16,6 +16,8 @@ from support.proxy import Proxy
 from support.servers import needs_embedded
 from support.world import until
 
+pytestmark = pytest.mark.long
+
 PING = 0.1
 QUICK = Patience(ask_every=PING)
 # What a server says last before a connection counts as made.
