@@ -1,5 +1,6 @@
 """What the client asks of the dispatcher: work, runs, workers, cancels and dead letters."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any, TypeVar
@@ -55,14 +56,15 @@ _PAGE = 200
 Page = TypeVar("Page", bound=Struct)
 
 
-class Operations:
+class Operations(ABC):
     """The part of a client that speaks with the dispatcher."""
 
     _actor: str
 
     @property
+    @abstractmethod
     def _control(self) -> Control:
-        raise NotImplementedError
+        """The way to the services."""
 
     async def dead_letters(
         self,
