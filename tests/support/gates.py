@@ -19,7 +19,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY
 from headway_dispatcher.waits import Waits
 from headway_history import Record
-from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, Together
 from headway_service_kit.passes import Wakeup
 
 WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
@@ -135,8 +135,10 @@ class Gates:
                 )
                 for row in rows
             ]
-            await settling.settle(connection, ended, now=now, records=records)
-            await HISTORY.append(connection, records)
+            writes = Together()
+            await settling.settle(connection, ended, now=now, records=records, writes=writes)
+            HISTORY.append_to(writes, records)
+            await writes.send(connection)
         return len(rows)
 
     async def active(self) -> list[UUID]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_postgres_kit import Connection, Queries, json_array
+from headway_postgres_kit import Connection, Queries, Together, json_array
 from msgspec import Struct
 
 from headway_history.kept import Kept
@@ -51,9 +51,17 @@ class History:
 
         `now` is our own time, as opposed to that of the events; without it the server's is taken.
         """
+        writes = Together()
+        self.append_to(writes, records, now=now)
+        await writes.send(connection)
+
+    def append_to(
+        self, writes: Together, records: Sequence[Record], *, now: datetime | None = None
+    ) -> None:
+        """Write records down together with what else is written."""
         if not records:
             return
-        await connection.execute(
+        writes.add(
             self._queries["append"],
             [record.event_id for record in records],
             [record.type for record in records],

@@ -3,6 +3,7 @@
 - `database`: a pool with timeouts and JSON codecs, and errors translated once.
 - `clock`: the time of decisions, PostgreSQL's unless somebody brings another.
 - `sql`: named queries out of `.sql` files.
+- `together`: writes that are sent as one.
 - `migrations`: forward-only numbered migrations with checksums.
 """
 
@@ -16,6 +17,7 @@ from headway_postgres_kit.database import (
 )
 from headway_postgres_kit.migrations import Migrations, SchemaMismatch
 from headway_postgres_kit.sql import Queries
+from headway_postgres_kit.together import Together
 
 __all__ = [
     "DATABASE_CLOCK",
@@ -27,6 +29,7 @@ __all__ = [
     "Migrations",
     "Queries",
     "SchemaMismatch",
+    "Together",
     "json_array",
     "storable",
 ]

@@ -35,7 +35,7 @@ from headway_dispatcher.gate_store import (
 )
 from headway_dispatcher.provisioning import MAX_AGE_SECONDS
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import OUTBOX, SOURCE, Times, works
+from headway_dispatcher.store import SOURCE, Times, works
 
 BATCH = 200
 # How many keys are seen to in one pass.
@@ -153,10 +153,8 @@ class Gate:
         uses: Sequence[RateUse],
     ) -> None:
         with span("gate", admitted=sum(len(one.works) for one in orders)):
-            await tx.dispatch(orders, times=times)
-            await OUTBOX.add(tx.connection, [_message(one, times.schedule) for one in orders])
-            if uses:
-                await tx.note_rates(uses)
+            messages = [_message(one, times.schedule) for one in orders]
+            await tx.dispatch(orders, messages, uses, times=times)
 
     async def _put_aside(self, disabled: list[UUID]) -> list[UUID]:
         """Keep work of disabled manifests out of the way.

@@ -18,11 +18,12 @@ from headway_decisions.capacity import (
     Worker,
 )
 from headway_history import Record
-from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, json_array
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Together, json_array
+from headway_relay import OutboxMessage
 from headway_tracing import trace_id
 from msgspec import Struct
 
-from headway_dispatcher.store import HISTORY, SOURCE, Times, gates
+from headway_dispatcher.store import HISTORY, OUTBOX, SOURCE, Times, gates
 
 GATE_LOCK = 0x48570010
 _LANES_LOCK = 0x48570012
@@ -195,10 +196,21 @@ class GateTransaction:
         )
         return [_waiting_work(row) for row in rows]
 
-    async def dispatch(self, orders: Sequence[Ordered], *, times: Times) -> None:
-        """Write leases, runs, work and history of admitted work, whose rows are locked."""
+    async def dispatch(
+        self,
+        orders: Sequence[Ordered],
+        messages: Sequence[OutboxMessage],
+        uses: Sequence[RateUse],
+        *,
+        times: Times,
+    ) -> None:
+        """Write down what was admitted: leases, runs, work, history, and what tells of it.
+
+        The rows of the work are locked. `uses` is what began under rates.
+        """
         runs = [(one.order, work, run) for one in orders for work, run in one.runs]
-        await self.connection.execute(
+        writes = Together()
+        writes.add(
             gates["dispatch"],
             [one.order.lease for one in orders],
             [one.order.token for one in orders],
@@ -214,17 +226,17 @@ class GateTransaction:
             times.schedule,
         )
         records = [_record(order, work, run, times.schedule) for order, work, run in runs]
-        await HISTORY.append(self.connection, records, now=times.real)
-
-    async def note_rates(self, uses: Sequence[RateUse]) -> None:
-        """Remember what began under rates."""
-        await self.connection.execute(
-            gates["note_rates"],
-            [use.kind for use in uses],
-            [use.name for use in uses],
-            json_array(use.begun for use in uses),
-            [use.frees_at for use in uses],
-        )
+        HISTORY.append_to(writes, records, now=times.real)
+        OUTBOX.add_to(writes, messages)
+        if uses:
+            writes.add(
+                gates["note_rates"],
+                [use.kind for use in uses],
+                [use.name for use in uses],
+                json_array(use.begun for use in uses),
+                [use.frees_at for use in uses],
+            )
+        await writes.send(self.connection)
 
     async def wait_for_key(self, works: Sequence[UUID]) -> None:
         """Take candidates whose key has no room out of the gate's way."""

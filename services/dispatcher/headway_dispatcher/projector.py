@@ -33,14 +33,14 @@ from headway_history import Record
 from headway_history.kept import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
-from headway_postgres_kit import Clock, Connection, Database, json_array
+from headway_postgres_kit import Clock, Connection, Database, Together, json_array
 from headway_relay import events_in
 from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
 from headway_tracing import first_context, span, traceparent
 from msgspec import Struct, structs
 
-from headway_dispatcher import settling, store
+from headway_dispatcher import letters, settling, store
 from headway_dispatcher.pushing import push
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, SOURCE, heals, leases, works
 from headway_dispatcher.telling import activation_message
@@ -139,8 +139,7 @@ def event_intake(
 
 async def _project(connection: Connection, told: list[Told], clock: Clock) -> _Projected:
     """Project messages; tells what is to follow."""
-    books = await _open_books(connection, {one.lease for one in told})
-    fresh, real = await _remember(connection, told)
+    books, fresh, real = await _open_books(connection, told)
     times = await store.times_at(real, connection, clock)
     now = times.schedule
     before = {run.id: run for runs in books.runs.values() for run in runs.values()}
@@ -159,13 +158,17 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
     await _tell_woken(connection, books.woken, now, contexts)
-    last_of_pruned = await settling.settle(
-        connection, ended, now=now, records=records, contexts=contexts
+    writes = Together()
+    left = await settling.settle(
+        connection, ended, now=now, records=records, writes=writes, contexts=contexts
     )
-    await HISTORY.append(connection, records, now=times.real)
+    HISTORY.append_to(writes, records, now=times.real)
+    await writes.send(connection)
+    # At once, or the next work of the manifest would be in the slot before them.
+    await letters.resume_at_once(connection, left.waited_for, now=now)
     return _Projected(
         told=bool(ended or books.woken),
-        last_of_pruned=last_of_pruned,
+        last_of_pruned=left.last_of_pruned,
         vain_claims=books.vain_claims,
     )
 
@@ -332,14 +335,25 @@ def _read(message: Message) -> Told:
     return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=events)
 
 
-async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
-    """Lock the leases in a fixed order and read them and their runs."""
-    rows = await connection.fetch(leases["lock"], sorted(ids))
+async def _open_books(
+    connection: Connection, told: list[Told]
+) -> tuple[_Books, set[_EventKey], datetime]:
+    """Lock the leases in a fixed order and read them and their runs.
+
+    Also returns the events that were never applied before, and PostgreSQL's time.
+    """
+    keys = [(one.lease, event.id) for one in told for event in one.events]
+    known, *rows = await connection.fetch(
+        leases["lock"],
+        [lease for lease, _ in keys],
+        [event for _, event in keys],
+        list({one.lease for one in told}),
+    )
     runs = await connection.fetch(leases["runs_of"], [row["id"] for row in rows])
     by_lease: dict[UUID, dict[UUID, Run]] = {}
     for row in runs:
         by_lease.setdefault(row["lease_id"], {})[row["run_id"]] = _run(row)
-    return _Books(
+    books = _Books(
         leases={row["id"]: _lease(row) for row in rows},
         # Not the lease's own time, which is real: a run's times are schedule time throughout.
         made_at={row["lease_id"]: row["created_at"] for row in runs},
@@ -349,15 +363,8 @@ async def _open_books(connection: Connection, ids: set[UUID]) -> _Books:
         vain_claims=[],
         begun_elsewhere=[],
     )
-
-
-async def _remember(connection: Connection, told: list[Told]) -> tuple[set[_EventKey], datetime]:
-    """The events that were never applied before, and PostgreSQL's time."""
-    keys = [(one.lease, event.id) for one in told for event in one.events]
-    [row] = await connection.fetch(
-        leases["remember"], [lease for lease, _ in keys], [event for _, event in keys]
-    )
-    return set(zip(row["fresh_leases"], row["fresh_events"], strict=True)), row["now"]
+    fresh = set(zip(known["fresh_leases"], known["fresh_events"], strict=True))
+    return books, fresh, known["now"]
 
 
 async def _write(

@@ -20,12 +20,12 @@ from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
 from headway_history import Record
-from headway_postgres_kit import Connection, json_array
+from headway_postgres_kit import Connection, Together, json_array
 from headway_relay import OutboxMessage
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
 
-from headway_dispatcher import letters, recording
+from headway_dispatcher import recording
 from headway_dispatcher.store import HISTORY, OUTBOX, works
 from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
 
@@ -49,6 +49,17 @@ class _Settled(Struct, frozen=True, kw_only=True):
         return "" if self.failure is None else fingerprint(self.row["job"], self.failure)
 
 
+class Settling(Struct, frozen=True, kw_only=True):
+    """What settling leaves to do.
+
+    `waited_for` are manifests in whose slot dead letters wait for their turn, `last_of_pruned`
+    says that work of a pruned manifest has ended, which may now be deleted.
+    """
+
+    waited_for: set[UUID] = set()
+    last_of_pruned: bool = False
+
+
 class _Again(Struct, frozen=True, kw_only=True):
     row: Any
     retry: Retry
@@ -62,16 +73,16 @@ async def settle(
     *,
     now: datetime,
     records: list[Record],
+    writes: Together,
     contexts: Mapping[Any, str] = MappingProxyType({}),
-) -> bool:
+) -> Settling:
     """Decide about the work of runs that have just ended; `ended` is by work id.
 
-    `contexts` are the traces in which their ends were projected, by run. Tells whether any of
-    it belongs to a pruned manifest, which may now be deleted. What history is to keep is added to
-    `records`.
+    `contexts` are the traces in which their ends were projected, by run. What history is to keep
+    is added to `records`, and what is left to be written to `writes`.
     """
     if not ended:
-        return False
+        return Settling()
     rows = await connection.fetch(works["lock"], sorted(ended))
     settled: list[_Settled] = []
     again: list[_Again] = []
@@ -88,16 +99,14 @@ async def settle(
                 current.set_attribute("headway.outcome", verdict.outcome)
                 settled.append(structs.replace(verdict, context=context))
     await _write_retries(connection, again)
-    versions = await _write_settled(connection, settled, now)
-    await OUTBOX.add(
-        connection, [message for one in settled for message in _tell(one, now, versions)]
-    )
+    versions = await _write_letters(connection, settled, now)
+    _write_settled(writes, settled, now, versions)
     records += [_keep_waiting(one, now) for one in again]
     records += [record for one in settled for record in _keep(one, now, versions)]
-    # At once, or the next work of the manifest would be in the slot before them.
-    waited_for = {row["manifest_id"] for row in rows if row["letters_wait"]}
-    await letters.resume_at_once(connection, waited_for, now=now)
-    return any(row["pruned"] for row in rows)
+    return Settling(
+        waited_for={row["manifest_id"] for row in rows if row["letters_wait"]},
+        last_of_pruned=any(row["pruned"] for row in rows),
+    )
 
 
 async def cancel(
@@ -114,8 +123,9 @@ async def cancel(
         settled.append(
             _Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason)
         )
-    await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
+    writes = Together()
+    _write_settled(writes, settled, now)
+    await writes.send(connection)
     records += [record for one in settled for record in _keep(one, now, {})]
 
 
@@ -129,10 +139,10 @@ async def expire(
         settled.append(
             _Settled(row=row, outcome="expired", attempts=row["attempts"], reason=reason)
         )
-    await _write_settled(connection, settled, now)
-    await OUTBOX.add(connection, [message for one in settled for message in _tell(one, now, {})])
-    records = [record for one in settled for record in _keep(one, now, {})]
-    await HISTORY.append(connection, records)
+    writes = Together()
+    _write_settled(writes, settled, now)
+    HISTORY.append_to(writes, [record for one in settled for record in _keep(one, now, {})])
+    await writes.send(connection)
 
 
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
@@ -192,18 +202,28 @@ async def _write_retries(connection: Connection, again: Sequence[_Again]) -> Non
         )
 
 
-async def _write_settled(
-    connection: Connection, settled: Sequence[_Settled], now: datetime
-) -> dict[UUID, str]:
-    """Settle work; returns which version of the code each dead letter is of."""
+def _write_settled(
+    writes: Together,
+    settled: Sequence[_Settled],
+    now: datetime,
+    versions: Mapping[UUID, str] = MappingProxyType({}),
+) -> None:
+    """Settle work, and tell of it."""
     if settled:
-        await connection.execute(
+        writes.add(
             works["settle"],
             [one.row["id"] for one in settled],
             [one.outcome for one in settled],
             [one.attempts for one in settled],
             now,
         )
+        OUTBOX.add_to(writes, [told for one in settled for told in _tell(one, now, versions)])
+
+
+async def _write_letters(
+    connection: Connection, settled: Sequence[_Settled], now: datetime
+) -> dict[UUID, str]:
+    """Make dead letters; returns which version of the code each is of."""
     parted = [one for one in settled if one.letter is not None]
     if not parted:
         return {}
@@ -227,7 +247,7 @@ async def _write_settled(
     return {row["id"]: row["code_version"] for row in rows}
 
 
-def _tell(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[OutboxMessage]:
+def _tell(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[OutboxMessage]:
     context = one.context or first_context(one.row["traceparent"])
     messages = [settled_message(_end(one, now), context)]
     if one.letter is not None:
@@ -236,7 +256,7 @@ def _tell(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[Outbo
     return messages
 
 
-def _keep(one: _Settled, now: datetime, versions: dict[UUID, str]) -> list[Record]:
+def _keep(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[Record]:
     """The end of work as history keeps it."""
     records = [recording.settled(_end(one, now))]
     if one.letter is not None:

@@ -1,10 +1,28 @@
 -- name: lock
--- Leases of arrived events, locked in a fixed order. $1 ids.
-SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at
-FROM dispatcher.lease
-WHERE id = ANY($1::uuid[])
-ORDER BY id
-FOR UPDATE
+-- Note the ids of arrived events, and lock their leases in a fixed order. The first row has the
+-- ids that were never seen before and our own wall clock, each other one a lease, as it is once
+-- whoever else was at it is done. $1 the lease of each event, $2 event ids, $3 leases.
+WITH fresh AS (
+    INSERT INTO dispatcher.inbox (lease_id, event_id, received_at)
+    SELECT DISTINCT told.lease_id, told.event_id, clock_timestamp()
+    FROM unnest($1::uuid[], $2::text[]) AS told (lease_id, event_id)
+    ORDER BY 1, 2
+    ON CONFLICT DO NOTHING
+    RETURNING lease_id, event_id
+), locked AS MATERIALIZED (
+    SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at
+    FROM dispatcher.lease
+    WHERE id = ANY($3::uuid[])
+    ORDER BY id
+    FOR UPDATE
+)
+SELECT NULL AS id, NULL AS token, NULL AS claimed_by, NULL AS nonce, NULL AS sequence,
+       NULL AS loose_links, NULL AS ended_at,
+       coalesce(array_agg(lease_id), '{}') AS fresh_leases,
+       coalesce(array_agg(event_id), '{}') AS fresh_events, clock_timestamp() AS now
+FROM fresh
+UNION ALL
+SELECT locked.*, NULL, NULL, NULL FROM locked
 
 -- name: runs_of
 -- The runs of leases, as the fold left them. $1 leases.
@@ -12,20 +30,6 @@ SELECT run_id, work_id, lease_id, state, worker, host, created_at, started_at, f
        failure, output, cancel_reason, activations
 FROM dispatcher.metadata
 WHERE lease_id = ANY($1::uuid[])
-
--- name: remember
--- Note event ids; returns those never seen before, and our own wall clock. $1 leases,
--- $2 event ids.
-WITH fresh AS (
-    INSERT INTO dispatcher.inbox (lease_id, event_id, received_at)
-    SELECT DISTINCT told.lease_id, told.event_id, clock_timestamp()
-    FROM unnest($1::uuid[], $2::text[]) AS told (lease_id, event_id)
-    ON CONFLICT DO NOTHING
-    RETURNING lease_id, event_id
-)
-SELECT coalesce(array_agg(lease_id), '{}') AS fresh_leases,
-       coalesce(array_agg(event_id), '{}') AS fresh_events, clock_timestamp() AS now
-FROM fresh
 
 -- name: write
 -- What the fold made of runs, when we first heard that they have begun, and what became of

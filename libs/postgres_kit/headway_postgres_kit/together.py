@@ -1,0 +1,60 @@
+"""Statements that need not see each other's rows, sent to the server as one.
+
+A round trip costs more than most writes do. What a decision leaves in several tables is therefore
+collected and written at its end, as one statement: all of its parts see the tables as they were
+before it.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from headway_postgres_kit.database import Connection
+
+_PARAMETER = re.compile(r"\$(\d+)")
+_WITH = re.compile(r"WITH\s+", re.IGNORECASE)
+_COMMENT = re.compile(r"^--.*$", re.MULTILINE)
+
+
+class Together:
+    """Writes that are sent as one, in a transaction that is open."""
+
+    def __init__(self) -> None:
+        self._statements: list[tuple[str, tuple[Any, ...]]] = []
+
+    def add(self, query: str, *parameters: Any) -> None:
+        """Append a write; only the first may begin with `WITH`."""
+        self._statements.append((query, parameters))
+
+    async def send(self, connection: Connection) -> None:
+        """Write all of it, and begin anew."""
+        statements, self._statements = self._statements, []
+        if statements:
+            query = combine(tuple(query for query, _ in statements))
+            await connection.execute(query, *(one for _, given in statements for one in given))
+
+
+@cache
+def combine(queries: Sequence[str]) -> str:
+    """One statement that does what several do, with the parameters of all of them in a row."""
+    first, *others = (_COMMENT.sub("", query).strip() for query in queries)
+    taken = _highest(first)
+    parts = []
+    for number, query in enumerate(others, start=1):
+        if _WITH.match(query):
+            raise ValueError(f"only the first of several statements may begin with WITH: {query}")
+        parts.append(f"part_{number} AS (\n{_renumbered(query, taken)}\n)")
+        taken += _highest(query)
+    if not parts:
+        return first
+    rest = _WITH.sub(",\n", first, count=1) if _WITH.match(first) else f"\n{first}"
+    return "WITH " + ",\n".join(parts) + rest
+
+
+def _highest(query: str) -> int:
+    return max((int(number) for number in _PARAMETER.findall(query)), default=0)
+
+
+def _renumbered(query: str, by: int) -> str:
+    return _PARAMETER.sub(lambda found: f"${int(found[1]) + by}", query)
