@@ -26,7 +26,7 @@ from headway_dispatcher.provisioning import provision
 from headway_embedded import NatsServer, PostgresServer
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
-from headway_relay import Relay
+from headway_relay import Handover, Relay
 from headway_scheduler.startup import apply
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
@@ -109,7 +109,7 @@ async def measure_ticks(database: Database, sizes: list[int]) -> dict[str, Any]:
 
 async def _tick_cost(database: Database, clock: FixedClock) -> float:
     """The median cost of a tick that fires 200, in milliseconds."""
-    tick = Tick(database, holder="bench", max_entries=DUE, relay=Wakeup(), clock=clock)
+    tick = Tick(database, holder="bench", max_entries=DUE, relay=Handover(), clock=clock)
     costs = []
     for _ in range(TICKS):
         clock.at += timedelta(seconds=60)

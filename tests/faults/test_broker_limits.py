@@ -11,10 +11,9 @@ from headway_jetstream_kit import BrokerUnavailable, NoAnswer
 from headway_jetstream_kit.provisioning import consumer_info, ensure_consumer, stream_info
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_relay import Relay
+from headway_relay import Handover, Relay
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
-from headway_service_kit.passes import Wakeup
 from support.invariants import check_invariants
 from support.world import until
 
@@ -42,7 +41,7 @@ async def test_a_full_work_stream_holds_nothing_back_but_the_messages(world):
     await set_most_bytes(world, subjects.WORK_STREAM, 3000)
     await world.declare(app)
     await world.make_due()
-    tick = Tick(world.database, holder="me", max_entries=5, relay=Wakeup(), clock=DATABASE_CLOCK)
+    tick = Tick(world.database, holder="me", max_entries=5, relay=Handover(), clock=DATABASE_CLOCK)
     relay = Relay(world.database, world.broker, OUTBOX)
     fired, complaints = 0, []
     for _ in range(4):

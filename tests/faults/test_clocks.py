@@ -14,6 +14,7 @@ from headway_dispatcher.projector import event_intake
 from headway_jetstream_kit import Puller, Stored
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK, Connection
+from headway_relay import Handover
 from headway_scheduler.tick import Tick
 from headway_service_kit.passes import Wakeup
 from support.invariants import check_invariants
@@ -62,7 +63,7 @@ async def project(world, clock) -> None:
         world.broker,
         clock=clock,
         gate=Wakeup(),
-        relay=Wakeup(),
+        relay=Handover(),
         prunes=Wakeup(),
     )
     await intake.run_once()
@@ -110,7 +111,7 @@ async def test_the_schedulers_clock_steps_back_and_nothing_fires_twice(world):
     await world.declare(app)
     await world.make_due()
     clock = SkewedClock()
-    tick = Tick(world.database, holder="me", max_entries=None, relay=Wakeup(), clock=clock)
+    tick = Tick(world.database, holder="me", max_entries=None, relay=Handover(), clock=clock)
     assert (await tick.run_once()).fired == 5
     await world.value("DELETE FROM scheduler.work")
     for moved in (-3600, -30, 0):

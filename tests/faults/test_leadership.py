@@ -17,12 +17,12 @@ from headway_contract import event
 from headway_contract.settled import PruneConfirmed, WorkSettled
 from headway_postgres_kit import DATABASE_CLOCK, Connection, Database, DatabaseUnavailable
 from headway_postgres_kit import database as database_module
+from headway_relay import Handover
 from headway_scheduler import tick as tick_module
 from headway_scheduler.intake import take_in
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import TICK_LOCK, leaders
 from headway_scheduler.tick import Tick, TickResult
-from headway_service_kit.passes import Wakeup
 from support.invariants import check_invariants
 from support.proxy import Proxy
 from support.world import until
@@ -52,7 +52,7 @@ class PausingClock:
 
 
 def tick_of(database: Database, holder: str, clock=DATABASE_CLOCK) -> Tick:
-    return Tick(database, holder=holder, max_entries=None, relay=Wakeup(), clock=clock)
+    return Tick(database, holder=holder, max_entries=None, relay=Handover(), clock=clock)
 
 
 @pytest_asyncio.fixture

@@ -27,6 +27,7 @@ from headway_jetstream_kit import Puller, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
+from headway_relay import Handover
 from headway_scheduler.intake import settled_intake
 from headway_service_kit.passes import Wakeup
 from hypothesis import HealthCheck, Phase, given, settings
@@ -167,7 +168,7 @@ class Orders:
             self.world.broker,
             clock=DATABASE_CLOCK,
             gate=Wakeup(),
-            relay=Wakeup(),
+            relay=Handover(),
             prunes=Wakeup(),
         )
         await batch.take_in(intake, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
@@ -408,7 +409,7 @@ async def test_good_work_among_generated_messages(world):
     works = [uuid4() for _ in range(20)]
     batch.add(subjects.work("ops"), *(envelope(queued(work), work) for work in works))
     await batch.tell()
-    followers = Followers(gate=Wakeup(), relay=Wakeup(), cancels=Wakeup(), prunes=Wakeup())
+    followers = Followers(gate=Wakeup(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
     intake = work_intake(
         world.database,
         world.broker,

@@ -6,11 +6,10 @@ from headway_contract import subjects
 from headway_jetstream_kit import BrokerUnavailable
 from headway_jetstream_kit.provisioning import stream_info
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_relay import OutboxMessage, Relay
+from headway_relay import Handover, OutboxMessage, Relay
 from headway_relay import relay as relay_module
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
-from headway_service_kit.passes import Wakeup
 from support.invariants import check_invariants
 
 
@@ -73,7 +72,9 @@ async def test_work_announced_twice_long_after_the_broker_forgot_is_taken_in_onc
     await world.provision()
     await world.declare(app)
     await world.make_due()
-    tick = Tick(world.database, holder="me", max_entries=200, relay=Wakeup(), clock=DATABASE_CLOCK)
+    tick = Tick(
+        world.database, holder="me", max_entries=200, relay=Handover(), clock=DATABASE_CLOCK
+    )
     assert (await tick.run_once()).fired == 1
     body = await world.value("SELECT body FROM scheduler.outbox WHERE message_id NOT LIKE 'group%'")
     for copy in range(3):
@@ -138,3 +139,35 @@ async def test_a_row_that_commits_late_is_not_passed_over(world):
         assert await stored(world) == 1
     await relay.run_once()
     assert (await backlog(world), await stored(world)) == (0, 2)
+
+
+async def test_what_is_handed_over_is_published_and_deleted_without_a_look(world):
+    await world.provision()
+    await add(world, message(1), message(2))
+    handover = Handover()
+    relay = Relay(world.database, world.broker, OUTBOX, handover)
+    handover.hand([message(1)])
+    assert await relay.run_once() is None
+    assert (await backlog(world), await stored(world)) == (1, 1), "nobody asked for the other"
+    handover.call()
+    await relay.run_once()
+    assert (await backlog(world), await stored(world)) == (0, 2)
+
+
+async def test_what_is_handed_over_and_not_taken_stays_in_the_outbox(world):
+    await world.provision()
+    await add(world, message(1), message(2, "nobody.listens"))
+    handover = Handover()
+    relay = Relay(world.database, world.broker, OUTBOX, handover)
+    handover.hand([message(1), message(2, "nobody.listens")])
+    assert await relay.run_once() == relay_module._TRY_AGAIN
+    assert await world.value("SELECT array_agg(message_id) FROM scheduler.outbox") == ["m2"]
+
+
+async def test_an_outage_fills_no_memory():
+    handover = Handover()
+    for number in range(5000):
+        handover.hand([message(number)])
+    handed, may_be_more = handover.take()
+    assert len(handed) <= 1000
+    assert may_be_more

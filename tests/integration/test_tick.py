@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from headway import App, every
 from headway_postgres_kit import DATABASE_CLOCK
+from headway_relay import Handover
 from headway_scheduler import tick as tick_module
 from headway_scheduler.store import TICK_LOCK, leaders, manifests
 from headway_scheduler.tick import Tick
-from headway_service_kit.passes import Wakeup
 
 
 def tick_of(world, *, holder: str = "me", max_entries: int | None = 200) -> Tick:
@@ -16,7 +16,7 @@ def tick_of(world, *, holder: str = "me", max_entries: int | None = 200) -> Tick
         world.database,
         holder=holder,
         max_entries=max_entries,
-        relay=Wakeup(),
+        relay=Handover(),
         clock=DATABASE_CLOCK,
     )
 

@@ -20,7 +20,7 @@ from headway_dispatcher.store import HISTORY
 from headway_dispatcher.waits import Waits
 from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, Together
-from headway_service_kit.passes import Wakeup
+from headway_relay import Handover
 
 WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -49,7 +49,7 @@ class Gates:
 
     def another(self, database: Database) -> Gate:
         """One more gate, as another dispatcher would have it."""
-        return Gate(database, self.settings, clock=self.clock, relay=Wakeup())
+        return Gate(database, self.settings, clock=self.clock, relay=Handover())
 
     async def watch_caps(self) -> None:
         async with self.database.acquire() as connection:

@@ -18,10 +18,10 @@ from headway_contract.settled import (
     WorkSettled,
 )
 from headway_postgres_kit import Database
+from headway_relay import Handover
 from headway_scheduler.intake import take_in
 from headway_scheduler.startup import Applied, apply
 from headway_scheduler.tick import Tick, TickResult
-from headway_service_kit.passes import Wakeup
 
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -54,7 +54,11 @@ class Timeline:
 
     async def tick(self, *, max_entries: int | None = 200) -> TickResult:
         tick = Tick(
-            self.database, holder="test", max_entries=max_entries, relay=Wakeup(), clock=self.clock
+            self.database,
+            holder="test",
+            max_entries=max_entries,
+            relay=Handover(),
+            clock=self.clock,
         )
         return await tick.run_once()
 

@@ -7,11 +7,24 @@ the copy within its window, and the receivers' unique keys make it harmless afte
 relays may run; each takes the rows that no other holds, so order between messages is not
 promised.
 
+What a process has just committed it hands to its own relay (`handover`), which publishes it at
+once and then deletes its rows; in the outbox it only has to be found if that fails.
+
 On the way in, `rejected` keeps what could not be handled, with its bytes.
 """
 
+from headway_relay.handover import Handover, stamped
 from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
 from headway_relay.rejected import Rejected, events_in
 from headway_relay.relay import Relay
 
-__all__ = ["TRACES_APART", "Outbox", "OutboxMessage", "Rejected", "Relay", "events_in"]
+__all__ = [
+    "TRACES_APART",
+    "Handover",
+    "Outbox",
+    "OutboxMessage",
+    "Rejected",
+    "Relay",
+    "events_in",
+    "stamped",
+]

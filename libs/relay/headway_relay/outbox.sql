@@ -11,6 +11,10 @@ WHERE id = ANY(ARRAY(
     SELECT id FROM {schema}.outbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED))
 RETURNING id, message_id, subject, body, traceparent, created_at
 
+-- name: published
+-- Messages that their own process has published. $1 message ids.
+DELETE FROM {schema}.outbox WHERE message_id = ANY($1::text[])
+
 -- name: put_back
 -- Messages that were taken out and could not be published keep their places. $1 row ids,
 -- $2 message ids, $3 subjects, $4 bodies, $5 trace contexts, $6 when they were written.

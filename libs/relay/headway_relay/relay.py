@@ -12,7 +12,8 @@ from headway_jetstream_kit.publishing import TOO_LARGE, Answer, publish
 from headway_postgres_kit import Connection, Database
 from headway_tracing import span
 
-from headway_relay.outbox import TRACES_APART, Outbox
+from headway_relay.handover import Handover
+from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
 
 logger = logging.getLogger(__name__)
 
@@ -24,13 +25,40 @@ _TRY_AGAIN = 0.5
 class Relay:
     """Publishes the outbox of one schema."""
 
-    def __init__(self, database: Database, broker: Broker, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        database: Database,
+        broker: Broker,
+        outbox: Outbox,
+        handover: Handover | None = None,
+    ) -> None:
         self._database = database
         self._broker = broker
         self._outbox = outbox
+        self._handover = handover or Handover()
 
     async def run_once(self) -> float | None:
-        """Publish one batch.
+        """Publish what was handed over, and a batch of what else may be there."""
+        handed, may_be_more = self._handover.take()
+        stayed = await self._deliver(handed) if handed else False
+        rest = await self._publish_batch() if may_be_more else None
+        return _TRY_AGAIN if stayed else rest
+
+    async def _deliver(self, messages: Sequence[OutboxMessage]) -> bool:
+        """Publish messages and delete their rows; tells whether some stayed in the outbox."""
+        answers = await self._publish_all(messages)
+        there = [
+            message.message_id
+            for message, answer in zip(messages, answers, strict=True)
+            if _is_there(answer)
+        ]
+        if there:
+            async with self._database.acquire() as connection:
+                await connection.execute(self._outbox.queries["published"], there)
+        return len(there) < len(messages)
+
+    async def _publish_batch(self) -> float | None:
+        """Publish one batch out of the outbox.
 
         The rows are taken out first, but for good only when the broker has answered: if
         anything goes wrong until then, they are still there.
@@ -39,8 +67,7 @@ class Relay:
             rows = await connection.fetch(self._outbox.queries["take"], BATCH)
             if not rows:
                 return None
-            with span("relay", messages=len(rows)):
-                answers = await asyncio.gather(*(self._publish(row) for row in rows))
+            answers = await self._publish_all([_message(row) for row in rows])
             hopeless = [row for row, one in zip(rows, answers, strict=True) if _is_hopeless(one)]
             left = [
                 (row, one)
@@ -84,15 +111,28 @@ class Relay:
             [row["created_at"] for row, _ in left],
         )
 
-    async def _publish(self, row: asyncpg.Record) -> Answer:
-        traces: list[str] = (row["traceparent"] or "").split(TRACES_APART)
+    async def _publish_all(self, messages: Sequence[OutboxMessage]) -> list[Answer]:
+        with span("relay", messages=len(messages)):
+            return await asyncio.gather(*(self._publish(message) for message in messages))
+
+    async def _publish(self, message: OutboxMessage) -> Answer:
+        traces = (message.traceparent or "").split(TRACES_APART)
         with ExitStack() as spans:
             for trace in traces:
-                spans.enter_context(span("publish", parent=trace or None, subject=row["subject"]))
-            headers = {MESSAGE_ID_HEADER: row["message_id"]}
+                spans.enter_context(span("publish", parent=trace or None, subject=message.subject))
+            headers = {MESSAGE_ID_HEADER: message.message_id}
             if traces[0]:
                 headers[TRACEPARENT_HEADER] = traces[0]
-            return await publish(self._broker, row["subject"], row["body"], headers=headers)
+            return await publish(self._broker, message.subject, message.body, headers=headers)
+
+
+def _message(row: asyncpg.Record) -> OutboxMessage:
+    return OutboxMessage(
+        message_id=row["message_id"],
+        subject=row["subject"],
+        body=row["body"],
+        traceparent=row["traceparent"],
+    )
 
 
 def _is_hopeless(answer: Answer) -> bool:

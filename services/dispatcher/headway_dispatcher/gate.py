@@ -20,8 +20,7 @@ from headway_contract.orders import OrderedRun, RunDispatched
 from headway_decisions import capacity
 from headway_decisions.capacity import Admitted, Held, RateUse, Reason, Room, Verdict
 from headway_postgres_kit import Clock, Connection, Database
-from headway_relay import TRACES_APART, OutboxMessage
-from headway_service_kit.passes import Wakeup
+from headway_relay import TRACES_APART, Handover, OutboxMessage, stamped
 from headway_tracing import is_recording, span, traceparent
 from msgspec import Struct
 
@@ -62,7 +61,7 @@ class Gate:
         settings: DispatcherSettings,
         *,
         clock: Clock,
-        relay: Wakeup,
+        relay: Handover,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -89,12 +88,12 @@ class Gate:
             waiting = await self._candidates(tx, room, now)
             verdicts = capacity.admit(_as_candidates(waiting, situation), room)
             orders = self._orders(waiting, verdicts)
-            if orders:
-                await self._record(tx, times, orders, room.rate_uses())
+            messages = await self._record(tx, times, orders, room.rate_uses()) if orders else []
             if without_key := _held(verdicts, "key"):
                 await tx.wait_for_key(without_key)
         disabled = await self._put_aside(_held(verdicts, "manifest_disabled"))
-        if orders or expired:
+        self._relay.hand(messages)
+        if expired:
             self._relay.call()
         admitted = sum(len(one.works) for one in orders)
         more |= bool(without_key or disabled) or (len(waiting) == BATCH and admitted > 0)
@@ -151,10 +150,12 @@ class Gate:
         times: Times,
         orders: Sequence[Ordered],
         uses: Sequence[RateUse],
-    ) -> None:
+    ) -> list[OutboxMessage]:
+        """Write down what was admitted; returns what tells of it."""
         with span("gate", admitted=sum(len(one.works) for one in orders)):
-            messages = [_message(one, times.schedule) for one in orders]
+            messages = stamped([_message(one, times.schedule) for one in orders])
             await tx.dispatch(orders, messages, uses, times=times)
+        return messages
 
     async def _put_aside(self, disabled: list[UUID]) -> list[UUID]:
         """Keep work of disabled manifests out of the way.

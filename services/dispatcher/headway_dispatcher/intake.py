@@ -22,7 +22,7 @@ from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
 from headway_postgres_kit import Clock, Connection, Database
-from headway_relay import events_in
+from headway_relay import Handover, events_in
 from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
@@ -37,7 +37,7 @@ class Followers(Struct, frozen=True, kw_only=True):
     """The passes that go on with what was taken in."""
 
     gate: Wakeup
-    relay: Wakeup
+    relay: Handover
     cancels: Wakeup
     prunes: Wakeup
 

@@ -34,7 +34,7 @@ from headway_history.kept import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
 from headway_postgres_kit import Clock, Connection, Database, Together, json_array
-from headway_relay import events_in
+from headway_relay import Handover, OutboxMessage, events_in, stamped
 from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
 from headway_tracing import first_context, span, traceparent
@@ -97,11 +97,12 @@ class _Books(Struct):
 class _Projected(Struct, frozen=True, kw_only=True):
     """What follows a projection, once it is committed.
 
-    `told` says that the scheduler may have to hear of it, `last_of_pruned` that a run of a
-    pruned manifest has ended.
+    `messages` tell of it, `left_in_outbox` says that others may be there which do,
+    `last_of_pruned` that a run of a pruned manifest has ended.
     """
 
-    told: bool
+    messages: list[OutboxMessage]
+    left_in_outbox: bool
     last_of_pruned: bool
     vain_claims: list[tuple[str, ReleaseLease]]
 
@@ -112,7 +113,7 @@ def event_intake(
     *,
     clock: Clock,
     gate: Wakeup,
-    relay: Wakeup,
+    relay: Handover,
     prunes: Wakeup,
 ) -> Intake:
     """The intake of lifecycle events."""
@@ -123,7 +124,8 @@ def event_intake(
             async with database.transaction() as connection:
                 projected = await _project(connection, told, clock)
         gate.call()
-        if projected.told:
+        relay.hand(projected.messages)
+        if projected.left_in_outbox:
             relay.call()
         if projected.last_of_pruned:
             prunes.call()
@@ -157,8 +159,10 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
-    await _tell_woken(connection, books.woken, now, contexts)
     writes = Together()
+    # Before the ends of the runs that woke it: what is heard first says whose trace it is.
+    woken = await _woken_messages(connection, books.woken, now, contexts)
+    OUTBOX.add_to(writes, woken)
     left = await settling.settle(
         connection, ended, now=now, records=records, writes=writes, contexts=contexts
     )
@@ -167,7 +171,8 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     # At once, or the next work of the manifest would be in the slot before them.
     await letters.resume_at_once(connection, left.waited_for, now=now)
     return _Projected(
-        told=bool(ended or books.woken),
+        messages=woken + left.messages,
+        left_in_outbox=bool(left.waited_for),
         last_of_pruned=left.last_of_pruned,
         vain_claims=books.vain_claims,
     )
@@ -256,14 +261,15 @@ def _vain_claims(one: Told, events: list[Event], judged: Judged) -> list[tuple[s
     ]
 
 
-async def _tell_woken(
+async def _woken_messages(
     connection: Connection,
     woken: list[tuple[Event, list[Activation]]],
     now: datetime,
     contexts: _Contexts,
-) -> None:
+) -> list[OutboxMessage]:
+    """The messages that tell the scheduler what runs have woken."""
     if not woken:
-        return
+        return []
     runs = await connection.fetch(works["activators"], [event.data.run for event, _ in woken])
     by_run = {row["run_id"]: row for row in runs}
     messages = []
@@ -284,7 +290,7 @@ async def _tell_woken(
         known = contexts.get((event.data.lease, event.id))
         context = known or first_context(row["traceparent"])
         messages.append(activation_message(requested, event.id, now, context))
-    await OUTBOX.add(connection, messages)
+    return stamped(messages)
 
 
 def _report(one: Told, judged: Judged) -> None:

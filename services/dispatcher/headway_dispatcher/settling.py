@@ -21,7 +21,7 @@ from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
 from headway_history import Record
 from headway_postgres_kit import Connection, Together, json_array
-from headway_relay import OutboxMessage
+from headway_relay import OutboxMessage, stamped
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
 
@@ -52,10 +52,12 @@ class _Settled(Struct, frozen=True, kw_only=True):
 class Settling(Struct, frozen=True, kw_only=True):
     """What settling leaves to do.
 
-    `waited_for` are manifests in whose slot dead letters wait for their turn, `last_of_pruned`
-    says that work of a pruned manifest has ended, which may now be deleted.
+    `messages` tell of what was settled, `waited_for` are manifests in whose slot dead letters
+    wait for their turn, `last_of_pruned` says that work of a pruned manifest has ended, which may
+    now be deleted.
     """
 
+    messages: list[OutboxMessage] = []
     waited_for: set[UUID] = set()
     last_of_pruned: bool = False
 
@@ -100,10 +102,11 @@ async def settle(
                 settled.append(structs.replace(verdict, context=context))
     await _write_retries(connection, again)
     versions = await _write_letters(connection, settled, now)
-    _write_settled(writes, settled, now, versions)
+    messages = _write_settled(writes, settled, now, versions)
     records += [_keep_waiting(one, now) for one in again]
     records += [record for one in settled for record in _keep(one, now, versions)]
     return Settling(
+        messages=messages,
         waited_for={row["manifest_id"] for row in rows if row["letters_wait"]},
         last_of_pruned=any(row["pruned"] for row in rows),
     )
@@ -207,8 +210,9 @@ def _write_settled(
     settled: Sequence[_Settled],
     now: datetime,
     versions: Mapping[UUID, str] = MappingProxyType({}),
-) -> None:
-    """Settle work, and tell of it."""
+) -> list[OutboxMessage]:
+    """Settle work, and tell of it by the messages that are returned."""
+    messages = stamped([told for one in settled for told in _tell(one, now, versions)])
     if settled:
         writes.add(
             works["settle"],
@@ -217,7 +221,8 @@ def _write_settled(
             [one.attempts for one in settled],
             now,
         )
-        OUTBOX.add_to(writes, [told for one in settled for told in _tell(one, now, versions)])
+        OUTBOX.add_to(writes, messages)
+    return messages
 
 
 async def _write_letters(

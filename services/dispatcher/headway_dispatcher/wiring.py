@@ -8,7 +8,7 @@ from datetime import timedelta
 from headway_clock import new_nonce
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DATABASE_CLOCK, Clock
-from headway_relay import Relay
+from headway_relay import Handover, Relay
 from headway_service_kit.passes import Wakeup
 from headway_service_kit.process import keep_trying
 from headway_service_kit.service import Service, open_service
@@ -91,7 +91,7 @@ async def _see_to_streams(service: Service, settings: DispatcherSettings) -> lis
 async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Clock) -> None:
     database, broker = service.database, service.broker
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
-    wake = Followers(gate=Wakeup(), relay=Wakeup(), cancels=Wakeup(), prunes=Wakeup())
+    wake = Followers(gate=Wakeup(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
     gate = Gate(database, settings, clock=clock, relay=wake.relay)
     reaper = Reaper(database, broker, settings, name=name)
@@ -145,7 +145,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
         ),
     }
     prunes = Prunes(database, clock=clock, relay=wake.relay)
-    service.keep("relay", Relay(database, broker, OUTBOX).run_once, wake.relay)
+    service.keep("relay", Relay(database, broker, OUTBOX, wake.relay).run_once, wake.relay)
     for pass_name, intake in intakes.items():
         await intake.take_over()
         service.keep(pass_name, intake.run_once)

@@ -12,7 +12,7 @@ from uuid import UUID
 from headway_decisions import due
 from headway_decisions.due import Verdict
 from headway_postgres_kit import Connection, json_array
-from headway_relay import OutboxMessage
+from headway_relay import OutboxMessage, stamped
 from msgspec import Struct, structs
 
 from headway_scheduler.announce import announce_cancels, announce_work
@@ -22,17 +22,24 @@ from headway_scheduler.store import OUTBOX, manifests, occurrences, works
 
 
 class Advanced(Struct, frozen=True, kw_only=True):
-    """What moving on came to, and when the tick has to look at these manifests again."""
+    """What moving on came to, and when the tick has to look at these manifests again.
+
+    `messages` tell of it and may be handed to the relay; others are only in the outbox.
+    """
 
     queued: int = 0
     skipped: int = 0
     wake_at: datetime | None = None
+    messages: list[OutboxMessage] = []
+    left_in_outbox: bool = False
 
     def __add__(self, other: "Advanced") -> "Advanced":
         return Advanced(
             queued=self.queued + other.queued,
             skipped=self.skipped + other.skipped,
             wake_at=earliest((self.wake_at, other.wake_at)),
+            messages=self.messages + other.messages,
+            left_in_outbox=self.left_in_outbox or other.left_in_outbox,
         )
 
 
@@ -82,15 +89,18 @@ async def record(
     )
     fresh |= await _write_releases(connection, releases, now)
     if len(fresh) < len(rows) or not messages:
-        decided = [_only(one, fresh) for one in decided]
+        decided, messages = [_only(one, fresh) for one in decided], ()
         await OUTBOX.add(connection, _announce(decided, now=now))
-    await _cancel(connection, [one for one in decided if one.verdict.cancel_running], now)
+    to_cancel = [one for one in decided if one.verdict.cancel_running]
+    await _cancel(connection, to_cancel, now)
     made = Counter(row.manifest for one in decided for row in one.rows if row.decision == "queued")
     corrected = await _look_again(connection, verdicts, made, now)
     return Advanced(
         queued=made.total(),
         skipped=sum(row.decision == "skipped" for row in rows),
         wake_at=earliest(verdict.wake_at for verdict in [*verdicts, *corrected]),
+        messages=stamped(messages),
+        left_in_outbox=bool(to_cancel) or (made.total() > 0 and not messages),
     )
 
 

@@ -10,13 +10,13 @@ from uuid import UUID
 
 from headway_decisions.fairness import DueGroup, share
 from headway_postgres_kit import Clock, Connection, Database
-from headway_service_kit.passes import Wakeup
+from headway_relay import Handover
 from headway_tracing import span
 from msgspec import Struct
 
 from headway_scheduler.advance import FAULTS_OF_A_ROW, advance
 from headway_scheduler.record import earliest
-from headway_scheduler.store import TICK_LOCK, leaders, lock_manifests, manifests
+from headway_scheduler.store import TICK_LOCK, leaders, manifests
 
 # How soon a scheduler that lost the lock looks again.
 _LOST_THE_LOCK = 0.25
@@ -48,7 +48,7 @@ class Tick:
         *,
         holder: str,
         max_entries: int | None,
-        relay: Wakeup,
+        relay: Handover,
         clock: Clock,
     ) -> None:
         self._database = database
@@ -80,16 +80,20 @@ class Tick:
 
     async def _fire(self, seen: _Seen, *, one_by_one: bool) -> TickResult:
         async with self._database.transaction() as connection:
-            if not await connection.fetch(leaders["lead"], TICK_LOCK, self._holder, seen.at):
+            led = await connection.fetch(
+                leaders["lead"], TICK_LOCK, self._holder, seen.at, seen.due
+            )
+            if not led:
                 return TickResult(led=False, rest=_LOST_THE_LOCK)
+            locked = [row["id"] for row in led[1:]]
             with span("tick", due=len(seen.due)):
-                locked = await lock_manifests(connection, seen.due)
                 now = await self._clock.now(connection)
                 advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
             next_at = earliest((seen.next_at, advanced.wake_at))
             rest = _rest(next_at, await self._clock.now(connection))
-        if advanced.queued:
+        if advanced.left_in_outbox:
             self._relay.call()
+        self._relay.hand(advanced.messages)
         return TickResult(led=True, fired=advanced.queued, skipped=advanced.skipped, rest=rest)
 
     async def _fair_share(self, connection: Connection, now: datetime, limit: int) -> list[UUID]:

@@ -7,7 +7,7 @@ import socket
 from headway.definitions import Definitions
 from headway_clock import new_nonce
 from headway_postgres_kit import DATABASE_CLOCK, Clock
-from headway_relay import Relay
+from headway_relay import Handover, Relay
 from headway_service_kit.passes import SAFETY_POLL, Wakeup
 from headway_service_kit.service import Service, open_service
 from msgspec.structs import replace
@@ -66,7 +66,7 @@ async def start_scheduler(
 
 async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clock) -> None:
     database, broker = service.database, service.broker
-    relay_wakeup, tick_wakeup, enqueue_wakeup = Wakeup(), Wakeup(), Wakeup()
+    relay_wakeup, tick_wakeup, enqueue_wakeup = Handover(), Wakeup(), Wakeup()
     tick = Tick(
         database,
         holder=f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}",
@@ -99,7 +99,7 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         clock=clock,
         wake=Followers(relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup),
     ).listen()
-    service.keep("relay", Relay(database, broker, OUTBOX).run_once, relay_wakeup)
+    service.keep("relay", Relay(database, broker, OUTBOX, relay_wakeup).run_once, relay_wakeup)
     service.keep("healing", heal, poll=min(SAFETY_POLL, settings.ask_after_seconds / 4))
     enqueue = Enqueue(database, clock=clock, relay=relay_wakeup)
     service.keep("enqueue", enqueue.run_once, enqueue_wakeup, poll=POLL_SECONDS)

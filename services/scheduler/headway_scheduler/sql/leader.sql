@@ -1,12 +1,23 @@
 -- name: lead
 -- Take the tick's lock for this transaction and note who ticks; returns none if another has it.
 -- The epoch rises when the holder changes. The row stays locked until the end of the
--- transaction, so should the advisory lock ever fail, a second leader waits here.
--- $1 lock key, $2 holder, $3 now.
-INSERT INTO scheduler.leader AS known (name, epoch, holder, since)
-SELECT 'tick', 1, $2, $3 WHERE pg_try_advisory_xact_lock($1)
-ON CONFLICT (name) DO UPDATE
-SET epoch = known.epoch + (known.holder <> excluded.holder)::integer,
-    holder = excluded.holder,
-    since = CASE WHEN known.holder <> excluded.holder THEN excluded.since ELSE known.since END
-RETURNING epoch
+-- transaction, so should the advisory lock ever fail, a second leader waits here. Whoever leads
+-- also gets the manifests locked, in a fixed order, without those that are going away: after a
+-- first row without an id there is one for each. $1 lock key, $2 holder, $3 now, $4 manifests.
+WITH led AS (
+    INSERT INTO scheduler.leader AS known (name, epoch, holder, since)
+    SELECT 'tick', 1, $2, $3 WHERE pg_try_advisory_xact_lock($1)
+    ON CONFLICT (name) DO UPDATE
+    SET epoch = known.epoch + (known.holder <> excluded.holder)::integer,
+        holder = excluded.holder,
+        since = CASE WHEN known.holder <> excluded.holder THEN excluded.since ELSE known.since END
+    RETURNING epoch
+), locked AS MATERIALIZED (
+    SELECT id FROM scheduler.manifest
+    WHERE EXISTS (SELECT FROM led) AND id = ANY($4::uuid[]) AND pruning_at IS NULL
+    ORDER BY id
+    FOR NO KEY UPDATE
+)
+SELECT NULL AS id FROM led
+UNION ALL
+SELECT id FROM locked
