@@ -144,6 +144,8 @@ RETURNING work_queue.id
 -- Work that is decided about, locked in a fixed order, with the activations of all runs of its
 -- round, whether its manifest was pruned, and whether dead letters of it wait for a slot.
 -- $1 ids.
+-- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
+-- time costs more than the rows do.
 SELECT id, round, manifest_id, manifest, group_name, job, input, retry, state, runs, attempts,
        run_id, traceparent, cancel_requested_at, cancel_reason,
        EXISTS (SELECT FROM dispatcher.tombstone
@@ -155,7 +157,7 @@ SELECT id, round, manifest_id, manifest, group_name, job, input, retry, state, r
         WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
           AND metadata.activations IS NOT NULL) AS activations
 FROM dispatcher.work_queue
-WHERE id = ANY($1::uuid[])
+WHERE id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY id
 FOR UPDATE
 

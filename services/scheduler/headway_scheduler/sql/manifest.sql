@@ -21,6 +21,8 @@ FOR NO KEY UPDATE
 -- name: views
 -- Everything that decisions about manifests need, and what their work will carry; what many
 -- of them have in common comes as text, to be read only once. $1 ids.
+-- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
+-- time costs more than the rows do.
 SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.input,
        manifest.timing::text, manifest.misfire::text, manifest.overlap::text,
        manifest.jitter_seconds, manifest.priority, manifest.retry::text,
@@ -45,7 +47,7 @@ FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
 LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
 LEFT JOIN scheduler.job ON job.name = manifest.job
-WHERE manifest.id = ANY($1::uuid[])
+WHERE manifest.id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY manifest.id
 
 -- name: awake

@@ -11,6 +11,8 @@ DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 -- name: lock
 -- The outstanding work among these, locked in a fixed order, with what has to be known of its
 -- manifest, which is locked already, to close it. $1 ids.
+-- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
+-- time costs more than the rows do.
 SELECT work.id, work.manifest_id, work.cause, work.round, manifest.next_due_at,
        manifest.depends_on, manifest.timing -> 'cadence' ->> 'type' AS cadence,
        ARRAY(SELECT child.id FROM scheduler.manifest AS child
@@ -18,7 +20,7 @@ SELECT work.id, work.manifest_id, work.cause, work.round, manifest.next_due_at,
                AND child.pruning_at IS NULL) AS children
 FROM scheduler.work
 LEFT JOIN scheduler.manifest ON manifest.id = work.manifest_id
-WHERE work.id = ANY($1::uuid[])
+WHERE work.id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY work.id
 FOR UPDATE OF work
 
