@@ -1,4 +1,6 @@
-"""Migrations: forward only, checked, and honest about what does not fit."""
+"""The database: migrations that go forward only, and transactions that let go."""
+
+import asyncio
 
 import asyncpg
 import pytest
@@ -11,6 +13,7 @@ from headway_postgres_kit import (
     json_array,
 )
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
+from support.world import until
 
 
 async def test_migrating_twice_changes_nothing(database):
@@ -79,3 +82,50 @@ async def test_an_unreachable_server_is_named_without_its_password():
     with pytest.raises(DatabaseUnavailable, match=r"127\.0\.0\.1:1/nowhere") as caught:
         await Database.connect("postgresql://user:secret@127.0.0.1:1/nowhere", name="test")
     assert "secret" not in str(caught.value)
+
+
+async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
+    """By its commit, by a failure in it, and by a cancel while it waits for the lock."""
+    async with database.locked_transaction(1) as connection:
+        assert await locks(connection) == 1
+    with pytest.raises(ZeroDivisionError):
+        async with database.locked_transaction(1) as connection:
+            await connection.execute("CREATE TABLE half_done ()")
+            raise ZeroDivisionError
+    async with database.locked_transaction(1) as connection:
+        assert await connection.fetchval("SELECT to_regclass('half_done')") is None
+        waiting = asyncio.create_task(_lock_once(database))
+        await until(lambda: _somebody_waits(database), within=20, what="somebody waits")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await locks(connection) == 1
+    async with database.acquire() as connection:
+        assert await locks(connection) == 0
+
+
+async def test_a_shared_lock_keeps_only_those_away_who_want_it_alone(database):
+    async with database.locked_transaction(1, shared=True) as one:
+        async with database.locked_transaction(1, shared=True):
+            assert await locks(one) == 2
+        async with database.acquire() as other:
+            assert not await other.fetchval("SELECT pg_try_advisory_xact_lock(1)")
+
+
+async def locks(connection) -> int:
+    return await connection.fetchval(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+
+
+async def _lock_once(database) -> None:
+    async with database.locked_transaction(1):
+        pass
+
+
+async def _somebody_waits(database) -> bool:
+    async with database.acquire() as connection:
+        return await connection.fetchval(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
+        )

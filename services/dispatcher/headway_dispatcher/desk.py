@@ -107,7 +107,7 @@ class Desk:
     async def _changing(self) -> AsyncIterator[tuple[Connection, Times]]:
         """A transaction during which no manifest is buried, and the time after that lock."""
         async with self._database.transaction() as connection:
-            await prunes.lock(connection, to_bury=False)
+            await prunes.lock(connection)
             yield connection, await store.read_times(connection, self._clock)
 
     async def _check_input(self, request: RetryRequest) -> None:

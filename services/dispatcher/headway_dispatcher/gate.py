@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from headway_dispatcher import settling
 from headway_dispatcher.gate_store import (
+    GATE_LOCK,
     GateTransaction,
     Glance,
     Ordered,
@@ -75,9 +76,8 @@ class Gate:
         glance = await self._look()
         if glance.idle:
             return GateResult(rest=_rest(glance.next_at, glance.times.schedule))
-        async with self._database.transaction() as connection:
+        async with self._database.locked_transaction(GATE_LOCK) as connection:
             tx = GateTransaction(connection, self._clock)
-            await tx.lock()
             situation = await tx.situation(
                 max_active=self._settings.max_active, worker_silence=self._silence
             )

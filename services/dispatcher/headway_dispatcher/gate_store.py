@@ -25,6 +25,8 @@ from msgspec import Struct
 
 from headway_dispatcher.store import HISTORY, OUTBOX, SOURCE, Times, gates
 
+# One gate at a time, over all dispatchers, and before any statement that counts: in the same
+# statement the snapshot would be older than the lock.
 GATE_LOCK = 0x48570010
 _LANES_LOCK = 0x48570012
 # What a worker gets on top of timeout and grace to tell the end of a run by itself.
@@ -134,10 +136,6 @@ class GateTransaction:
         """Look without the lock whether there is anything to do."""
         [row] = await self.connection.fetch(gates["look"])
         return await self._glance(row, ready=row["ready"])
-
-    async def lock(self) -> None:
-        """Wait for the gate's lock, before anything is counted."""
-        await self.connection.execute(gates["lock"], GATE_LOCK)
 
     async def situation(self, *, max_active: int, worker_silence: timedelta) -> Situation:
         """Count what runs, and who is there to run more."""

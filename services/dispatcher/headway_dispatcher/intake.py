@@ -61,8 +61,7 @@ def work_intake(
         pruned = [one for one in told if isinstance(one, ManifestPruned)]
         requests = [one for one in told if isinstance(one, WorkCancelRequested)]
         with span("intake", events=len(events)):
-            async with database.transaction() as connection:
-                await prunes.lock(connection, to_bury=bool(pruned))
+            async with prunes.kept_apart(database, to_bury=bool(pruned)) as connection:
                 now = await clock.now(connection)
                 await limits.apply(connection, told)
                 records: list[Record] = []

@@ -29,7 +29,7 @@ class WaitingRetries:
     async def run_once(self) -> float | None:
         """Retry what can be, once."""
         async with self._database.transaction() as connection:
-            await prunes.lock(connection, to_bury=False)
+            await prunes.lock(connection)
             times = await store.read_times(connection, self._clock)
             resumed = await letters.resume(connection, None, times=times)
         if resumed:

@@ -8,6 +8,7 @@ stay for good, and so does history.
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -30,14 +31,18 @@ BATCH = 1000
 _MANIFESTS_AT_ONCE = 20
 
 
-async def lock(connection: Connection, *, to_bury: bool) -> None:
-    """Keep new tombstones and new work apart, before either is looked at.
+def kept_apart(database: Database, *, to_bury: bool) -> AbstractAsyncContextManager[Connection]:
+    """A transaction that keeps new tombstones and new work apart, before either is looked at.
 
     Whoever takes work in shares the lock, whoever buries has it alone. Otherwise work could be
     taken in by one dispatcher while another, which does not see it yet, deletes all the rest.
     """
-    query = prune_queries["lock"] if to_bury else prune_queries["share_lock"]
-    await connection.execute(query, BURY_LOCK)
+    return database.locked_transaction(BURY_LOCK, shared=not to_bury)
+
+
+async def lock(connection: Connection) -> None:
+    """The same for whoever brings work back in a transaction that needs savepoints."""
+    await connection.execute(prune_queries["share_lock"], BURY_LOCK)
 
 
 async def bury(

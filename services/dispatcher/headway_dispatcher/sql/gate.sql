@@ -10,11 +10,6 @@ SELECT clock_timestamp() AS now,
        (SELECT min(start_by) FROM dispatcher.work_queue
         WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0) AS start_by
 
--- name: lock
--- One gate at a time, over all dispatchers. A statement of its own, before any that counts:
--- in one statement the snapshot would be older than the lock. $1 lock key.
-SELECT pg_advisory_xact_lock($1)
-
 -- name: situation
 -- All that the gate has to know before it looks at any work, in one round trip. Active are runs
 -- that hold a slot, by group and job, and leases of them that the fleet has which takes orders:

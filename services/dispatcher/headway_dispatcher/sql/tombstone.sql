@@ -1,7 +1,3 @@
--- name: lock
--- Nobody takes work in until this transaction has ended. $1 lock key.
-SELECT pg_advisory_xact_lock($1)
-
 -- name: share_lock
 -- Nobody buries a manifest until this transaction has ended. $1 lock key.
 SELECT pg_advisory_xact_lock_shared($1)
