@@ -8,7 +8,7 @@ client has left in the middle of a transaction ends after a while, and lets go o
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -84,8 +84,12 @@ class Database:
         name: str,
         max_connections: int = 10,
         answer_seconds: float = ANSWER_SECONDS,
+        settings: Mapping[str, str] | None = None,
     ) -> "Database":
-        """Open a pool, or say which server could not be reached and why."""
+        """Open a pool, or say which server could not be reached and why.
+
+        `settings` are further ones of the session, such as the role that it takes on.
+        """
         where = describe_url(url)
         with _translated(where):
             pool = await asyncpg.create_pool(
@@ -99,6 +103,7 @@ class Database:
                     "application_name": name,
                     "timezone": "UTC",
                     **_limits(answer_seconds),
+                    **(settings or {}),
                 },
                 init=_init_connection,
                 connection_class=_Stateless,

@@ -12,9 +12,10 @@ import click
 import msgspec
 from headway_clock import monotonic, utc_now
 from headway_dispatcher import events as dispatcher_events
-from headway_dispatcher.events import Filters, HistoryEvent, Numbers
+from headway_dispatcher.events import Filters, HistoryEvent
 from headway_dispatcher.rebuild import Rebuilt
 from headway_dispatcher.rebuild import rebuild as rebuild_tables
+from headway_history.numbers import Numbers
 from headway_postgres_kit import Database
 from headway_service_kit.process import stop_on_signals
 

@@ -4,19 +4,17 @@ It is read from the database and not from the streams. That takes no message awa
 and it says what was made of each event: accepted, or refused and why.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from headway_history.numbers import Numbers
 from headway_postgres_kit import Connection, Database
 from msgspec import Struct
 
 from headway_dispatcher.store import events as queries
 
-# How long a number that cannot be seen yet is waited for: longer than any transaction of ours may
-# take. Most of them were rolled back.
-PATIENCE_SECONDS = 60.0
 _PAGE = 1000
 _PREFIX, _VERSION = "headway.", ".v"
 
@@ -59,35 +57,6 @@ def type_pattern(given: str) -> str:
     full = given if given.startswith(_PREFIX) else _PREFIX + given
     pattern = full.replace("_", r"\_").replace("*", "%")
     return pattern if _VERSION in pattern else f"{pattern}{_VERSION}%"
-
-
-class Numbers:
-    """Which events of a growing history were seen, although they may appear out of order.
-
-    Numbers are drawn before a transaction commits, so a lower one may appear after a higher one.
-    """
-
-    def __init__(self, after: int) -> None:
-        self.settled = after
-        self._seen: set[int] = set()
-        self._missed_since: dict[int, float] = {}
-
-    def news(self, visible: Iterable[int], now: float) -> list[int]:
-        """Those that were not seen before; `now` tells when a gap is given up."""
-        new = [number for number in visible if number > self.settled and number not in self._seen]
-        self._seen.update(new)
-        self._settle(now)
-        return new
-
-    def _settle(self, now: float) -> None:
-        while self._seen:
-            following = self.settled + 1
-            if following in self._seen:
-                self._seen.discard(following)
-            elif now - self._missed_since.setdefault(following, now) < PATIENCE_SECONDS:
-                return
-            self._missed_since.pop(following, None)
-            self.settled = following
 
 
 async def latest(

@@ -54,7 +54,9 @@ FOR UPDATE SKIP LOCKED
 -- Leases that runs of a manifest had, locked in a fixed order. $1 manifest id, $2 how many.
 SELECT id FROM dispatcher.lease
 WHERE id IN (
-    SELECT lease_id FROM dispatcher.metadata WHERE manifest_id = $1 ORDER BY lease_id LIMIT $2)
+    SELECT lease_id FROM dispatcher.metadata WHERE manifest_id = $1
+    ORDER BY created_at, run_id
+    LIMIT $2)
 ORDER BY id
 FOR UPDATE
 

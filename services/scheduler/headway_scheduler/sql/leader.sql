@@ -5,11 +5,11 @@
 -- also gets the manifests locked, in a fixed order, without those that are going away: after a
 -- first row without an id there is one for each. $1 lock key, $2 holder, $3 now, $4 manifests.
 WITH led AS (
-    INSERT INTO scheduler.leader AS known (name, epoch, holder, since)
-    SELECT 'tick', 1, $2, $3 WHERE pg_try_advisory_xact_lock($1)
+    INSERT INTO scheduler.leader AS known (name, epoch, holder, since, ticked_at)
+    SELECT 'tick', 1, $2, $3, $3 WHERE pg_try_advisory_xact_lock($1)
     ON CONFLICT (name) DO UPDATE
     SET epoch = known.epoch + (known.holder <> excluded.holder)::integer,
-        holder = excluded.holder,
+        holder = excluded.holder, ticked_at = excluded.ticked_at,
         since = CASE WHEN known.holder <> excluded.holder THEN excluded.since ELSE known.since END
     RETURNING epoch
 ), locked AS MATERIALIZED (

@@ -1,0 +1,43 @@
+-- name: page
+-- Groups in the order of their names, with how many manifests each has. $1 after this name,
+-- $2 only this one (null for all), $3 how many.
+SELECT page.name, manifest_group.max_active, coalesce(manifest_group.priority, 0) AS priority,
+       coalesce(manifest_group.enabled, told.enabled, true) AS enabled, manifest_group.rate,
+       coalesce(manifest_group.touched, '{}') AS touched, manifest_group.owner,
+       told.max_active AS told_max_active, told.enabled AS told_enabled, rate_use.frees_at,
+       counted.manifests, counted.disabled, counted.blocked, counted.next_due_at
+FROM (
+    SELECT name FROM (
+        SELECT name FROM scheduler.manifest_group
+        UNION
+        SELECT name FROM dispatcher.group_limit
+    ) AS known
+    WHERE name > $1 AND ($2::text IS NULL OR name = $2)
+    ORDER BY name
+    LIMIT $3
+) AS page
+LEFT JOIN scheduler.manifest_group ON manifest_group.name = page.name
+LEFT JOIN dispatcher.group_limit AS told ON told.name = page.name
+LEFT JOIN dispatcher.rate_use ON rate_use.kind = 'group' AND rate_use.name = page.name
+LEFT JOIN LATERAL (
+    SELECT count(*) AS manifests, count(*) FILTER (WHERE NOT manifest.enabled) AS disabled,
+           count(*) FILTER (WHERE manifest.blocked_by IS NOT NULL) AS blocked,
+           min(manifest.wake_at) AS next_due_at
+    FROM scheduler.manifest
+    WHERE manifest.group_name = page.name AND manifest.pruning_at IS NULL
+) AS counted ON true
+ORDER BY page.name
+
+-- name: active
+-- Runs that hold a slot, by group and state.
+SELECT group_name, state, count(*) AS runs
+FROM dispatcher.metadata
+WHERE state IN ('pending', 'in_progress')
+GROUP BY group_name, state
+
+-- name: letters
+-- Dead letters that await somebody, by group.
+SELECT group_name, count(*) AS letters
+FROM dispatcher.dead_letter
+WHERE state = 'awaiting'
+GROUP BY group_name

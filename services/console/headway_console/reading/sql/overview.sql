@@ -1,0 +1,40 @@
+-- name: ended
+-- How much ended when and how, in stretches of time. $1 since, $2 until, $3 width of a stretch.
+SELECT date_bin($3, finished_at, $1) AS at, state, count(*) AS runs
+FROM dispatcher.metadata
+WHERE finished_at IS NOT NULL AND finished_at >= $1 AND finished_at < $2
+GROUP BY 1, 2
+ORDER BY 1, 2
+
+-- name: failing
+-- Jobs whose runs failed, those that failed most often first. $1 since, $2 how many.
+SELECT job, count(*) AS failed, max(created_at) AS last_at
+FROM dispatcher.metadata
+WHERE state = 'failed' AND created_at >= $1
+GROUP BY job
+ORDER BY failed DESC, job
+LIMIT $2
+
+-- name: due_next
+-- What fires next. $1 how many.
+SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.wake_at,
+       manifest.next_due_at
+FROM scheduler.manifest
+WHERE manifest.wake_at IS NOT NULL
+ORDER BY manifest.wake_at
+LIMIT $1
+
+-- name: counts
+-- How many manifests, how they stand, and how much of each kind there is. $1 workers heard since,
+-- to be alive.
+SELECT (SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL) AS manifests,
+       (SELECT count(*) FROM scheduler.manifest
+        WHERE pruning_at IS NULL AND NOT enabled) AS disabled,
+       (SELECT count(*) FROM scheduler.manifest
+        WHERE pruning_at IS NULL AND blocked_by IS NOT NULL) AS blocked,
+       (SELECT count(*) FROM scheduler.manifest
+        WHERE pruning_at IS NULL AND trouble IS NOT NULL) AS troubled,
+       (SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'awaiting') AS dead_letters,
+       (SELECT count(*) FROM dispatcher.worker WHERE last_heard_at > $1) AS workers,
+       (SELECT coalesce(sum(slots), 0) FROM dispatcher.worker
+        WHERE last_heard_at > $1 AND NOT draining) AS slots

@@ -1,0 +1,141 @@
+"""The passes and what lies between them, as far as tables tell.
+
+What a pass counts and when it last went round is known to its process only, which says so on its
+health page; a table tells whether its work is being done.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from headway_postgres_kit import Connection, Queries
+from msgspec import Struct
+
+queries = Queries("headway_console.reading", "sql/system.sql")
+
+_COUNTED = 10_000
+_SAMPLE = 2_000
+_LATEST = 200
+_LATELY = timedelta(hours=1)
+
+
+class Leader(Struct, frozen=True, kw_only=True):
+    """Who ticks. `ticked_at` is when it last had something to decide."""
+
+    holder: str
+    epoch: int
+    since: datetime
+    ticked_at: datetime | None
+
+
+class Backlog(Struct, frozen=True, kw_only=True):
+    """What a pass has yet to do: how much (counted no further than 10,000), and since when."""
+
+    name: str
+    waiting: int
+    oldest_at: datetime | None = None
+    # What it usually takes now, if that is known.
+    usual_seconds: float | None = None
+    last_at: datetime | None = None
+
+
+class Dispatcher(Struct, frozen=True, kw_only=True):
+    """A dispatcher process, as it hears itself by way of the broker."""
+
+    name: str
+    heard_since: datetime
+    last_heard_at: datetime
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """Whether the work of the passes is being done."""
+
+    leader: Leader | None
+    backlogs: list[Backlog]
+    dispatchers: list[Dispatcher]
+
+
+class Rejected(Struct, frozen=True, kw_only=True):
+    """Messages that a service could not read or handle."""
+
+    service: str
+    messages: int
+    last_at: datetime | None
+
+
+class Table(Struct, frozen=True, kw_only=True):
+    """A table: rows as last estimated, bytes with its indexes."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+class System(Struct, frozen=True, kw_only=True):
+    """Everything that tables tell of the running system."""
+
+    health: Health
+    connected: dict[str, int]
+    rejected: list[Rejected]
+    tables: list[Table]
+    versions: dict[str, str]
+
+
+async def read_health(connection: Connection, *, now: datetime) -> Health:
+    """The leader, what waits between the passes, and the dispatchers."""
+    leader = await connection.fetchrow(queries["leader"])
+    dispatchers = await connection.fetch(queries["dispatchers"])
+    return Health(
+        leader=None if leader is None else Leader(**dict(leader)),
+        backlogs=await _backlogs(connection, now),
+        dispatchers=[Dispatcher(**dict(row)) for row in dispatchers],
+    )
+
+
+async def read_system(connection: Connection, *, now: datetime) -> System:
+    """All of it."""
+    connected = await connection.fetch(queries["connected"])
+    rejected = await connection.fetch(queries["lately_rejected"])
+    tables = await connection.fetch(queries["tables"])
+    versions = await connection.fetch(queries["versions"])
+    return System(
+        health=await read_health(connection, now=now),
+        connected={row["name"]: row["connections"] for row in connected},
+        rejected=[Rejected(**dict(row)) for row in rejected],
+        tables=[Table(**dict(row)) for row in tables],
+        versions={row["name"]: row["version"] for row in versions},
+    )
+
+
+async def _backlogs(connection: Connection, now: datetime) -> list[Backlog]:
+    [overdue] = await connection.fetch(queries["overdue"], now, _COUNTED)
+    outboxes = await connection.fetch(queries["outboxes"], _COUNTED)
+    [in_flight] = await connection.fetch(queries["in_flight"], _SAMPLE)
+    taking_in = await connection.fetchval(queries["taking_in"], _LATEST)
+    [projecting] = await connection.fetch(queries["projecting"], now - _LATELY, _LATEST)
+    sent = {row["service"]: row for row in outboxes}
+    return [
+        Backlog(name="tick", waiting=overdue["manifests"], oldest_at=overdue["oldest_at"]),
+        _outbox("scheduler", sent["scheduler"]),
+        _outbox("dispatcher", sent["dispatcher"]),
+        Backlog(
+            name="dispatcher_intake",
+            waiting=in_flight["unknown"],
+            oldest_at=in_flight["unknown_since"],
+            usual_seconds=taking_in,
+        ),
+        Backlog(
+            name="scheduler_intake",
+            waiting=in_flight["untold"],
+            oldest_at=in_flight["untold_since"],
+        ),
+        Backlog(
+            name="projector",
+            waiting=0,
+            usual_seconds=projecting["p50"],
+            last_at=projecting["last_at"],
+        ),
+    ]
+
+
+def _outbox(service: str, row: Any) -> Backlog:
+    return Backlog(name=f"{service}_outbox", waiting=row["messages"], oldest_at=row["oldest_at"])

@@ -1,0 +1,162 @@
+"""The console's role can read what people may see, and do nothing else."""
+
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from headway_clock import utc_now
+from headway_console.reading import connect_reader
+from headway_console.reading.connecting import READER
+from headway_postgres_kit.sql import parse
+from support.readings import readings
+
+ROOT = Path(__file__).parents[2]
+SQL = ROOT / "services/console/headway_console/reading/sql"
+
+
+OTHER = "headway_test_reader"
+
+# Values for parameters, by which a query finds nothing.
+LITTLE = {"int8": 1, "int4": 1, "bool": False, "interval": timedelta(minutes=1)}
+
+CHANGES = (
+    "DELETE FROM dispatcher.metadata",
+    "UPDATE scheduler.manifest SET enabled = false",
+    "INSERT INTO dispatcher.group_limit (name) VALUES ('g')",
+    "TRUNCATE dispatcher.history",
+    "SELECT dispatcher.drop_history_day(current_date)",
+    "CREATE TABLE public.made (id int)",
+    "SELECT nextval('dispatcher.history_number')",
+    "SELECT id FROM scheduler.manifest FOR UPDATE",
+    "SELECT headway.enqueue('job')",
+)
+SECRETS = (
+    "SELECT token FROM dispatcher.lease",
+    "SELECT body FROM dispatcher.outbox",
+    "SELECT body FROM scheduler.outbox",
+    "SELECT body FROM dispatcher.rejected",
+    "SELECT * FROM dispatcher.inbox",
+)
+
+MIGRATIONS = [
+    text
+    for schema in ("dispatcher", "scheduler")
+    for text in (
+        f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.migration (number integer)",
+        *(
+            path.read_text()
+            for path in sorted(
+                (ROOT / f"services/{schema}/headway_{schema}/migrations").glob("*.sql")
+            )
+        ),
+    )
+]
+MODEST = """
+DO $$ BEGIN
+    CREATE ROLE headway_test_modest LOGIN PASSWORD 'x' NOCREATEROLE;
+    EXECUTE format('GRANT CREATE ON DATABASE %I TO headway_test_modest', current_database());
+END $$
+"""
+
+
+@pytest.fixture
+async def reader(database_url):
+    pool = await connect_reader(database_url)
+    yield pool
+    await pool.close()
+
+
+async def test_every_list_can_be_read_by_the_role_and_of_empty_tables(reader):
+    async with reader.acquire() as connection:
+        assert await connection.fetchval("SELECT current_user") == READER
+        for name, ask in readings(utc_now()).items():
+            assert (await ask(connection)) is not None or "in full" in name, name
+
+
+async def test_every_query_is_allowed_to_the_role(reader):
+    """Privileges are checked when a statement begins, so each is begun."""
+    queries = {
+        f"{path.stem}.{name}": query
+        for path in SQL.glob("*.sql")
+        for name, query in parse(path.read_text()).items()
+    }
+    assert len(queries) > 40
+    async with reader.acquire() as connection:
+        for name, query in queries.items():
+            try:
+                statement = await connection.prepare(query)
+                await statement.fetch(*[LITTLE.get(one.name) for one in statement.get_parameters()])
+            except asyncpg.PostgresError as error:
+                raise AssertionError(f"{name}: {error}") from error
+
+
+async def test_a_write_is_refused(reader):
+    refusals = (asyncpg.ReadOnlySQLTransactionError, asyncpg.InsufficientPrivilegeError)
+    async with reader.acquire() as connection:
+        for read_only in ("on", "off"):  # twice over: by the session, and by the rights of the role
+            await connection.execute(f"SET default_transaction_read_only = {read_only}")
+            for change in CHANGES:
+                with pytest.raises(refusals):
+                    await connection.execute(change)
+
+
+async def test_secrets_cannot_be_read(reader):
+    async with reader.acquire() as connection:
+        for secret in SECRETS:
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await connection.fetch(secret)
+
+
+async def test_a_second_database_of_the_server_has_the_role_too(postgres):
+    """The first one made it, and its rights are given in each."""
+    for url in (await postgres.new_database(), await postgres.new_database()):
+        reader = await connect_reader(url)
+        async with reader.acquire() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM dispatcher.metadata") == 0
+        await reader.close()
+        await postgres.drop(url)
+
+
+@pytest.mark.breaks_tables("makes the schemas anew, under another owner")
+async def test_who_may_make_no_roles_migrates_and_is_told_what_to_do(database, database_url):
+    told: list[str] = []
+
+    def note(_connection: object, message: object) -> None:
+        told.append(str(message))
+
+    async with database.acquire() as connection:
+        await connection.execute("DROP SCHEMA scheduler, dispatcher, headway CASCADE")
+        await connection.execute(MODEST)
+        connection.add_log_listener(note)
+        try:
+            await connection.execute("SET ROLE headway_test_modest")
+            # Under another name, because roles are the server's, and other tests need this one.
+            for text in MIGRATIONS:
+                await connection.execute(text.replace(READER, OTHER))
+            await connection.execute("RESET ROLE")
+            assert len([one for one in told if f"the role {OTHER} was not made" in one]) == 2
+            # As the hint says.
+            await connection.execute(f"CREATE ROLE {OTHER} NOLOGIN")
+            await connection.execute(f"GRANT {OTHER} TO headway_test_modest")
+            await connection.execute(
+                f"SELECT dispatcher.grant_reading('{OTHER}'), scheduler.grant_reading('{OTHER}')"
+            )
+            reader = await connect_reader(_as(database_url, "headway_test_modest"), role=OTHER)
+            async with reader.acquire() as reading:
+                assert await reading.fetchval("SELECT count(*) FROM scheduler.manifest") == 0
+            await reader.close()
+        finally:
+            connection.remove_log_listener(note)
+            await connection.execute("RESET ROLE")
+            for role in (OTHER, "headway_test_modest"):
+                if await connection.fetchval("SELECT to_regrole($1) IS NOT NULL", role):
+                    await connection.execute(f"DROP OWNED BY {role} CASCADE")
+                    await connection.execute(f"DROP ROLE {role}")
+
+
+def _as(url: str, user: str) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}:x@{host}"))

@@ -1,0 +1,135 @@
+"""Everything that the console can list, each with the filters that people use, by a name."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from headway_console.reading import (
+    audit,
+    dead_letters,
+    events,
+    figures,
+    groups,
+    manifests,
+    occurrences,
+    overview,
+    run,
+    runs,
+    system,
+    workers,
+    works,
+)
+from headway_console.reading.audit import AuditFilter
+from headway_console.reading.events import EventFilter
+from headway_console.reading.figures import FigureFilter
+from headway_console.reading.manifests import ManifestFilter
+from headway_console.reading.runs import RunFilter
+from headway_console.reading.works import WorkFilter
+from headway_contract.dispatching import LetterFilter
+from headway_postgres_kit import Connection
+
+Reading = Callable[[Connection], Awaitable[Any]]
+
+
+def named(what: str) -> UUID:
+    """An id as the filled tables have it."""
+    return UUID(hashlib.md5(what.encode()).hexdigest())
+
+
+def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
+    """Every list, of tables that were filled; `number` is a run in them that failed."""
+    month = timedelta(days=30)
+    heard = now - timedelta(minutes=1)
+    run_lists = {
+        "runs": RunFilter(),
+        "runs: failed": RunFilter(state="failed"),
+        "runs: cancelled (none)": RunFilter(state="cancelled"),
+        "runs: in progress": RunFilter(state="in_progress"),
+        "runs: of a job": RunFilter(job="job-07"),
+        "runs: of a job, failed": RunFilter(job="job-00", state="failed"),
+        "runs: of a job, failed (none)": RunFilter(job="job-07", state="failed"),
+        "runs: of a group": RunFilter(group="group-07"),
+        "runs: of a group (none)": RunFilter(group="nobody"),
+        "runs: of a manifest": RunFilter(manifest=named("manifest 17")),
+        "runs: of a worker": RunFilter(worker="worker-7"),
+        "runs: of a worker (none)": RunFilter(worker="nobody"),
+        "runs: of a day": RunFilter(since=now - month / 2, before=now - month / 2 + month / 30),
+        "runs: text in error": RunFilter(text="no address", text_in="error"),
+        "runs: text in error (none)": RunFilter(text="nobody", text_in="error"),
+        "runs: text in input (none)": RunFilter(text="nobody", text_in="input"),
+        "runs: text anywhere": RunFilter(text="order-99"),
+        "runs: text anywhere (none)": RunFilter(text="nobody"),
+    }
+    manifest_lists = {
+        "manifests": ManifestFilter(),
+        "manifests: text": ManifestFilter(text="00017"),
+        "manifests: of a group": ManifestFilter(group="group-07"),
+        "manifests: label": ManifestFilter(labels={"team": "team-3"}),
+        "manifests: disabled": ManifestFilter(state="disabled"),
+        "manifests: outstanding": ManifestFilter(state="outstanding"),
+    }
+    work_lists = {
+        "work": WorkFilter(),
+        "work: of a group": WorkFilter(group="group-07"),
+        "work: by reason": WorkFilter(reason="not_before"),
+        "work: by reason (none)": WorkFilter(reason="nothing"),
+        "work: settled": WorkFilter(state="settled"),
+        "work: settled (none)": WorkFilter(state="settled", group="nobody"),
+    }
+    event_lists = {
+        "events": EventFilter(),
+        "events: of a type": EventFilter(types=("run.*",)),
+        "events: of a type (none)": EventFilter(types=("run.lost",)),
+        "events: of a job": EventFilter(job="job-07"),
+        "events: of a work": EventFilter(work=named(f"work {number}")),
+    }
+    audit_lists = {
+        "audit": AuditFilter(),
+        "audit: of people": AuditFilter(people=True),
+        "audit: by an actor": AuditFilter(actor="person-3"),
+        "audit: by an actor (none)": AuditFilter(actor="nobody"),
+        "audit: of a target": AuditFilter(target="manifest-00017"),
+    }
+    manifest, job = FigureFilter(manifest=named("manifest 17")), FigureFilter(job="job-07")
+    return {
+        **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
+        "run in full": lambda c: run.read_run(c, named(f"run {number}")),
+        **{n: lambda c, f=f: manifests.page_of_manifests(c, f) for n, f in manifest_lists.items()},
+        "manifest in full": lambda c: manifests.read_manifest(c, "manifest-00017"),
+        "labels": manifests.list_labels,
+        "jobs": lambda c: manifests.page_of_jobs(c, heard_since=heard),
+        "groups": groups.page_of_groups,
+        **{n: lambda c, f=f: works.page_of_works(c, f) for n, f in work_lists.items()},
+        "work in full": lambda c: works.read_work(c, named(f"work {number}")),
+        "failures": dead_letters.page_of_failures,
+        "failures: of a job": lambda c: dead_letters.page_of_failures(c, job="job-00"),
+        "dead letters": lambda c: dead_letters.page_of_letters(c, LetterFilter()),
+        "dead letters: awaiting": lambda c: dead_letters.page_of_letters(
+            c, LetterFilter(state="awaiting")
+        ),
+        "dead letter in full": lambda c: dead_letters.read_letter(
+            c, named(f"letter {named(f'work {number}')}")
+        ),
+        "workers": lambda c: workers.page_of_workers(c, heard_since=heard),
+        **{n: lambda c, f=f: events.page_of_events(c, f) for n, f in event_lists.items()},
+        **{n: lambda c, f=f: audit.page_of_audit(c, f) for n, f in audit_lists.items()},
+        "occurrences": lambda c: occurrences.page_of_occurrences(c, named("manifest 17")),
+        "calendar of a month": lambda c: occurrences.read_span(
+            c, named("manifest 17"), since=now - month, until=now, limit=1000
+        ),
+        "figures of a manifest": lambda c: figures.latest_figures(c, manifest),
+        "figures of a manifest by day": lambda c: figures.bucketed_figures(
+            c, manifest, since=now - month, until=now, width=timedelta(days=1)
+        ),
+        "figures of a job by day": lambda c: figures.bucketed_figures(
+            c, job, since=now - month, until=now, width=timedelta(days=1)
+        ),
+        "throughput of a day": lambda c: overview.read_throughput(
+            c, since=now - timedelta(days=1), until=now, width=timedelta(minutes=30)
+        ),
+        "overview": lambda c: overview.read_overview(c, now=now, heard_since=heard),
+        "health": lambda c: system.read_health(c, now=now),
+        "system": lambda c: system.read_system(c, now=now),
+    }
