@@ -9,6 +9,7 @@ import pytest
 from headway_contract.work import GroupChanged
 from headway_dispatcher.store import gates as queries
 from support.gates import START, Gates
+from support.plans import outline, rows_read, scans_of
 
 pytestmark = pytest.mark.breaks_tables("fills the queue by hand")
 
@@ -28,22 +29,6 @@ SELECT gen_random_uuid(), 1, 0, $2, $3, 'test', $4::timestamptz, 0,
        $5, $6
 FROM generate_series(1, $1::integer) AS number
 """
-
-
-def rows_read(plan: dict[str, Any]) -> int:
-    """How many rows the scans of a plan brought up, those they threw away included."""
-    own = 0
-    if "Relation Name" in plan or plan["Node Type"].endswith("Index Scan"):
-        thrown_away = plan.get("Rows Removed by Filter", 0) + plan.get(
-            "Rows Removed by Index Recheck", 0
-        )
-        own = int((plan["Actual Rows"] + thrown_away) * plan["Actual Loops"])
-    return own + sum(rows_read(child) for child in plan.get("Plans", ()))
-
-
-def scans_of(plan: dict[str, Any], table: str) -> set[str]:
-    found = {plan["Node Type"]} if plan.get("Relation Name") == table else set()
-    return found.union(*(scans_of(child, table) for child in plan.get("Plans", ())))
 
 
 @pytest.fixture
@@ -143,12 +128,3 @@ async def test_a_lane_with_room_is_read_only_as_far_as_its_room_goes(gates):
     plan = await candidates(gates, {}, {"etl": 10})
     assert plan["Actual Rows"] == 10
     assert rows_read(plan) < FEW, outline(plan)
-
-
-def outline(plan: dict[str, Any], depth: int = 0) -> str:
-    """A plan in a few lines, for whoever reads a failure."""
-    own = (
-        f"{'  ' * depth}{plan['Node Type']} {plan.get('Index Name', plan.get('Relation Name', ''))}"
-    )
-    rows = f" rows={plan['Actual Rows']} loops={plan['Actual Loops']}"
-    return own + rows + "".join(f"\n{outline(one, depth + 1)}" for one in plan.get("Plans", ()))

@@ -20,6 +20,7 @@ async def fill(
         ("works", runs, MANIFESTS, GROUPS, now),
         ("leases", runs, now),
         ("runs", runs, MANIFESTS, GROUPS, now),
+        ("lines",),
         ("letters", letters),
         ("ledger", runs, MANIFESTS, now),
         ("days", now),

@@ -73,6 +73,13 @@ FROM generate_series(1, $1::integer) AS n,
      LATERAL (SELECT n % $2::integer AS m,
                      $4::timestamptz - interval '30 days' * (1 - n::float / $1::integer) AS at) AS t
 
+-- name: lines
+-- What runs logged: three lines for each that failed. No parameters.
+INSERT INTO dispatcher.run_log (run_id, number, at, level, message, fields, size)
+SELECT run_id, number, created_at, 'info', 'line ' || number, '{}', 10
+FROM dispatcher.metadata, generate_series(1, 3) AS number
+WHERE state = 'failed'
+
 -- name: letters
 -- Dead letters of the latest failed runs; nine in ten await somebody. $1 how many.
 INSERT INTO dispatcher.dead_letter

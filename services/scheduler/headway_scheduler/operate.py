@@ -71,8 +71,9 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     )
     await put_to_rest(connection, locked, now=now)
     await tell_switches(connection, locked, now=now)
-    told = {key: value for key, value in after.items() if value != before[key]}
-    await _audit(connection, "headway.manifest.changed.v1", request, request.manifest, told, now)
+    told = _differing(after, before)
+    data = {**told, "before": _differing(before, after)}
+    await _audit(connection, "headway.manifest.changed.v1", request, request.manifest, data, now)
     return f"{request.manifest}: {_in_words(told)}"
 
 
@@ -111,8 +112,9 @@ async def change_group(
     [told] = await connection.fetch(groups["read"], [request.group])
     await OUTBOX.add(connection, [announce_group(group_changed(told), now=now)])
     await put_to_rest(connection, members, now=now)
-    changed = {key: value for key, value in after.items() if value != before[key]}
-    await _audit(connection, "headway.group.changed.v1", request, request.group, changed, now)
+    changed = _differing(after, before)
+    data = {**changed, "before": _differing(before, after)}
+    await _audit(connection, "headway.group.changed.v1", request, request.group, data, now)
     return f"group {request.group}: {_in_words(changed)}"
 
 
@@ -319,6 +321,10 @@ def _changed(request: ChangeRequest, row: Any) -> dict[str, Any]:
         touched.add("jitter")
     after["touched"] = sorted(touched - set(request.give_back))
     return after
+
+
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in one.items() if value != other[key]}
 
 
 def _in_words(told: dict[str, Any]) -> str:

@@ -17,11 +17,10 @@ SELECT * FROM (
 WHERE ($5::text[] IS NULL OR looked_at.type LIKE ANY($5))
   AND ($6::uuid IS NULL OR looked_at.run_id = $6)
   AND ($9::boolean IS NULL OR looked_at.accepted = $9)
-  AND (($7::text IS NULL AND $8::text IS NULL)
-       OR EXISTS (SELECT FROM dispatcher.work_queue
-                  WHERE work_queue.id = looked_at.work_id
-                    AND ($7::text IS NULL OR work_queue.job = $7)
-                    AND ($8::text IS NULL OR work_queue.group_name = $8)))
+  AND ($7::text IS NULL OR (SELECT work_queue.job FROM dispatcher.work_queue
+                            WHERE work_queue.id = looked_at.work_id) = $7)
+  AND ($8::text IS NULL OR (SELECT work_queue.group_name FROM dispatcher.work_queue
+                            WHERE work_queue.id = looked_at.work_id) = $8)
 ORDER BY looked_at.id DESC
 LIMIT $11
 

@@ -5,7 +5,8 @@ SELECT page.name, manifest_group.max_active, coalesce(manifest_group.priority, 0
        coalesce(manifest_group.enabled, told.enabled, true) AS enabled, manifest_group.rate,
        coalesce(manifest_group.touched, '{}') AS touched, manifest_group.owner,
        told.max_active AS told_max_active, told.enabled AS told_enabled, rate_use.frees_at,
-       counted.manifests, counted.disabled, counted.blocked, counted.next_due_at
+       coalesce(counted.manifests, 0) AS manifests, coalesce(counted.disabled, 0) AS disabled,
+       coalesce(counted.blocked, 0) AS blocked, counted.next_due_at
 FROM (
     SELECT name FROM (
         SELECT name FROM scheduler.manifest_group
@@ -19,13 +20,15 @@ FROM (
 LEFT JOIN scheduler.manifest_group ON manifest_group.name = page.name
 LEFT JOIN dispatcher.group_limit AS told ON told.name = page.name
 LEFT JOIN dispatcher.rate_use ON rate_use.kind = 'group' AND rate_use.name = page.name
-LEFT JOIN LATERAL (
-    SELECT count(*) AS manifests, count(*) FILTER (WHERE NOT manifest.enabled) AS disabled,
+LEFT JOIN (
+    SELECT manifest.group_name AS name, count(*) AS manifests,
+           count(*) FILTER (WHERE NOT manifest.enabled) AS disabled,
            count(*) FILTER (WHERE manifest.blocked_by IS NOT NULL) AS blocked,
            min(manifest.wake_at) AS next_due_at
     FROM scheduler.manifest
-    WHERE manifest.group_name = page.name AND manifest.pruning_at IS NULL
-) AS counted ON true
+    WHERE manifest.pruning_at IS NULL
+    GROUP BY manifest.group_name
+) AS counted ON counted.name = page.name
 ORDER BY page.name
 
 -- name: active

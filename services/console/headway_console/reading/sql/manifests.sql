@@ -118,12 +118,20 @@ LIMIT $1
 -- $4 how many.
 SELECT job.name, job.owner, job.title, job.description, job.category, job.input_schema,
        job.takes_input, job.max_active, job.rate, job.batch,
-       (SELECT count(*) FROM scheduler.manifest
-        WHERE manifest.job = job.name AND manifest.pruning_at IS NULL) AS manifests,
-       (SELECT count(*) FROM dispatcher.worker
-        WHERE worker.last_heard_at > $3 AND NOT worker.draining AND job.name = ANY(worker.jobs))
-           AS workers
+       coalesce(scheduled.manifests, 0) AS manifests, coalesce(served.workers, 0) AS workers
 FROM scheduler.job
+LEFT JOIN (
+    SELECT manifest.job AS name, count(*) AS manifests
+    FROM scheduler.manifest
+    WHERE manifest.pruning_at IS NULL
+    GROUP BY manifest.job
+) AS scheduled ON scheduled.name = job.name
+LEFT JOIN (
+    SELECT unnest(worker.jobs) AS name, count(*) AS workers
+    FROM dispatcher.worker
+    WHERE worker.last_heard_at > $3 AND NOT worker.draining
+    GROUP BY 1
+) AS served ON served.name = job.name
 WHERE job.name > $1 AND ($2::text IS NULL OR job.name ILIKE $2 OR job.title ILIKE $2)
 ORDER BY job.name
 LIMIT $4

@@ -3,19 +3,22 @@
 -- $4 manifest, $5 worker (null where any will do), $6 created since, $7 created before, $8 and $9
 -- after this time and id, $10 text in the input (a pattern), $11 how many.
 SELECT metadata.run_id, metadata.work_id, metadata.round, metadata.attempt, metadata.group_name,
-       metadata.job, metadata.state, coalesce(metadata.worker, lease.claimed_by) AS worker,
+       metadata.job, metadata.state, coalesce(metadata.worker, (
+           SELECT lease.claimed_by FROM dispatcher.lease
+           WHERE lease.id = metadata.lease_id)) AS worker,
        metadata.host, metadata.due_at, metadata.created_at, metadata.started_at,
        metadata.finished_at, NULL AS failure_kind, NULL AS failure_message, metadata.cancel_reason,
        metadata.progress, work_queue.manifest, work_queue.cause
 FROM dispatcher.metadata
 JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
-JOIN dispatcher.lease ON lease.id = metadata.lease_id
 WHERE metadata.state IN ('pending', 'in_progress')
   AND ($1::text IS NULL OR metadata.state = $1)
   AND ($2::text IS NULL OR metadata.group_name = $2)
   AND ($3::text IS NULL OR metadata.job = $3)
   AND ($4::uuid IS NULL OR metadata.manifest_id = $4)
-  AND ($5::text IS NULL OR coalesce(metadata.worker, lease.claimed_by) = $5)
+  AND ($5::text IS NULL OR coalesce(metadata.worker, (
+           SELECT lease.claimed_by FROM dispatcher.lease
+           WHERE lease.id = metadata.lease_id)) = $5)
   AND ($6::timestamptz IS NULL OR metadata.created_at >= $6)
   AND ($7::timestamptz IS NULL OR metadata.created_at < $7)
   AND ($8::timestamptz IS NULL OR (metadata.created_at, metadata.run_id) < ($8, $9::uuid))

@@ -1,0 +1,393 @@
+"""What the console lists, held against what has really happened."""
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from headway import App, Client, every
+from headway_clock import monotonic, utc_now
+from headway_console.reading import BadCursor, connect_reader
+from headway_console.reading.audit import AuditFilter, page_of_audit
+from headway_console.reading.dead_letters import page_of_failures, page_of_letters, read_letter
+from headway_console.reading.events import (
+    EventFilter,
+    begin_to_follow,
+    news,
+    page_of_events,
+)
+from headway_console.reading.figures import FigureFilter, bucketed_figures, latest_figures
+from headway_console.reading.groups import page_of_groups
+from headway_console.reading.manifests import (
+    ManifestFilter,
+    page_of_jobs,
+    page_of_manifests,
+    read_manifest,
+)
+from headway_console.reading.occurrences import page_of_occurrences, read_span
+from headway_console.reading.overview import read_overview
+from headway_console.reading.run import read_log, read_run
+from headway_console.reading.runs import RunFilter, page_of_runs
+from headway_console.reading.system import read_system
+from headway_console.reading.workers import page_of_workers
+from headway_console.reading.works import WorkFilter, page_of_works, read_work
+from headway_contract.dispatching import LetterFilter
+from headway_contract.work import RetryPolicy
+from support.invariants import check_invariants
+
+HOURLY = every(hours=1)
+
+
+@pytest.fixture
+async def reader(database_url):
+    pool = await connect_reader(database_url)
+    async with pool.acquire() as connection:
+        yield connection
+    await pool.close()
+
+
+def made(slow_may_end: asyncio.Event) -> App:
+    """An app with something of everything."""
+    app = App("test")
+    tried: list[int] = []
+
+    @app.job("fine", group="ops", title="A fine job")
+    async def fine(ctx, given: dict):
+        ctx.log.info("looked at %s", given["order"])
+        ctx.log.warning("went well")
+        return {"shipped": given["order"]}
+
+    @app.job("flaky", group="ops")
+    async def flaky(ctx):
+        tried.append(1)
+        if len(tried) == 1:
+            raise ConnectionError("the line was cut")
+
+    @app.job("bad", group="mail")
+    async def bad(ctx):
+        raise ValueError("there is no address 100% sure")
+
+    @app.job("slow", group="mail")
+    async def slow(ctx):
+        ctx.progress(40.0, "two of five")
+        await slow_may_end.wait()
+
+    app.schedule("fine-1", job="fine", when=HOURLY, input={"order": "A_7"})
+    app.schedule("fine-2", job="fine", when=HOURLY, input={"order": "B-8"})
+    app.manifest("fine-1").then(
+        "after-fine", job="flaky", retry=RetryPolicy(attempts=2, interval_seconds=0.05)
+    )
+    app.schedule("bad-1", job="bad", when=HOURLY, retry=RetryPolicy(attempts=1))
+    app.schedule("slow-1", job="slow", when=HOURLY, retry=RetryPolicy(attempts=1))
+    return app
+
+
+@pytest.fixture
+async def settled(world, nats_url):
+    """Everything has fired: done well, tried again, failed for good, skipped and cancelled."""
+    may_end = asyncio.Event()
+    app = made(may_end)
+    await world.dispatcher()
+    await world.worker(app, worker_name="w1", worker_slots=6)
+    await world.declare(app)
+    await world.make_due("fine-1", "fine-2", "bad-1", "slow-1")
+    await world.scheduler(app)
+    async with Client(nats_url) as client:
+        await world.until("SELECT progress IS NOT NULL FROM dispatcher.metadata WHERE job = 'slow'")
+        await client.trigger("slow-1")  # skipped, for it is under way
+        yield client, world
+        may_end.set()
+
+
+class TestLists:
+    async def test_runs_as_they_went(self, settled, reader):
+        client, world = settled
+        await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
+
+        async def found(**asked) -> set[tuple[str | None, str, int]]:
+            page = await page_of_runs(reader, RunFilter(**asked))
+            assert page.next is None
+            return {(one.manifest, one.state, one.attempt) for one in page.items}
+
+        fine = {("fine-1", "completed", 1), ("fine-2", "completed", 1)}
+        again = {("after-fine", "failed", 1), ("after-fine", "completed", 2)}
+        live, bad = {("slow-1", "in_progress", 1)}, {("bad-1", "failed", 1)}
+        assert await found() == fine | again | live | bad
+        assert await found(job="fine") == fine
+        assert await found(group="mail") == live | bad
+        assert await found(state="failed") == bad | {("after-fine", "failed", 1)}
+        assert await found(state="in_progress") == live
+        assert await found(state="completed", group="mail") == set()
+        assert await found(worker="w1") == fine | again | live | bad
+        assert await found(worker="w2") == set()
+        assert await found(text="LINE was") == {("after-fine", "failed", 1)}
+        assert await found(text="0% s") == bad
+        assert await found(text="a_7") == {("fine-1", "completed", 1)}
+        assert await found(text="a_7", text_in="error") == set()
+        assert await found(text="valueerror", text_in="input") == set()
+        assert await found(before=utc_now() - timedelta(hours=1)) == set()
+        [slow] = (await page_of_runs(reader, RunFilter(job="slow"))).items
+        assert (slow.worker, slow.percent, slow.message) == ("w1", 40.0, "two of five")
+        for kind in ("fine-1", "bad-1"):
+            status = (await client.manifest(kind)).status
+            [one] = (await page_of_runs(reader, RunFilter(manifest=status.id))).items
+            assert one.manifest == kind
+            assert one.state == ("completed" if kind == "fine-1" else "failed")
+
+    async def test_one_run_in_full(self, settled, reader):
+        client, world = settled
+        await world.until(
+            "SELECT count(*) = 2 FROM dispatcher.metadata WHERE job = 'flaky'"
+            " AND finished_at IS NOT NULL"
+        )
+        await world.until("SELECT count(*) = 4 FROM dispatcher.run_log")
+        again = (await page_of_runs(reader, RunFilter(job="flaky"))).items
+        run = await read_run(reader, again[1].run)
+        assert run is not None
+        assert (run.failure.kind, run.failure.message) == ("ConnectionError", "the line was cut")
+        assert "raise ConnectionError" in run.failure.stack
+        assert [one.state for one in run.attempts] == ["failed", "completed"]
+        told = [one.type.split(".", 1)[1] for one in run.timeline]
+        assert told[0] == "work.queued.v1"
+        assert told.count("run.dispatched.v1") == 2
+        assert told.index("run.failed.v1") < told.index("work.waiting.v1")
+        assert told[-1] == "work.settled.v1" or "work.settled.v1" not in told
+        assert not any("token" in one.data for one in run.timeline)
+        fine = (await page_of_runs(reader, RunFilter(job="fine", text="A_7"))).items[0]
+        done = await read_run(reader, fine.run)
+        assert (done.input, done.output) == ({"order": "A_7"}, {"shipped": "A_7"})
+        assert [(one.level, one.message) for one in done.log] == [
+            ("info", "looked at A_7"),
+            ("warning", "went well"),
+        ]
+        assert [one.number for one in await read_log(reader, fine.run, after=1)] == [2]
+        assert done.trace_id == (await client.run(fine.run)).trace_id
+        assert await read_run(reader, uuid4()) is None
+
+    async def test_work_waits_is_under_way_or_settled(self, settled, reader):
+        client, world = settled
+        await world.until("SELECT count(*) = 1 FROM dispatcher.dead_letter")
+        await client.change_group("ops", enabled=False)
+        await client.trigger("fine-2")
+        await world.until("SELECT reason = 'group_disabled' FROM dispatcher.waiting")
+        rows = (await page_of_works(reader, WorkFilter())).items
+        assert {(one.manifest, one.state, one.wait_reason) for one in rows} == {
+            ("slow-1", "dispatched", None),
+            ("fine-2", "queued", "group_disabled"),
+        }
+        [held] = (await page_of_works(reader, WorkFilter(reason="group_disabled"))).items
+        assert (await page_of_works(reader, WorkFilter(job="slow", state="queued"))).items == []
+        assert (await read_work(reader, held.work)).input == {"order": "B-8"}
+        [dead] = (
+            await page_of_works(reader, WorkFilter(state="settled", reason="dead_lettered"))
+        ).items
+        full = await read_work(reader, dead.run)
+        assert (full.status.work, len(full.runs), len(full.dead_letters)) == (dead.work, 1, 1)
+        groups = {one.name: one for one in (await page_of_groups(reader)).items}
+        assert groups["ops"].waiting == {"group_disabled": 1}
+        assert (groups["ops"].enabled, groups["ops"].touched) == (False, ["enabled"])
+        assert (groups["mail"].active, groups["mail"].dead_letters) == (1, 1)
+        assert (groups["mail"].manifests, groups["mail"].blocked) == (2, 1)
+        assert [one.name for one in (await page_of_groups(reader, name="ops")).items] == ["ops"]
+
+    async def test_dead_letters_by_what_failed(self, settled, reader):
+        client, world = settled
+        await world.until("SELECT count(*) = 1 FROM dispatcher.dead_letter")
+        [failure] = (await page_of_failures(reader)).items
+        assert (failure.letters, failure.jobs, failure.groups) == (1, ["bad"], ["mail"])
+        assert (failure.failure_kind, failure.sample_manifest) == ("ValueError", "bad-1")
+        asked = LetterFilter(fingerprint=failure.fingerprint)
+        [letter] = (await page_of_letters(reader, asked)).items
+        assert letter == (await client.dead_letters())[0]
+        assert await read_letter(reader, letter.dead_letter) == await client.dead_letter(
+            letter.dead_letter
+        )
+        assert (await page_of_failures(reader, group="ops")).items == []
+        await client.acknowledge(letter.dead_letter, note="seen")
+        assert (await page_of_failures(reader)).items == []
+        assert (await page_of_failures(reader, state="acknowledged")).items[0].letters == 1
+        entries = (await page_of_audit(reader, AuditFilter(target=str(letter.dead_letter)))).items
+        assert [one.action for one in entries] == ["dead_letter.acknowledged"]
+
+    async def test_manifests_and_their_family(self, settled, reader):
+        client, world = settled
+        await world.until(
+            "SELECT last_outcome = 'dead_lettered' FROM scheduler.manifest"
+            " WHERE external_id = 'bad-1'"
+        )
+        await client.disable("fine-2")
+
+        async def found(**asked) -> list[str]:
+            page = await page_of_manifests(reader, ManifestFilter(**asked))
+            return [one.external_id for one in page.items]
+
+        assert await found() == ["after-fine", "bad-1", "fine-1", "fine-2", "slow-1"]
+        assert await found(text="FINE") == ["after-fine", "fine-1", "fine-2"]
+        assert await found(text="a fine j") == ["fine-1", "fine-2"]
+        assert await found(group="mail") == ["bad-1", "slow-1"]
+        assert await found(state="blocked") == ["bad-1"]
+        assert await found(state="disabled") == ["fine-2"]
+        assert "slow-1" in await found(state="outstanding")
+        assert await found(job="slow", owner="test") == ["slow-1"]
+        assert await found(owner="nobody") == []
+        rows = {
+            one.external_id: one
+            for one in (await page_of_manifests(reader, ManifestFilter())).items
+        }
+        assert (rows["bad-1"].held_by, rows["bad-1"].last_run.failure) == (
+            "blocked_by_dead_letter",
+            "there is no address 100% sure",
+        )
+        assert rows["fine-2"].held_by == "manifest_disabled"
+        assert rows["slow-1"].last_run.state == "in_progress"
+        full = await read_manifest(reader, "after-fine")
+        status = (await client.manifest("after-fine")).status
+        assert full.status.depends_on == status.depends_on == "fine-1"
+        assert [one.external_id for one in full.family.nodes] == ["fine-1", "after-fine"]
+        [edge] = full.family.edges
+        assert edge.child == status.id
+        whose = {one.name: one.source for one in (await read_manifest(reader, "fine-2")).settings}
+        assert (whose["enabled"], whose["timing"], whose["retry"]) == ("yours", "code", "code")
+        assert await read_manifest(reader, "nobody") is None
+        jobs = (await page_of_jobs(reader, heard_since=utc_now() - timedelta(minutes=1))).items
+        assert [(one.name, one.manifests, one.workers) for one in jobs] == [
+            ("bad", 1, 1),
+            ("fine", 2, 1),
+            ("flaky", 1, 1),
+            ("slow", 1, 1),
+        ]
+
+    async def test_the_ledger_for_a_calendar(self, settled, reader):
+        client, world = settled
+        slow = (await client.manifest("slow-1")).status.id
+        now = utc_now()
+        hour = timedelta(hours=1)
+        span = await read_span(reader, slow, since=now - hour, until=now + hour)
+        states = [(one.cause.partition(":")[0], one.state, one.reason) for one in span.occurrences]
+        assert states == [("due", "under_way", None), ("trigger", "skipped", "still_outstanding")]
+        assert (await read_span(reader, slow, since=now + hour, until=now + 2 * hour)) == type(
+            span
+        )(occurrences=[])
+        [work] = (await page_of_works(reader, WorkFilter(job="slow"))).items
+        await client.cancel(work.work)
+        await world.until("SELECT count(*) FROM scheduler.occurrence WHERE outcome = 'cancelled'")
+        first = await page_of_occurrences(reader, slow, limit=1)
+        then = await page_of_occurrences(reader, slow, cursor=first.next, limit=1)
+        assert [one.state for one in (*first.items, *then.items)] == ["skipped", "cancelled"]
+        assert then.next is None
+        [cancelled] = (await page_of_runs(reader, RunFilter(state="cancelled"))).items
+        assert (cancelled.run, cancelled.manifest) == (then.items[0].run, "slow-1")
+
+    async def test_the_audit_tells_who_changed_what_from_what(self, settled, reader):
+        client, _ = settled
+        await client.change("fine-1", attempts=7)
+        await client.change_group("ops", max_active=3)
+        [entry] = (await page_of_audit(reader, AuditFilter(target="fine-1", people=True))).items
+        assert entry.action == "manifest.changed"
+        assert entry.before["retry"]["attempts"] == 3
+        assert entry.after["retry"]["attempts"] == 7
+        [group] = (
+            await page_of_audit(reader, AuditFilter(actions=("group.*",), people=True))
+        ).items
+        assert (group.target, group.before["max_active"], group.after["max_active"]) == (
+            "ops",
+            None,
+            3,
+        )
+        assert (await page_of_audit(reader, AuditFilter(actor="nobody"))).items == []
+        mine = (await page_of_audit(reader, AuditFilter(actor=entry.actor))).items
+        assert {one.action for one in mine} == {
+            "manifest.changed",
+            "group.changed",
+            "manifest.triggered",
+        }
+        assert len((await page_of_audit(reader, AuditFilter())).items) > len(mine)
+
+    async def test_the_overview_and_the_system(self, settled, reader):
+        _, world = settled
+        await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
+        await world.until(
+            "SELECT (SELECT count(*) FROM scheduler.work) = 1"
+            " AND NOT EXISTS (SELECT FROM scheduler.outbox)"
+            " AND NOT EXISTS (SELECT FROM dispatcher.outbox)"
+        )
+        now = utc_now()
+        since = now - timedelta(minutes=1)
+        seen = await read_overview(reader, now=now, heard_since=since)
+        assert (seen.lately.completed, seen.lately.failed) == (3, 2)
+        assert sum(one.completed for one in seen.day) == 3
+        assert len(seen.day) == 48
+        assert {(one.job, one.failed) for one in seen.failing} == {("bad", 1), ("flaky", 1)}
+        assert (seen.counts.manifests, seen.counts.blocked, seen.counts.workers) == (5, 1, 1)
+        assert seen.counts.slots == 6
+        assert {one.external_id for one in seen.coming} >= {"fine-1", "fine-2"}
+        assert [one.letters for one in seen.failures] == [1]
+        assert seen.health.leader.ticked_at >= seen.health.leader.since
+        assert {one.waiting for one in seen.health.backlogs} == {0}
+        known = await read_system(reader, now=now)
+        assert known.connected["headway-dispatcher"] >= 1
+        assert known.versions["postgresql"]
+        assert "dispatcher.history" in {one.name for one in known.tables}
+        [worker] = (await page_of_workers(reader, heard_since=since)).items
+        assert (worker.worker, worker.sdk, len(worker.runs)) == ("w1", "headway-python", 1)
+        figures = await latest_figures(reader, FigureFilter(job="flaky"))
+        assert [one.late_seconds is None for one in figures] == [
+            True,
+            figures[1].late_seconds is None,
+        ]
+        assert all(one.took_seconds >= 0 for one in figures)
+        [bucket] = await bucketed_figures(
+            reader, FigureFilter(group="ops"), since=since, until=now, width=timedelta(minutes=2)
+        )
+        assert (bucket.runs, bucket.failed) == (4, 1)
+
+    async def test_events_are_followed_and_none_is_missed(self, settled, reader):
+        client, world = settled
+        await world.until("SELECT count(*) = 5 FROM dispatcher.metadata WHERE finished_at NOTNULL")
+        numbers = await begin_to_follow(reader, now=utc_now())
+        asked = EventFilter(types=("run.*", "work.settled"), job="fine")
+        work = (await client.trigger("fine-2")).work
+        await world.until("SELECT state = 'settled' FROM dispatcher.work_queue WHERE id = $1", work)
+        told = []
+        while not any(one.type == "headway.work.settled.v1" for one in told):
+            told += await news(reader, numbers, asked, now=utc_now(), elapsed=monotonic())
+        assert {one.work for one in told} == {work}
+        assert {one.type for one in told} >= {"headway.run.completed.v1"}
+        listed = await page_of_events(reader, EventFilter(work=work, types=asked.types))
+        assert [one.number for one in listed.items] == [one.number for one in reversed(told)]
+        await check_invariants(world.database)
+
+
+async def test_pages_follow_each_other_without_gap_or_repeat(world, reader):
+    app = App("test")
+    app.job("job")(_nothing)
+    app.schedule_many("m", job="job", items=[(str(n), {"n": n}) for n in range(7)], when=HOURLY)
+    await world.dispatcher()
+    await world.fire(app)
+    await world.until("SELECT count(*) = 7 FROM dispatcher.work_queue")
+    lists = {
+        "work": lambda cursor: page_of_works(reader, WorkFilter(), cursor=cursor, limit=3),
+        "manifests": lambda cursor: page_of_manifests(
+            reader, ManifestFilter(), cursor=cursor, limit=3
+        ),
+        "events": lambda cursor: page_of_events(reader, EventFilter(), cursor=cursor, limit=3),
+        "audit": lambda cursor: page_of_audit(reader, AuditFilter(), cursor=cursor, limit=3),
+    }
+    for name, page_at in lists.items():
+        seen, cursor = [], None
+        while True:
+            page = await page_at(cursor)
+            seen += [str(one) for one in page.items]
+            if page.next is None:
+                break
+            cursor = page.next
+        assert len(seen) == len(set(seen)) >= 7, name
+    for wrong in ("nonsense", "ä", "W10"):
+        with pytest.raises(BadCursor):
+            await page_of_works(reader, WorkFilter(), cursor=wrong)
+    first = await page_of_manifests(reader, ManifestFilter(), limit=3)
+    with pytest.raises(BadCursor, match="another list"):
+        await page_of_works(reader, WorkFilter(), cursor=first.next)
+
+
+async def _nothing(ctx, given: dict): ...
