@@ -129,6 +129,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "throughput of a day": lambda c: overview.read_throughput(
             c, since=now - timedelta(days=1), until=now, width=timedelta(minutes=30)
         ),
+        "throughput of three days": lambda c: overview.read_throughput(
+            c, since=now - timedelta(days=3), until=now, width=timedelta(hours=1)
+        ),
         "overview": lambda c: overview.read_overview(c, now=now, heard_since=heard),
         "health": lambda c: system.read_health(c, now=now),
         "system": lambda c: system.read_system(c, now=now),

@@ -9,8 +9,10 @@ from msgspec import Struct
 
 queries = Queries("headway_console.reading", "sql/figures.sql")
 
-# Of how many of the newest runs a plot is made.
-RUNS_IN_A_PLOT = 20_000
+# A bucket is looked at in parts, so that what is seen of a busy one is spread over it.
+_PARTS = 10
+_RUNS_OF_A_PART = 20
+_MOST_BUCKETS = 100
 
 
 class FigureFilter(Struct, frozen=True, kw_only=True):
@@ -34,10 +36,14 @@ class RunFigure(Struct, frozen=True, kw_only=True):
 
 
 class Bucket(Struct, frozen=True, kw_only=True):
-    """The runs of a stretch of time. Times in seconds, none if no run of it had begun."""
+    """The runs of a stretch of time. Times in seconds, none if no run of it had begun.
+
+    Of a busy stretch some two hundred runs are looked at, spread over it: then it is not `in_full`.
+    """
 
     at: datetime
     runs: int
+    in_full: bool
     failed: int
     cancelled: int
     took_p50: float | None
@@ -71,9 +77,12 @@ async def bucketed_figures(
     width: timedelta,
 ) -> list[Bucket]:
     """Percentiles by stretches of time, the oldest first; stretches without runs are left out."""
+    if until - since > _MOST_BUCKETS * width:
+        raise ValueError(f"more than {_MOST_BUCKETS} stretches of {width}: ask for wider ones")
     rows = await connection.fetch(
         queries["buckets"],
-        *(asked.manifest, asked.job, asked.group, since, until, width, RUNS_IN_A_PLOT),
+        *(asked.manifest, asked.job, asked.group, since, until),
+        *(width / _PARTS, width, _RUNS_OF_A_PART),
     )
     return [_bucket(row) for row in rows]
 
@@ -85,5 +94,5 @@ def _bucket(row: Any) -> Bucket:
         took_p95=took[1],
         late_p50=late[0],
         late_p95=late[1],
-        **{name: row[name] for name in ("at", "runs", "failed", "cancelled")},
+        **{name: row[name] for name in ("at", "runs", "failed", "cancelled", "in_full")},
     )

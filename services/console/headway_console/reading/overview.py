@@ -1,7 +1,5 @@
 """The first page: is all well, what goes on, what needs somebody."""
 
-from collections import defaultdict
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -24,9 +22,9 @@ class Throughput(Struct, frozen=True, kw_only=True):
     """What ended in a stretch of time that begins at `at`."""
 
     at: datetime
-    completed: int = 0
-    failed: int = 0
-    cancelled: int = 0
+    completed: int
+    failed: int
+    cancelled: int
 
 
 class Coming(Struct, frozen=True, kw_only=True):
@@ -105,17 +103,7 @@ async def read_throughput(
 ) -> list[Throughput]:
     """What ended in each stretch between two times; stretches in which nothing did, too."""
     rows = await connection.fetch(queries["ended"], since, until, width)
-    ended: defaultdict[datetime, dict[str, int]] = defaultdict(dict)
-    for row in rows:
-        ended[row["at"]][row["state"]] = row["runs"]
-    return [Throughput(at=at, **ended.get(at, {})) for at in _stretches(since, until, width)]
-
-
-def _stretches(since: datetime, until: datetime, width: timedelta) -> Iterable[datetime]:
-    at = since
-    while at < until:
-        yield at
-        at += width
+    return [Throughput(**dict(row)) for row in rows]
 
 
 def _coming(row: Any) -> Coming:

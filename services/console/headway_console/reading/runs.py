@@ -125,7 +125,7 @@ async def _ended(
         *place,
         pattern if asked.text_in != "input" else None,
         pattern if asked.text_in != "error" else None,
-        asked.among,
+        asked.among or most,
         most,
     )
 

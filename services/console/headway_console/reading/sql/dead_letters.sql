@@ -2,15 +2,14 @@
 -- Dead letters by what failed, those with the latest first: how many, since when, which jobs and
 -- groups. $1 state, $2 group, $3 job, $4 manifest (null where any will do), $5 and $6 after this
 -- time and failure, $7 how many.
-SELECT counted.*, sample.job AS sample_job, sample.manifest AS sample_manifest,
+SELECT counted.*, sample.id AS sample, sample.job AS sample_job, sample.manifest AS sample_manifest,
        sample.failure ->> 'kind' AS failure_kind,
        left(sample.failure ->> 'message', 500) AS failure_message
 FROM (
     SELECT fingerprint, code_version, fingerprint || '@' || code_version AS id,
            count(*) AS letters, min(created_at) AS first_at, max(created_at) AS last_at,
            count(*) FILTER (WHERE retry_asked_at IS NOT NULL) AS asked,
-           array_agg(DISTINCT job) AS jobs, array_agg(DISTINCT group_name) AS groups,
-           (array_agg(id ORDER BY created_at DESC))[1] AS sample
+           array_agg(DISTINCT job) AS jobs, array_agg(DISTINCT group_name) AS groups
     FROM dispatcher.dead_letter
     WHERE ($1::text IS NULL OR state = $1)
       AND ($2::text IS NULL OR group_name = $2)
@@ -22,7 +21,19 @@ FROM (
     ORDER BY last_at DESC, id DESC
     LIMIT $7
 ) AS counted
-JOIN dispatcher.dead_letter AS sample ON sample.id = counted.sample
+CROSS JOIN LATERAL (
+    SELECT dead_letter.id, dead_letter.job, dead_letter.manifest, dead_letter.failure
+    FROM dispatcher.dead_letter
+    WHERE dead_letter.fingerprint = counted.fingerprint
+      AND dead_letter.code_version = counted.code_version
+      AND dead_letter.created_at = counted.last_at
+      AND ($1::text IS NULL OR dead_letter.state = $1)
+      AND ($2::text IS NULL OR dead_letter.group_name = $2)
+      AND ($3::text IS NULL OR dead_letter.job = $3)
+      AND ($4::text IS NULL OR dead_letter.manifest = $4)
+    ORDER BY dead_letter.id
+    LIMIT 1
+) AS sample
 ORDER BY counted.last_at DESC, counted.id DESC
 
 -- name: page

@@ -1,10 +1,16 @@
 -- name: ended
 -- How much ended when and how, in stretches of time. $1 since, $2 until, $3 width of a stretch.
-SELECT date_bin($3, finished_at, $1) AS at, state, count(*) AS runs
-FROM dispatcher.metadata
-WHERE finished_at IS NOT NULL AND finished_at >= $1 AND finished_at < $2
-GROUP BY 1, 2
-ORDER BY 1, 2
+SELECT stretch.at, counted.ended - counted.failed - counted.cancelled AS completed, counted.failed,
+       counted.cancelled
+FROM generate_series($1, $2::timestamptz - interval '1 microsecond', $3::interval) AS stretch (at)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS ended, count(*) FILTER (WHERE state = 'failed') AS failed,
+           count(*) FILTER (WHERE state = 'cancelled') AS cancelled
+    FROM dispatcher.metadata
+    WHERE finished_at IS NOT NULL AND finished_at >= stretch.at
+      AND finished_at < least(stretch.at + $3, $2)
+) AS counted
+ORDER BY stretch.at
 
 -- name: failing
 -- Jobs whose runs failed, those that failed most often first. $1 since, $2 how many.

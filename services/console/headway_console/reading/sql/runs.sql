@@ -30,8 +30,7 @@ LIMIT $11
 -- Runs that have ended, the newest first. What an index finds is found in full; the worker and the
 -- text are looked for among so many of those. $1 state, $2 group, $3 job, $4 manifest, $5 worker
 -- (null where any will do), $6 created since, $7 created before, $8 and $9 after this time and id,
--- $10 text in the error (a pattern), $11 text in the input, $12 among how many (null for all),
--- $13 how many.
+-- $10 text in the error (a pattern), $11 text in the input, $12 among how many, $13 how many.
 SELECT page.run_id, page.work_id, page.round, page.attempt, page.group_name, page.job, page.state,
        page.worker, page.host, page.due_at, page.created_at, page.started_at, page.finished_at,
        page.failure ->> 'kind' AS failure_kind,
