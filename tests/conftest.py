@@ -11,6 +11,7 @@ import pytest_asyncio
 import uvloop
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
+from support.consoles import LOCAL, Console, run_console
 from support.invariants import broken_invariants
 from support.servers import TestPostgres, run_nats, run_postgres
 from support.world import World
@@ -105,3 +106,10 @@ async def world(
     made = World(database_url, nats_url, database, broker)
     yield made
     await made.stop()
+
+
+@pytest_asyncio.fixture
+async def console(database_url: str, nats_url: str, tmp_path: Path) -> AsyncIterator[Console]:
+    """The HTTP API, with a token for each role; the services behind it are the test's to start."""
+    async with run_console(database_url, nats_url, tmp_path, local=LOCAL) as made:
+        yield made

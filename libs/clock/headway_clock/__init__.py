@@ -16,6 +16,7 @@ __all__ = [
     "monotonic",
     "new_id",
     "new_nonce",
+    "new_secret",
     "new_token",
     "utc_now",
 ]
@@ -39,6 +40,11 @@ def new_id() -> uuid.UUID:
 def new_token() -> str:
     """A capability of 128 random bits."""
     return secrets.token_hex(16)
+
+
+def new_secret() -> str:
+    """256 random bits, as letters and digits that need no quotes anywhere."""
+    return secrets.token_urlsafe(32)
 
 
 def new_nonce() -> str:

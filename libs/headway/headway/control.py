@@ -18,6 +18,18 @@ class RequestFailed(Exception):
     """A service refused a request, or none answered; the text says why, a reason a line."""
 
 
+class Refused(RequestFailed):
+    """The service has understood the request and will not do it."""
+
+
+class NotThere(Refused):
+    """The request names something that there is not."""
+
+
+class NotAnswered(RequestFailed):
+    """No service has answered: it does not run, or cannot be reached, or takes too long."""
+
+
 class Control(Protocol):
     """Asks services, by the subject on which they answer."""
 

@@ -4,15 +4,16 @@ from typing import Self
 
 import msgspec
 from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit.controlling import REFUSED, UNKNOWN
 from msgspec import Struct
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from headway.control import USUAL_SECONDS, Answer, RequestFailed
+from headway.control import USUAL_SECONDS, Answer, NotAnswered, NotThere, Refused, RequestFailed
 
 _ERROR_HEADER = "Nats-Service-Error"
 _CODE_HEADER = "Nats-Service-Error-Code"
-_REFUSED = "400"
+_REFUSALS: dict[str | None, type[Refused]] = {REFUSED: Refused, UNKNOWN: NotThere}
 
 
 class NatsControl:
@@ -27,7 +28,7 @@ class NatsControl:
         try:
             broker = await Broker.connect(url, name="headway-client", credentials=credentials)
         except BrokerUnavailable as error:
-            raise RequestFailed(f"NATS is not reachable: {error}") from error
+            raise NotAnswered(f"NATS is not reachable: {error}") from error
         return cls(broker)
 
     async def close(self) -> None:
@@ -53,19 +54,20 @@ class NatsControl:
         try:
             reply = await self._broker.client.request(subject, body, timeout=timeout)
         except NoRespondersError as error:
-            raise RequestFailed(f"no service answers on {subject}: is it running?") from error
+            raise NotAnswered(f"no service answers on {subject}: is it running?") from error
         except TimeoutError as error:
-            raise RequestFailed(f"{subject}: no answer within {timeout:g} s") from error
+            raise NotAnswered(f"{subject}: no answer within {timeout:g} s") from error
         except (OSError, NatsError) as error:
-            raise RequestFailed(f"{subject}: {error or type(error).__name__}") from error
+            raise NotAnswered(f"{subject}: {error or type(error).__name__}") from error
         headers = reply.headers or {}
         fault = headers.get(_ERROR_HEADER)
         if fault:
             # A header has one line; a service with more to say says it in the body.
             text = reply.data.decode(errors="replace") or fault
-            raise RequestFailed(
-                text if headers.get(_CODE_HEADER) == _REFUSED else f"{subject}: {text}"
-            )
+            refusal = _REFUSALS.get(headers.get(_CODE_HEADER))
+            if refusal is not None:
+                raise refusal(text)
+            raise RequestFailed(f"{subject}: {text}")
         try:
             return msgspec.json.decode(reply.data, type=answer)
         except msgspec.DecodeError as error:

@@ -21,8 +21,22 @@ Endpoint = Callable[[bytes], Awaitable[bytes]]
 Question = TypeVar("Question", bound=Struct)
 
 
+# What kind of error an answer is, in the header where micro services say so.
+REFUSED = "400"
+UNKNOWN = "404"
+FAILED = "500"
+
+
 class BadRequest(Exception):
     """The request is at fault; its text is the answer."""
+
+    code = REFUSED
+
+
+class Unknown(BadRequest):
+    """The request names something that there is not."""
+
+    code = UNKNOWN
 
 
 async def serve(
@@ -72,11 +86,11 @@ async def _answer(endpoint: Endpoint, request: Request) -> None:
             await request.respond(await endpoint(request.data))
         except BadRequest as error:
             # In the body as well: a header has no room for several lines.
-            await request.respond_error("400", str(error), data=str(error).encode())
+            await request.respond_error(error.code, str(error), data=str(error).encode())
         except NatsError:
             raise
         except Exception:
             logger.exception("endpoint %s", request.subject)
-            await request.respond_error("500", "the service failed; its log says why")
+            await request.respond_error(FAILED, "the service failed; its log says why")
     except NatsError as error:
         logger.warning("answering on %s: %s", request.subject, error)

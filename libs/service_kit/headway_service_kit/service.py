@@ -1,7 +1,7 @@
 """A service: passes over one database and one broker, with health."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
 from headway_jetstream_kit.tasks import end
@@ -9,7 +9,7 @@ from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_postgres_kit.database import ANSWER_SECONDS
 
-from headway_service_kit.health import Health
+from headway_service_kit.health import Check, Health
 from headway_service_kit.passes import SAFETY_POLL, Vitals, Wakeup, keep_running
 from headway_service_kit.process import keep_trying
 
@@ -61,11 +61,11 @@ class Service:
             name=f"{self.name}-{name}",
         )
 
-    async def answer_for_health(self, address: str) -> int:
-        """Listen for health checks; returns the port."""
+    async def answer_for_health(self, address: str, *, live: Sequence[Check] = ()) -> int:
+        """Listen for health checks, with those of its own; returns the port."""
         self.health = Health(
             self.name,
-            live=[vitals.silence for vitals in self._vitals],
+            live=[*(vitals.silence for vitals in self._vitals), *live],
             ready=[
                 self._database_answers,
                 self._broker_answers,
@@ -137,11 +137,15 @@ async def open_service(
     nats_ping_seconds: float,
     database_answer_seconds: float,
     give_up_after: int | None = None,
+    read_only: bool = False,
 ) -> Service:
     """Connect to what a service stands on; patiently, unless told when to give up."""
     database = await keep_trying(
         lambda: Database.connect(
-            database_url, name=f"headway-{name}", answer_seconds=database_answer_seconds
+            database_url,
+            name=f"headway-{name}",
+            answer_seconds=database_answer_seconds,
+            read_only=read_only,
         ),
         what="PostgreSQL at HEADWAY_DATABASE_URL is not reachable",
         faults=(DatabaseUnavailable,),

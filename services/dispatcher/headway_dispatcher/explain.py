@@ -18,7 +18,7 @@ from headway_decisions import waiting
 from headway_decisions.capacity import Limits
 from headway_decisions.waiting import Waiter
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest, serve, typed
+from headway_jetstream_kit.controlling import Unknown, serve, typed
 from headway_postgres_kit import Clock, Connection, Database
 from msgspec import Struct, structs
 
@@ -63,7 +63,7 @@ class Explanations:
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(explanations["work"], question.work)
             if row is None:
-                raise BadRequest(
+                raise Unknown(
                     f"work {question.work} is not known to the dispatcher: it was never queued, is "
                     "on its way, or went with its manifest"
                 )

@@ -35,7 +35,7 @@ from headway_contract.lifecycle import Failure
 from headway_contract.progress import LogLine
 from headway_contract.settled import InputChange
 from headway_decisions import fingerprints
-from headway_jetstream_kit.controlling import BadRequest, Endpoint, typed
+from headway_jetstream_kit.controlling import Endpoint, Unknown, typed
 from headway_postgres_kit import Connection, Database
 
 from headway_dispatcher import store
@@ -94,7 +94,7 @@ class Questions:
         async with self._reading() as connection:
             row = await connection.fetchrow(queries["letter"], question.id)
         if row is None:
-            raise BadRequest(
+            raise Unknown(
                 f"there is no dead letter {question.id}, and none of such work: "
                 "see 'headway dead-letters list --state all'"
             )
@@ -127,7 +127,7 @@ class Questions:
         async with self._reading() as connection:
             row = await connection.fetchrow(queries["work"], question.id)
             if row is None:
-                raise BadRequest(
+                raise Unknown(
                     f"the dispatcher knows no work and no run {question.id}: it may still be on "
                     "its way, or be forgotten; see 'headway work'"
                 )
@@ -166,7 +166,7 @@ class Questions:
             row = await connection.fetchrow(queries["run"], question.run)
             lines = await connection.fetch(queries["run_log"], question.run)
         if row is None:
-            raise BadRequest(f"there is no run {question.run}: see 'headway runs'")
+            raise Unknown(f"there is no run {question.run}: see 'headway runs'")
         failure = row["failure"]
         return RunAnswer(
             status=_run_status(row),
@@ -204,9 +204,7 @@ class Questions:
             waiting = await connection.fetch(queries["waiting_by_group"], question.group)
             letters = await connection.fetch(queries["letters_by_group"], question.group)
         if question.group is not None and not limits:
-            raise BadRequest(
-                f"no work of a group {question.group!r} has come: see 'headway groups'"
-            )
+            raise Unknown(f"no work of a group {question.group!r} has come: see 'headway groups'")
         runs = {(row["group_name"], row["state"]): row["runs"] for row in active}
         awaiting = {row["group_name"]: row["letters"] for row in letters}
         reasons: dict[str, dict[str, int]] = {}

@@ -17,7 +17,7 @@ from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResu
 from headway_contract.scheduling import CancelOutstandingRequest
 from headway_contract.work import WorkCancelRequested
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest
+from headway_jetstream_kit.controlling import BadRequest, Unknown
 from headway_postgres_kit import Connection
 from msgspec import Struct
 from nats.errors import Error as NatsError
@@ -139,12 +139,12 @@ async def _manifests_of(
     if request.group is not None:
         known = await connection.fetch(groups["read"], [request.group])
         if not known:
-            raise BadRequest(f"there is no group {request.group!r}: see 'headway groups'")
+            raise Unknown(f"there is no group {request.group!r}: see 'headway groups'")
         rows = await connection.fetch(groups["members"], request.group)
         return [row["id"] for row in rows], request.group
     found = await connection.fetchrow(works["find"], request.work)
     if found is None:
-        raise BadRequest(
+        raise Unknown(
             f"there is no work and no run {request.work}: see 'headway work' and 'headway runs'"
         )
     return [found["manifest_id"]] if found["manifest_id"] else [], str(request.work)

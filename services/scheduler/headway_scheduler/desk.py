@@ -28,7 +28,7 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest, serve, typed
+from headway_jetstream_kit.controlling import BadRequest, Unknown, serve, typed
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
@@ -167,6 +167,8 @@ class Desk:
         try:
             async with self._database.transaction() as connection:
                 answer = await act(connection, request, now=await self._now(connection))
+        except operate.NotThere as error:
+            raise Unknown(str(error)) from error
         except operate.Refused as error:
             raise BadRequest(str(error)) from error
         self._wake()

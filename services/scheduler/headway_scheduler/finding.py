@@ -3,7 +3,7 @@
 import difflib
 from typing import Any
 
-from headway_jetstream_kit.controlling import BadRequest
+from headway_jetstream_kit.controlling import Unknown
 from headway_postgres_kit import Connection, Queries
 
 queries = Queries("headway_scheduler", "sql/questions.sql")
@@ -18,7 +18,7 @@ async def find_manifest(connection: Connection, external_id: str) -> Any:
     row = await connection.fetchrow(queries["find_manifest"], external_id.replace("\x00", ""))
     if row is not None:
         return row
-    raise BadRequest(await _unknown(connection, external_id))
+    raise Unknown(await _unknown(connection, external_id))
 
 
 async def _unknown(connection: Connection, external_id: str) -> str:

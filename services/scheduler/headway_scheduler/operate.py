@@ -18,7 +18,7 @@ from headway_contract.work import Rate, RetryPolicy
 from headway_decisions import identity
 from headway_decisions.keys import InvalidKey
 from headway_decisions.rates import rate_in_words
-from headway_jetstream_kit.controlling import BadRequest
+from headway_jetstream_kit.controlling import Unknown
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
@@ -47,6 +47,10 @@ _LONGEST_SAID = 100
 
 class Refused(Exception):
     """The request cannot be carried out; the text says why, and what to do."""
+
+
+class NotThere(Refused):
+    """The request names something that there is not."""
 
 
 async def change(connection: Connection, request: ChangeRequest, *, now: datetime) -> str:
@@ -85,7 +89,7 @@ async def change_group(
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     row = await connection.fetchrow(groups["lock"], request.group)
     if row is None:
-        raise Refused(f"there is no group {request.group!r}: see 'headway groups'")
+        raise NotThere(f"there is no group {request.group!r}: see 'headway groups'")
     stated = {
         name: value for name in _GROUP_SETTINGS if (value := getattr(request, name)) is not UNSET
     }
@@ -355,8 +359,8 @@ def _words(key: str, value: Any) -> str:
 async def _find(connection: Connection, external_id: str) -> Any:
     try:
         return await find_manifest(connection, external_id)
-    except BadRequest as error:
-        raise Refused(str(error)) from error
+    except Unknown as error:
+        raise NotThere(str(error)) from error
 
 
 def _source(request: Any) -> str:

@@ -1,0 +1,253 @@
+"""Every request that a person may make, as a route of the HTTP API: one table, read both ways.
+
+The console makes its API of it, and a client that speaks HTTP reads it backwards: from the subject
+of a question to the route that stands for it. A field of the question that the path names is
+taken from there; of the rest, a GET has its query and everything else its body. `actor` is never
+among them: who asks is who has signed in.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from headway_contract import dispatching, scheduling, subjects, waiting
+
+Role = Literal["viewer", "operator", "admin"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+# Each role may do what those before it may.
+ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
+API = "/api/v1"
+
+# How long a service may take: most answer in milliseconds, fire times of thousands take longer.
+USUAL_SECONDS = 5.0
+PATIENT_SECONDS = 30.0
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """One route.
+
+    `items` names the list of an answer that comes in pages, and `place` the field of an item by
+    which the next page is found, where the answer does not name a place itself. `flat` names a
+    field whose own fields are parameters of the query. `hidden` are fields that are for
+    services among themselves. The header Idempotency-Key fills the field `key`.
+    """
+
+    name: str
+    method: Method
+    path: str
+    role: Role
+    summary: str
+    question: type[Struct]
+    answer: type[Struct]
+    subject: str = ""
+    tag: str = ""
+    items: str = ""
+    place: str = ""
+    flat: str = ""
+    hidden: tuple[str, ...] = ()
+    key: str = ""
+    seconds: float = USUAL_SECONDS
+
+
+MANIFESTS = "Manifests"
+GROUPS = "Groups"
+JOBS = "Jobs"
+WORK = "Work and runs"
+LETTERS = "Dead letters"
+DEFINITIONS = "Definitions"
+SYSTEM = "System"
+
+FORWARDED: tuple[Route, ...] = (
+    Route(
+        name="list_manifests", method="GET", path="/manifests", role="viewer", tag=MANIFESTS,
+        summary="List manifests in the order of their ids.",
+        subject=subjects.MANIFESTS_QUESTION, items="manifests", place="external_id",
+        question=scheduling.ManifestsQuestion, answer=scheduling.ManifestsAnswer,
+    ),
+    Route(
+        name="show_manifest", method="GET", path="/manifests/{manifest}", role="viewer",
+        tag=MANIFESTS, summary="Show one manifest with its definition and what operators changed.",
+        subject=subjects.MANIFEST_QUESTION,
+        question=scheduling.ManifestQuestion, answer=scheduling.ManifestAnswer,
+    ),
+    Route(
+        name="change_manifest", method="PATCH", path="/manifests/{manifest}", role="operator",
+        tag=MANIFESTS, summary="Change what operators own of a manifest: enabled, retry, jitter.",
+        subject=subjects.CHANGE_REQUEST,
+        question=scheduling.ChangeRequest, answer=scheduling.Changed,
+    ),
+    Route(
+        name="delete_manifest", method="DELETE", path="/manifests/{manifest}", role="admin",
+        tag=MANIFESTS,
+        summary="Delete a manifest that was made at run time, with its work and runs.",
+        subject=subjects.DELETE_REQUEST,
+        question=scheduling.DeleteRequest, answer=scheduling.Changed,
+    ),
+    Route(
+        name="preview", method="GET", path="/manifests/{manifest}/preview", role="viewer",
+        tag=MANIFESTS, summary="When a manifest will fire.",
+        subject=subjects.PREVIEW_QUESTION, seconds=PATIENT_SECONDS,
+        question=scheduling.PreviewQuestion, answer=scheduling.PreviewAnswer,
+    ),
+    Route(
+        name="explain", method="GET", path="/manifests/{manifest}/explain", role="viewer",
+        tag=MANIFESTS, summary="Why a manifest ran or did not, at a time or as it stands.",
+        subject=subjects.EXPLAIN_QUESTION,
+        question=scheduling.ExplainQuestion, answer=scheduling.ExplainAnswer,
+    ),
+    Route(
+        name="trigger", method="POST", path="/manifests/{manifest}/trigger", role="operator",
+        tag=MANIFESTS, summary="Run a manifest now, or after a delay.",
+        subject=subjects.TRIGGER_REQUEST, key="key",
+        question=scheduling.TriggerRequest, answer=scheduling.TriggerAnswer,
+    ),
+    Route(
+        name="cancel_manifest", method="POST", path="/manifests/{manifest}/cancel",
+        role="operator", tag=MANIFESTS, summary="End all work of a manifest early.",
+        subject=subjects.CANCEL_OUTSTANDING_REQUEST, hidden=("group", "work"),
+        seconds=PATIENT_SECONDS,
+        question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
+    ),
+    Route(
+        name="check_ledger", method="GET", path="/ledger", role="viewer", tag=MANIFESTS,
+        summary="Compare what should have fired with what the ledger tells.",
+        subject=subjects.LEDGER_QUESTION, seconds=PATIENT_SECONDS,
+        question=scheduling.LedgerQuestion, answer=scheduling.LedgerAnswer,
+    ),
+    Route(
+        name="list_groups", method="GET", path="/groups", role="viewer", tag=GROUPS,
+        summary="List groups with their limits, in the order of their names.",
+        subject=subjects.GROUPS_QUESTION, items="groups", place="name",
+        question=scheduling.GroupsQuestion, answer=scheduling.GroupsAnswer,
+    ),
+    Route(
+        name="change_group", method="PATCH", path="/groups/{group}", role="operator", tag=GROUPS,
+        summary="Change the limits of a group.", subject=subjects.CHANGE_GROUP_REQUEST,
+        question=scheduling.ChangeGroupRequest, answer=scheduling.Changed,
+    ),
+    Route(
+        name="cancel_group", method="POST", path="/groups/{group}/cancel", role="operator",
+        tag=GROUPS, summary="End all work of a group early.",
+        subject=subjects.CANCEL_OUTSTANDING_REQUEST, hidden=("manifest", "work"),
+        seconds=PATIENT_SECONDS,
+        question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
+    ),
+    Route(
+        name="occupancy", method="GET", path="/occupancy", role="viewer", tag=GROUPS,
+        summary="What groups have under way, and what waits in them and why.",
+        subject=subjects.OCCUPANCY_QUESTION,
+        question=dispatching.OccupancyQuestion, answer=dispatching.OccupancyAnswer,
+    ),
+    Route(
+        name="enqueue", method="POST", path="/jobs/{job}/enqueue", role="operator", tag=JOBS,
+        summary="Queue work of a declared job, without a manifest.",
+        subject=subjects.ENQUEUE_REQUEST, key="key",
+        question=scheduling.EnqueueRequest, answer=scheduling.EnqueueAnswer,
+    ),
+    Route(
+        name="check_input", method="POST", path="/jobs/{job}/check-input", role="viewer", tag=JOBS,
+        summary="Whether a job would take an input. It changes nothing.",
+        subject=subjects.INPUT_QUESTION,
+        question=scheduling.InputQuestion, answer=scheduling.InputAnswer,
+    ),
+    Route(
+        name="list_enqueued", method="GET", path="/enqueued", role="viewer", tag=JOBS,
+        summary="List what was enqueued and is not queued, the oldest first.",
+        subject=subjects.ENQUEUED_QUESTION, items="enqueued", place="enqueued_at",
+        question=scheduling.EnqueuedQuestion, answer=scheduling.EnqueuedAnswer,
+    ),
+    Route(
+        name="dismiss", method="DELETE", path="/enqueued/{work}", role="operator", tag=JOBS,
+        summary="Forget work that was enqueued and refused.", subject=subjects.DISMISS_REQUEST,
+        question=scheduling.DismissRequest, answer=scheduling.Changed,
+    ),
+    Route(
+        name="list_work", method="GET", path="/work", role="viewer", tag=WORK,
+        summary="List work, the newest first.", subject=subjects.WORKS_QUESTION, items="works",
+        question=dispatching.WorksQuestion, answer=dispatching.WorksAnswer,
+    ),
+    Route(
+        name="cancel_work", method="POST", path="/work/cancel", role="operator", tag=WORK,
+        summary="End works or runs early, by their ids.", subject=subjects.CANCEL_REQUEST,
+        hidden=("works", "group"),
+        question=dispatching.CancelRequest, answer=dispatching.CancelAnswer,
+    ),
+    Route(
+        name="show_work", method="GET", path="/work/{id}", role="viewer", tag=WORK,
+        summary="Show one piece of work with its runs, by its id or by that of a run.",
+        subject=subjects.WORK_QUESTION,
+        question=dispatching.WorkQuestion, answer=dispatching.WorkAnswer,
+    ),
+    Route(
+        name="explain_work", method="GET", path="/work/{work}/explain", role="viewer", tag=WORK,
+        summary="Why a piece of work waits: its gates, and who holds the slots.",
+        subject=subjects.EXPLAIN_WORK_QUESTION,
+        question=waiting.ExplainWorkQuestion, answer=waiting.ExplainWorkAnswer,
+    ),
+    Route(
+        name="cancel_one_work", method="POST", path="/work/{work}/cancel", role="operator",
+        tag=WORK, summary="End one piece of work early, also one that is still on its way.",
+        subject=subjects.CANCEL_OUTSTANDING_REQUEST, hidden=("manifest", "group"),
+        seconds=PATIENT_SECONDS,
+        question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
+    ),
+    Route(
+        name="list_runs", method="GET", path="/runs", role="viewer", tag=WORK,
+        summary="List runs, the newest first.", subject=subjects.RUNS_QUESTION, items="runs",
+        question=dispatching.RunsQuestion, answer=dispatching.RunsAnswer,
+    ),
+    Route(
+        name="show_run", method="GET", path="/runs/{run}", role="viewer", tag=WORK,
+        summary="Show one run: input, output, failure, progress and log.",
+        subject=subjects.RUN_QUESTION,
+        question=dispatching.RunQuestion, answer=dispatching.RunAnswer,
+    ),
+    Route(
+        name="list_workers", method="GET", path="/workers", role="viewer", tag=WORK,
+        summary="List workers in the order of their names.",
+        subject=subjects.WORKERS_QUESTION, items="workers",
+        question=dispatching.WorkersQuestion, answer=dispatching.WorkersAnswer,
+    ),
+    Route(
+        name="list_dead_letters", method="GET", path="/dead-letters", role="viewer", tag=LETTERS,
+        summary="List dead letters, the newest first.",
+        subject=subjects.DEAD_LETTERS_QUESTION, items="dead_letters", flat="filter",
+        question=dispatching.DeadLettersQuestion, answer=dispatching.DeadLettersAnswer,
+    ),
+    Route(
+        name="show_dead_letter", method="GET", path="/dead-letters/{id}", role="viewer",
+        tag=LETTERS, summary="Show one dead letter, by its id or by that of its work.",
+        subject=subjects.DEAD_LETTER_QUESTION,
+        question=dispatching.DeadLetterQuestion, answer=dispatching.DeadLetterAnswer,
+    ),
+    Route(
+        name="retry", method="POST", path="/dead-letters/retry", role="operator", tag=LETTERS,
+        summary="Run the work of dead letters again: those named, or those of a filter.",
+        subject=subjects.RETRY_REQUEST, seconds=PATIENT_SECONDS,
+        question=dispatching.RetryRequest, answer=dispatching.LettersChanged,
+    ),
+    Route(
+        name="acknowledge", method="POST", path="/dead-letters/acknowledge", role="operator",
+        tag=LETTERS, summary="Put dead letters away: those named, or those of a filter.",
+        subject=subjects.ACKNOWLEDGE_REQUEST, seconds=PATIENT_SECONDS,
+        question=dispatching.AcknowledgeRequest, answer=dispatching.LettersChanged,
+    ),
+    Route(
+        name="plan", method="POST", path="/plan", role="viewer", tag=DEFINITIONS,
+        summary="What applying definitions would change, and which fire times. Changes nothing.",
+        subject=subjects.PLAN_QUESTION, seconds=PATIENT_SECONDS,
+        question=scheduling.ApplyRequest, answer=scheduling.ApplyAnswer,
+    ),
+    Route(
+        name="apply", method="POST", path="/apply", role="admin", tag=DEFINITIONS,
+        summary="Store definitions, all or none, and prune what they no longer name.",
+        subject=subjects.APPLY_REQUEST, seconds=PATIENT_SECONDS,
+        question=scheduling.ApplyRequest, answer=scheduling.ApplyAnswer,
+    ),
+)  # fmt: skip
+
+# Subjects that no person asks on: services and workers among themselves.
+AMONG_SERVICES = frozenset(
+    {subjects.LEASE_QUESTION, subjects.RECONCILE_QUESTION, subjects.ACTIVATION_QUESTION}
+)

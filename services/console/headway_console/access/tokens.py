@@ -1,0 +1,128 @@
+"""Tokens of a file: a YAML list with a name, a role, the SHA-256 of the token and maybe an end.
+
+    - name: deploy-bot
+      role: operator
+      sha256: 5f0c…
+      expires: 2027-06-30T00:00:00Z
+
+The tokens themselves are nowhere. They have 256 random bits, so nothing is gained by a slow hash.
+The file is read again when it has changed; while it cannot be read, the last good one counts.
+"""
+
+import hashlib
+import hmac
+import logging
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import yaml
+from headway_clock import new_secret
+from headway_contract.routes import Role
+from headway_service_kit.settings import InvalidSettings
+from msgspec import Meta, Struct
+
+from headway_console.access.people import Person
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "headway_"
+_MOST_BYTES = 1024 * 1024
+
+
+class Token(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One entry of the file."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]*$")]
+    role: Role
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
+    expires: Annotated[datetime, Meta(tz=True)] | None = None
+
+
+class Rejected(Exception):
+    """A credential that is none, or no longer; the text may be told to whoever brought it."""
+
+
+def new_token(name: str, role: Role, expires: datetime | None = None) -> tuple[str, Token]:
+    """A token, and the entry that lets it in."""
+    made = PREFIX + new_secret()
+    return made, Token(name=name, role=role, sha256=fingerprint(made), expires=expires)
+
+
+def fingerprint(token: str) -> str:
+    """What the file knows of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def as_yaml(token: Token) -> str:
+    """An entry as it stands in the file."""
+    return yaml.safe_dump([msgspec.to_builtins(token)], sort_keys=False, allow_unicode=True)
+
+
+class Tokens:
+    """The entries of a file, and those that came with the process."""
+
+    def __init__(self, path: Path | None, given: tuple[Token, ...] = ()) -> None:
+        self._path = path
+        self._given = given
+        self._stamp: object = None
+        self._entries = given
+        if path is not None:
+            self._entries = given + read_tokens(path)
+            self._stamp = _stamp(path)
+
+    def person(self, token: str, now: datetime) -> Person:
+        """Whose a token is; raises `Rejected` if it is nobody's."""
+        return self.person_by(fingerprint(token), now)
+
+    def person_by(self, sha256: str, now: datetime, *, session: str = "") -> Person:
+        """Whose the token with this fingerprint is, as the file says now."""
+        self._refresh()
+        found: Token | None = None
+        for entry in self._entries:  # all of them, so that the time tells nothing
+            if hmac.compare_digest(entry.sha256, sha256):
+                found = entry
+        if found is None:
+            raise Rejected("the token is not known")
+        if found.expires is not None and found.expires <= now:
+            raise Rejected(f"the token {found.name!r} expired at {found.expires.isoformat()}")
+        return Person(name=found.name, role=found.role, by="token", session=session)
+
+    def _refresh(self) -> None:
+        if self._path is None:
+            return
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._entries = self._given + read_tokens(self._path)
+        except InvalidSettings as error:
+            logger.error("%s; what was read before still counts", error)
+        else:
+            logger.info("read %s again: %d tokens", self._path, len(self._entries))
+
+
+def read_tokens(path: Path) -> tuple[Token, ...]:
+    """The entries of a file; raises `InvalidSettings` with what is wrong."""
+    called = f"HEADWAY_API_TOKENS_FILE: {str(path)!r}"
+    try:
+        with path.open("rb") as file:
+            plain = yaml.safe_load(file.read(_MOST_BYTES))
+        found = msgspec.convert(plain or [], tuple[Token, ...])
+    except OSError as error:
+        raise InvalidSettings(f"{called} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise InvalidSettings(
+            f"{called}: {error}; 'headway token new' prints what an entry looks like"
+        ) from error
+    return found
+
+
+def _stamp(path: Path) -> object:
+    try:
+        state = path.stat()
+    except OSError as error:
+        return error.errno
+    return state.st_mtime_ns, state.st_size, state.st_ino

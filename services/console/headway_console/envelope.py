@@ -1,0 +1,98 @@
+"""What stands around every answer, whoever gives it: the check of the host, and headers.
+
+Around the application and not inside it, so that no error slips past.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from headway_console.problems import MEDIA_TYPE, Problem
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# Nothing but our own files, nothing inline, and no page may put ours into a frame.
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # Not stricter: without a referrer browsers also hide which page a form comes from.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
+}
+_STORE = "cache-control"
+
+
+class Envelope(Struct, frozen=True, kw_only=True):
+    """The application with all that around it. No hosts means any."""
+
+    application: Any
+    hosts: frozenset[str]
+    secure: bool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        if self.hosts and _host(scope) not in self.hosts:
+            await _refuse(self._wrapped(send), self.hosts)
+            return
+        await self.application(scope, receive, self._wrapped(send))
+
+    def _wrapped(self, send: Send) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = self._with_headers(message.get("headers", []))
+            await send(message)
+
+        return sending
+
+    def _with_headers(self, given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        names = {name.lower() for name, _ in given}
+        wanted = dict(_HEADERS)
+        if self.secure:
+            wanted["strict-transport-security"] = "max-age=31536000"
+        if _STORE.encode() not in names:
+            wanted[_STORE] = "no-store"
+        added = [(name.encode(), text.encode()) for name, text in wanted.items()]
+        return [*given, *(one for one in added if one[0] not in names)]
+
+
+def _host(scope: Scope) -> str:
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    return hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+
+
+async def _refuse(send: Send, hosts: frozenset[str]) -> None:
+    """A name that somebody else has made point at us, to reach us through a browser."""
+    problem = Problem(
+        type="urn:headway:problem:host",
+        title="This is not how the console is called",
+        status=421,
+        detail=f"ask for {' or '.join(sorted(hosts))}, or set HEADWAY_CONSOLE_URL",
+    )
+    body = msgspec.json.encode(problem)
+    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 421, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,53 @@
+"""What all pages share: the frame around them, and the way to it."""
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from headway_contract.routes import ROLES, Role
+from litestar import Request, Response
+from litestar.handlers import HTTPRouteHandler
+from msgspec import Struct
+
+from headway_console.access.authentication import Doorkeeper
+from headway_console.access.forgery import csrf_token
+from headway_console.access.people import Person, may
+
+_FOLDER = Path(__file__).parent
+_templates = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(_FOLDER),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """One page: its title and address in the navigation, and its handlers."""
+
+    title: str
+    path: str
+    handlers: tuple[HTTPRouteHandler, ...]
+
+
+def show(
+    request: Request[Any, Any, Any], template: str, *, status: int = 200, **content: Any
+) -> Response[str]:
+    """Render a template, with what `base.html` needs."""
+    text = _templates.get_template(template).render(**_frame(request), **content)
+    return Response(text, media_type="text/html; charset=utf-8", status_code=status)
+
+
+def _frame(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    """Who looks, what they may do, and where they are."""
+    person: Person | None = request.scope.get("user")
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    roles: dict[Role, bool] = {role: bool(person and may(person, role)) for role in ROLES}
+    return {
+        "person": person,
+        "may": roles,
+        "csrf": csrf_token(doorkeeper.seal, person.session) if person else "",
+        "navigation": request.app.state.navigation,
+        "path": request.url.path,
+    }

@@ -1,0 +1,209 @@
+"""Signing in, with a token or at an OIDC issuer, and out."""
+
+import hmac
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from headway_clock import new_secret, utc_now
+from litestar import Request, Response, get, post
+from litestar.datastructures import Cookie
+
+from headway_console.access.authentication import Doorkeeper
+from headway_console.access.forgery import check_origin
+from headway_console.access.guarding import open_to_anyone
+from headway_console.access.issuer import Issuer, IssuerUnavailable, challenge_of, redirect_url
+from headway_console.access.people import Person
+from headway_console.access.sessions import SIGNING_IN_LASTS, SigningIn
+from headway_console.access.tokens import Rejected
+from headway_console.pages.shell import show
+from headway_console.settings import ConsoleSettings
+
+_SIGNING_IN = "signing-in"
+_LONGEST_PATH = 2000
+
+
+@get("/sign-in", opt=open_to_anyone(), sync_to_thread=False)
+def sign_in_page(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Ask for a token, or for the way to the issuer."""
+    to = safe_path(request.query_params.get("next"))
+    if request.scope.get("user") is not None:
+        return _go_to(to)
+    return _ask(request, to)
+
+
+@post("/sign-in", opt=open_to_anyone())
+async def sign_in(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Begin a session for whoever has a token."""
+    check_origin(request.headers, request.app.state.origins)
+    form = await request.form()
+    to, token = safe_path(form.get("next")), str(form.get("token", "")).strip()
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    try:
+        person = doorkeeper.tokens.person(token, utc_now())
+    except Rejected as error:
+        return _ask(request, to, trouble=str(error))
+    return _signed_in(request, person, to, token=token)
+
+
+@get("/sign-in/local/{ticket:str}", opt=open_to_anyone(), sync_to_thread=False)
+def sign_in_local(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Begin a session for the person at this machine, who was shown the ticket."""
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    local, ticket = doorkeeper.local, str(request.path_params["ticket"])
+    if local is None or not hmac.compare_digest(local.ticket.encode(), ticket.encode()):
+        return _ask(
+            request, "/", trouble="this link is no longer valid: 'headway up' shows a new one"
+        )
+    person = doorkeeper.tokens.person(local.token, utc_now())
+    return _signed_in(request, person, "/", token=local.token)
+
+
+@get("/sign-in/oidc", opt=open_to_anyone())
+async def sign_in_at_issuer(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Send somebody to the issuer, with what proves on the way back that we did."""
+    settings, issuer = _oidc(request)
+    if issuer is None:
+        return _ask(request, "/", trouble="no OIDC issuer is configured")
+    begun = SigningIn(
+        state=new_secret(),
+        nonce=new_secret(),
+        verifier=new_secret(),
+        next=safe_path(request.query_params.get("next")),
+        until=utc_now() + SIGNING_IN_LASTS,
+    )
+    try:
+        endpoint = (await issuer.discover()).authorization_endpoint
+    except IssuerUnavailable as error:
+        return _ask(request, begun.next, trouble=f"the issuer does not answer: {error}")
+    asked = {
+        "response_type": "code",
+        "client_id": settings.oidc_client_id or "",
+        "redirect_uri": redirect_url(settings),
+        "scope": settings.oidc_scopes,
+        "state": begun.state,
+        "nonce": begun.nonce,
+        "code_challenge": challenge_of(begun.verifier),
+        "code_challenge_method": "S256",
+    }
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    answer = _go_to(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}")
+    sealed = doorkeeper.seal.close(_SIGNING_IN, begun)
+    answer.set_cookie(_cookie(request, doorkeeper.cookies.signing_in, sealed, SIGNING_IN_LASTS))
+    return answer
+
+
+@get("/sign-in/oidc/back", opt=open_to_anyone())
+async def back_from_issuer(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Begin a session for somebody whom the issuer has sent back."""
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    cookie = request.cookies.get(doorkeeper.cookies.signing_in, "")
+    begun = doorkeeper.seal.open(_SIGNING_IN, cookie, SigningIn, utc_now())
+    if begun is None:
+        return _ask(request, "/", trouble="that took too long, or began in another browser")
+    try:
+        person = await _person_of(request, begun)
+    except Rejected as error:
+        return _ask(request, begun.next, trouble=str(error))
+    except IssuerUnavailable as error:
+        return _ask(request, begun.next, trouble=f"the issuer does not answer: {error}")
+    answer = _signed_in(request, person, begun.next)
+    answer.set_cookie(_cookie(request, doorkeeper.cookies.signing_in, "", timedelta(0)))
+    return answer
+
+
+@post("/sign-out", opt=open_to_anyone(), sync_to_thread=False)
+def sign_out(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Forget the session."""
+    check_origin(request.headers, request.app.state.origins)
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    answer = _go_to("/sign-in")
+    answer.set_cookie(_cookie(request, doorkeeper.cookies.session, "", timedelta(0)))
+    return answer
+
+
+def safe_path(given: object) -> str:
+    """Where to go after signing in: a path of ours, and never another server's."""
+    path = str(given or "/")
+    is_ours = path.startswith("/") and path[1:2] not in ("/", "\\") and len(path) < _LONGEST_PATH
+    return path if is_ours and path.isprintable() else "/"
+
+
+async def _person_of(request: Request[Any, Any, Any], begun: SigningIn) -> Person:
+    """Who was sent back; raises `Rejected` if it is not who we sent."""
+    settings, issuer = _oidc(request)
+    asked = request.query_params
+    if issuer is None:
+        raise Rejected("no OIDC issuer is configured")
+    if not hmac.compare_digest(begun.state.encode(), str(asked.get("state", "")).encode()):
+        raise Rejected("this answer belongs to another question")
+    if asked.get("error"):
+        raise Rejected(f"the issuer says: {asked['error']} {asked.get('error_description', '')}")
+    if asked.get("iss") not in (None, (await issuer.discover()).issuer):
+        raise Rejected("this answer comes from another issuer")
+    token = await issuer.exchange(
+        str(asked.get("code", "")), verifier=begun.verifier, settings=settings
+    )
+    claims = await issuer.claims(token, audience=settings.oidc_client_id or "")
+    if not hmac.compare_digest(begun.nonce.encode(), str(claims.get("nonce", "")).encode()):
+        raise Rejected("the id token was made for another sign-in")
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    return doorkeeper.person_of(claims)
+
+
+def _signed_in(
+    request: Request[Any, Any, Any], person: Person, to: str, *, token: str = ""
+) -> Response[Any]:
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    lasts = timedelta(seconds=doorkeeper.session_seconds)
+    sealed = doorkeeper.begin_session(person, token=token, until=utc_now() + lasts)
+    answer = _go_to(to)
+    answer.set_cookie(_cookie(request, doorkeeper.cookies.session, sealed, lasts))
+    return answer
+
+
+def _cookie(request: Request[Any, Any, Any], name: str, value: str, lasts: timedelta) -> Cookie:
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    return Cookie(
+        key=name,
+        value=value,
+        path="/",
+        secure=doorkeeper.cookies.secure,
+        httponly=True,
+        samesite="lax",
+        max_age=int(lasts.total_seconds()),
+    )
+
+
+def _ask(request: Request[Any, Any, Any], to: str, *, trouble: str = "") -> Response[Any]:
+    settings, issuer = _oidc(request)
+    return show(
+        request,
+        "sign_in.html",
+        status=401 if trouble else 200,
+        next=to,
+        trouble=trouble,
+        with_issuer=issuer is not None,
+        with_tokens=request.app.state.doorkeeper.local is not None or settings.api_tokens_file,
+    )
+
+
+def _oidc(request: Request[Any, Any, Any]) -> tuple[ConsoleSettings, Issuer | None]:
+    """The settings, and the issuer if people may sign in there."""
+    settings: ConsoleSettings = request.app.state.settings
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    return settings, doorkeeper.issuer if settings.oidc_client_id else None
+
+
+def _go_to(url: str) -> Response[Any]:
+    return Response(None, status_code=303, headers={"Location": url})
+
+
+HANDLERS = [
+    sign_in_page,
+    sign_in,
+    sign_in_local,
+    sign_in_at_issuer,
+    back_from_issuer,
+    sign_out,
+]

@@ -1,0 +1,64 @@
+"""A console for tests, and people of every role who ask it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from headway_console.access.tokens import Token, as_yaml, new_token
+from headway_console.settings import ConsoleSettings
+from headway_console.wiring import ConsoleService, LocalPerson, start_console
+from headway_contract.routes import ROLES
+
+LOCAL = LocalPerson(name="me", token="headway_local-token", ticket="local-ticket")
+
+
+class Console:
+    """A running console and tokens of people who may use it."""
+
+    def __init__(self, service: ConsoleService, tokens: dict[str, str]) -> None:
+        self.service = service
+        self.url = f"http://127.0.0.1:{service.port}"
+        self.tokens = tokens
+
+    @asynccontextmanager
+    async def browser(self, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+        """Somebody who has not signed in, and keeps cookies."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=20, **options) as client:
+            yield client
+
+    @asynccontextmanager
+    async def signed_in(self, role: str = "admin") -> AsyncIterator[httpx.AsyncClient]:
+        """Somebody with a token."""
+        headers = {"Authorization": f"Bearer {self.tokens[role]}"}
+        async with self.browser(headers=headers) as client:
+            yield client
+
+
+@asynccontextmanager
+async def run_console(
+    database_url: str,
+    nats_url: str,
+    folder: Path,
+    *,
+    local: LocalPerson | None = None,
+    entries: tuple[Token, ...] = (),
+    **settings: Any,
+) -> AsyncIterator[Console]:
+    """A console with a token for each role, called like `ada-operator`."""
+    made = {role: new_token(f"ada-{role}", role) for role in ROLES}
+    file = folder / "tokens.yaml"
+    file.write_text("".join(map(as_yaml, [*(entry for _, entry in made.values()), *entries])))
+    fields = {
+        "database_url": database_url,
+        "nats_url": nats_url,
+        "console_address": "127.0.0.1:0",
+        "api_tokens_file": str(file),
+        **settings,
+    }
+    service = await start_console(ConsoleSettings(**fields), local=local)
+    try:
+        yield Console(service, {role: token for role, (token, _) in made.items()})
+    finally:
+        await service.stop()
