@@ -384,14 +384,14 @@ manifests:
 
 
 @pytest_asyncio.fixture
-async def asked(shell, world, nats_url):
+async def asked(shell, world, console):
     """A shell beside a scheduler that knows an app, and runs commands that ask it."""
     (shell.folder / "calendar_app.py").write_text(CALENDAR)
     (shell.folder / "app.yaml").write_text(YAML)
     await world.scheduler(load_app(str(shell.folder / "calendar_app.py")), tick="off")
 
     async def run(*arguments: str) -> Done:
-        return await shell.run(*arguments, HEADWAY_NATS_URL=nats_url)
+        return await shell.run(*arguments, **console.environment())
 
     return run
 
@@ -487,8 +487,8 @@ async def test_operators_change_and_trigger(asked):
     done = await asked("group", "count", "--max-active", "3", "--disable")
     assert (done.code, done.out) == (0, "group count: at most 3 at once, disabled\n")
     assert (await asked("group", "count", "--max-active", "none", "--enable")).code == 0
-    assert "queued" in (await asked("trigger", "by-hand", "--input", "2", "--actor", "eve")).out
-    assert "a trigger by eve fired" in (await asked("explain", "by-hand")).out
+    assert "queued" in (await asked("trigger", "by-hand", "--input", "2")).out
+    assert "a trigger by ada-admin fired" in (await asked("explain", "by-hand")).out
     for wrong, words in (
         (["trigger", "by-hand", "--input", '"two"'], "the input does not fit job 'count'"),
         (["trigger", "by-hand", "--input", "two"], "'two' is no JSON"),
@@ -543,11 +543,11 @@ async def test_where_nothing_runs_there_is_nobody_to_ask(shell):
     done = await shell.run("manifests")
     assert done.code == 2
     assert done.complaints == [
-        "headway: HEADWAY_NATS_URL is not set, and no 'headway up' runs in ./.headway"
+        "headway: HEADWAY_URL is not set, and no 'headway up' runs in ./.headway"
     ]
-    done = await shell.run("groups", HEADWAY_NATS_URL=NOBODY["HEADWAY_NATS_URL"])
+    done = await shell.run("groups", HEADWAY_URL="http://127.0.0.1:1")
     assert done.code == 2
-    assert re.search(r"NATS is not reachable: .*127\.0\.0\.1:1", done.complaints[0])
+    assert re.search(r"Headway at http://127\.0\.0\.1:1 does not answer", done.complaints[0])
 
 
 async def test_an_up_is_found_by_its_data_folder(shell):

@@ -52,7 +52,7 @@ async def told(world):
 class Command:
     """Runs `headway` against the servers of a world."""
 
-    def __init__(self, folder, world=None) -> None:
+    def __init__(self, folder, world=None, console=None) -> None:
         self._folder = folder
         self._environment = {
             name: value for name, value in os.environ.items() if "HEADWAY" not in name
@@ -60,6 +60,8 @@ class Command:
         if world is not None:
             self._environment["HEADWAY_DATABASE_URL"] = world.database_url
             self._environment["HEADWAY_NATS_URL"] = world.nats_url
+        if console is not None:
+            self._environment |= console.environment()
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -74,8 +76,8 @@ class Command:
 
 
 @pytest.fixture
-def command(world, tmp_path) -> Command:
-    return Command(tmp_path, world)
+def command(world, tmp_path, console) -> Command:
+    return Command(tmp_path, world, console)
 
 
 async def test_verify_proves_ledger_and_tables(told, command):

@@ -17,10 +17,10 @@ UUID = r"[0-9a-f]{8}-[0-9a-f-]{27}"
 class Night:
     """An app whose job fails until it is mended, its services, and a shell."""
 
-    def __init__(self, world, shell: Shell, nats_url: str) -> None:
+    def __init__(self, world, shell: Shell, console) -> None:
         self.world = world
         self.shell = shell
-        self.nats_url = nats_url
+        self.console = console
         self.mended = asyncio.Event()
         self.hold = asyncio.Event()
         self.inputs: list = []
@@ -40,7 +40,7 @@ class Night:
             )
 
     async def __call__(self, *arguments: str) -> Done:
-        return await self.shell.run(*arguments, HEADWAY_NATS_URL=self.nats_url)
+        return await self.shell.run(*arguments, **self.console.environment())
 
     async def letters(self) -> list[dict]:
         async def three():
@@ -51,8 +51,8 @@ class Night:
 
 
 @pytest_asyncio.fixture
-async def night(world, tmp_path, nats_url):
-    made = Night(world, Shell(tmp_path), nats_url)
+async def night(world, tmp_path, console):
+    made = Night(world, Shell(tmp_path), console)
     await world.dispatcher()
     await world.worker(made.app, worker_name="w1")
     await world.fire(made.app)
@@ -92,14 +92,14 @@ async def test_dead_letters_are_retried_and_put_away(night):
     night.hold.set()
     first, second, third = await night.letters()
     night.mended.set()
-    done = await night("dead-letters", "retry", first["dead_letter"], "--actor", "ada")
+    done = await night("dead-letters", "retry", first["dead_letter"])
     assert (done.code, done.out) == (
         0,
         f"dead letter {first['dead_letter']}: runs again, in round 2\n",
     )
     again = await night("dead-letters", "retry", first["dead_letter"])
     assert again.code == 1
-    assert "ada retried it at" in again.out
+    assert "ada-admin retried it at" in again.out
     (night.shell.folder / "edited.json").write_text('{"order": 77}')
     edited = await night(
         "dead-letters", "retry", second["dead_letter"], "--input-file", "edited.json"
@@ -202,14 +202,14 @@ async def test_work_runs_and_workers_are_looked_at_and_cancelled(night):
 
 
 @pytest.mark.parametrize("command", ["work", "runs", "workers", "dead-letters"])
-async def test_where_there_is_nothing_that_is_said(world, tmp_path, nats_url, command):
+async def test_where_there_is_nothing_that_is_said(world, tmp_path, console, command):
     await world.dispatcher()
-    done = await Shell(tmp_path).run(command, HEADWAY_NATS_URL=nats_url)
+    done = await Shell(tmp_path).run(command, **console.environment())
     assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
 
 
-async def test_without_a_dispatcher_the_answer_names_what_is_missing(world, tmp_path, nats_url):
-    done = await Shell(tmp_path).run("work", HEADWAY_NATS_URL=nats_url)
+async def test_without_a_dispatcher_the_answer_names_what_is_missing(tmp_path, console):
+    done = await Shell(tmp_path).run("work", **console.environment())
     assert done.code == 2
     assert (
         "no service answers on headway.control.dispatcher.works: is it running?"

@@ -22,6 +22,10 @@ class Console:
         self.url = f"http://127.0.0.1:{service.port}"
         self.tokens = tokens
 
+    def environment(self, role: str = "admin") -> dict[str, str]:
+        """What a command needs to ask as somebody of a role."""
+        return {"HEADWAY_URL": self.url, "HEADWAY_TOKEN": self.tokens[role]}
+
     @asynccontextmanager
     async def browser(self, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
         """Somebody who has not signed in, and keeps cookies."""

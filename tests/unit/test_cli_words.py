@@ -62,10 +62,15 @@ def test_columns_stand_under_each_other():
     ]
 
 
+NOTE = {"nats_url": "nats://x", "database_url": "", "url": "http://x", "token": "secret"}
+
+
 def test_the_note_of_an_up_is_there_as_long_as_it_runs(tmp_path):
-    with noted(tmp_path, "nats://127.0.0.1:1"):
-        assert find_running(tmp_path) == "nats://127.0.0.1:1"
-    with pytest.raises(NothingRuns, match="HEADWAY_NATS_URL is not set, and no 'headway up' runs"):
+    with noted(tmp_path, **NOTE):
+        found = find_running(tmp_path)
+        assert (found.url, found.token) == ("http://x", "secret")
+        assert (tmp_path / "running.json").stat().st_mode & 0o077 == 0
+    with pytest.raises(NothingRuns, match="HEADWAY_URL is not set, and no 'headway up' runs"):
         find_running(tmp_path)
 
 
@@ -87,9 +92,9 @@ def test_a_note_of_somebody_elses_process_counts(tmp_path, monkeypatch):
     def refuse(pid: int, number: int) -> None:
         raise PermissionError
 
-    with noted(tmp_path, "nats://x"):
+    with noted(tmp_path, **NOTE):
         monkeypatch.setattr(os, "kill", refuse)
-        assert find_running(tmp_path) == "nats://x"
+        assert find_running(tmp_path).url == "http://x"
 
 
 SERVERS = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://x"}

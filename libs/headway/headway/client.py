@@ -5,15 +5,16 @@
             print(manifest.external_id, manifest.next_due_at)
         await headway.schedule("nightly-x", job="cleanup", when=daily("03:15"))
 
-It asks the services over NATS, and so needs no access to the database. Manifests that it
-makes belong to nobody's code: no start of an application prunes them.
+It asks the services over NATS, and so needs no access to the database. With the URL of a console
+(`https://…`) and a `token` it asks over HTTP instead; the audit then says whose token it was.
+Manifests that it makes belong to nobody's code: no start of an application prunes them.
 """
 
 import getpass
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from uuid import UUID
 
 from headway_clock import new_nonce, utc_now
@@ -67,6 +68,9 @@ from headway.operations import Operations
 from headway.packing import pack
 from headway.when import When
 
+if TYPE_CHECKING:
+    from headway.http_control import HttpControl
+
 # How many manifests one question asks for: an answer has to fit into one message.
 PAGE = 500
 
@@ -81,26 +85,33 @@ def login_name() -> str:
 
 
 class Client(Operations):
-    """One connection to Headway's services. `actor` is who the audit says has done it."""
+    """One connection to Headway's services. `actor` is who the audit says asked, over NATS."""
 
     def __init__(
         self,
         nats_url: str = "",
         *,
         credentials: str | None = None,
+        token: str | None = None,
         actor: str | None = None,
         control: Control | None = None,
     ) -> None:
         self._url = nats_url
         self._credentials = credentials
+        self._token = token
         self._actor = login_name() if actor is None else actor
         self._given = control
-        self._nats: NatsControl | None = None
+        self._opened: NatsControl | HttpControl | None = None
 
     async def __aenter__(self) -> Self:
         """Connect; raises `RequestFailed` if NATS cannot be reached."""
-        if self._given is None:
-            self._nats = await NatsControl.connect(self._url, credentials=self._credentials)
+        if self._given is None and self._url.startswith(("http://", "https://")):
+            # Not everybody has installed what speaks HTTP: pip install 'headway[http]'.
+            from headway.http_control import HttpControl  # noqa: PLC0415
+
+            self._opened = HttpControl(self._url, token=self._token)
+        elif self._given is None:
+            self._opened = await NatsControl.connect(self._url, credentials=self._credentials)
         return self
 
     async def __aexit__(
@@ -110,8 +121,8 @@ class Client(Operations):
         trace: TracebackType | None,
     ) -> None:
         """Close the connection."""
-        if self._nats is not None:
-            await self._nats.close()
+        if self._opened is not None:
+            await self._opened.close()
 
     async def manifests(self) -> list[ManifestStatus]:
         """Every manifest and how it stands, in the order of their ids."""
@@ -378,7 +389,7 @@ class Client(Operations):
 
     @property
     def _control(self) -> Control:
-        control = self._given or self._nats
+        control = self._given or self._opened
         if control is None:
             raise RequestFailed("the client is not connected: use it as 'async with Client(...)'")
         return control

@@ -1,4 +1,4 @@
-"""How commands reach the services: which NATS, who asks, and how answers are printed."""
+"""How commands ask: which Headway, with whose token, and how answers are printed."""
 
 import functools
 import os
@@ -23,31 +23,33 @@ Ask = Callable[[Client], Awaitable[Result]]
 class AskSettings(Struct, frozen=True, kw_only=True):
     """What a command needs that only asks."""
 
-    nats_url: str
-    nats_creds: str | None = None
+    url: str
+    token: str | None = None
 
 
 class Reached(Struct, frozen=True, kw_only=True):
-    """What the options say about how to reach the services."""
+    """What the options say about which Headway to ask."""
 
     data: Path
-    nats_url: str | None
-    actor: str | None
+    url: str | None
 
     def ask(self, question: Ask[Result]) -> Result:
-        """Connect, ask, and hang up."""
-        given = self._settings()
+        """Ask, and hang up."""
+        given = self.settings()
 
         async def asked() -> Result:
-            client = Client(given.nats_url, credentials=given.nats_creds, actor=self.actor)
-            async with client:
+            async with Client(given.url, token=given.token) as client:
                 return await question(client)
 
         return run(asked())
 
-    def _settings(self) -> AskSettings:
-        url = self.nats_url or given(os.environ, "nats_url") or find_running(self.data)
-        return settings.read(AskSettings, {"nats_url": url})
+    def settings(self) -> AskSettings:
+        """The URL and the token: those given, or those of an `up` that runs on the data folder."""
+        url = self.url or given(os.environ, "url")
+        if url is not None:
+            return settings.read(AskSettings, {"url": url})
+        found = find_running(self.data)
+        return AskSettings(url=found.url, token=found.token)
 
 
 def asking(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,14 +57,11 @@ def asking(command: Callable[..., Any]) -> Callable[..., Any]:
 
     # With the attributes of the command: options below this one have left themselves there.
     @functools.wraps(command)
-    def called(
-        *arguments: Any, data: Path, nats_url: str | None, actor: str | None, **rest: Any
-    ) -> Any:
-        reached = Reached(data=data, nats_url=nats_url, actor=actor)
-        return command(*arguments, reached=reached, **rest)
+    def called(*arguments: Any, data: Path, url: str | None, **rest: Any) -> Any:
+        return command(*arguments, reached=Reached(data=data, url=url), **rest)
 
     complete: Callable[..., Any] = called
-    for option in (options.debug_option, _actor_option, _data_option, options.nats_option):
+    for option in (options.debug_option, _data_option, options.url_option):
         complete = option(complete)
     return complete
 
@@ -74,10 +73,7 @@ _data_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".headway"),
     show_default=True,
-    help="The data folder of the 'headway up' to ask, if no NATS is named.",
-)
-_actor_option = click.option(
-    "--actor", help="Who the audit says has done it; without it your login name."
+    help="The data folder of the 'headway up' to ask, if no URL is given.",
 )
 
 

@@ -15,7 +15,8 @@ from headway_cli.history_commands import events, history, rebuild
 from headway_cli.letter_commands import dead_letters
 from headway_cli.look_commands import explain, groups, manifest, manifests, preview
 from headway_cli.options import debug_option
-from headway_cli.services import dispatcher, migrate, provision, scheduler, worker
+from headway_cli.services import console, dispatcher, migrate, provision, scheduler, worker
+from headway_cli.token_commands import token
 from headway_cli.up import up
 from headway_cli.verify_command import verify
 from headway_cli.work_commands import cancel, runs, work, workers
@@ -36,13 +37,13 @@ def headway() -> None:
     """Headway decides when work is due and hands it to workers.
 
     'headway up APP' runs everything on this machine. In production each part is a process of its
-    own: prepare with 'migrate' and 'provision', then run as many of 'scheduler', 'dispatcher' and
-    'worker' as you like. 'events', 'history' and 'rebuild' look into the database. All other
-    commands ask the services that run, over NATS.
+    own: prepare with 'migrate' and 'provision', then run as many of 'scheduler', 'dispatcher',
+    'console' and 'worker' as you like. 'history' and 'rebuild' look into the database. All other
+    commands ask the console that HEADWAY_URL names, or the 'headway up' of this folder.
     """
 
 
-_RUNNING = (up, migrate, provision, scheduler, dispatcher, worker)
+_RUNNING = (up, migrate, provision, scheduler, dispatcher, console, worker, token)
 _ASKING = (
     *(manifests, manifest, groups, preview, explain, verify),
     *(work, runs, workers, dead_letters),

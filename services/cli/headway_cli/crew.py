@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headway_cli.ground import Ground
+from headway_cli.local_person import Secrets, local_name, read_or_make
 from headway_cli.plan import Plan
 from headway_cli.summary import read_under_way, read_unsettled, read_workers
 from headway_cli.worker_process import PartEnded, ShowLine, WorkerProcess
@@ -30,11 +31,14 @@ _HANDED_BACK_SECONDS = 2.0
 
 
 class Crew(Struct, frozen=True, kw_only=True):
-    """Scheduler, dispatcher and worker, running."""
+    """Scheduler, dispatcher, console and worker, running."""
 
     scheduler: Service
     dispatcher: Service
+    console: Service
     worker: WorkerProcess
+    console_url: str
+    local: Secrets
 
 
 async def start_crew(
@@ -58,11 +62,34 @@ async def start_crew(
         replace(plan.scheduler, **urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(scheduler.stop)
+    local = read_or_make(plan.data)
+    console, console_url = await _start_console(plan, urls, local)
+    stack.push_async_callback(console.stop)
     if plan.settings.health_address:
-        health = _shared_health([scheduler, dispatcher])
+        health = _shared_health([scheduler, dispatcher, console])
         await health.start(plan.settings.health_address)
         stack.push_async_callback(health.stop)
-    return Crew(scheduler=scheduler, dispatcher=dispatcher, worker=worker)
+    return Crew(
+        scheduler=scheduler,
+        dispatcher=dispatcher,
+        console=console,
+        worker=worker,
+        console_url=console_url,
+        local=local,
+    )
+
+
+async def _start_console(plan: Plan, urls: dict[str, str], local: Secrets) -> tuple[Service, str]:
+    """The console, which knows the person at this machine; and where it is found."""
+    # Half a second that commands are spared which only ask.
+    from headway_console.wiring import LocalPerson, start_console  # noqa: PLC0415
+
+    given = replace(plan.console, **urls, session_key=plan.console.session_key or local.session_key)
+    person = LocalPerson(name=local_name(), token=local.token, ticket=local.ticket)
+    console = await start_console(given, local=person, give_up_after=_GIVE_UP_AFTER)
+    host = given.console_address.rpartition(":")[0]
+    reached = host if host not in ("", "0.0.0.0", "[::]") else "127.0.0.1"  # noqa: S104
+    return console, f"http://{reached}:{console.port}"
 
 
 async def check_all(crew: Crew, ground: Ground) -> None:
@@ -70,7 +97,7 @@ async def check_all(crew: Crew, ground: Ground) -> None:
     for part in ground.parts:
         part.check()
     await crew.worker.check()
-    for service in (crew.scheduler, crew.dispatcher):
+    for service in (crew.scheduler, crew.dispatcher, crew.console):
         if service.broker.closed.is_set():
             raise BrokerUnavailable(f"{service.broker.where}: the connection was closed for good")
 

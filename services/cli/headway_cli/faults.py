@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from headway.client import RequestFailed
 from headway.definitions import InvalidDefinitions
+from headway_console.settings import AuthMissing
 from headway_contract import InvalidName
 from headway_dispatcher.provisioning import NotProvisioned
 from headway_dispatcher.rebuild import ServicesRun
@@ -38,6 +39,7 @@ _OPENINGS: dict[type[Exception], str] = {
     InvalidSettings: "settings (environment or flags): ",
     AddressInUse: "",
     AppNotFound: "",
+    AuthMissing: "",
     EmbeddedError: "",
     InvalidDefinitions: "",
     InvalidName: "",

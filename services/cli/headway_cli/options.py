@@ -75,6 +75,16 @@ debug_option = click.option(
 app_option = setting("--app", "app", "Your app: file.py, module or module:name.", metavar="APP")
 database_option = setting("--database-url", "database_url", "PostgreSQL.", metavar="URL")
 nats_option = setting("--nats-url", "nats_url", "NATS.", metavar="URL")
+url_option = setting(
+    "--url", "url", "Which Headway to ask; with the token of HEADWAY_TOKEN.", metavar="URL"
+)
+console_option = click.option(
+    "--console-port",
+    "console_port",
+    type=click.IntRange(0, 65_535),
+    metavar="N",
+    help="Where the console and the API are served; without it on any free port.",
+)
 health_option = setting(
     "--health-address",
     "health_address",

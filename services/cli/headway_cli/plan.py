@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.definitions import Definitions
 from headway.worker import WorkerSettings
+from headway_console.settings import ConsoleSettings, check_exposure
 from headway_dispatcher.settings import DispatcherSettings
 from headway_scheduler.settings import SchedulerSettings
 from msgspec import Struct
@@ -42,6 +43,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     settings: UpSettings
     scheduler: SchedulerSettings
     dispatcher: DispatcherSettings
+    console: ConsoleSettings
 
 
 def make_plan(
@@ -51,7 +53,9 @@ def make_plan(
     given = {name: value for name, value in os.environ.items() if value}
     environment = {**_EMBEDDED, **given}
     settings.check(
-        [UpSettings, SchedulerSettings, DispatcherSettings, WorkerSettings], flags, environment
+        [UpSettings, SchedulerSettings, DispatcherSettings, ConsoleSettings, WorkerSettings],
+        flags,
+        environment,
     )
     # One address cannot serve two services: `up` answers there for all of them.
     shared = {**flags, "health_address": _ANY_PORT}
@@ -64,7 +68,19 @@ def make_plan(
         settings=settings.read(UpSettings, flags, given),
         scheduler=settings.read(SchedulerSettings, shared, environment),
         dispatcher=settings.read(DispatcherSettings, {**shared, **_small_streams()}, environment),
+        console=_console(shared, environment),
     )
+
+
+def _console(flags: Mapping[str, Any], environment: Mapping[str, str]) -> ConsoleSettings:
+    """On any free port of this machine, unless told otherwise; refused where it would be open."""
+    port = flags.get("console_port")
+    given = {**flags, "console_address": None if port is None else f"127.0.0.1:{port}"}
+    read = settings.read(
+        ConsoleSettings, given, {"HEADWAY_CONSOLE_ADDRESS": _ANY_PORT, **environment}
+    )
+    check_exposure(read)
+    return read
 
 
 def _small_streams() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A note of the `up` that runs on a data folder, so that other commands find its servers."""
+"""A note of the `up` that runs on a data folder, so that other commands find it."""
 
 import os
 from collections.abc import Iterator
@@ -12,43 +12,59 @@ _NAME = "running.json"
 
 
 class NothingRuns(Exception):
-    """There is no server to ask: none was named, and none runs here."""
+    """There is nobody to ask: nothing was named, and nothing runs here."""
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """Where the servers of an `up` are found, and which process that `up` is."""
+    """Where an `up` and its servers are found, how to come in, and which process it is."""
 
     nats_url: str
     pid: int
     database_url: str | None = None
+    url: str = ""
+    token: str = ""
 
 
 @contextmanager
-def noted(folder: Path, nats_url: str, database_url: str | None = None) -> Iterator[None]:
-    """Leave the note as long as `up` runs; for our eyes only, since URLs hold passwords."""
+def noted(
+    folder: Path, *, nats_url: str, database_url: str, url: str = "", token: str = ""
+) -> Iterator[None]:
+    """Leave the note as long as `up` runs; for our eyes only, since it holds secrets."""
     path = folder / _NAME
-    running = Running(nats_url=nats_url, pid=os.getpid(), database_url=database_url)
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_bytes(msgspec.json.encode(running))
+    running = Running(
+        nats_url=nats_url, pid=os.getpid(), database_url=database_url, url=url, token=token
+    )
+    write_secret(path, msgspec.json.encode(running))
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
 
 
-def find_running(folder: Path) -> str:
-    """The URL of NATS of the `up` that runs on a data folder; raises if there is none."""
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file that nobody else can read, not even for a moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def find_running(folder: Path) -> Running:
+    """The `up` that runs on a data folder; raises if there is none."""
     shown = folder if folder.is_absolute() else f"./{folder}"
     running = _read(folder)
     if running is None:
-        raise NothingRuns(f"HEADWAY_NATS_URL is not set, and no 'headway up' runs in {shown}")
+        raise NothingRuns(f"HEADWAY_URL is not set, and no 'headway up' runs in {shown}")
     if not _is_alive(running.pid):
         raise NothingRuns(
-            f"HEADWAY_NATS_URL is not set, and the 'headway up' that ran in {shown} has ended "
+            f"HEADWAY_URL is not set, and the 'headway up' that ran in {shown} has ended "
             f"without a clean stop (process {running.pid} is gone): start it again"
         )
-    return running.nats_url
+    if not running.url:
+        raise NothingRuns(
+            f"the 'headway up' that runs in {shown} is of an older version: start it again"
+        )
+    return running
 
 
 def find_database(folder: Path) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from headway.worker import Worker, WorkerSettings
 from headway_clock import monotonic
+from headway_console.settings import ConsoleSettings
 from headway_dispatcher.provisioning import provision as provision_streams
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
@@ -109,6 +110,34 @@ def dispatcher(**flags: Any) -> None:
     given = settings.read(DispatcherSettings, flags)
     with exporting("headway-dispatcher"):
         run(_serve(start_dispatcher(given)))
+
+
+@click.command()
+@options.database_option
+@options.nats_option
+@options.health_option
+@options.setting(
+    "--address",
+    "console_address",
+    "Where to serve; anything but loopback needs auth.",
+    metavar="HOST:PORT",
+)
+@options.setting(
+    "--tokens", "api_tokens_file", "Who may come in; see 'headway token new'.", metavar="FILE"
+)
+@options.debug_option
+def console(**flags: Any) -> None:
+    """Run a console: the HTTP API and the web pages.
+
+    It reads from the database and changes nothing in it; whatever somebody wants done, it asks of
+    the scheduler and the dispatcher. Any number may run at once.
+    """
+    # Half a second that every other command is spared.
+    from headway_console.wiring import start_console  # noqa: PLC0415
+
+    given = settings.read(ConsoleSettings, flags)
+    with exporting("headway-console"):
+        run(_serve(start_console(given)))
 
 
 @click.command()

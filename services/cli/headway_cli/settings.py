@@ -19,6 +19,7 @@ Settings = TypeVar("Settings", bound=msgspec.Struct)
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@,\[\]]*)(:\d{1,5})?"
 _DATABASE_URL = re.compile(rf"postgres(ql)?://([^/?#]*@)?{_HOST}(,{_HOST})*([/?].*)?")
 _NATS_URL = re.compile(rf"((nats|tls|ws|wss)://)?([^/?#]*@)?(?=[^:/]){_HOST}/?")
+_URL = re.compile(rf"https?://(?=[^:/]){_HOST}(/[^\s?#]*)?")
 _HEALTH_ADDRESS = re.compile(r"[^\s]*:(\d{1,5})")
 
 
@@ -95,6 +96,12 @@ def _check_health_address(given: str) -> str | None:
     return f"{given!r} is no address: write host:port, as in 127.0.0.1:8080"
 
 
+def _check_url(given: str) -> str | None:
+    if _URL.fullmatch(given):
+        return None
+    return f"{given!r} is no URL of a console: write https://headway.example.org"
+
+
 def _check_worker_name(given: str) -> str | None:
     try:
         check_name("worker", given)
@@ -119,6 +126,10 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
     "nats_url": _check_nats_url,
     "nats_creds": _check_file,
     "health_address": _check_health_address,
+    "console_address": _check_health_address,
+    "console_url": _check_url,
+    "url": _check_url,
+    "api_tokens_file": _check_file,
     "worker_name": _check_worker_name,
     **dict.fromkeys(
         (
@@ -135,6 +146,7 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
             "ask_after_seconds",
             "stream_replicas",
             "stream_max_bytes",
+            "session_hours",
         ),
         _check_above_zero,
     ),

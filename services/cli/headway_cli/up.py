@@ -1,6 +1,6 @@
 """`headway up`: everything in one command.
 
-Scheduler and dispatcher run in this process, the worker in a child process of its own;
+Scheduler, dispatcher and console run in this process, the worker in a child process of its own;
 PostgreSQL and NATS come embedded unless URLs name others. All of them end with this process,
 whatever ends it. A signal ends it in order at any moment: while it starts, what has been started
 is taken back; once it runs, no new work is decided and runs under way get to their end.
@@ -55,6 +55,7 @@ _CHECK_SECONDS = 0.5
 @options.database_option
 @options.nats_option
 @options.health_option
+@options.console_option
 @options.wait_option
 @options.debug_option
 def up(
@@ -83,8 +84,16 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
         async with AsyncExitStack() as services:
             start = start_crew(services, plan, ground, screen.show_line)
             crew = await unless_stopped(start, stop)
-            if plan.settings.nats_url is None:
-                services.enter_context(noted(plan.data, ground.nats_url, ground.database_url))
+            services.enter_context(
+                noted(
+                    plan.data,
+                    nats_url=ground.nats_url,
+                    database_url=ground.database_url,
+                    url=crew.console_url,
+                    token=crew.local.token,
+                )
+            )
+            screen.say(f"console: {crew.console_url}/sign-in/local/{crew.local.ticket}")
             running_since = await read_now(ground.database)
             await _watch(plan, ground, crew, stop, screen)
             screen.say(

@@ -1,0 +1,296 @@
+"""Who comes in, and what they may do."""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+import pytest
+import pytest_asyncio
+from headway_console.access.guarding import RouteUndeclared, check_declared
+from headway_console.access.tokens import as_yaml, new_token
+from headway_console.api.openapi import document
+from headway_contract.routes import ROLES
+from headway_service_kit.health import AddressInUse
+from litestar import Litestar, get
+from support.consoles import LOCAL, Console, run_console
+from support.issuer import CLIENT, SECRET, TestIssuer, run_issuer
+
+API = "/api/v1"
+ID = "0f0e7c1a-5b1f-4a8e-9c51-2d9d1c9f7e55"
+IN_PATH = {"manifest": "no-such", "group": "no-such", "job": "no-such"}
+
+
+@pytest_asyncio.fixture
+async def issuer() -> AsyncIterator[TestIssuer]:
+    async with run_issuer() as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def with_issuer(database_url, nats_url, tmp_path, issuer) -> AsyncIterator[Console]:
+    """A console that is reached over HTTPS, and takes JWTs."""
+    async with run_console(
+        database_url,
+        nats_url,
+        tmp_path,
+        entries=(EXPIRED[1],),
+        oidc_issuer=issuer.url,
+        oidc_client_id=CLIENT,
+        oidc_client_secret=SECRET,
+        oidc_roles="sre=operator, boss=admin",
+        console_url="https://headway.example.org",
+    ) as made:
+        yield made
+
+
+EXPIRED = new_token("old", "admin", datetime(2020, 1, 1, tzinfo=UTC))
+
+
+def unsigned(claims: dict) -> str:
+    """A JWT that says of itself that it needs no signature."""
+    parts = [{"alg": "none", "typ": "JWT", "kid": "first"}, claims]
+    made = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=") for one in parts]
+    return (b".".join(made) + b".").decode()
+
+
+def signed_by_secret(secret: bytes, claims: dict) -> str:
+    """A JWT that is signed with something that everybody knows."""
+    parts = [{"alg": "HS256", "typ": "JWT", "kid": "first"}, claims]
+    made = b".".join(base64.urlsafe_b64encode(json.dumps(o).encode()).rstrip(b"=") for o in parts)
+    digest = hmac.new(secret, made, hashlib.sha256).digest()
+    return (made + b"." + base64.urlsafe_b64encode(digest).rstrip(b"=")).decode()
+
+
+def every_route() -> list[tuple[str, str, str]]:
+    """Method, path and declared role of everything that the document names, and the document."""
+    found = [("GET", f"{API}/openapi.json", "viewer")]
+    for path, operations in document()["paths"].items():
+        filled = re.sub(r"\{(\w+)\}", lambda name: IN_PATH.get(name[1], ID), path)
+        found += [(m.upper(), filled, o["x-headway-role"]) for m, o in operations.items()]
+    return found
+
+
+async def test_every_route_lets_in_whom_it_declares_and_nobody_else(with_issuer, issuer):
+    good = {"iss": issuer.url, "aud": CLIENT, "sub": "1", "exp": 4e9, "roles": ["admin"]}
+    strangers = {
+        "no token": {},
+        "a wrong one": {"Authorization": "Bearer headway_wrong"},
+        "no bearer": {"Authorization": f"Basic {with_issuer.tokens['admin']}"},
+        "an expired one": {"Authorization": f"Bearer {EXPIRED[0]}"},
+        "alg none": {"Authorization": f"Bearer {unsigned(good)}"},
+        "HS256 by the public key": {
+            "Authorization": f"Bearer {signed_by_secret(issuer.public_pem(), good)}"
+        },
+        "an expired JWT": {
+            "Authorization": f"Bearer {issuer.token(exp=datetime.now(UTC) - timedelta(hours=1))}"
+        },
+    }
+    routes = every_route()
+    assert len(routes) > 30
+    async with with_issuer.browser() as client:
+        for method, path, needed in routes:
+            for called, headers in strangers.items():
+                reply = await client.request(method, path, headers=headers)
+                assert reply.status_code == 401, f"{called}: {method} {path}"
+                assert reply.headers["www-authenticate"].startswith("Bearer")
+            for role in ROLES:
+                bearer = {"Authorization": f"Bearer {with_issuer.tokens[role]}"}
+                # A body that no route takes: whoever may come in is told so, or that nobody answers.
+                body = b"[" if method not in ("GET", "DELETE") else None
+                reply = await client.request(method, path, headers=bearer, content=body)
+                allowed = ROLES.index(role) >= ROLES.index(needed)
+                assert (reply.status_code == 403) != allowed, f"{role}: {method} {path}"
+                assert reply.status_code != 401
+                assert reply.status_code < 500 or reply.status_code == 503
+
+
+WRONG_JWTS = {
+    "for somebody else": {"aud": "another"},
+    "of another issuer": {"iss": "https://evil.example"},
+    "not yet": {"nbf": datetime.now(UTC) + timedelta(hours=1)},
+    "for ever": {"exp": None},
+    "of nobody": {"sub": None},
+}
+
+
+async def test_jwts_are_taken_only_if_all_is_right(with_issuer, issuer):
+    async def ask(token: str) -> httpx.Response:
+        async with with_issuer.browser() as client:
+            return await client.get(f"{API}/me", headers={"Authorization": f"Bearer {token}"})
+
+    reply = await ask(issuer.token())
+    assert reply.json() == {"name": "eve@example.org", "role": "operator", "by": "oidc"}
+    assert (await ask(issuer.token(roles=["boss", "sre"]))).json()["role"] == "admin"
+    assert (await ask(issuer.token(roles="viewer"))).json()["role"] == "viewer"
+    for called, claims in WRONG_JWTS.items():
+        assert (await ask(issuer.token(**claims))).status_code == 401, called
+    nobody = await ask(issuer.token(roles=["cook"]))
+    assert (nobody.status_code, "has no role here" in nobody.json()["detail"]) == (403, True)
+    head, body, signature = issuer.token().split(".")
+    assert (await ask(f"{head}.{body}.{signature[:-8]}AAAAAAAA")).status_code == 401
+
+
+async def test_keys_are_fetched_again_for_an_unknown_one_but_not_for_ever(with_issuer, issuer):
+    from support.issuer import _new_key
+
+    async with with_issuer.browser() as client:
+        bearer = {"Authorization": f"Bearer {issuer.token()}"}
+        for _ in range(3):
+            assert (await client.get(f"{API}/me", headers=bearer)).status_code == 200
+        assert issuer.keys_fetched == 1
+        issuer.keys["second"] = _new_key()
+        unknown = {"Authorization": f"Bearer {issuer.token(key='second')}"}
+        for _ in range(3):
+            assert (await client.get(f"{API}/me", headers=unknown)).status_code == 401
+        assert issuer.keys_fetched == 1, "just fetched, so a made-up name fetches nothing"
+        with_issuer.service.issuer._tried_at -= 31
+        assert (await client.get(f"{API}/me", headers=unknown)).status_code == 200
+        assert issuer.keys_fetched == 2
+
+
+async def test_people_sign_in_at_the_issuer(with_issuer, issuer):
+    here = {"host": "headway.example.org"}
+    async with with_issuer.browser(headers=here) as client:
+        page = await client.get("/sign-in?next=/runs", headers={"accept": "text/html"})
+        assert "/sign-in/oidc?next=/runs" in page.text
+        begun = await client.get("/sign-in/oidc?next=/runs")
+        asked = dict(parse_qsl(urlsplit(begun.headers["location"]).query))
+        assert begun.headers["location"].startswith(f"{issuer.url}/authorize?")
+        assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+        assert asked["redirect_uri"] == "https://headway.example.org/sign-in/oidc/back"
+        cookie = begun.headers["set-cookie"]
+        assert cookie.startswith("__Host-headway-signing-in=")
+        carried = {"cookie": cookie.partition(";")[0]}
+        back = urlsplit(issuer.grant(asked))
+        forged = await client.get(f"{back.path}?code=code-0&state=another", headers=carried)
+        assert (forged.status_code, "belongs to another" in forged.text) == (401, True)
+        done = await client.get(f"{back.path}?{back.query}", headers=carried)
+        assert (done.status_code, done.headers["location"]) == (303, "/runs")
+        session = next(c for c in done.headers.get_list("set-cookie") if "signing-in" not in c)
+        for word in ("__Host-headway=", "Secure", "HttpOnly", "SameSite=lax", "Path=/"):
+            assert word in session
+        assert "domain" not in session.lower()
+        mine = {"cookie": session.partition(";")[0]}
+        me = (await client.get(f"{API}/me", headers=mine)).json()
+        assert me == {"name": "eve@example.org", "role": "operator", "by": "oidc"}
+        again = await client.get(f"{back.path}?{back.query}", headers=carried)
+        assert (again.status_code, "invalid_grant" in again.text) == (401, True)
+
+
+async def test_a_session_begins_with_a_token_and_ends_with_it(console, tmp_path):
+    ours = {"origin": console.url}
+    async with console.browser() as client:
+        stranger = await client.get("/", headers={"accept": "text/html"})
+        assert (stranger.status_code, stranger.headers["location"]) == (303, "/sign-in?next=%2F")
+        wrong = await client.post("/sign-in", data={"token": "wrong"}, headers=ours)
+        assert (wrong.status_code, "the token is not known" in wrong.text) == (401, True)
+        form = {"token": console.tokens["operator"], "next": "//evil.example"}
+        done = await client.post("/sign-in", data=form, headers=ours)
+        assert (done.status_code, done.headers["location"]) == (303, "/")
+        assert done.headers["set-cookie"].startswith(f"headway-{console.service.port}=")
+        assert "Secure" not in done.headers["set-cookie"]
+        assert "ada-operator" in (await client.get("/")).text
+        file = tmp_path / "tokens.yaml"
+        kept = [one for one in file.read_text().split("- ") if "ada-operator" not in one]
+        file.write_text("- ".join(kept))
+        gone = await client.get(f"{API}/me")
+        assert (gone.status_code, "not known" in gone.json()["detail"]) == (401, True)
+
+
+async def test_a_tampered_cookie_is_none(console):
+    async with console.browser() as client:
+        link = f"/sign-in/local/{LOCAL.ticket}"
+        assert (await client.get(link)).headers["location"] == "/"
+        [(name, value)] = client.cookies.items()
+        me = (await client.get(f"{API}/me")).json()
+        assert me == {"name": "me", "role": "admin", "by": "token"}
+        assert (await client.get("/sign-in/local/another")).status_code == 401
+    body, _, signature = value.rpartition(".")
+    plain = json.loads(base64.urlsafe_b64decode(body + "=="))
+    other = base64.urlsafe_b64encode(json.dumps({**plain, "name": "x"}).encode()).decode()
+    for bad in (f"{other.rstrip('=')}.{signature}", f"{body}.", "x", f"{body}.{signature[:-3]}AAA"):
+        async with console.browser(cookies={name: bad}) as client:
+            assert (await client.get(f"{API}/me")).status_code == 401
+
+
+async def test_a_foreign_page_changes_nothing(console, world):
+    path = f"{API}/manifests/m"
+    async with console.browser() as client:
+        await client.get(f"/sign-in/local/{LOCAL.ticket}")
+        page = (await client.get("/")).text
+        token = re.search(r'"X-CSRF-Token": "([^"]+)"', page)[1]
+        good = {"origin": console.url, "sec-fetch-site": "same-origin", "x-csrf-token": token}
+        for changed in (
+            {"sec-fetch-site": "cross-site"},
+            {"sec-fetch-site": "same-site"},
+            {"origin": "http://evil.example"},
+            {"origin": "null"},
+            {"x-csrf-token": "wrong"},
+            {"x-csrf-token": None},
+            {"origin": None, "sec-fetch-site": None},
+        ):
+            headers = {n: v for n, v in {**good, **changed}.items() if v is not None}
+            reply = await client.patch(path, json={"enabled": False}, headers=headers)
+            assert reply.status_code == 403, changed
+            assert reply.json()["type"] == "urn:headway:problem:forged"
+        mine = await client.patch(path, json={"enabled": False}, headers=good)
+        assert mine.status_code == 503, "let through; there is no scheduler"
+        cross = await client.post("/sign-in", data={}, headers={"sec-fetch-site": "cross-site"})
+        assert cross.status_code == 403
+        out = await client.post("/sign-out", headers=good)
+        assert (out.status_code, client.cookies) == (303, httpx.Cookies())
+
+
+async def test_a_name_that_was_made_to_point_here_is_refused(console):
+    async with console.signed_in() as client:
+        for host in ("evil.example", f"evil.example:{console.service.port}", "127.0.0.1:1"):
+            reply = await client.get(f"{API}/me", headers={"host": host})
+            assert (reply.status_code, reply.json()["status"]) == (421, 421)
+        named = {"host": f"localhost:{console.service.port}"}
+        assert (await client.get(f"{API}/me", headers=named)).status_code == 200
+
+
+async def test_every_answer_has_its_headers(console):
+    async with console.browser() as client:
+        for path in ("/", "/sign-in", "/nothing", f"{API}/me", "/static/headway.css"):
+            headers = (await client.get(path, headers={"accept": "text/html"})).headers
+            assert "script-src 'self'" in headers["content-security-policy"]
+            assert "unsafe" not in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "frame-ancestors 'none'" in headers["content-security-policy"]
+            assert "server" not in headers
+        assert (await client.get(f"{API}/me")).headers["cache-control"] == "no-store"
+        page = (await client.get("/sign-in")).text
+        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|style=", page)
+        linked = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+        assert len(linked) >= 4
+        for path in linked:
+            assert (await client.get(path)).status_code == 200, path
+
+
+def test_a_route_without_a_role_keeps_the_console_from_starting():
+    @get("/open", sync_to_thread=False)
+    def open_door() -> str:
+        return "come in"
+
+    with pytest.raises(RouteUndeclared, match="GET /open"):
+        check_declared(Litestar([open_door], openapi_config=None))
+
+
+async def test_a_port_in_use_is_told(console, database_url, nats_url, tmp_path):
+    taken = f"127.0.0.1:{console.service.port}"
+    with pytest.raises(AddressInUse, match="HEADWAY_CONSOLE_ADDRESS"):
+        async with run_console(database_url, nats_url, tmp_path, console_address=taken):
+            pass
+
+
+def test_a_token_is_nowhere_but_with_its_owner():
+    token, entry = new_token("bot", "operator")
+    assert token.removeprefix("headway_") not in as_yaml(entry)
+    assert len(token) > 40
