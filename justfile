@@ -20,6 +20,7 @@ check:
     {{uv}} mypy
     {{uv}} lint-imports
     {{uv}} python -m headway_contract.generate --check
+    {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json --check
     {{uv}} python -m headway_decisions.diagrams README.md docs/states.md --check
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
     {{uv}} pytest -q tests/unit tests/architecture
@@ -53,9 +54,10 @@ asyncapi:
     tar -xzf .tools/asyncapi-specs-6.11.1.tgz -C .tools package/schemas/3.0.0.json
     HEADWAY_ASYNCAPI_SCHEMA=.tools/package/schemas/3.0.0.json {{uv}} pytest -q tests/unit/test_asyncapi.py
 
-# Write the generated files: JSON Schemas, the AsyncAPI document and the diagrams in the README
+# Write the generated files: JSON Schemas, the AsyncAPI and OpenAPI documents, the diagrams in the README
 generate:
     {{uv}} python -m headway_contract.generate
+    {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json
     {{uv}} python -m headway_decisions.diagrams README.md docs/states.md
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
 
