@@ -23,7 +23,7 @@ def log_to_stderr(*, debug: bool = False) -> None:
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
         force=True,
     )
-    for noisy in ("asyncio", "nats", "opentelemetry", "urllib3"):
+    for noisy in ("asyncio", "httpcore", "httpx", "nats", "opentelemetry", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

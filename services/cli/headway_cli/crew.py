@@ -5,7 +5,9 @@ import logging
 import os
 from contextlib import AsyncExitStack
 
+from headway.client import login_name
 from headway_clock import monotonic
+from headway_console.settings import ConsoleSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import BrokerUnavailable
 from headway_scheduler.wiring import start_scheduler
@@ -15,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headway_cli.ground import Ground
-from headway_cli.local_person import Secrets, local_name, read_or_make
+from headway_cli.local_person import Secrets, read_or_make
 from headway_cli.plan import Plan
 from headway_cli.summary import read_under_way, read_unsettled, read_workers
 from headway_cli.worker_process import PartEnded, ShowLine, WorkerProcess
@@ -44,7 +46,11 @@ class Crew(Struct, frozen=True, kw_only=True):
 async def start_crew(
     stack: AsyncExitStack, plan: Plan, ground: Ground, show_line: ShowLine
 ) -> Crew:
-    """Start all services, the scheduler last, so that the first fire finds a worker."""
+    """Start all services, the scheduler after the worker, so that the first fire finds one."""
+    # Here, because commands that only ask are spared it; and first, because it takes a while
+    # during which nobody who runs already could do anything.
+    from headway_console.wiring import LocalPerson, start_console  # noqa: PLC0415
+
     urls = {"database_url": ground.database_url, "nats_url": ground.nats_url}
     dispatcher = await start_dispatcher(
         replace(plan.dispatcher, **urls), give_up_after=_GIVE_UP_AFTER
@@ -63,7 +69,11 @@ async def start_crew(
     )
     stack.push_async_callback(scheduler.stop)
     local = read_or_make(plan.data)
-    console, console_url = await _start_console(plan, urls, local)
+    console = await start_console(
+        _console_settings(plan, urls, local),
+        local=LocalPerson(name=login_name(), token=local.token, ticket=local.ticket),
+        give_up_after=_GIVE_UP_AFTER,
+    )
     stack.push_async_callback(console.stop)
     if plan.settings.health_address:
         health = _shared_health([scheduler, dispatcher, console])
@@ -74,22 +84,20 @@ async def start_crew(
         dispatcher=dispatcher,
         console=console,
         worker=worker,
-        console_url=console_url,
+        console_url=f"http://{_reached(plan)}:{console.port}",
         local=local,
     )
 
 
-async def _start_console(plan: Plan, urls: dict[str, str], local: Secrets) -> tuple[Service, str]:
-    """The console, which knows the person at this machine; and where it is found."""
-    # Half a second that commands are spared which only ask.
-    from headway_console.wiring import LocalPerson, start_console  # noqa: PLC0415
+def _console_settings(plan: Plan, urls: dict[str, str], local: Secrets) -> ConsoleSettings:
+    key = plan.console.session_key or local.session_key
+    return replace(plan.console, **urls, session_key=key)
 
-    given = replace(plan.console, **urls, session_key=plan.console.session_key or local.session_key)
-    person = LocalPerson(name=local_name(), token=local.token, ticket=local.ticket)
-    console = await start_console(given, local=person, give_up_after=_GIVE_UP_AFTER)
-    host = given.console_address.rpartition(":")[0]
-    reached = host if host not in ("", "0.0.0.0", "[::]") else "127.0.0.1"  # noqa: S104
-    return console, f"http://{reached}:{console.port}"
+
+def _reached(plan: Plan) -> str:
+    """By which host this machine reaches its console."""
+    host = plan.console.console_address.rpartition(":")[0]
+    return "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104
 
 
 async def check_all(crew: Crew, ground: Ground) -> None:

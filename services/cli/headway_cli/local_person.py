@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import msgspec
-from headway.client import login_name
 from headway_clock import new_secret
 from headway_console.access.tokens import PREFIX
 from msgspec import Struct
@@ -30,8 +29,3 @@ def read_or_make(folder: Path) -> Secrets:
         made = Secrets(token=PREFIX + new_secret(), ticket=new_secret(), session_key=new_secret())
     write_secret(path, msgspec.json.encode(made))
     return made
-
-
-def local_name() -> str:
-    """How the audit calls this person."""
-    return login_name()

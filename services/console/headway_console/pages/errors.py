@@ -29,7 +29,7 @@ def _to_sign_in(request: Request[Any, Any, Any]) -> Response[Any]:
     if "hx-request" in request.headers:
         current = request.headers.get("hx-current-url", "/")
         path = "/" + current.partition("://")[2].partition("/")[2]
-        return Response(None, status_code=401, headers={"HX-Redirect": sign_in_url(path)})
+        return Response("", status_code=401, headers={"HX-Redirect": sign_in_url(path)})
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     to = sign_in_url(wanted if request.method == "GET" else "/")
-    return Response(None, status_code=303, headers={"Location": to})
+    return Response("", status_code=303, media_type="text/plain", headers={"Location": to})

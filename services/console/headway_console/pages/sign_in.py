@@ -196,7 +196,7 @@ def _oidc(request: Request[Any, Any, Any]) -> tuple[ConsoleSettings, Issuer | No
 
 
 def _go_to(url: str) -> Response[Any]:
-    return Response(None, status_code=303, headers={"Location": url})
+    return Response("", status_code=303, media_type="text/plain", headers={"Location": url})
 
 
 HANDLERS = [
