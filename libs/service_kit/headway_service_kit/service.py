@@ -1,6 +1,7 @@
 """A service: passes over one database and one broker, with health."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
@@ -137,15 +138,19 @@ async def open_service(
     nats_ping_seconds: float,
     database_answer_seconds: float,
     give_up_after: int | None = None,
-    read_only: bool = False,
+    connect: Callable[[], Awaitable[Database]] | None = None,
 ) -> Service:
-    """Connect to what a service stands on; patiently, unless told when to give up."""
+    """Connect to what a service stands on; patiently, unless told when to give up.
+
+    `connect` is for a service with a way of its own to the database.
+    """
     database = await keep_trying(
-        lambda: Database.connect(
+        connect
+        or functools.partial(
+            Database.connect,
             database_url,
             name=f"headway-{name}",
             answer_seconds=database_answer_seconds,
-            read_only=read_only,
         ),
         what="PostgreSQL at HEADWAY_DATABASE_URL is not reachable",
         faults=(DatabaseUnavailable,),

@@ -9,12 +9,11 @@ from msgspec import Struct
 class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Read from `HEADWAY_*` and flags; see `headway_service_kit.settings`."""
 
-    # With a role that can only read; the console writes nothing.
     database_url: str
+    # The role that it takes on to read; empty to read as the user of the URL.
+    database_role: str = "headway_reader"
     nats_url: str
     nats_creds: str | None = None
-    # How long PostgreSQL may take for an answer before the connection is given up.
-    database_answer_seconds: float = 10.0
     # How often NATS is asked for a sign of life: without three in a row the connection is made
     # anew, without nine the process ends.
     nats_ping_seconds: float = 3.0

@@ -3,11 +3,13 @@
 import logging
 from pathlib import Path
 
+from asyncpg.exceptions import InsufficientPrivilegeError, InvalidParameterValueError
 from headway.nats_control import NatsControl
 from headway_clock import new_secret
 from headway_contract.routes import Role
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
+from headway_postgres_kit.database import ANSWER_SECONDS
 from headway_service_kit.service import Service, open_service
 from msgspec import Struct
 
@@ -22,6 +24,7 @@ from headway_console.application import (
     known_origins,
     make_application,
 )
+from headway_console.reading import connect_reader
 from headway_console.server import HttpServer, listen
 from headway_console.settings import ConsoleSettings, check_exposure
 
@@ -73,9 +76,9 @@ async def start_console(
             nats_url=settings.nats_url,
             nats_creds=settings.nats_creds,
             nats_ping_seconds=settings.nats_ping_seconds,
-            database_answer_seconds=settings.database_answer_seconds,
+            database_answer_seconds=ANSWER_SECONDS,
             give_up_after=give_up_after,
-            read_only=True,
+            connect=lambda: _connect_reader(settings),
         )
     except BaseException:
         listening.close()
@@ -105,6 +108,21 @@ async def start_console(
         raise
     logger.info("console runs on port %d, health on port %d", service.port, port)
     return service
+
+
+async def _connect_reader(settings: ConsoleSettings) -> Database:
+    """The database, by the role that can only read; without it as who we are, and as readers."""
+    url, role = settings.database_url, settings.database_role
+    try:
+        return await connect_reader(url, role=role)
+    except (InvalidParameterValueError, InsufficientPrivilegeError) as error:
+        logger.warning(
+            "reading without the role %r: %s; 'headway migrate' makes it, HEADWAY_DATABASE_ROLE "
+            "may name another",
+            role,
+            error,
+        )
+        return await connect_reader(url, role="")
 
 
 def _doorkeeper(
