@@ -30,7 +30,6 @@ from headway_relay import Handover, Relay
 from headway_scheduler.startup import apply
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
-from headway_service_kit.passes import Wakeup
 
 NOW = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DUE = 200
@@ -150,9 +149,9 @@ async def measure_firing(database: Database, broker: Broker, count: int) -> dict
     async with database.acquire() as connection:
         await connection.execute("DELETE FROM scheduler.outbox")
         await connection.execute(_MAKE_DUE, NOW)
-    mail = Wakeup()
+    mail = Handover()
     tick = Tick(database, holder="bench", max_entries=2500, relay=mail, clock=clock)
-    relay = Relay(database, broker, OUTBOX)
+    relay = Relay(database, broker, OUTBOX, mail)
     began = monotonic()
     fired = 0
 
