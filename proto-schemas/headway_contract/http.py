@@ -1,7 +1,8 @@
 """How a question becomes a request of HTTP and back, by the rules of its route.
 
-Pages: what a question calls `after` is the `cursor` of the query, opaque to whoever sends it; a
-page is `{"items": [...], "next": cursor or null}`.
+Pages: what a question calls `after` is the `cursor` of the query; a page is `{"items": [...],
+"next": cursor or null}`. Only the server knows what a cursor says: to a client it is what an answer
+calls `last`, to be sent back as it came.
 """
 
 import base64
@@ -10,11 +11,11 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import NODEFAULT, Meta, Struct, structs
+from msgspec import NODEFAULT, Meta, Struct, inspect, structs
 
 from headway_contract.routes import API, FORWARDED, Route
 
@@ -116,7 +117,8 @@ def write(route: Route, question: Struct) -> Sent:
     if nested is not None:
         said |= {key: one for key, one in _plain(nested).items() if one is not None}
     if route.items and _AFTER in said:
-        said[_CURSOR] = cursor_of(msgspec.to_builtins(said.pop(_AFTER)))
+        after = said.pop(_AFTER)
+        said[_CURSOR] = after if isinstance(after, str) else cursor_of(msgspec.to_builtins(after))
     return Sent(method="GET", path=where, query=_spelled(said))
 
 
@@ -156,8 +158,7 @@ def page_of(route: Route, answer: Struct) -> dict[str, Any]:
 def answer_of(route: Route, page: Any) -> dict[str, Any]:
     """The answer that a page was made of, as plain data."""
     following = page.get("next")
-    last = {} if route.place or following is None else {"last": place_of(following)}
-    return {route.items: page["items"], "more": following is not None, **last}
+    return {route.items: page["items"], "more": following is not None, "last": following or ""}
 
 
 def default_of(field: structs.FieldInfo) -> Any:
@@ -226,7 +227,7 @@ def _unflattened(route: Route, asked: dict[str, Any]) -> dict[str, Any]:
 
 def _collected(kind: type[Struct], query: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Parameters by name; those that may come more than once as lists."""
-    lists = {one.name for one in structs.fields(kind) if get_origin(one.type) in (list, tuple)}
+    lists = _list_fields(kind)
     found: dict[str, Any] = {}
     for name, value in query:
         if name in lists:
@@ -236,6 +237,14 @@ def _collected(kind: type[Struct], query: Iterable[tuple[str, str]]) -> dict[str
         else:
             found[name] = value
     return found
+
+
+@functools.cache
+def _list_fields(kind: type[Struct]) -> frozenset[str]:
+    lists = (inspect.ListType, inspect.VarTupleType)
+    return frozenset(
+        one.name for one in structs.fields(kind) if isinstance(inspect.type_info(one.type), lists)
+    )
 
 
 def _spelled(said: Mapping[str, Any]) -> list[tuple[str, str]]:

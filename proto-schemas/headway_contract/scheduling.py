@@ -54,10 +54,11 @@ class ManifestStatus(Struct, frozen=True, kw_only=True):
 
 
 class ManifestsAnswer(Struct, frozen=True, kw_only=True):
-    """One page; `more` if there are others after it."""
+    """One page; `more` if there are others after it: ask again after `last`, if it names one."""
 
     manifests: list[ManifestStatus] = []
     more: bool = False
+    last: str = ""
 
 
 class ManifestQuestion(Struct, frozen=True, kw_only=True):
@@ -94,10 +95,11 @@ class GroupStatus(Struct, frozen=True, kw_only=True):
 
 
 class GroupsAnswer(Struct, frozen=True, kw_only=True):
-    """One page; `more` if there are others after it."""
+    """One page; `more` if there are others after it: ask again after `last`, if it names one."""
 
     groups: list[GroupStatus] = []
     more: bool = False
+    last: str = ""
 
 
 class PreviewQuestion(Struct, frozen=True, kw_only=True):

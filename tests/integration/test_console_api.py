@@ -1,6 +1,11 @@
 """The HTTP API: requests handed to the services, and what comes back."""
 
-from headway import App, every
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from headway import App, Client, every, manual
+from headway.control import NotAnswered, NotThere, Refused, RequestFailed
 
 
 def an_app() -> App:
@@ -20,6 +25,8 @@ async def test_a_request_is_handed_on_with_the_name_of_who_asks(world, console):
         reply = await client.patch("/api/v1/manifests/nightly", json={"enabled": False})
         assert (reply.status_code, "disabled" in reply.json()["text"]) == (200, True)
         shown = (await client.get("/api/v1/manifests/nightly")).json()
+        [entry, *_] = (await client.get("/api/v1/audit", params={"people": True})).json()["items"]
+    assert (entry["actor"], entry["target"]) == ("ada-operator", "nightly")
     assert shown["status"]["enabled"] is False
     sources = await world.rows("SELECT source FROM scheduler.history WHERE subject = 'nightly'")
     assert sources[-1]["source"] == "operator/ada-operator"
@@ -41,12 +48,12 @@ WRONG = [
     ("DELETE", "/manifests/nightly", {}, 409, "is declared by the application 'shop'"),
     ("GET", "/manifests?limit=0", {}, 422, "limit: Expected `int` >= 1"),
     ("GET", "/manifests?colour=red", {}, 422, "unknown field `colour`"),
-    ("GET", "/manifests?cursor=%23", {}, 422, "this is no cursor"),
+    ("GET", "/manifests?cursor=%23", {}, 422, "no cursor"),
     ("GET", "/manifests?limit=1&limit=2", {}, 422, "more than once"),
     ("PATCH", "/manifests/nightly", {"content": b"{"}, 400, "Input data was truncated"),
     ("PATCH", "/manifests/nightly", {"json": {"actor": "eve"}}, 422, "unknown field `actor`"),
     ("GET", "/runs/no-id", {}, 422, "run: Invalid UUID"),
-    ("GET", "/runs", {}, 503, "is it running?"),
+    ("GET", f"/runs/{UUID(int=0)}", {}, 503, "is it running?"),
     ("GET", "/nothing", {}, 404, ""),
     ("PUT", "/runs", {}, 405, ""),
 ]
@@ -81,3 +88,97 @@ async def test_the_same_key_triggers_once(world, console):
     assert (other.status_code, "with other parameters" in other.json()["detail"]) == (409, True)
     assert both.status_code == 422
     assert await world.value("SELECT count(*) FROM scheduler.work") == 1
+
+
+async def test_lists_are_read_here_whoever_else_runs(world, console):
+    app = an_app()
+    await world.dispatcher()
+    await world.worker(app, worker_name="w1")
+    await world.fire(app)
+    await world.until_settled(at_least=2)
+    await world.stop()
+    world.services.clear()
+    async with console.signed_in("viewer") as client:
+
+        async def items(path, **asked):
+            reply = await client.get(f"/api/v1{path}", params=asked)
+            assert reply.status_code == 200, reply.text
+            return reply.json()["items"]
+
+        assert [one["external_id"] for one in await items("/manifests", text="night")] == [
+            "nightly"
+        ]
+        assert len(await items("/runs", manifest="nightly", state="completed")) == 1
+        [run] = await items("/runs", manifest="weekly")
+        assert [one["run"] for one in await items("/runs", work=run["work"])] == [run["run"]]
+        assert await items("/runs", manifest="nobody") == []
+        assert [one["outcome"] for one in await items("/work", state="settled", job="sync")] == [
+            "completed",
+            "completed",
+        ]
+        assert [one["name"] for one in await items("/groups")] == ["ops"]
+        assert [one["name"] for one in await items("/jobs")] == ["sync"]
+        assert await items("/dead-letters") == await items("/failures") == []
+        assert len(await items("/manifests/nightly/occurrences")) == 1
+        started = await items("/events", type=["run.started", "run.completed"], run=run["run"])
+        assert {one["type"] for one in started} == {
+            "headway.run.started.v1",
+            "headway.run.completed.v1",
+        }
+        for path, words in (
+            ("/manifests?label=red", "no key=value"),
+            ("/runs?cursor=x", "no cursor"),
+            ("/manifests/nobody/occurrences", "no manifest 'nobody'"),
+        ):
+            assert words in (await client.get(f"/api/v1{path}")).json()["detail"]
+
+
+async def test_a_client_asks_over_http_what_it_asks_over_nats(world, console, monkeypatch):
+    monkeypatch.setattr("headway.client.PAGE", 1)
+    app = an_app()
+    await world.dispatcher()
+    await world.worker(app, worker_name="w1")
+    await world.fire(app)
+    await world.until_settled(at_least=2)
+    async with (
+        Client(console.url, token=console.tokens["operator"]) as over_http,
+        Client(world.nats_url) as over_nats,
+    ):
+        for ask in (
+            lambda client: client.manifests(),
+            lambda client: client.groups(),
+            lambda client: client.runs(manifest="nightly"),
+            lambda client: client.works(state="settled"),
+            lambda client: client.occupancy(),
+            lambda client: client.preview("nightly", 3, after=datetime(2027, 1, 1, tzinfo=UTC)),
+            lambda client: client.dead_letters(),
+            lambda client: client.enqueued(),
+        ):
+            assert await ask(over_http) == await ask(over_nats)
+        assert [one.worker for one in await over_http.workers()] == ["w1"]
+        [work, _] = await over_http.works(state="settled")
+        assert (await over_http.work(work.work)).status == work
+        cancelled = await over_http.cancel(work.work)
+        assert cancelled.result == "already_settled"
+        with pytest.raises(NotThere, match="there is no manifest 'nobody'"):
+            await over_http.manifest("nobody")
+        with pytest.raises(RequestFailed, match="is operator, and this needs the role admin"):
+            await over_http.schedule("x", job="sync", when=manual(), input=1)
+    async with Client(console.url, token="wrong") as stranger:
+        with pytest.raises(RequestFailed, match="does not know you: the token is not known"):
+            await stranger.manifests()
+    async with Client("http://127.0.0.1:1") as nowhere:
+        with pytest.raises(NotAnswered, match="is its console running"):
+            await nowhere.manifests()
+
+
+async def test_what_code_owns_is_not_changed_by_hand(world, console):
+    await world.scheduler(an_app(), tick="off")
+    async with Client(console.url, token=console.tokens["admin"]) as client:
+        with pytest.raises(Refused, match="nightly"):
+            await client.schedule("nightly", job="sync", when=manual(), input=1)
+        made = await client.schedule("mine", job="sync", when=manual(), input=1)
+        assert (made.owner, made.created) == ("api", ["mine"])
+        assert "deleted" in (await client.delete("mine")).text
+    sources = await world.rows("SELECT DISTINCT source FROM scheduler.history WHERE subject='mine'")
+    assert [row["source"] for row in sources] == ["operator/ada-admin"]

@@ -19,7 +19,13 @@ QUESTIONS = {struct: name for name, struct in CONTROL.items() if not name.endswi
 
 def there_and_back(route: Route, question: msgspec.Struct) -> msgspec.Struct:
     """A question, sent as HTTP and read again."""
-    sent = http.write(route, question)
+    if route.items and isinstance(question.after, str) and question.after:
+        # To a client a place is what the server has called it.
+        sent = http.write(
+            route, msgspec.structs.replace(question, after=http.cursor_of(question.after))
+        )
+    else:
+        sent = http.write(route, question)
     pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"/api/v1{route.path}")
     path = re.fullmatch(pattern, sent.path).groupdict()
     return http.read(

@@ -127,12 +127,14 @@ class Client(Operations):
     async def manifests(self) -> list[ManifestStatus]:
         """Every manifest and how it stands, in the order of their ids."""
         found: list[ManifestStatus] = []
+        after = ""
         while True:
-            question = ManifestsQuestion(after=found[-1].external_id if found else "", limit=PAGE)
+            question = ManifestsQuestion(after=after, limit=PAGE)
             page = await self._control.ask(subjects.MANIFESTS_QUESTION, question, ManifestsAnswer)
             found += page.manifests
             if not page.more:
                 return found
+            after = page.last or found[-1].external_id
 
     async def manifest(self, external_id: str) -> ManifestAnswer:
         """One manifest: how it stands, how it is defined, what operators have changed."""
@@ -142,12 +144,14 @@ class Client(Operations):
     async def groups(self) -> list[GroupStatus]:
         """Every group and how it stands, in the order of their names."""
         found: list[GroupStatus] = []
+        after = ""
         while True:
-            question = GroupsQuestion(after=found[-1].name if found else "", limit=PAGE)
+            question = GroupsQuestion(after=after, limit=PAGE)
             page = await self._control.ask(subjects.GROUPS_QUESTION, question, GroupsAnswer)
             found += page.groups
             if not page.more:
                 return found
+            after = page.last or found[-1].name
 
     async def preview(
         self, external_id: str, count: int = 20, *, after: datetime | None = None

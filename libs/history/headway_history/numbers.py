@@ -18,6 +18,11 @@ class Numbers:
         self._seen: set[int] = set()
         self._missed_since: dict[int, float] = {}
 
+    @property
+    def highest(self) -> int:
+        """The highest number that was seen."""
+        return max(self._seen, default=self.settled)
+
     def news(self, visible: Iterable[int], now: float) -> list[int]:
         """Those that were not seen before; `now` tells when a gap is given up."""
         new = [number for number in visible if number > self.settled and number not in self._seen]

@@ -17,6 +17,7 @@ from headway_console.api import ENDPOINTS
 from headway_console.api.endpoints import handler_of
 from headway_console.api.openapi import document_handler
 from headway_console.envelope import Envelope
+from headway_console.feed import Feed
 from headway_console.pages import HANDLERS, PAGES
 from headway_console.pages.errors import answer_error
 from headway_console.settings import ConsoleSettings, host_of, is_loopback
@@ -34,6 +35,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     doorkeeper: Doorkeeper
     control: Control
     database: Database
+    feed: Feed
     origins: frozenset[str]
 
 

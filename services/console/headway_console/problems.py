@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from headway_console.access.forgery import Forged
 from headway_console.access.guarding import Forbidden, SignInNeeded
+from headway_console.reading import BadCursor
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], int, str, str], ...] = (
     ((SignInNeeded,), 401, "sign-in-needed", "Nobody knows who asks"),
     ((Forbidden,), 403, "forbidden", "Your role is not enough"),
     ((Forged,), 403, "forged", "The request was not made by our own page"),
-    ((InvalidRequest, InvalidDefinitions), 422, "invalid", "The request does not fit"),
+    ((InvalidRequest, InvalidDefinitions, BadCursor), 422, "invalid", "The request does not fit"),
     ((msgspec.DecodeError,), 400, "unreadable", "The request cannot be read"),
     ((NotThere,), 404, "not-there", "There is no such thing"),
     ((Refused,), 409, "refused", "The service has refused"),

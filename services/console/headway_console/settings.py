@@ -17,6 +17,8 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     # How often NATS is asked for a sign of life: without three in a row the connection is made
     # anew, without nine the process ends.
     nats_ping_seconds: float = 3.0
+    # How long after its last heartbeat a worker counts as alive, as the dispatcher is set.
+    orphan_timeout_seconds: float = 60.0
     health_address: str = "127.0.0.1:0"
     # Where the API and the pages are served. Anything but loopback needs auth.
     console_address: str = "127.0.0.1:8080"

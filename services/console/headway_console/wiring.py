@@ -24,6 +24,7 @@ from headway_console.application import (
     known_origins,
     make_application,
 )
+from headway_console.feed import Feed
 from headway_console.reading import connect_reader
 from headway_console.server import HttpServer, listen
 from headway_console.settings import ConsoleSettings, check_exposure
@@ -47,10 +48,13 @@ class ConsoleService(Service):
         super().__init__("console", database, broker)
         self.server: HttpServer | None = None
         self.issuer: Issuer | None = None
+        self.feed: Feed | None = None
         self.port = 0
 
     async def stop(self) -> None:
         """Stop everything."""
+        if self.feed is not None:
+            await self.feed.stop()  # or the streams would keep the server from stopping
         if self.server is not None:
             await self.server.stop()
         if self.issuer is not None:
@@ -88,12 +92,14 @@ async def start_console(
     try:
         service.issuer = Issuer(settings.oidc_issuer) if settings.oidc_issuer else None
         doorkeeper = _doorkeeper(settings, service, tokens, local)
+        service.feed = Feed(service.database)
         app = make_application(
             Parts(
                 settings=settings,
                 doorkeeper=doorkeeper,
                 control=NatsControl(service.broker),
                 database=service.database,
+                feed=service.feed,
                 origins=known_origins(settings, service.port),
             )
         )

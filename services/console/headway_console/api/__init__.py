@@ -7,6 +7,15 @@ a question and an answer, and `openapi` makes the document of the same entries.
 
 from headway_console.api.endpoints import Endpoint
 from headway_console.api.forwarding import forwarded
+from headway_console.api.lists import LISTS
+from headway_console.api.stream import STREAM
 from headway_console.api.whoami import WHOAMI
 
-ENDPOINTS: tuple[Endpoint, ...] = (*forwarded(), WHOAMI)
+_OWN = (*LISTS, STREAM, WHOAMI)
+_ANSWERED_HERE = {endpoint.route.name for endpoint in _OWN}
+
+# What the console can answer itself it does not hand on.
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *(one for one in forwarded() if one.route.name not in _ANSWERED_HERE),
+    *_OWN,
+)

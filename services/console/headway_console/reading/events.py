@@ -34,6 +34,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     run: UUID | None = None
     job: str | None = None
     group: str | None = None
+    manifest: str | None = None
     accepted: bool | None = None
     since: datetime | None = None
     before: datetime | None = None
@@ -81,6 +82,7 @@ async def page_of_events(
         *(asked.patterns, asked.run, asked.job, asked.group, asked.accepted),
         LOOKED_THROUGH,
         limit + 1,
+        asked.manifest,
     )
     page = page_of(_LIST, rows, limit, event_row, "recorded_at")
     if page.next is not None:
@@ -108,18 +110,33 @@ async def news(
     `elapsed` is any clock that only goes forward: it tells when a number that does not come is
     given up.
     """
+    new = await new_numbers(connection, numbers, now=now, elapsed=elapsed)
+    return await read_these(connection, new, asked, now=now)
+
+
+async def new_numbers(
+    connection: Connection, numbers: Numbers, *, now: datetime, elapsed: float
+) -> list[int]:
+    """The numbers of what was written down since the last time, whatever it is."""
     since = now - timedelta(hours=_NEWS_HOURS)
     rows = await connection.fetch(queries["numbers"], numbers.settled, _NEWS_AT_ONCE, since)
-    new = numbers.news((row["id"] for row in rows), elapsed)
+    return numbers.news((row["id"] for row in rows), elapsed)
+
+
+async def read_these(
+    connection: Connection, new: Sequence[int], asked: EventFilter, *, now: datetime
+) -> list[EventRow]:
+    """Those of some events that are asked for, the oldest first."""
     if not new:
         return []
-    found: Sequence[Any] = await connection.fetch(
+    rows = await connection.fetch(
         queries["these"],
         new,
-        since,
+        now - timedelta(hours=_NEWS_HOURS),
         *(asked.patterns, asked.work, asked.run, asked.job, asked.group, asked.accepted),
+        asked.manifest,
     )
-    return [event_row(row) for row in found]
+    return [event_row(row) for row in rows]
 
 
 def event_row(row: Any) -> EventRow:

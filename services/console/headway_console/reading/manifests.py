@@ -207,6 +207,12 @@ async def read_manifest(connection: Connection, external_id: str) -> ManifestInF
     )
 
 
+async def find_id(connection: Connection, external_id: str) -> UUID | None:
+    """The id of a manifest by its name; none if there is no such one."""
+    found: UUID | None = await connection.fetchval(queries["find_id"], external_id)
+    return found
+
+
 async def read_family(connection: Connection, manifest: UUID) -> Family:
     """The tree of dependents that a manifest is in."""
     rows = await connection.fetch(queries["family"], manifest, _FAMILY)

@@ -2,7 +2,7 @@
 -- Events of history, the newest first. The work is found by an index; everything else is looked
 -- for among so many. $1 work (null where any will do), $2 below this number, $3 recorded since,
 -- $4 recorded before, $5 types (patterns), $6 run, $7 job, $8 group, $9 whether accepted (null for
--- all), $10 among how many, $11 how many.
+-- all), $10 among how many, $11 how many, $12 manifest.
 SELECT * FROM (
     SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal,
            work_id, run_id, lease_id, data
@@ -21,6 +21,8 @@ WHERE ($5::text[] IS NULL OR looked_at.type LIKE ANY($5))
                             WHERE work_queue.id = looked_at.work_id) = $7)
   AND ($8::text IS NULL OR (SELECT work_queue.group_name FROM dispatcher.work_queue
                             WHERE work_queue.id = looked_at.work_id) = $8)
+  AND ($12::text IS NULL OR (SELECT work_queue.manifest FROM dispatcher.work_queue
+                             WHERE work_queue.id = looked_at.work_id) = $12)
 ORDER BY looked_at.id DESC
 LIMIT $11
 
@@ -52,7 +54,7 @@ LIMIT $2
 
 -- name: these
 -- Those of some events that fit. $1 numbers, $2 recorded since, $3 types (patterns), $4 work,
--- $5 run, $6 job, $7 group, $8 whether accepted; null where any will do.
+-- $5 run, $6 job, $7 group, $8 whether accepted, $9 manifest; null where any will do.
 SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal, work_id,
        run_id, lease_id, data
 FROM dispatcher.history
@@ -60,10 +62,11 @@ WHERE id = ANY($1::bigint[]) AND recorded_at >= $2
   AND ($3::text[] IS NULL OR type LIKE ANY($3))
   AND ($4::uuid IS NULL OR work_id = $4)
   AND ($5::uuid IS NULL OR run_id = $5)
-  AND (($6::text IS NULL AND $7::text IS NULL)
+  AND (($6::text IS NULL AND $7::text IS NULL AND $9::text IS NULL)
        OR EXISTS (SELECT FROM dispatcher.work_queue
                   WHERE work_queue.id = history.work_id
                     AND ($6::text IS NULL OR work_queue.job = $6)
-                    AND ($7::text IS NULL OR work_queue.group_name = $7)))
+                    AND ($7::text IS NULL OR work_queue.group_name = $7)
+                    AND ($9::text IS NULL OR work_queue.manifest = $9)))
   AND ($8::boolean IS NULL OR accepted = $8)
 ORDER BY id

@@ -51,6 +51,10 @@ LEFT JOIN LATERAL (
 ) AS last_run ON true
 ORDER BY page.external_id
 
+-- name: find_id
+-- The id of a manifest. $1 name.
+SELECT id FROM scheduler.manifest WHERE external_id = $1 AND pruning_at IS NULL
+
 -- name: manifest
 -- One manifest with everything that is known of it. $1 name.
 SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,

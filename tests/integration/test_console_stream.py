@@ -1,0 +1,116 @@
+"""Server-sent events: live, taken up again, and nothing left behind."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+from headway import App, every
+from support.world import until
+
+
+def an_app() -> App:
+    app = App("shop")
+
+    @app.job("sync", group="ops")
+    async def sync(ctx): ...
+
+    @app.job("mail", group="post")
+    async def mail(ctx): ...
+
+    app.schedule("nightly", job="sync", when=every(hours=1))
+    app.schedule("letters", job="mail", when=every(hours=1))
+    return app
+
+
+@asynccontextmanager
+async def following(console, headers=None, **asked):
+    """Lists of what was heard: each event with the id behind it."""
+    heard = []
+
+    async def listen(lines):
+        identity = ""
+        async for line in lines:
+            name, _, value = line.partition(": ")
+            if name == "id":
+                identity = value
+            elif name == "data":
+                heard.append((identity, json.loads(value)))
+
+    async with (
+        console.signed_in("viewer") as client,
+        client.stream("GET", "/api/v1/events/stream", params=asked, headers=headers) as reply,
+    ):
+        assert reply.status_code == 200, await reply.aread()
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        listening = asyncio.create_task(listen(reply.aiter_lines()))
+        await until(lambda: _is(console.service.feed.followers), within=10, what="a follower")
+        yield heard
+        listening.cancel()
+
+
+async def _is(value):
+    return value
+
+
+async def run_once(world, app, **due):
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    await world.until_settled(at_least=2)
+
+
+async def test_what_happens_is_heard_as_it_happens(world, console):
+    app = an_app()
+    async with following(console, type="run.*", manifest="nightly") as heard:
+        await run_once(world, app)
+
+        async def completed():
+            return any(one["type"] == "headway.run.completed.v1" for _, one in heard)
+
+        await until(completed, within=10, what="the run is heard of")
+        assert {one["data"].get("manifest", "nightly") for _, one in heard} == {"nightly"}
+        kinds = [one["type"].split(".")[2] for _, one in heard]
+        assert "started" in kinds
+        assert all(one["type"].startswith("headway.run.") for _, one in heard)
+    await until(lambda: _is(console.service.feed.followers == 0), within=10, what="nobody follows")
+
+
+async def test_who_comes_back_has_missed_nothing(world, console):
+    async with following(console) as heard:
+        await run_once(world, an_app())
+        last = await world.value("SELECT max(id) FROM dispatcher.history")
+
+        async def all_heard():
+            return max((one["number"] for _, one in heard), default=0) == last
+
+        await until(all_heard, within=10, what="all is heard")
+        every = sorted(one["number"] for _, one in heard)
+        assert heard[-1][0] == str(last), "an id says up to where nothing is missing"
+        seen = every[len(every) // 2]
+    async with following(console, headers={"Last-Event-ID": str(seen)}) as again:
+
+        async def caught_up():
+            return max((one["number"] for _, one in again), default=0) == last
+
+        await until(caught_up, within=10, what="the rest is heard")
+        missed = [number for number in every if number > seen]
+        assert len(missed) > 2
+        assert sorted(one["number"] for _, one in again) == missed
+    async with console.signed_in("viewer") as client:
+        bad = {"Last-Event-ID": "x"}
+        reply = await client.get("/api/v1/events/stream", headers=bad)
+        assert reply.status_code == 422
+
+
+async def test_a_console_that_stops_ends_its_streams(world, console):
+    async with (
+        console.signed_in("viewer") as client,
+        client.stream("GET", "/api/v1/events/stream") as reply,
+    ):
+        lines = reply.aiter_lines()
+        assert await anext(lines) == ": hello"
+        stopping = asyncio.create_task(console.service.server.stop())
+        await console.service.feed.stop()
+        async with asyncio.timeout(5):
+            assert [line async for line in lines if line] == []
+        await stopping
