@@ -8,9 +8,9 @@ uv := "uv run --quiet"
 default:
     @just --list --unsorted
 
-# Show the product working: an example app on embedded servers (passes its arguments on)
+# Show the product working on embedded servers (--with-typescript: also with a worker in TypeScript)
 demo *arguments:
-    @{{uv}} headway up examples/demo_app.py "$@"
+    @examples/demo "$@"
 
 # Everything to run before a commit: format, lint, types, import contracts, generated files, unit tests
 check:

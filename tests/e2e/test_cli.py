@@ -138,6 +138,11 @@ async def test_malformed_settings_are_told_all_together(shell):
         (["up", "good.py", "--for", "nan"], r"'--for': nan is no number of seconds"),
         (["up", "good.py", "--slots", "0"], r"'--slots': 0 is not in the range"),
         (["worker", "--slots", "-3"], r"'--slots': -3 is not in the range"),
+        (
+            ["up", "good.py", "--worker-command", "no-such-program --fast"],
+            r"'--worker-command': there is no program 'no-such-program' to run: install it",
+        ),
+        (["up", "good.py", "--worker-command", "'"], r"'--worker-command': .*No closing quotation"),
         (["up"], r"Missing argument 'APP'.*'headway up --help'"),
         (["down"], r"No such command 'down'; see 'headway --help'"),
     ],

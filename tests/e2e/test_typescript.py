@@ -181,6 +181,19 @@ async def test_many_runs_at_once(world, processes, teller):
     await check_invariants(world.database)
 
 
+async def test_the_demo_runs_in_both_languages(world, processes):
+    program = await processes.start(str(typescript.DEMO), "--with-typescript")
+    await world.until(COMPLETED, "greet-typescript", within=30)
+    await world.until(COMPLETED, "count-greetings", within=30)
+    assert await program.stop(within=20) == 0
+    by_job = await world.rows("SELECT DISTINCT job, worker FROM dispatcher.metadata")
+    workers = {row["job"]: row["worker"] for row in by_job}
+    assert workers["greet-typescript"].startswith("typescript-")
+    assert workers["count-greetings"].startswith("demo-")
+    assert await world.value(RUNNING, "greet-typescript") == 0
+    await check_invariants(world.database)
+
+
 def test_its_own_tests():
     done = subprocess.run(
         ["npm", "test"], cwd=typescript.PACKAGE, capture_output=True, text=True, check=False

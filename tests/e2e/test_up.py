@@ -39,6 +39,21 @@ from headway import App
 Path(__file__).with_name("imported").touch(exist_ok=False)
 app = App("once")
 """
+# A worker command that fails at first, and then leaves a child behind unless somebody sees to it.
+OTHER = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+if sys.argv[1:] == ["child"]:
+    time.sleep(600)
+first = Path(__file__).with_name("first")
+if not first.exists():
+    first.touch()
+    sys.exit(3)
+subprocess.Popen([sys.executable, __file__, "child"])
+print("other worker on", os.environ["HEADWAY_NATS_URL"], flush=True)
+signal.signal(signal.SIGTERM, lambda *_: (print("other worker drains", flush=True), sys.exit()))
+signal.pause()
+"""
 
 
 class Up:
@@ -339,3 +354,22 @@ async def test_a_server_that_dies_is_an_error(used_place):
         os.kill(int(server.split()[0]), signal.SIGKILL)
         assert await up.end(within=30) == 2
     assert "headway: NATS ended by itself with exit code -9: see " in up.said.splitlines()[-1]
+
+
+async def test_another_worker_is_started_again_and_stopped_with_all_it_started(
+    place, database_url, nats_url
+):
+    other = place.folder / "other.py"
+    other.write_text(OTHER)
+    urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
+    command = f"{sys.executable} {other}"
+    async with place.up("--worker-command", command, **urls) as up:
+        await up.until_said(f"other worker on {nats_url}")
+        assert (
+            f"'{command}' ended by itself with exit code 3; it is started again in 0.5 s" in up.said
+        )
+        await up.until(lambda: any(one.count("child") for one in place.left_behind()), "a child")
+        up.process.send_signal(signal.SIGINT)
+        assert await up.end(within=15) == 0, up.said
+        assert place.left_behind() == []
+    assert "other worker drains" in up.said

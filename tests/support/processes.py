@@ -32,13 +32,14 @@ class Processes:
 
     async def python(self, *arguments: str, **environment: str) -> Warded:
         """Start a Python program."""
-        return await self._start(sys.executable, *arguments, **environment)
+        return await self.start(sys.executable, *arguments, **environment)
 
     async def node(self, *arguments: str, **environment: str) -> Warded:
         """Start a program of Node."""
-        return await self._start("node", *arguments, **environment)
+        return await self.start("node", *arguments, **environment)
 
-    async def _start(self, *arguments: str, **environment: str) -> Warded:
+    async def start(self, *arguments: str, **environment: str) -> Warded:
+        """Start any program."""
         number = len(self._running)
         log = (self.folder / f"{number}-{arguments[-1].rpartition('/')[2]}.log").open("wb")
         with log:

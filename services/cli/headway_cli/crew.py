@@ -20,7 +20,8 @@ from headway_cli.ground import Ground
 from headway_cli.local_person import Secrets, read_or_make
 from headway_cli.plan import Plan
 from headway_cli.summary import read_under_way, read_unsettled, read_workers
-from headway_cli.worker_process import PartEnded, ShowLine, WorkerProcess
+from headway_cli.worker_commands import OtherWorker
+from headway_cli.worker_process import PartEnded, ShowLine, WorkerProcess, start_app_worker
 
 _WORKER_SECONDS = 30.0
 _GIVE_UP_AFTER = 3
@@ -33,12 +34,13 @@ _HANDED_BACK_SECONDS = 2.0
 
 
 class Crew(Struct, frozen=True, kw_only=True):
-    """Scheduler, dispatcher, console and worker, running."""
+    """Scheduler, dispatcher, console and workers, running."""
 
     scheduler: Service
     dispatcher: Service
     console: Service
     worker: WorkerProcess
+    others: list[OtherWorker]
     console_url: str
     local: Secrets
 
@@ -56,14 +58,20 @@ async def start_crew(
         replace(plan.dispatcher, **urls), give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(dispatcher.stop)
-    worker = await WorkerProcess.start(
+    environment = _worker_environment(ground)
+    worker = await start_app_worker(
         plan.app,
         slots=plan.settings.worker_slots,
-        environment=_worker_environment(ground),
+        environment=environment,
         show_line=show_line,
     )
     stack.push_async_callback(worker.stop)
     await _until_heard(ground, worker)
+    others = []
+    for command in plan.worker_commands:
+        other = await OtherWorker.start(command, environment=environment, show_line=show_line)
+        stack.push_async_callback(other.stop)
+        others.append(other)
     scheduler = await start_scheduler(
         replace(plan.scheduler, **urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
     )
@@ -84,6 +92,7 @@ async def start_crew(
         dispatcher=dispatcher,
         console=console,
         worker=worker,
+        others=others,
         console_url=f"http://{_reached(plan)}:{console.port}",
         local=local,
     )
@@ -105,6 +114,8 @@ async def check_all(crew: Crew, ground: Ground) -> None:
     for part in ground.parts:
         part.check()
     await crew.worker.check()
+    for other in crew.others:
+        other.check()
     for service in (crew.scheduler, crew.dispatcher, crew.console):
         if service.broker.closed.is_set():
             raise BrokerUnavailable(f"{service.broker.where}: the connection was closed for good")
@@ -120,7 +131,7 @@ async def settle(crew: Crew, ground: Ground, stop: asyncio.Event) -> None:
         if monotonic() - began > patience:
             break
         await asyncio.sleep(0.05)
-    await crew.worker.stop()
+    await asyncio.gather(crew.worker.stop(), *(other.stop() for other in crew.others))
     deadline = monotonic() + _HANDED_BACK_SECONDS
     while monotonic() < deadline and await read_under_way(ground.database, ground.since):
         await asyncio.sleep(0.05)

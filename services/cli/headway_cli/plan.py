@@ -1,7 +1,7 @@
 """What `up` is going to do, read and checked before anything is started."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from headway_cli import settings
 from headway_cli.apps import load_app
+from headway_cli.worker_commands import WorkerCommand
 
 _STREAM_BYTES = 256 * 1024**2
 _ANY_PORT = "127.0.0.1:0"
@@ -36,6 +37,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The app, and the settings of every part."""
 
     app: str
+    worker_commands: list[WorkerCommand]
     definitions: Definitions
     data: Path
     seconds: float | None
@@ -47,7 +49,13 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(
-    app: str, flags: Mapping[str, Any], *, data: Path, seconds: float | None, wait: float
+    app: str,
+    flags: Mapping[str, Any],
+    *,
+    worker_commands: Sequence[WorkerCommand],
+    data: Path,
+    seconds: float | None,
+    wait: float,
 ) -> Plan:
     """Read the app and all settings; tells the problems of all parts together."""
     given = {name: value for name, value in os.environ.items() if value}
@@ -61,6 +69,7 @@ def make_plan(
     shared = {**flags, "health_address": _ANY_PORT}
     return Plan(
         app=app,
+        worker_commands=list(worker_commands),
         definitions=load_app(app).definitions(),
         data=data,
         seconds=seconds,

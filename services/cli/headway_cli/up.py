@@ -1,9 +1,10 @@
 """`headway up`: everything in one command.
 
-Scheduler, dispatcher and console run in this process, the worker in a child process of its own;
-PostgreSQL and NATS come embedded unless URLs name others. All of them end with this process,
-whatever ends it. A signal ends it in order at any moment: while it starts, what has been started
-is taken back; once it runs, no new work is decided and runs under way get to their end.
+Scheduler, dispatcher and console run in this process, the app's worker and those in other
+languages in child processes; PostgreSQL and NATS come embedded unless URLs name others. All of
+them end with this process, whatever ends it. A signal ends it in order at any moment: while it
+starts, what has been started is taken back; once it runs, no new work is decided and runs under
+way get to their end.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from headway_cli.running import noted
 from headway_cli.screen import Screen, Show
 from headway_cli.services import exporting
 from headway_cli.summary import in_words, read_now, read_report, read_summary
+from headway_cli.worker_commands import WorkerCommand, read_commands
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +54,14 @@ _CHECK_SECONDS = 0.5
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON summary as the last line.")
 @options.slots_option
+@click.option(
+    "--worker-command",
+    "worker_commands",
+    multiple=True,
+    callback=read_commands,
+    metavar="COMMAND",
+    help="Run another worker beside the app's own, such as 'node worker.js'; may be repeated.",
+)
 @options.database_option
 @options.nats_option
 @options.health_option
@@ -59,14 +69,25 @@ _CHECK_SECONDS = 0.5
 @options.wait_option
 @options.debug_option
 def up(
-    app: str, data: Path, seconds: float | None, as_json: bool, wait: float, **flags: Any
+    app: str,
+    worker_commands: tuple[WorkerCommand, ...],
+    data: Path,
+    seconds: float | None,
+    as_json: bool,
+    wait: float,
+    **flags: Any,
 ) -> None:
     """Run everything for APP on this machine until Ctrl-C.
 
     APP is your file.py, module or module:name. PostgreSQL and NATS come along as child processes
     with a data folder; give the URL of a server of your own, and that one is used instead.
+
+    A worker command is a program in any language that speaks the worker protocol. It finds NATS by
+    HEADWAY_NATS_URL, is started again when it ends, and gets a SIGTERM when all of this ends.
     """
-    plan = make_plan(app, flags, data=data, seconds=seconds, wait=wait)
+    plan = make_plan(
+        app, flags, worker_commands=worker_commands, data=data, seconds=seconds, wait=wait
+    )
     screen = Screen()
     with exporting("headway"):
         report = run(_up(plan, screen))

@@ -1,8 +1,11 @@
-"""The worker of `up`: a child process, so that a job that hogs its interpreter delays nobody."""
+"""The workers of `up`: child processes, so that a job that hogs its interpreter delays nobody."""
 
 import asyncio
+import contextlib
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 
@@ -42,9 +45,9 @@ class Part(Struct, frozen=True, kw_only=True):
 class WorkerProcess:
     """A worker that cannot outlive us, and whose output is shown line by line."""
 
-    def __init__(self, process: Warded, show_line: ShowLine, drain: float) -> None:
+    def __init__(self, name: str, process: Warded, show_line: ShowLine, drain: float) -> None:
         self._stop_seconds = drain + _HAND_BACK_SECONDS
-        self.part = Part(name="the worker", process=process, where="its last words are above")
+        self.part = Part(name=name, process=process, where="its last words are above")
         self._readers = [
             asyncio.create_task(_show_lines(stream, show_line))
             for stream in (process.stdout, process.stderr)
@@ -53,19 +56,23 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, app: str, *, slots: int | None, environment: dict[str, str], show_line: ShowLine
+        cls,
+        name: str,
+        words: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        show_line: ShowLine,
     ) -> "WorkerProcess":
-        """Start a worker for the app."""
-        flags = ["--slots", str(slots)] if slots is not None else []
+        """Start a program that is a worker."""
         drain = float(environment.get(_DRAIN) or _DRAIN_SECONDS)
         process = await Warded.start(
-            [sys.executable, "-m", "headway_cli", "worker", "--app", app, *flags],
-            env={"PYTHONUNBUFFERED": "1", **environment, _DRAIN: str(drain)},
+            words,
+            env={**environment, _DRAIN: str(drain)},
             cwd=Path.cwd(),
             stdout=PIPE,
             stderr=PIPE,
         )
-        return cls(process, show_line, drain)
+        return cls(name, process, show_line, drain)
 
     async def check(self) -> None:
         """Raise if it has ended, once its last words are shown."""
@@ -73,14 +80,39 @@ class WorkerProcess:
             await self._hear_last_words()
         self.part.check()
 
+    async def wait(self) -> int:
+        """Its exit code, once it has ended and its last words are shown."""
+        code = await self.part.process.wait()
+        await self._hear_last_words()
+        return code
+
     async def stop(self) -> None:
         """Let it drain, and show what it says in the meantime."""
         await self.part.process.stop(within=self._stop_seconds)
         await self._hear_last_words()
 
+    def end_what_it_started(self) -> None:
+        """End the processes that a program which has ended has left behind in its group."""
+        # None left is the rule; then there is no such group, which macOS tells in its own way.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.part.process.process_id, signal.SIGKILL)
+
     async def _hear_last_words(self) -> None:
         # Not for ever: what a job has started may live on and keep the pipe open.
         await asyncio.wait(self._readers, timeout=_LAST_WORDS_SECONDS)
+
+
+async def start_app_worker(
+    app: str, *, slots: int | None, environment: Mapping[str, str], show_line: ShowLine
+) -> WorkerProcess:
+    """Start a worker for the app."""
+    flags = ["--slots", str(slots)] if slots is not None else []
+    return await WorkerProcess.start(
+        "the worker",
+        [sys.executable, "-m", "headway_cli", "worker", "--app", app, *flags],
+        environment={"PYTHONUNBUFFERED": "1", **environment},
+        show_line=show_line,
+    )
 
 
 async def _show_lines(stream: asyncio.StreamReader, show_line: ShowLine) -> None:
