@@ -4,16 +4,45 @@ import subprocess
 from typing import Any
 
 import pytest
-from headway import App, Client, manual
+from headway import App, Client, RequestFailed, manual
 from headway_contract import subjects
 from headway_contract.work import RetryPolicy
+from headway_dispatcher.provisioning import provision
+from headway_tracing.drawing import Drawn
 from support import typescript
+from support.collector import Collector
 from support.invariants import check_invariants
+from support.processes import TESTS
 from support.telling import Teller
+from support.typescript import HEARD, start
+from support.world import until
 
 pytestmark = pytest.mark.skipif(
     typescript.missing() is not None, reason=f"TypeScript: {typescript.missing()}"
 )
+
+# Below each span in the order of names: two machines, or two languages, have two clocks.
+TREE_IN_TYPESCRIPT = """\
+scheduler decide
+  dispatcher admit
+    dispatcher publish headway.run.ts-echo
+    worker claim mine
+      dispatcher project
+    worker run 1
+      dispatcher project
+        dispatcher settle completed
+          dispatcher publish headway.settled.g
+          scheduler settle completed
+  scheduler publish headway.work.g
+"""
+TREE_IN_PYTHON = TREE_IN_TYPESCRIPT.replace("ts-echo", "after").replace(
+    "decide", "decide ⇠ scheduler tick ⇠ scheduler settle completed"
+)
+
+
+def by_name(span: Drawn) -> str:
+    return span.called
+
 
 COMPLETED = "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed' AND job = $1"
 
@@ -26,20 +55,11 @@ def built():
 RUNS = "SELECT * FROM dispatcher.metadata WHERE job = $1 ORDER BY created_at"
 SETTLED = "SELECT outcome FROM dispatcher.work_queue WHERE id = $1 AND state = 'settled'"
 RUNNING = "SELECT count(*) FROM dispatcher.metadata WHERE job = $1 AND state = 'in_progress'"
-HEARD = "SELECT count(*) FROM dispatcher.worker WHERE sdk = 'headway-typescript'"
 
 
 @pytest.fixture
 def teller(world) -> Teller:
     return Teller(world.broker)
-
-
-async def start(world, processes, **environment: str):
-    """A dispatcher and a worker in TypeScript that it has heard of."""
-    await world.dispatcher()
-    program = await processes.node(str(typescript.WORKER_UNDER_TEST), **environment)
-    await world.until(HEARD)
-    return program
 
 
 async def the_run(world, job: str):
@@ -77,6 +97,35 @@ async def test_a_manifest_runs_in_typescript_and_its_dependent_in_python(world, 
     }
     assert mailed["worker"] != "typescript-1"
     await check_invariants(world.database)
+
+
+async def test_one_trace_goes_through_both_languages(processes, broker, nats_url):
+    await provision(broker, replicas=1, max_bytes=64 * 1024**2)
+    collector = Collector()
+    processes.export_to(await collector.start())
+    app = str(TESTS / "support" / "traced_typescript_app.py")
+    try:
+        await processes.node(str(typescript.WORKER_UNDER_TEST))
+        for command in ("dispatcher", "worker", "scheduler"):
+            await processes.headway(command, HEADWAY_APP=app)
+        async with Client(nats_url) as headway:
+            await until(lambda: triggered(headway), within=30, what="a scheduler answers")
+        top = await collector.seen(TREE_IN_TYPESCRIPT, order=by_name, manifest="parent")
+        child = await collector.seen(TREE_IN_PYTHON, order=by_name, manifest="child")
+    finally:
+        collector.stop()
+    in_trace = [span for span in collector.spans if span.trace == top.trace]
+    [ran] = [span for span in in_trace if span.name == "run"]
+    assert ran.attributes["job"] == "ts-echo"
+    assert child.links[-1][0] == top.trace, "the dependent is linked to the run in TypeScript"
+
+
+async def triggered(headway: Client) -> bool:
+    try:
+        await headway.trigger("parent")
+    except RequestFailed:
+        return False
+    return True
 
 
 async def test_what_fails_is_tried_again_and_what_is_fatal_is_not(world, processes, teller):
@@ -199,4 +248,4 @@ def test_its_own_tests():
         ["npm", "test"], cwd=typescript.PACKAGE, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "# pass 6" in done.stdout
+    assert "# pass 9" in done.stdout

@@ -1,7 +1,5 @@
 """One trace follows a piece of work through all services, received over OTLP."""
 
-import asyncio
-import gzip
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest_asyncio
 from headway import Client
 from headway_dispatcher.provisioning import provision
 from headway_postgres_kit import Database
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from support.collector import Collector
 from support.processes import TESTS, Processes
 from support.world import until
 
@@ -71,85 +69,12 @@ scheduler decide
 APPLICATION = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
 
-class Seen:
-    """One span, as the collector got it."""
-
-    def __init__(self, service: str, span) -> None:
-        self.service = service.removeprefix("headway-")
-        self.name = span.name
-        self.id = span.span_id.hex()
-        self.trace = span.trace_id.hex()
-        self.parent = span.parent_span_id.hex()
-        self.began = span.start_time_unix_nano
-        self.ended = span.end_time_unix_nano
-        self.links = [(link.trace_id.hex(), link.span_id.hex()) for link in span.links]
-        self.attributes = {
-            one.key.removeprefix("headway."): one.value.string_value or one.value.int_value
-            for one in span.attributes
-        }
-
-    @property
-    def called(self) -> str:
-        """Who did what, and how that went."""
-        told = [self.attributes.get(key) for key in ("claim", "attempt", "outcome", "failure")]
-        if self.name == "publish":
-            # Without the lease, which is another each time.
-            told.append(".".join(self.attributes["subject"].split(".")[:3]))
-        return " ".join([self.service, self.name, *(str(one) for one in told if one)])
-
-
-class Collector:
-    """Receives spans as an OTLP/HTTP collector would."""
-
-    def __init__(self) -> None:
-        self.spans: list[Seen] = []
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        headers = dict(line.split(": ", 1) for line in head.splitlines()[1:] if ": " in line)
-        body = await reader.readexactly(int(headers["content-length"]))
-        if headers.get("content-encoding") == "gzip":
-            body = gzip.decompress(body)
-        request = ExportTraceServiceRequest()
-        request.ParseFromString(body)
-        for resource in request.resource_spans:
-            service = next(
-                attribute.value.string_value
-                for attribute in resource.resource.attributes
-                if attribute.key == "service.name"
-            )
-            for scope in resource.scope_spans:
-                self.spans += [Seen(service, span) for span in scope.spans]
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    def decision(self, **attributes: str) -> Seen | None:
-        """The span in which a piece of work was decided."""
-        for span in self.spans:
-            if span.name == "decide" and attributes.items() <= span.attributes.items():
-                return span
-        return None
-
-    def tree(self, top: Seen, depth: int = 0) -> str:
-        """A span and all below it, in the order in which they began, with what it is linked to."""
-        by_id = {span.id: span for span in self.spans}
-        linked = [by_id[span].called for _, span in top.links if span in by_id]
-        line = f"{'  ' * depth}{' ⇠ '.join([top.called, *linked])}\n"
-        below = sorted(
-            (one for one in self.spans if one.trace == top.trace and one.parent == top.id),
-            key=lambda one: one.began,
-        )
-        return line + "".join(self.tree(one, depth + 1) for one in below)
-
-
 @pytest_asyncio.fixture
 async def collector() -> AsyncIterator[Collector]:
     made = Collector()
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.port = server.sockets[0].getsockname()[1]
+    made.address = await made.start()
     yield made
-    server.close()
+    made.stop()
 
 
 @pytest_asyncio.fixture
@@ -162,8 +87,7 @@ async def processes(
     made = Processes(
         database_url, nats_url, tmp_path, provision="auto", app=str(TESTS / "support/traced_app.py")
     )
-    made.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{collector.port}"
-    made.environment["OTEL_BSP_SCHEDULE_DELAY"] = "200"
+    made.export_to(collector.address)
     try:
         for command in ("dispatcher", "worker", "scheduler"):
             await made.headway(command)
@@ -171,25 +95,6 @@ async def processes(
     finally:
         await made.stop()
         print(made.logs())
-
-
-async def seen(collector: Collector, expected: str, **attributes: str) -> Seen:
-    """Wait until the trace of a decision is complete; returns its top."""
-
-    def found() -> str:
-        top = collector.decision(**attributes)
-        return "" if top is None else collector.tree(top)
-
-    async def complete() -> bool:
-        return found() == expected
-
-    try:
-        await until(complete, within=20, what=f"the trace of {attributes}")
-    except AssertionError:
-        assert found() == expected
-    top = collector.decision(**attributes)
-    assert top is not None
-    return top
 
 
 async def ready(client: Client, job: str = "parent"):
@@ -209,8 +114,8 @@ async def test_one_trace_follows_a_piece_of_work(
 ):
     async with Client(nats_url) as client:
         answer = await ready(client)
-        top = await seen(collector, TREE_OF_A_RETRY, work=str(answer.work))
-        child = await seen(collector, TREE_OF_A_DEPENDENT, manifest="child")
+        top = await collector.seen(TREE_OF_A_RETRY, work=str(answer.work))
+        child = await collector.seen(TREE_OF_A_DEPENDENT, manifest="child")
         settled = child.links[-1]
         assert settled[0] == top.trace, "a dependent is linked to its parent's trace"
         assert child.trace != top.trace, "and has one of its own"
@@ -230,7 +135,7 @@ async def test_one_trace_follows_a_piece_of_work(
 async def test_what_a_run_wakes_is_linked_to_it(collector, processes, nats_url):
     async with Client(nats_url) as client:
         await ready(client, "waker")
-    top = await seen(collector, TREE_OF_AN_ACTIVATION, manifest="waker")
+    top = await collector.seen(TREE_OF_AN_ACTIVATION, manifest="waker")
 
     async def woken():
         return collector.decision(manifest="woken")
@@ -248,7 +153,7 @@ async def test_enqueued_work_is_linked_to_the_application(collector, processes, 
             "SELECT headway.enqueue('flaky', traceparent => $1)", APPLICATION
         )
     expected = TREE_OF_A_RETRY.replace("decide", "decide ⇠ scheduler enqueue", 1)
-    top = await seen(collector, expected, work=str(work))
+    top = await collector.seen(expected, work=str(work))
     assert top.links[-1] == ("a" * 32, "b" * 16)
 
 

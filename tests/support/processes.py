@@ -26,6 +26,11 @@ class Processes:
         self.folder = folder
         self._running: list[Warded] = []
 
+    def export_to(self, address: str) -> None:
+        """Let all that are started from now on export their spans, and soon."""
+        self.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
+        self.environment["OTEL_BSP_SCHEDULE_DELAY"] = "200"
+
     async def headway(self, *arguments: str, **environment: str) -> Warded:
         """Start a `headway` command."""
         return await self.python("-m", "headway_cli", *arguments, **environment)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+HEARD = "SELECT count(*) FROM dispatcher.worker WHERE sdk = 'headway-typescript'"
 PACKAGE = Path(__file__).parents[2] / "libs" / "worker-typescript"
 DEMO = Path(__file__).parents[2] / "examples" / "demo"
 WORKER_UNDER_TEST = PACKAGE / "dist" / "test" / "worker_under_test.js"
@@ -27,3 +28,11 @@ def build() -> None:
         done = subprocess.run([PACKAGE / "build"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"build:\n{done.stdout}{done.stderr}")
+
+
+async def start(world, processes, **environment: str):
+    """A dispatcher and a worker in TypeScript that it has heard of."""
+    await world.dispatcher()
+    program = await processes.node(str(WORKER_UNDER_TEST), **environment)
+    await world.until(HEARD)
+    return program

@@ -3,7 +3,9 @@
 import { setTimeout as pause } from "node:timers/promises";
 
 import { Fatal, Worker } from "../src/index.js";
+import { startExporting } from "../src/telemetry.js";
 
+const exporting = await startExporting("headway-worker-typescript");
 const worker = new Worker({ slots: 5 });
 
 worker.job("greet-typescript", async (context, input: { name: string } | null) => {
@@ -13,3 +15,4 @@ worker.job("greet-typescript", async (context, input: { name: string } | null) =
 });
 
 await worker.run();
+await exporting?.stop();

@@ -21,7 +21,6 @@ import {
   eventSubject,
   eventsOfLease,
   nextOrderSubject,
-  type Event,
 } from "./protocol.js";
 
 const PUBLISH_TIMEOUT = 5_000;
@@ -43,21 +42,25 @@ export class Broker {
     void this.watch();
   }
 
+  /** How large a message the broker takes. */
+  get maxPayload(): number {
+    return this.connection.info?.max_payload ?? 1 << 20;
+  }
+
   /** Publish events of a lease, stored only if nobody has spoken for it since `expected`. */
   async publishFenced(
     worker: string,
     lease: string,
-    events: Event[],
+    body: string,
     expected: number,
+    traceparent?: string,
   ): Promise<PublishAnswer> {
     const headers = newHeaders();
     headers.set(EXPECTED_SEQUENCE_HEADER, String(expected));
     headers.set(EXPECTED_SUBJECT_HEADER, eventsOfLease(lease));
-    const traceparent = events.at(-1)?.traceparent;
     if (traceparent !== undefined) headers.set(TRACEPARENT_HEADER, traceparent);
     try {
       const options = { headers, timeout: PUBLISH_TIMEOUT };
-      const body = JSON.stringify(events);
       return readPublishAnswer(await this.request(eventSubject(lease, worker), body, options));
     } catch (error) {
       return { kind: "unknown", why: String(error) };

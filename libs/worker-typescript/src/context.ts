@@ -1,5 +1,6 @@
 /** What a job's body is given besides its input. */
 
+import type { Activations, Wanted } from "./activations.js";
 import type { OrderedRun } from "./protocol.js";
 import type { Level, Report } from "./report.js";
 
@@ -26,6 +27,7 @@ export class Context {
     job: string,
     signal: AbortSignal,
     private readonly report: Report,
+    private readonly activations: Activations,
   ) {
     this.run = ordered.run;
     this.work = ordered.work;
@@ -52,6 +54,23 @@ export class Context {
   /** Say how far the run is, from 0 to 100, and in words. */
   progress(percent?: number, message?: string): void {
     this.report.progress(percent, message);
+  }
+
+  /**
+   * Wake a dormant dependent of this run's manifest, with an input.
+   *
+   * It counts as soon as this resolves, whether the run then succeeds or not. `key` tells several
+   * activations of one dependent apart; without it they are numbered, so that a body which is tried
+   * again and does the same activates nothing twice. What is not awaited is awaited before the run's
+   * outcome, and fails the run if it fails.
+   */
+  activate(manifest: string, input?: unknown, key?: string): Promise<void> {
+    return this.activations.activate([{ manifest, input, key }]);
+  }
+
+  /** Wake several dependents: all of them, or none. */
+  activateMany(wanted: Iterable<Wanted>): Promise<void> {
+    return this.activations.activate([...wanted]);
   }
 
   /** Whether the run should stop. */

@@ -1,29 +1,29 @@
 /** One run of a job's body, and what came of it. */
 
-import { context as contexts, propagation, SpanStatusCode, trace } from "@opentelemetry/api";
+import { SpanStatusCode } from "@opentelemetry/api";
 
+import { Activations } from "./activations.js";
+import type { Broker } from "./broker.js";
 import { Context } from "./context.js";
+import { failureOf } from "./failures.js";
+import type { Lease } from "./lease.js";
 import type { Event, Failure, OrderedRun } from "./protocol.js";
 import { OUTPUT_LIMIT } from "./protocol.js";
-import type { Lease } from "./lease.js";
 import type { Report } from "./report.js";
-import { storable } from "./text.js";
+import { traced } from "./tracing.js";
 
-const STACK_LIMIT = 16 * 1024;
-const MESSAGE_LIMIT = 4 * 1024;
 const TIMEOUT_SECONDS = 1200;
 const GRACE_SECONDS = 30;
+/** What a stopping worker gives a body to end: it has had the time of the drain before. */
+export const HAND_BACK_SECONDS = 2;
+/** What envelope and headers may take up beside an output. */
+const ENVELOPE = 8 * 1024;
 
 /** A job's body. What it returns is the run's output, and has to be JSON. */
 export type Handler<Input = unknown, Output = unknown> = (
   context: Context,
   input: Input,
 ) => Output | Promise<Output>;
-
-/** Thrown by a body that knows that trying again would not help. */
-export class Fatal extends Error {
-  override name = "Fatal";
-}
 
 export type StopReason = "cancelled" | "timed_out" | "worker_stopped" | "lost_contact" | "released";
 
@@ -32,16 +32,24 @@ type Ended = { kind: "returned"; output: unknown } | { kind: "threw"; error: unk
 export class Execution {
   private readonly stopper = new AbortController();
   private stopping: { reason: StopReason; why: string } | undefined;
+  private readonly activations: Activations;
   private readonly context: Context;
+  private readonly mostOutput: number;
   private traceparent: string | undefined;
 
   constructor(
     private readonly handler: Handler,
     readonly ordered: OrderedRun,
     private readonly lease: Lease,
+    broker: Broker,
     private readonly report: Report,
+    say: (event: Event) => Promise<boolean>,
   ) {
-    this.context = new Context(ordered, lease.order.job, this.stopper.signal, report);
+    this.activations = new Activations(broker, lease, ordered, say);
+    const { job } = lease.order;
+    this.context = new Context(ordered, job, this.stopper.signal, report, this.activations);
+    // A broker may take less than we do; what it does not take would never be told.
+    this.mostOutput = Math.min(OUTPUT_LIMIT, broker.maxPayload - ENVELOPE);
     this.traceparent = ordered.traceparent ?? undefined;
   }
 
@@ -53,45 +61,42 @@ export class Execution {
   }
 
   /** Run to the end; none if the lease was taken away and there is nothing to tell. */
-  async run(): Promise<Event | undefined> {
-    const carrier = { traceparent: this.ordered.traceparent ?? "" };
-    const parent = propagation.extract(contexts.active(), carrier);
+  run(): Promise<Event | undefined> {
     const attributes = {
       "headway.job": this.lease.order.job,
       "headway.run": this.ordered.run,
       "headway.attempt": this.ordered.attempt,
     };
-    const span = trace.getTracer("headway-worker").startSpan("run", { attributes }, parent);
-    const inside = trace.setSpan(parent, span);
-    this.traceparent = traceparentOf(inside) ?? this.traceparent;
-    try {
-      const ended = await contexts.with(inside, () => this.attempt());
+    return traced("run", [this.ordered.traceparent], attributes, async (span, traceparent) => {
+      this.traceparent = traceparent ?? this.traceparent;
+      const ended = await this.attempt();
       const failure = ended?.data["failure"] as Failure | undefined;
       if (failure !== undefined) {
+        span.setAttribute("headway.failure", failure.kind);
         span.setStatus({ code: SpanStatusCode.ERROR, message: failure.kind });
       }
       return ended;
-    } finally {
-      span.end();
-    }
+    });
   }
 
   private async attempt(): Promise<Event | undefined> {
     const seconds = this.ordered.timeout_seconds ?? TIMEOUT_SECONDS;
     const clock = after(seconds, () => this.stop("timed_out"));
     try {
-      const body = this.body();
-      const ended = await Promise.race([body, this.graceIsOver()]);
+      const ended = await Promise.race([this.body(), this.graceIsOver()]);
       return this.outcome(ended);
     } finally {
       clock.clear();
+      this.activations.close();
       this.report.close();
     }
   }
 
   private async body(): Promise<Ended> {
     try {
-      return { kind: "returned", output: await this.handler(this.context, this.ordered.input) };
+      const output = await this.handler(this.context, this.ordered.input);
+      await this.activations.finish();
+      return { kind: "returned", output };
     } catch (error) {
       return { kind: "threw", error };
     }
@@ -99,24 +104,23 @@ export class Execution {
 
   /** Nothing, once the body was asked to stop and had its time to do so. */
   private graceIsOver(): Promise<undefined> {
-    const seconds = this.ordered.cancel_grace_seconds ?? GRACE_SECONDS;
     return new Promise((resolve) => {
-      const wait = () => after(seconds, () => resolve(undefined));
+      const wait = () => after(this.grace(), () => resolve(undefined));
       if (this.stopper.signal.aborted) wait();
       else this.stopper.signal.addEventListener("abort", wait, { once: true });
     });
   }
 
-  /** A body that was to hand back its run, and came to its end all the same, counts. */
+  private grace(): number {
+    const grace = this.ordered.cancel_grace_seconds ?? GRACE_SECONDS;
+    return this.stopping?.reason === "worker_stopped" ? Math.min(grace, HAND_BACK_SECONDS) : grace;
+  }
+
+  /** Whatever a body came to after it was asked to stop, it may have come to for that reason. */
   private outcome(ended: Ended | undefined): Event | undefined {
-    const reason = this.stopping?.reason;
-    if (reason === "cancelled" || reason === "timed_out" || reason === "released") {
-      return this.stopped(reason);
-    }
-    if (ended === undefined) return reason === undefined ? undefined : this.stopped(reason);
-    if (ended.kind === "returned") return this.returned(ended.output);
-    const gaveUp = reason !== undefined && isAbort(ended.error, this.stopper.signal);
-    return gaveUp ? this.stopped(reason) : this.threw(ended.error);
+    if (this.stopping !== undefined) return this.stopped(this.stopping.reason);
+    if (ended === undefined) return undefined;
+    return ended.kind === "returned" ? this.returned(ended.output) : this.threw(ended.error);
   }
 
   private stopped(reason: StopReason): Event | undefined {
@@ -151,48 +155,24 @@ export class Execution {
       return this.failed({ kind: "output_not_json", message, retryable: false });
     }
     const size = Buffer.byteLength(encoded);
-    if (size > OUTPUT_LIMIT) {
-      const message = `the output has ${size} bytes, more than ${OUTPUT_LIMIT}`;
+    if (size > this.mostOutput) {
+      const message = `the output has ${size} bytes, more than ${this.mostOutput}`;
       return this.failed({ kind: "output_too_large", message, retryable: false });
     }
     return this.event("run.completed", { output: JSON.parse(encoded) });
   }
 
   private threw(error: unknown): Event {
-    const known = error instanceof Error;
-    return this.failed({
-      kind: known ? error.name || error.constructor.name : "Error",
-      message: known ? error.message : String(error),
-      stack: known ? (error.stack ?? "") : "",
-      retryable: !(error instanceof Fatal),
-    });
+    return this.failed(failureOf(error));
   }
 
   private failed(failure: Partial<Failure> & { kind: string }): Event {
-    return this.event("run.failed", {
-      failure: {
-        kind: failure.kind,
-        message: storable(failure.message ?? "").slice(0, MESSAGE_LIMIT),
-        stack: storable(failure.stack ?? "").slice(-STACK_LIMIT),
-        retryable: failure.retryable ?? true,
-      },
-    });
+    return this.event("run.failed", { failure });
   }
 
   private event(kind: string, data: Record<string, unknown>): Event {
     return this.lease.event(kind, data, this.ordered, this.traceparent);
   }
-}
-
-/** Whether an error is what came of the signal that the body was given. */
-function isAbort(error: unknown, signal: AbortSignal): boolean {
-  return error === signal.reason || (error instanceof Error && error.name === "AbortError");
-}
-
-function traceparentOf(context: ReturnType<typeof contexts.active>): string | undefined {
-  const carrier: Record<string, string> = {};
-  propagation.inject(context, carrier);
-  return carrier["traceparent"];
 }
 
 /** The longest that a timer of Node can wait, in milliseconds. */

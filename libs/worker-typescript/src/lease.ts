@@ -13,12 +13,14 @@ import type { Broker, PublishAnswer } from "./broker.js";
 import type { Identity } from "./identity.js";
 import {
   LEASE_QUESTION,
+  RENEWED,
   WRONG_SEQUENCE,
   type Event,
   type LeaseAnswer,
   type Order,
   type OrderedRun,
 } from "./protocol.js";
+import { traced } from "./tracing.js";
 
 /** Below the ack wait of an order, so that an undecided claim is handed back in time. */
 const CLAIM_PATIENCE = 20_000;
@@ -33,8 +35,10 @@ export class Lease {
   lost = false;
   /** Runs that have an accepted outcome already. */
   readonly ended = new Set<string>();
+  /** How many bytes were published for it, repeats included. */
+  size = 0;
   private sequence = 0;
-  private readonly told: Event[] = [];
+  private told: Event[] = [];
   /** Each word names its predecessor, so only one can be on its way. */
   private turn: Promise<unknown> = Promise.resolve();
 
@@ -45,8 +49,65 @@ export class Lease {
   ) {}
 
   /** Take the lease; for a lease of one run, its start is told in the same breath. */
-  async claim(): Promise<Claim> {
-    const events = [this.event("lease.claimed", { host: this.identity.host })];
+  claim(): Promise<Claim> {
+    const parents = this.order.runs.map((run) => run.traceparent);
+    return traced("claim", parents, { "headway.lease": this.order.lease }, async (span, context) => {
+      const claim = await this.claimNow(context);
+      span.setAttribute("headway.claim", claim);
+      return claim;
+    });
+  }
+
+  /** Publish events of this lease; true once they are stored, false if the lease is lost. */
+  say(...events: Event[]): Promise<boolean> {
+    return this.inTurn(() => this.sayNow(events));
+  }
+
+  /** Make good what was lost of a lease that has ended; true if nothing is missing. */
+  tellAgain(): Promise<boolean> {
+    return this.inTurn(async () => {
+      const whose = await this.ask();
+      const wentBack = whose.answer === "mine" && (whose.sequence ?? 0) < this.sequence;
+      if (whose.answer === "nothing_stored" || wentBack) {
+        return this.tellAllAgain([], whose.sequence ?? 0);
+      }
+      return ["mine", "another", "ended"].includes(whose.answer);
+    });
+  }
+
+  /** The event that tells that a run's body begins. */
+  started(run: OrderedRun): Event {
+    return this.event("run.started", {}, run, run.traceparent);
+  }
+
+  /** Put data of this lease, or of one of its runs, into an envelope. */
+  event(
+    kind: string,
+    data: Record<string, unknown>,
+    run?: OrderedRun,
+    traceparent?: string | null,
+  ): Event {
+    return {
+      specversion: "1.0",
+      id: randomUUID(),
+      source: `worker/${this.identity.name}`,
+      type: `headway.${kind}.v1`,
+      subject: run?.run ?? this.order.lease,
+      time: new Date().toISOString(),
+      ...(traceparent ? { traceparent } : {}),
+      data: {
+        lease: this.order.lease,
+        token: this.order.token,
+        nonce: this.identity.nonce,
+        ...(run === undefined ? {} : { run: run.run }),
+        ...data,
+      },
+    };
+  }
+
+  private async claimNow(traceparent: string | undefined): Promise<Claim> {
+    const { host } = this.identity;
+    const events = [this.event("lease.claimed", { host }, undefined, traceparent)];
     const [only] = this.order.runs;
     if (only !== undefined && this.order.runs.length === 1) events.push(this.started(only));
     const deadline = performance.now() + CLAIM_PATIENCE;
@@ -62,41 +123,10 @@ export class Lease {
     return "undecided";
   }
 
-  /** Publish events of this lease; true once they are stored, false if the lease is lost. */
-  say(...events: Event[]): Promise<boolean> {
-    const said = this.turn.then(() => this.sayNow(events));
+  private inTurn(speak: () => Promise<boolean>): Promise<boolean> {
+    const said = this.turn.then(speak);
     this.turn = said.catch(() => undefined);
     return said;
-  }
-
-  /** The event that tells that a run's body begins. */
-  started(run: OrderedRun): Event {
-    return this.event("run.started", {}, run, run.traceparent ?? undefined);
-  }
-
-  /** Put data of this lease, or of one of its runs, into an envelope. */
-  event(
-    kind: string,
-    data: Record<string, unknown>,
-    run?: OrderedRun,
-    traceparent?: string,
-  ): Event {
-    return {
-      specversion: "1.0",
-      id: randomUUID(),
-      source: `worker/${this.identity.name}`,
-      type: `headway.${kind}.v1`,
-      subject: run?.run ?? this.order.lease,
-      time: new Date().toISOString(),
-      ...(traceparent === undefined ? {} : { traceparent }),
-      data: {
-        lease: this.order.lease,
-        token: this.order.token,
-        nonce: this.identity.nonce,
-        ...(run === undefined ? {} : { run: run.run }),
-        ...data,
-      },
-    };
   }
 
   private async sayNow(events: Event[]): Promise<boolean> {
@@ -118,27 +148,29 @@ export class Lease {
   /** Find out what a refusal or a silence meant; true if the events are stored after all. */
   private async settle(events: Event[]): Promise<boolean> {
     const whose = await this.ask();
+    const sequence = whose.sequence ?? 0;
     const stored = events.some((event) => whose.stored?.includes(event.id));
     switch (whose.answer) {
       case "mine":
-        this.sequence = whose.sequence ?? 0;
-        if (stored) this.told.push(...events);
+        // The stream went back: what was stored since is gone with it.
+        if (sequence < this.sequence) return this.tellAllAgain(events, sequence);
+        if (stored) this.hold(events, sequence);
+        else this.sequence = sequence;
         return stored;
       case "another":
       case "ended":
         this.lost = true;
         return stored;
       case "nothing_stored":
-        return this.tellAllAgain(events);
+        return this.tellAllAgain(events, 0);
       default:
         return false;
     }
   }
 
   /** The stream forgot this lease: tell all of it again, with the same ids, in few messages. */
-  private async tellAllAgain(events: Event[]): Promise<boolean> {
-    const most = (this.broker.connection.info?.max_payload ?? 1 << 20) - HEADERS;
-    let expected = 0;
+  private async tellAllAgain(events: Event[], expected: number): Promise<boolean> {
+    const most = this.broker.maxPayload - HEADERS;
     for (const part of inParts([...this.told, ...events], most)) {
       const answer = await this.publish(part, expected);
       if (answer.kind !== "stored") return false;
@@ -149,7 +181,7 @@ export class Lease {
   }
 
   private hold(events: Event[], sequence: number): "mine" {
-    this.told.push(...events);
+    this.told = toTellAgain(this.told, events);
     this.sequence = sequence;
     return "mine";
   }
@@ -168,8 +200,18 @@ export class Lease {
   }
 
   private publish(events: Event[], expected: number): Promise<PublishAnswer> {
-    return this.broker.publishFenced(this.identity.name, this.order.lease, events, expected);
+    const body = JSON.stringify(events);
+    this.size += Buffer.byteLength(body);
+    const traceparent = events.at(-1)?.traceparent;
+    const { name } = this.identity;
+    return this.broker.publishFenced(name, this.order.lease, body, expected, traceparent);
   }
+}
+
+/** What there is to tell of a lease if all of it is lost: of many renewals the latest is enough. */
+export function toTellAgain(told: Event[], events: Event[]): Event[] {
+  const renews = events.some(({ type }) => type === RENEWED);
+  return [...(renews ? told.filter(({ type }) => type !== RENEWED) : told), ...events];
 }
 
 /** Events in as few messages as the broker takes. */

@@ -7,6 +7,7 @@ export const PROTOCOL = 1;
 
 export const HEARTBEAT = "headway.heartbeat";
 export const LEASE_QUESTION = "headway.control.dispatcher.lease";
+export const ACTIVATION_QUESTION = "headway.control.scheduler.activation";
 
 export const EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence";
 export const EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject";
@@ -15,6 +16,9 @@ export const TRACEPARENT_HEADER = "traceparent";
 /** The broker's answer when somebody has spoken for the lease since. */
 export const WRONG_SEQUENCE = 10071;
 
+export const RENEWED = "headway.lease.renewed.v1";
+
+export const INPUT_LIMIT = 256 * 1024;
 export const OUTPUT_LIMIT = 256 * 1024;
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/;
@@ -83,6 +87,8 @@ export interface Failure {
   message: string;
   stack: string;
   retryable: boolean;
+  /** The more general kinds that it also is. */
+  kinds: string[];
 }
 
 /** A CloudEvents envelope. */

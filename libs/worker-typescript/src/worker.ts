@@ -5,18 +5,21 @@ import { setTimeout as pause } from "node:timers/promises";
 import { connect, type ConnectionOptions, type Msg } from "@nats-io/transport-node";
 
 import { Broker } from "./broker.js";
-import { Execution, type Handler } from "./execution.js";
+import { connectionFromEnvironment, secondsFromEnvironment } from "./environment.js";
+import { HAND_BACK_SECONDS, type Handler } from "./execution.js";
+import { Finished } from "./finished.js";
 import { Heart } from "./heart.js";
 import { newIdentity, type Identity } from "./identity.js";
 import { Lease } from "./lease.js";
-import { Report } from "./report.js";
+import { Tenure } from "./tenure.js";
 import { checkName, PROTOCOL, readOrder, type Instructions, type Order } from "./protocol.js";
 import { VERSION } from "./version.js";
 
 const FAR_AWAY_SECONDS = 30;
-/** How many finished leases are remembered: an order that comes again is not run again. */
-const REMEMBERED = 10_000;
-const LAST_WORDS = 5_000;
+/** As long as a heartbeat can tell it. */
+const LONGEST_VERSION = 255;
+/** What the last words of a lease may take, after its body was given up. */
+const LAST_WORDS_SECONDS = 5;
 
 export interface WorkerOptions {
   /** The name in subjects and in the console; without it a new one for each process. */
@@ -24,10 +27,26 @@ export interface WorkerOptions {
   /** How many runs at once. */
   slots?: number;
   heartbeatSeconds?: number;
-  /** How long runs may take to finish after `stop()`, before they are handed back. */
+  /**
+   * How long runs may take to finish after `stop()`, before they are handed back; without it
+   * HEADWAY_DRAIN_SECONDS, or 30.
+   */
   drainSeconds?: number;
+  /** The version of your own code, by which failures are told apart. */
+  codeVersion?: string;
   /** Where trouble is told; standard error if left out. */
   onTrouble?: (message: string) => void;
+}
+
+export interface JobOptions {
+  /** How many runs of this job at once, if fewer than the worker has slots. */
+  concurrency?: number;
+}
+
+interface Job {
+  handler: Handler;
+  most: number;
+  used: number;
 }
 
 export class Worker {
@@ -36,10 +55,10 @@ export class Worker {
   private readonly heartbeatSeconds: number;
   private readonly drainSeconds: number;
   private readonly onTrouble: (message: string) => void;
-  private readonly handlers = new Map<string, Handler>();
-  private readonly leases = new Map<string, Lease>();
-  private readonly executions = new Map<string, Execution>();
-  private readonly finished = new Set<string>();
+  private readonly codeVersion: string;
+  private readonly jobs = new Map<string, Job>();
+  private readonly tenures = new Map<string, Tenure>();
+  private readonly finished = new Finished();
   private readonly atWork = new Set<Promise<void>>();
   private free: number;
   private slotFreed = withResolvers();
@@ -49,13 +68,11 @@ export class Worker {
 
   constructor(options: WorkerOptions = {}) {
     this.identity = newIdentity(options.name);
-    this.slots = options.slots ?? 10;
-    if (!Number.isInteger(this.slots) || this.slots < 1) {
-      throw new TypeError(`slots: ${this.slots} is no number of runs: give a whole one above 0`);
-    }
+    this.slots = checkNumber("slots", options.slots ?? 10);
     this.free = this.slots;
     this.heartbeatSeconds = options.heartbeatSeconds ?? 3;
-    this.drainSeconds = options.drainSeconds ?? 30;
+    this.drainSeconds = options.drainSeconds ?? secondsFromEnvironment("HEADWAY_DRAIN_SECONDS") ?? 30;
+    this.codeVersion = (options.codeVersion ?? "").slice(0, LONGEST_VERSION);
     this.onTrouble = options.onTrouble ?? ((message) => console.error(`headway: ${message}`));
   }
 
@@ -64,10 +81,15 @@ export class Worker {
   }
 
   /** Say what runs a job; before `run`. */
-  job<Input, Output>(name: string, handler: Handler<Input, Output>): this {
+  job<Input, Output>(
+    name: string,
+    handler: Handler<Input, Output>,
+    options: JobOptions = {},
+  ): this {
     checkName("job", name);
-    if (this.handlers.has(name)) throw new TypeError(`the job ${name} has a handler already`);
-    this.handlers.set(name, handler as Handler);
+    if (this.jobs.has(name)) throw new TypeError(`the job ${name} has a handler already`);
+    const most = checkNumber("concurrency", options.concurrency ?? this.slots);
+    this.jobs.set(name, { handler: handler as Handler, most, used: 0 });
     return this;
   }
 
@@ -78,8 +100,8 @@ export class Worker {
   }
 
   /** Connect and work until `stop()`, or until SIGTERM or SIGINT. */
-  async run(options: ConnectionOptions = { servers: process.env["HEADWAY_NATS_URL"] ?? "" }): Promise<void> {
-    if (this.handlers.size === 0) {
+  async run(options: ConnectionOptions = connectionFromEnvironment()): Promise<void> {
+    if (this.jobs.size === 0) {
       throw new TypeError("this worker has no job: call job(name, handler) before run()");
     }
     if (!options.servers?.length) {
@@ -105,7 +127,7 @@ export class Worker {
       seconds: this.heartbeatSeconds,
     });
     await heart.start(this.name);
-    const fetching = [...this.handlers.keys()].map((job) => this.serve(broker, job));
+    const fetching = [...this.jobs].map(([name, job]) => this.serve(broker, name, job));
     const closed = broker.connection.closed().then((error) => {
       throw error ?? new Error("the connection to NATS was closed");
     });
@@ -118,24 +140,25 @@ export class Worker {
     await broker.connection.flush();
   }
 
-  /** Let runs finish; hand back those that do not by the deadline. */
+  /** Let runs finish; hand back those that have not begun, or do not end by the deadline. */
   private async drain(): Promise<void> {
     const allDone = async (): Promise<void> => {
       while (this.atWork.size > 0) await Promise.allSettled([...this.atWork]);
     };
+    for (const tenure of this.tenures.values()) tenure.beginNoMore("worker_stopped");
     await within(this.drainSeconds * 1000, allDone());
-    for (const execution of this.executions.values()) execution.stop("worker_stopped");
-    await within(LAST_WORDS, allDone());
+    for (const tenure of this.tenures.values()) tenure.stop("worker_stopped");
+    await within((HAND_BACK_SECONDS + LAST_WORDS_SECONDS) * 1000, allDone());
   }
 
   /** Fetch orders of one job while there are free slots. */
-  private async serve(broker: Broker, job: string): Promise<void> {
+  private async serve(broker: Broker, name: string, job: Job): Promise<void> {
     while (!this.draining) {
-      await this.untilASlotIsFree();
+      await this.untilThereIsRoom(job);
       try {
         // A share of what is free: all jobs have the slots in common.
-        const share = Math.ceil(this.free / this.handlers.size);
-        const accepted = broker.nextOrders(job, share).then((orders) => {
+        const share = Math.min(Math.ceil(this.free / this.jobs.size), this.room(job));
+        const accepted = broker.nextOrders(name, share).then((orders) => {
           for (const order of orders) this.accept(broker, order);
         });
         // Whoever drains does not wait for orders; what still comes is given back.
@@ -147,90 +170,76 @@ export class Worker {
     }
   }
 
-  private async untilASlotIsFree(): Promise<void> {
-    while (this.free <= 0 && !this.draining) {
-      this.slotFreed = withResolvers();
+  private async untilThereIsRoom(job: Job): Promise<void> {
+    while (this.room(job) <= 0 && !this.draining) {
       await Promise.race([this.slotFreed.promise, this.asked.promise]);
     }
+  }
+
+  /** How many more leases of a job may begin here. */
+  private room(job: Job): number {
+    return Math.min(this.free, job.most - job.used);
   }
 
   /** Begin with an order if there is a free slot; give a surplus back. */
   private accept(broker: Broker, message: Msg): void {
     const order = readOrder(message.data);
-    if (order !== undefined && (this.leases.has(order.lease) || this.finished.has(order.lease))) {
-      broker.ack(message);
-    } else if (this.free <= 0 || this.draining) {
-      broker.nak(message, 0.2 + Math.random() * 0.2);
-    } else if (order === undefined || !this.handlers.has(order.job)) {
+    const job = order && this.jobs.get(order.job);
+    if (order === undefined || job === undefined) {
       this.onTrouble(`an order on ${message.subject} that this worker cannot read`);
       broker.nak(message, FAR_AWAY_SECONDS);
+    } else if (this.finished.has(order.lease)) {
+      this.keep(this.answerAgain(broker, message, order));
+    } else if (this.tenures.has(order.lease)) {
+      broker.ack(message);
+    } else if (this.room(job) <= 0 || this.draining) {
+      broker.nak(message, 0.2 + Math.random() * 0.2);
     } else {
       this.free -= 1;
-      const task = this.carryOut(broker, message, order).finally(() => {
-        this.atWork.delete(task);
+      job.used += 1;
+      const done = this.carryOut(broker, message, order, job).finally(() => {
         this.free += 1;
+        job.used -= 1;
         this.slotFreed.resolve();
+        this.slotFreed = withResolvers();
       });
-      this.atWork.add(task);
+      this.keep(done);
     }
   }
 
+  /** Do not end before this has. */
+  private keep(task: Promise<void>): void {
+    this.atWork.add(task);
+    void task.finally(() => this.atWork.delete(task));
+  }
+
+  /** An order of a lease that has ended here came again: the broker may have lost our words. */
+  private async answerAgain(broker: Broker, message: Msg, order: Order): Promise<void> {
+    if (await this.finished.seeTo(order.lease)) broker.ack(message);
+    else broker.nak(message, 1 + Math.random());
+  }
+
   /** One lease from its claim to its last run's outcome. */
-  private async carryOut(broker: Broker, message: Msg, order: Order): Promise<void> {
+  private async carryOut(broker: Broker, message: Msg, order: Order, job: Job): Promise<void> {
     const lease = new Lease(broker, order, this.identity);
     try {
       const claim = await lease.claim();
       if (claim === "undecided") return broker.nak(message, 1 + Math.random());
       if (claim === "gone") return broker.ack(message);
-      this.leases.set(order.lease, lease);
+      const tenure = new Tenure(lease, job.handler, broker, this.name);
+      this.tenures.set(order.lease, tenure);
+      if (this.draining) tenure.beginNoMore("worker_stopped");
       broker.ack(message);
-      const renewing = this.renew(lease);
-      try {
-        for (const index of order.runs.keys()) {
-          if (!lease.lost) await this.carryOutRun(broker, lease, index);
-        }
-      } finally {
-        renewing.clear();
-      }
+      await tenure.serve();
     } catch (error) {
       this.onTrouble(`lease ${order.lease}: ${String(error)}`);
     } finally {
-      if (this.leases.delete(order.lease)) this.remember(order.lease);
+      if (this.tenures.delete(order.lease)) this.finished.add(lease);
     }
-  }
-
-  private async carryOutRun(broker: Broker, lease: Lease, index: number): Promise<void> {
-    const ordered = lease.order.runs[index];
-    const handler = this.handlers.get(lease.order.job);
-    if (ordered === undefined || handler === undefined || lease.ended.has(ordered.run)) return;
-    const report = new Report(broker, this.name, lease.order, ordered);
-    const execution = new Execution(handler, ordered, lease, report);
-    this.executions.set(ordered.run, execution);
-    try {
-      if (lease.order.runs.length > 1 && !(await lease.say(lease.started(ordered)))) return;
-      const outcome = await execution.run();
-      if (outcome !== undefined) await lease.say(outcome);
-    } finally {
-      this.executions.delete(ordered.run);
-    }
-  }
-
-  /** Keep the last message of a long lease from expiring in the stream. */
-  private renew(lease: Lease): { clear: () => void } {
-    const seconds = lease.order.renew_seconds;
-    if (!seconds) return { clear: () => undefined };
-    const milliseconds = Math.min(seconds * 1000, 2 ** 31 - 1);
-    const timer = setInterval(() => void lease.say(lease.event("lease.renewed", {})), milliseconds);
-    return { clear: () => clearInterval(timer) };
-  }
-
-  private remember(lease: string): void {
-    this.finished.add(lease);
-    const [oldest] = this.finished;
-    if (this.finished.size > REMEMBERED && oldest !== undefined) this.finished.delete(oldest);
   }
 
   private describe(): Record<string, unknown> {
+    const limited = [...this.jobs].filter(([, job]) => job.most < this.slots);
     return {
       protocol: PROTOCOL,
       worker: this.identity.name,
@@ -238,10 +247,12 @@ export class Worker {
       host: this.identity.host,
       sdk: "headway-typescript",
       sdk_version: VERSION,
-      jobs: [...this.handlers.keys()],
+      code_version: this.codeVersion,
+      jobs: [...this.jobs.keys()],
       slots: this.slots,
-      leases: [...this.leases.keys()],
-      runs: [...this.executions.keys()],
+      concurrency: Object.fromEntries(limited.map(([name, job]) => [name, job.most])),
+      leases: [...this.tenures.keys()],
+      runs: [...this.tenures.values()].flatMap((tenure) => tenure.running),
       draining: this.draining,
       stopped: this.stopped,
       sent_at: new Date().toISOString(),
@@ -250,26 +261,29 @@ export class Worker {
 
   private obey(instructions: Instructions): void {
     for (const cancel of instructions.cancel ?? []) {
-      this.executions.get(cancel.run)?.stop("cancelled", cancel.reason ?? "");
+      this.tenures.get(cancel.lease)?.cancel(cancel.run, cancel.reason ?? "");
     }
     for (const release of instructions.release ?? []) {
-      const lease = this.leases.get(release.lease);
-      if (lease === undefined) continue;
+      const tenure = this.tenures.get(release.lease);
+      if (tenure === undefined) continue;
       this.onTrouble(`lease ${release.lease} is no longer ours: ${release.reason}`);
-      lease.lost = true;
-      for (const { run } of lease.order.runs) this.executions.get(run)?.stop("released");
+      tenure.release();
     }
     if (instructions.drain) this.stop();
   }
 
   /** No dispatcher has answered for so long; after the orphan timeout contact is lost. */
   private onSilence(seconds: number): void {
-    for (const { order } of this.leases.values()) {
-      const patience = order.orphan_timeout_seconds ?? 60;
-      if (seconds < patience || order.on_lost_contact === "continue") continue;
-      for (const { run } of order.runs) this.executions.get(run)?.stop("lost_contact");
+    for (const tenure of this.tenures.values()) {
+      const { orphan_timeout_seconds: patience = 60, on_lost_contact: then } = tenure.lease.order;
+      if (seconds >= patience && then !== "continue") tenure.stop("lost_contact");
     }
   }
+}
+
+function checkNumber(what: string, number: number): number {
+  if (Number.isInteger(number) && number >= 1) return number;
+  throw new TypeError(`${what}: ${number} is no number of runs: give a whole one above 0`);
 }
 
 interface Resolvers {

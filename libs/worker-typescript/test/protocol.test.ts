@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { inParts } from "../src/lease.js";
+import { secondsFromEnvironment } from "../src/environment.js";
+import { Fatal } from "../src/errors.js";
+import { failureOf } from "../src/failures.js";
+import { inParts, toTellAgain } from "../src/lease.js";
 import { checkName, readOrder, type Event } from "../src/protocol.js";
 import { VERSION } from "../src/version.js";
 import { Worker } from "../src/worker.js";
@@ -47,6 +50,42 @@ test("events are told in as few messages as the broker takes, in their order", (
   assert.equal(inParts(events, 1 << 20).length, 1);
 });
 
+test("of many renewals the latest is told again, and everything else in its order", () => {
+  const renewed = (id: string): Event => ({ ...event(id, 0), type: "headway.lease.renewed.v1" });
+  let told: Event[] = [];
+  for (const one of [event("a", 0), renewed("b"), event("c", 0), renewed("d")]) {
+    told = toTellAgain(told, [one]);
+  }
+  assert.deepEqual(told.map(({ id }) => id), ["a", "c", "d"]);
+});
+
+test("a failure names its kind, the more general ones, and whether to try again", () => {
+  class NotThere extends RangeError {
+    override name = "NotThere";
+  }
+  const { kind, kinds, message, retryable } = failureOf(new NotThere("x\0".repeat(3000)));
+  assert.deepEqual([kind, kinds, retryable], ["NotThere", ["RangeError", "Error"], true]);
+  assert.equal(message.length, 4096);
+  assert.ok(!message.includes("\0"));
+  assert.equal(failureOf(new Fatal("never")).retryable, false);
+  assert.deepEqual(failureOf("just text"), {
+    kind: "Error",
+    message: "just text",
+    stack: "",
+    retryable: true,
+    kinds: [],
+  });
+  assert.equal(failureOf(Object.create(null)).message, "a object that cannot be told");
+});
+
+test("seconds in the environment are a number or a complaint", () => {
+  process.env["SOME_SECONDS"] = "1.5";
+  assert.equal(secondsFromEnvironment("SOME_SECONDS"), 1.5);
+  process.env["SOME_SECONDS"] = "soon";
+  assert.throws(() => secondsFromEnvironment("SOME_SECONDS"), /SOME_SECONDS: "soon" is no number/);
+  assert.equal(secondsFromEnvironment("NO_SUCH_SECONDS"), undefined);
+});
+
 test("names that cannot be part of a subject are refused with a remedy", () => {
   assert.equal(checkName("job", "resize-2"), "resize-2");
   for (const name of ["", "_mine", "a.b", "a b", "a\r\n", "*", "x".repeat(65)]) {
@@ -57,6 +96,7 @@ test("names that cannot be part of a subject are refused with a remedy", () => {
 test("a worker says what is wrong with how it was made", async () => {
   assert.throws(() => new Worker({ slots: 0 }), /slots: 0 is no number of runs/);
   assert.throws(() => new Worker({ name: "no good" }), /no name for a worker/);
+  assert.throws(() => new Worker().job("x", () => null, { concurrency: 0.5 }), /concurrency: 0.5/);
   await assert.rejects(new Worker().run(), /this worker has no job/);
   const worker = new Worker().job("resize", () => null);
   assert.throws(() => worker.job("resize", () => null), /has a handler already/);

@@ -1,8 +1,12 @@
 /** The bodies that the end-to-end tests of the project run in TypeScript. */
 
+import { appendFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 
-import { Fatal, Worker } from "../src/index.js";
+import { ActivationRefused, Fatal, Worker } from "../src/index.js";
+import { startExporting } from "../src/telemetry.js";
+
+const exporting = await startExporting("headway-worker");
 
 const worker = new Worker({
   name: process.env["WORKER_NAME"] ?? "typescript-1",
@@ -44,6 +48,33 @@ worker.job("ts-stubborn", async () => {
   await pause(60_000);
 });
 
+/** Runs that are numbered by their input; each leaves a line, and one may be held. */
+worker.job("job", async (context, number: number) => {
+  const folder = process.env["HEADWAY_TEST_FOLDER"] ?? ".";
+  appendFileSync(`${folder}/begun`, `${number}\n`);
+  if (process.env["HOLD"] === String(number)) {
+    await pause(60_000, undefined, { signal: context.signal });
+  }
+  return number;
+});
+
+worker.job("ts-activates", async (context, input: { refused?: boolean } | null) => {
+  try {
+    await context.activate("nobody");
+  } catch (error) {
+    if (!(error instanceof ActivationRefused)) throw error;
+    if (input?.refused) throw error;
+  }
+  await context.activate("mail", { day: "monday" });
+  await context.activateMany([{ manifest: "mail", input: 1 }, { manifest: "archive" }]);
+  void context.activate("mail", "unawaited", "mine");
+});
+
+worker.job("ts-activates-carelessly", (context) => {
+  void context.activate("nobody");
+});
+
 await worker.run();
+await exporting?.stop();
 // A body that does not heed its signal would keep the process.
 process.exit(0);

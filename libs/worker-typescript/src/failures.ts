@@ -1,0 +1,48 @@
+/** What went wrong, in the words of the protocol and within its limits. */
+
+import { Fatal } from "./errors.js";
+import type { Failure } from "./protocol.js";
+import { storable } from "./text.js";
+
+const KIND_LIMIT = 255;
+const KINDS_LIMIT = 32;
+const MESSAGE_LIMIT = 4 * 1024;
+const STACK_LIMIT = 16 * 1024;
+
+/** What a body threw, with the kinds of its base classes. */
+export function failureOf(error: unknown): Failure {
+  const known = error instanceof Error;
+  const kind = known ? error.name || error.constructor.name : "Error";
+  return {
+    kind: cutKind(kind),
+    message: storable(known ? String(error.message) : told(error)).slice(0, MESSAGE_LIMIT),
+    stack: storable(known ? String(error.stack ?? "") : "").slice(-STACK_LIMIT),
+    retryable: !(error instanceof Fatal),
+    kinds: known ? classesOf(error).filter((name) => name !== kind) : [],
+  };
+}
+
+/** The names of an error's class and its base classes, the nearest first. */
+function classesOf(error: Error): string[] {
+  const names: string[] = [];
+  let prototype: unknown = Object.getPrototypeOf(error);
+  while (prototype instanceof Error || prototype === Error.prototype) {
+    const { name } = (prototype as Error).constructor;
+    if (name) names.push(cutKind(name));
+    prototype = Object.getPrototypeOf(prototype);
+  }
+  return [...new Set(names)].slice(0, KINDS_LIMIT);
+}
+
+function cutKind(name: string): string {
+  return storable(name).slice(0, KIND_LIMIT) || "Error";
+}
+
+/** Anything may be thrown, also what cannot say what it is. */
+function told(thrown: unknown): string {
+  try {
+    return String(thrown);
+  } catch {
+    return `a ${typeof thrown} that cannot be told`;
+  }
+}

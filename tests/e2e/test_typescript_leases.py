@@ -1,0 +1,194 @@
+"""What a worker in TypeScript makes of its leases: batches, activations, and a forgetful broker."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headway import App, Client, manual
+from headway_clock import utc_now
+from headway_contract import encode, event, subjects
+from headway_jetstream_kit import Stored
+from headway_jetstream_kit.publishing import publish
+from support import typescript
+from support.batches import order, queue_many
+from support.invariants import check_invariants
+from support.telling import cancel
+from support.typescript import start
+from support.world import until
+
+pytestmark = pytest.mark.skipif(
+    typescript.missing() is not None, reason=f"TypeScript: {typescript.missing()}"
+)
+
+ALL_SETTLED = "SELECT bool_and(state = 'settled') FROM dispatcher.work_queue"
+RUNS = """
+    SELECT work_queue.input, metadata.state, metadata.failure ->> 'kind' AS kind,
+           work_queue.attempts
+    FROM dispatcher.metadata JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+    ORDER BY work_queue.input, metadata.created_at
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built():
+    typescript.build()
+
+
+def begun(folder: Path) -> list[int]:
+    """The runs whose body has begun, in that order."""
+    told = folder / "begun"
+    return [int(line) for line in told.read_text().split()] if told.exists() else []
+
+
+async def until_begun(folder: Path, number: int) -> None:
+    async def has_begun() -> bool:
+        return number in begun(folder)
+
+    await until(has_begun, within=20, what=f"run {number} has begun")
+
+
+async def runs(world) -> list[tuple]:
+    return [tuple(row) for row in await world.rows(RUNS)]
+
+
+async def test_runs_of_a_lease_go_one_after_the_other_and_share_messages(world, processes):
+    await start(world, processes)
+    await order(world, await queue_many(world, 30))
+    await world.until(ALL_SETTLED)
+    assert begun(processes.folder) == list(range(30))
+    assert await runs(world) == [(number, "completed", None, 1) for number in range(30)]
+    unstarted = "SELECT count(*) FROM dispatcher.metadata WHERE started_at IS NULL"
+    assert await world.value(unstarted) == 0, "each start is told"
+    info = await world.broker.client.jetstream().stream_info(subjects.EVENTS_STREAM)
+    assert info.state.last_seq < 30, "two events of a run to a message, or better"
+    await check_invariants(world.database)
+
+
+async def test_a_cancelled_run_leaves_the_others_running(world, processes):
+    """One that runs, and one that has not begun."""
+    await start(world, processes, HOLD="1")
+    works = await queue_many(world, 4)
+    await order(world, works)
+    await until_begun(processes.folder, 1)
+    await cancel(world, works[2])
+    await world.until(
+        "SELECT count(*) FROM dispatcher.work_queue WHERE cancel_requested_at IS NOT NULL"
+    )
+    await cancel(world, works[1])
+    await world.until(ALL_SETTLED)
+    states = [(number, state) for number, state, *_ in await runs(world)]
+    assert states == [(0, "completed"), (1, "cancelled"), (2, "cancelled"), (3, "completed")]
+    assert begun(processes.folder) == [0, 1, 3]
+    await check_invariants(world.database)
+
+
+async def test_a_drain_hands_back_what_has_not_begun_and_what_does_not_end(world, processes):
+    program = await start(world, processes, HOLD="1", DRAIN_SECONDS="0.2")
+    await order(world, await queue_many(world, 3))
+    await until_begun(processes.folder, 1)
+    assert await program.stop(within=10) == 0
+    await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'waiting'")
+    assert await runs(world) == [
+        (0, "completed", None, 1),
+        (1, "failed", "worker_stopped", 0),
+        (2, "failed", "worker_stopped", 0),
+    ]
+    assert begun(processes.folder) == [0, 1]
+    await check_invariants(world.database)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_an_order_of_a_finished_lease_is_answered_and_not_run_again(world, processes, lost):
+    """After a loss with the old words, once more; otherwise by an ack alone."""
+    dispatcher = await world.dispatcher()
+    await processes.node(str(typescript.WORKER_UNDER_TEST))
+    await world.until(typescript.HEARD)
+    await dispatcher.end_pass("projector")
+    made = await order(world, await queue_many(world, 1))
+    jetstream = world.broker.client.jetstream()
+
+    async def stored() -> int:
+        return (await jetstream.stream_info(subjects.EVENTS_STREAM)).state.messages
+
+    async def two_words() -> bool:
+        return await stored() == 2
+
+    await until(two_words, within=20, what="the claim and the outcome are stored")
+    if lost:
+        await jetstream.purge_stream(subjects.EVENTS_STREAM)
+    again = encode(event(made, id=made.lease, source="test", subject="x", time=utc_now()))
+
+    async def acknowledged() -> bool:
+        orders = await jetstream.stream_info(subjects.RUNS_STREAM)
+        return orders.state.messages == 0
+
+    async def answered() -> bool:
+        """It is no answer as long as the worker has not heard that its last word is stored."""
+        answer = await publish(world.broker, subjects.order("job", made.lease), again)
+        assert isinstance(answer, Stored)
+        await until(acknowledged, within=20, what="the order is acknowledged")
+        return await stored() == (1 if lost else 2)
+
+    await until(answered, within=20, what="all old words are told again, in one message")
+    await world.dispatcher()
+    await world.until(ALL_SETTLED)
+    assert begun(processes.folder) == [0]
+    assert await runs(world) == [(0, "completed", None, 1)]
+    await check_invariants(world.database)
+
+
+def activating_app(job: str) -> App:
+    app = App("test")
+
+    @app.job(job, group="ops", elsewhere=True)
+    def activates(ctx):
+        raise AssertionError("this body runs in TypeScript")
+
+    @app.job("note", group="ops")
+    async def note(ctx, given: Any = None):
+        return given
+
+    parent = app.schedule("parent", job=job, when=manual())
+    parent.include("mail", job=note, dormant=True)
+    parent.include("archive", job=note, dormant=True)
+    return app
+
+
+async def test_a_body_wakes_dormant_dependents(world, processes):
+    app = activating_app("ts-activates")
+    await start(world, processes)
+    await world.worker(app)
+    await world.scheduler(app)
+    async with Client(world.nats_url) as headway:
+        await headway.trigger("parent")
+    await world.until_settled(at_least=5)
+    activations = await world.value(
+        "SELECT activations FROM dispatcher.metadata WHERE job = 'ts-activates'"
+    )
+    assert sorted((one["manifest"], one["key"], str(one["input"])) for one in activations) == [
+        ("archive", "", "None"),
+        ("mail", "", "{'day': 'monday'}"),
+        ("mail", "1", "1"),
+        ("mail", "mine", "unawaited"),
+    ]
+    noted = await world.rows("SELECT output FROM dispatcher.metadata WHERE job = 'note'")
+    assert sorted(str(row["output"]) for row in noted) == [
+        *("1", "None", "unawaited", "{'day': 'monday'}"),
+    ]
+    await check_invariants(world.database)
+
+
+async def test_an_activation_that_is_refused_and_not_looked_at_fails_the_run(world, processes):
+    app = activating_app("ts-activates-carelessly")
+    await start(world, processes)
+    await world.scheduler(app)
+    async with Client(world.nats_url) as headway:
+        await headway.trigger("parent")
+    failed = "SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'"
+    await world.until(failed)
+    [failure] = await world.rows(
+        "SELECT failure FROM dispatcher.metadata ORDER BY created_at LIMIT 1"
+    )
+    assert failure["failure"]["kind"] == "ActivationRefused"
+    assert failure["failure"]["kinds"] == ["Error"]
+    assert "nobody" in failure["failure"]["message"]
