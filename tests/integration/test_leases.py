@@ -153,6 +153,28 @@ async def test_when_the_stream_forgot_the_lease_its_owner_tells_it_all_again(des
     await check_invariants(desk.world.database)
 
 
+async def test_a_word_whose_reply_was_lost_is_told_again_with_the_others(desk):
+    await desk.world.services[0].end_pass("projector")
+    lease = desk.lease("w1")
+    await lease.claim()
+    woke = lease.event(
+        RunActivated(**lease.credentials, run=desk.run, activations=[Activation(manifest="child")])
+    )
+    sequence, told = lease._sequence, list(lease._told)
+    assert await lease.say(woke) == "stored"
+    lease._sequence, lease._told = sequence, told
+    assert await lease.say(woke) == "stored", "only the reply was lost"
+    await desk.world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
+    done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
+    assert await lease.say(done) == "stored"
+    await desk.world.dispatcher(orphan_timeout_seconds=600)
+    await desk.world.until(
+        "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'", within=45
+    )
+    assert ("run.activated", None) in await desk.history()
+    await check_invariants(desk.world.database)
+
+
 async def test_when_the_stream_went_back_its_owner_tells_again_what_is_missing(desk):
     await desk.world.services[0].end_pass("projector")
     lease = desk.lease("w1")

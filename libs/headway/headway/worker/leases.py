@@ -139,8 +139,10 @@ class Lease:
                 if whose.sequence < self._sequence:
                     # The stream went back: what was stored since is gone with it.
                     return await self._tell_all_again(events, expected=whose.sequence)
+                if any(one.id in whose.stored for one in events):
+                    self._hold(events, whose.sequence)
+                    return True
                 self._sequence = whose.sequence
-                return any(one.id in whose.stored for one in events)
             case "another" | "ended":
                 self.lost = True
                 return any(one.id in whose.stored for one in events)
