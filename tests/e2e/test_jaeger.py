@@ -1,0 +1,115 @@
+"""A trace as a real Jaeger has it, from the decision to the settled outcome."""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+import yaml
+from headway_dispatcher.provisioning import provision
+from headway_tracing.drawing import Drawn, draw, roots
+from headway_tracing.jaeger import NoTrace, fetch, main
+from support import jaeger
+from support.jaeger import Jaeger
+from support.processes import TESTS
+from support.world import until
+
+needs_jaeger = pytest.mark.skipif(
+    jaeger.missing() is not None, reason=f"Jaeger: {jaeger.missing()}"
+)
+ROOT = TESTS.parent
+GUIDE = ROOT / "docs" / "tracing.md"
+
+# The latest work whose dependent is settled, too, and the traces of both.
+TRACES = """
+    SELECT parent.trace_id, child.trace_id AS child
+    FROM dispatcher.metadata AS parent
+    JOIN dispatcher.metadata AS child ON child.job = 'mail' AND child.created_at > parent.created_at
+    WHERE parent.job = 'report' AND parent.attempt = 2 AND parent.state = 'completed'
+      AND child.state = 'completed'
+      AND NOT EXISTS (SELECT FROM scheduler.work WHERE id = parent.work_id OR id = child.work_id)
+    ORDER BY parent.created_at, child.created_at LIMIT 1
+"""
+TREE = """\
+scheduler decide
+  scheduler publish headway.work.reports
+  dispatcher admit
+    dispatcher publish headway.run.report
+    worker claim mine
+      dispatcher project
+    worker run 1 ConnectionError
+      dispatcher project
+        dispatcher settle retry
+  dispatcher admit ⇠ dispatcher settle retry
+    dispatcher publish headway.run.report
+    worker claim mine
+      dispatcher project
+    worker run 2
+      dispatcher project
+        dispatcher settle completed
+          dispatcher publish headway.settled.reports
+          scheduler settle completed
+"""
+
+
+@pytest_asyncio.fixture
+async def running(tmp_path) -> AsyncIterator[Jaeger]:
+    made = Jaeger(tmp_path / "jaeger")
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.stop()
+
+
+@needs_jaeger
+@pytest.mark.timeout(120)
+async def test_one_trace_comes_back_out_of_jaeger(processes, broker, world, running, capsys):
+    await provision(broker, replicas=1, max_bytes=64 * 1024**2)
+    processes.export_to(running.otlp)
+    for command in ("dispatcher", "worker", "scheduler"):
+        app = str(TESTS / "support" / "reporting_app.py")
+        await processes.headway(command, HEADWAY_APP=app)
+
+    async def found():
+        rows = await world.rows(TRACES)
+        return rows[0] if rows else None
+
+    traces = await until(found, within=60, what="a report that was tried again, and its mail")
+
+    async def complete() -> list[Drawn]:
+        with contextlib.suppress(NoTrace):
+            spans = fetch(running.url, traces["trace_id"])
+            return spans if "scheduler settle completed" in {one.called for one in spans} else []
+        return []
+
+    spans = await until(complete, within=20, what="Jaeger has all of the trace")
+    [top] = roots(spans)
+    assert draw(top, spans) == TREE
+    [child] = roots(fetch(running.url, traces["child"]))
+    assert child.called == "scheduler decide"
+    assert top.trace in {trace for trace, _ in child.links}, "the dependent is linked to it"
+
+    assert main([top.trace, "--url", running.url]) == 0
+    shown = capsys.readouterr().out
+    assert without_times(shown) == TREE
+    print(shown)
+
+
+def without_times(shown: str) -> str:
+    return re.sub(r" \(at [\d.]+ ms, [\d.]+ ms\)", "", shown)
+
+
+def test_the_guide_shows_what_comes_back():
+    blocks = re.findall(r"^```\n(.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    shown = [block for block in blocks if "(at 0.0 ms, " in block]
+    assert [without_times(block) for block in shown] == [TREE]
+
+
+def test_one_version_of_jaeger_is_named_everywhere():
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    image = f"jaegertracing/jaeger:{jaeger.VERSION}"
+    assert compose["services"]["jaeger"]["image"] == image
+    overlay = (ROOT / "deploy" / "k8s" / "overlays" / "dev" / "jaeger.yaml").read_text()
+    assert f"image: {image}\n" in overlay
