@@ -51,6 +51,19 @@ scheduler decide
           dispatcher publish headway.settled.reports
           scheduler settle completed
 """
+TREE_OF_MAIL = """\
+scheduler decide
+  scheduler publish headway.work.reports
+  dispatcher admit
+    dispatcher publish headway.run.mail
+    worker claim mine
+      dispatcher project
+    worker run 1
+      dispatcher project
+        dispatcher settle completed
+          dispatcher publish headway.settled.reports
+          scheduler settle completed
+"""
 
 
 @pytest_asyncio.fixture
@@ -65,7 +78,7 @@ async def running(tmp_path) -> AsyncIterator[Jaeger]:
 
 @needs_jaeger
 @pytest.mark.timeout(120)
-async def test_one_trace_comes_back_out_of_jaeger(processes, broker, world, running, capsys):
+async def test_one_trace_comes_back_out_of_jaeger(running, processes, broker, world, capsys):
     await provision(broker, replicas=1, max_bytes=64 * 1024**2)
     processes.export_to(running.otlp)
     for command in ("dispatcher", "worker", "scheduler"):
@@ -78,23 +91,30 @@ async def test_one_trace_comes_back_out_of_jaeger(processes, broker, world, runn
 
     traces = await until(found, within=60, what="a report that was tried again, and its mail")
 
-    async def complete() -> list[Drawn]:
-        with contextlib.suppress(NoTrace):
-            spans = fetch(running.url, traces["trace_id"])
-            return spans if "scheduler settle completed" in {one.called for one in spans} else []
-        return []
-
-    spans = await until(complete, within=20, what="Jaeger has all of the trace")
+    spans = await told(running, traces["trace_id"], lines=TREE.count("\n"))
     [top] = roots(spans)
     assert draw(top, spans) == TREE
-    [child] = roots(fetch(running.url, traces["child"]))
-    assert child.called == "scheduler decide"
+    mailed = await told(running, traces["child"], lines=TREE_OF_MAIL.count("\n"))
+    [child] = roots(mailed)
+    assert draw(child, mailed) == TREE_OF_MAIL
     assert top.trace in {trace for trace, _ in child.links}, "the dependent is linked to it"
 
     assert main([top.trace, "--url", running.url]) == 0
     shown = capsys.readouterr().out
     assert without_times(shown) == TREE
     print(shown)
+
+
+async def told(running: Jaeger, trace: str, *, lines: int) -> list[Drawn]:
+    """The spans of a trace, once all of them have arrived."""
+
+    async def complete() -> list[Drawn]:
+        with contextlib.suppress(NoTrace):
+            spans = fetch(running.url, trace)
+            return spans if len(spans) >= lines else []
+        return []
+
+    return await until(complete, within=20, what=f"Jaeger has {lines} spans of {trace}")
 
 
 def without_times(shown: str) -> str:

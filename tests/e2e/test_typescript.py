@@ -148,7 +148,7 @@ async def test_what_fails_is_tried_again_and_what_is_fatal_is_not(world, process
 @pytest.mark.parametrize("job", ["ts-slow", "ts-stubborn"])
 async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, teller, job):
     await start(world, processes)
-    work = await teller.queue(job, cancel_grace_seconds=0.3)
+    work = await teller.queue(job, cancel_grace_seconds=1)
     await world.until(RUNNING, job)
     await teller.cancel(work, "not needed")
     assert await world.until(SETTLED, work) == "cancelled"

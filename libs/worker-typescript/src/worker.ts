@@ -133,7 +133,7 @@ export class Worker {
     });
     await Promise.race([this.asked.promise, closed, ...fetching]);
     closed.catch(() => undefined);
-    await this.drain();
+    await this.drain(heart);
     heart.stop();
     this.stopped = true;
     await heart.beat();
@@ -141,12 +141,15 @@ export class Worker {
   }
 
   /** Let runs finish; hand back those that have not begun, or do not end by the deadline. */
-  private async drain(): Promise<void> {
+  private async drain(heart: Heart): Promise<void> {
+    const deadline = performance.now() + this.drainSeconds * 1000;
+    // Before anything is handed back: it should be ordered from somebody else.
+    await heart.beat();
     const allDone = async (): Promise<void> => {
       while (this.atWork.size > 0) await Promise.allSettled([...this.atWork]);
     };
     for (const tenure of this.tenures.values()) tenure.beginNoMore("worker_stopped");
-    await within(this.drainSeconds * 1000, allDone());
+    await within(Math.max(0, deadline - performance.now()), allDone());
     for (const tenure of this.tenures.values()) tenure.stop("worker_stopped");
     await within((HAND_BACK_SECONDS + LAST_WORDS_SECONDS) * 1000, allDone());
   }
