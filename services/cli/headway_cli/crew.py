@@ -67,11 +67,7 @@ async def start_crew(
     )
     stack.push_async_callback(worker.stop)
     await _until_heard(ground, worker)
-    others = []
-    for command in plan.worker_commands:
-        other = await OtherWorker.start(command, environment=environment, show_line=show_line)
-        stack.push_async_callback(other.stop)
-        others.append(other)
+    others = await _start_others(stack, plan, environment, show_line)
     scheduler = await start_scheduler(
         replace(plan.scheduler, **urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
     )
@@ -96,6 +92,18 @@ async def start_crew(
         console_url=f"http://{_reached(plan)}:{console.port}",
         local=local,
     )
+
+
+async def _start_others(
+    stack: AsyncExitStack, plan: Plan, environment: dict[str, str], show_line: ShowLine
+) -> list[OtherWorker]:
+    """Start the workers in other languages; nobody waits until they are heard of."""
+    others = []
+    for command in plan.worker_commands:
+        other = await OtherWorker.start(command, environment=environment, show_line=show_line)
+        stack.push_async_callback(other.stop)
+        others.append(other)
+    return others
 
 
 def _console_settings(plan: Plan, urls: dict[str, str], local: Secrets) -> ConsoleSettings:
