@@ -23,6 +23,7 @@ check:
     {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json --check
     {{uv}} python -m headway_decisions.diagrams README.md docs/states.md --check
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
+    {{uv}} python -m headway_cli.settings_page docs/settings.md --check
     {{uv}} pytest -q tests/unit tests/architecture
 
 # All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
@@ -62,12 +63,13 @@ asyncapi:
     tar -xzf .tools/asyncapi-specs-6.11.1.tgz -C .tools package/schemas/3.0.0.json
     HEADWAY_ASYNCAPI_SCHEMA=.tools/package/schemas/3.0.0.json {{uv}} pytest -q tests/unit/test_asyncapi.py
 
-# Write the generated files: JSON Schemas, the AsyncAPI and OpenAPI documents, the diagrams in the README
+# Write the generated files: JSON Schemas, AsyncAPI, OpenAPI, diagrams and pages of reference
 generate:
     {{uv}} python -m headway_contract.generate
     {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json
     {{uv}} python -m headway_decisions.diagrams README.md docs/states.md
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
+    {{uv}} python -m headway_cli.settings_page docs/settings.md
 
 # Format and mend what lint can mend
 format:

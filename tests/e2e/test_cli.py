@@ -347,6 +347,7 @@ async def test_the_module_is_the_command(shell):
     listed = re.findall(r"^  ([a-z][a-z-]+) +[A-Z]", done.out, re.MULTILINE)
     assert listed == [
         *("up", "migrate", "provision", "scheduler", "dispatcher", "console", "worker", "token"),
+        "settings",
         *("manifests", "manifest", "groups", "preview", "explain", "verify"),
         *("work", "runs", "workers", "dead-letters"),
         *("plan", "apply", "enable", "disable", "change", "group", "trigger", "cancel", "delete"),

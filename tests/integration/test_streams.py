@@ -7,7 +7,14 @@ import pytest
 import pytest_asyncio
 from headway import App, every
 from headway_contract import subjects
-from headway_dispatcher.provisioning import provision
+from headway_dispatcher.provisioning import (
+    delivery_of,
+    job_consumer,
+    provision,
+    provision_by,
+    renew_seconds,
+)
+from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.tidying import purge_events, withdraw_leftovers
 from headway_embedded import NatsServer
 from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Puller, Stream, pulling
@@ -118,6 +125,28 @@ async def test_how_far_a_consumer_is(broker):
         return await done_through(broker, "S", "c", await see(broker, "S")) == 4
 
     await until(done, within=5, what="all is done")
+
+
+async def test_streams_and_consumers_are_made_by_the_settings(broker):
+    wanted = DispatcherSettings(
+        database_url="",
+        nats_url="",
+        stream_max_bytes=64 * 1024**2,
+        stream_max_age_days=14,
+        stream_ack_wait_seconds=45,
+        stream_max_ack_pending=5000,
+    )
+    await provision_by(broker, wanted)
+    for stream in (subjects.WORK_STREAM, subjects.EVENTS_STREAM):
+        config = (await stream_info(broker, stream))["config"]
+        assert (config["max_age"], config["max_bytes"]) == (14 * 86_400 * 10**9, 64 * 1024**2)
+    config = (await consumer_info(broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER))[
+        "config"
+    ]
+    assert (config["ack_wait"], config["max_ack_pending"]) == (45 * 10**9, 5000)
+    assert job_consumer("j", delivery_of(wanted)).config["ack_wait"] == 45 * 10**9
+    # A lease is to be heard of several times before the stream forgets it.
+    assert renew_seconds(wanted) == 14 * 86_400 / 4
 
 
 async def test_without_leave_to_make_streams_it_says_what_is_missing_and_goes_on(

@@ -215,7 +215,7 @@ async def test_the_next_attempt_waits_in_the_queue_where_it_can_be_seen(world):
 
 
 async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, monkeypatch):
-    monkeypatch.setattr(gate, "MAX_AGE_SECONDS", 0.8)
+    monkeypatch.setattr(gate, "renew_seconds", lambda _settings: 0.2)
     release = asyncio.Event()
 
     async def job(ctx):
@@ -238,7 +238,7 @@ async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, mon
 
 
 async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monkeypatch):
-    monkeypatch.setattr(gate, "MAX_AGE_SECONDS", 0.8)
+    monkeypatch.setattr(gate, "renew_seconds", lambda _settings: 0.2)
     release = asyncio.Event()
 
     async def job(ctx):

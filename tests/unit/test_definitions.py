@@ -424,8 +424,13 @@ def test_a_cadence_brings_its_policies_along():
     ],
 )
 def test_policies_by_name_and_by_value(given, policy):
-    when = every(hours=1, **given)
-    assert (when.misfire or when.overlap) == policy
+    app = App("a")
+    app.job("j")(lambda ctx: None)
+    app.schedule("m", job="j", when=every(hours=1, **given))
+    [manifest] = app.definitions().manifests
+    assert policy in (manifest.misfire, manifest.overlap)
+    for name in given:
+        assert getattr(manifest, name) == policy
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,19 @@
 """Settings: one struct, every problem at once."""
 
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
 import pytest
-from headway_service_kit.settings import InvalidSettings, read
-from msgspec import Struct
+from headway_cli import commands, settings_page
+from headway_cli.known_settings import SECTIONS, described
+from headway_cli.plan import make_plan
+from headway_service_kit.describing import look, mask
+from headway_service_kit.settings import InvalidSettings, read, variable_of
+from msgspec import Meta, Struct
+
+ROOT = Path(__file__).parents[2]
 
 
 class Example(Struct, frozen=True, kw_only=True):
@@ -47,3 +58,148 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "empty").write_text("")
     with pytest.raises(InvalidSettings, match="HEADWAY_DATABASE_URL is not set"):
         read(Secret, {"HEADWAY_DATABASE_URL_FILE": str(tmp_path / "empty")})
+
+
+def test_up_heeds_the_defaults_of_definitions_and_tells_all_problems(monkeypatch):
+    app = str(ROOT / "tests" / "support" / "counting_app.py")
+    terms = {"data": Path("d"), "seconds": None, "wait": 1.0}
+    monkeypatch.setenv("HEADWAY_TIMEOUT_SECONDS", "77")
+    plan = make_plan(app, {}, **terms)
+    assert {one.timeout_seconds for one in plan.definitions.manifests} == {77}
+    monkeypatch.setenv("HEADWAY_TIMEOUT_SECONDS", "0")
+    monkeypatch.setenv("HEADWAY_GATE_BATCH", "0")
+    monkeypatch.setenv("HEADWAY_WORKER_SLOTS", "0")
+    with pytest.raises(InvalidSettings) as caught:
+        make_plan(app, {}, **terms)
+    for name in ("TIMEOUT_SECONDS", "GATE_BATCH", "WORKER_SLOTS"):
+        assert f"HEADWAY_{name}='0'" in str(caught.value)
+
+
+class Limited(Struct, frozen=True, kw_only=True):
+    share: Annotated[float, Meta(gt=0, le=1, description="How much.")] = 0.5
+    most: Annotated[int, Meta(ge=1)] | None = 3
+    name: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"HEADWAY_SHARE": "0"}, r"HEADWAY_SHARE='0': Expected `float` > 0.0"),
+        ({"HEADWAY_SHARE": "nan"}, r"HEADWAY_SHARE='nan': "),
+        ({"HEADWAY_SHARE": "-inf"}, r"HEADWAY_SHARE='-inf': "),
+        ({"HEADWAY_MOST": "0"}, r"HEADWAY_MOST='0': "),
+        ({"HEADWAY_SHARE": "none"}, r"HEADWAY_SHARE='none': "),
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(given, complaint):
+    with pytest.raises(InvalidSettings, match=complaint):
+        read(Limited, given)
+
+
+def test_none_lifts_a_limit_and_is_a_word_elsewhere():
+    found = read(Limited, {"HEADWAY_MOST": "None", "HEADWAY_NAME": "none"})
+    assert (found.most, found.name) == (None, "none")
+
+
+def test_what_holds_is_told_with_who_says_so(tmp_path):
+    path = tmp_path / "name"
+    path.write_text("nats://user:geheim@host")
+    environment = {"HEADWAY_NAME_FILE": str(path), "HEADWAY_MOST": "5", "HEADWAY_SHARE": "2"}
+    share, most, name = look(Limited, environment)
+    assert (share.value, share.source, share.description) == (None, None, "How much.")
+    assert share.problem == "'2': Expected `float` <= 1.0"
+    assert (most.value, most.source, most.problem) == (5, "environment", None)
+    assert (name.value, name.source) == ("nats://user:*****@host", "file")
+    assert [one.source for one in look(Limited, {})] == ["default"] * 3
+    assert look(Secret, {})[0].problem == "not set"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("postgresql://db/x", "postgresql://db/x"),
+        ("postgresql://u:p@db/x", "postgresql://u:*****@db/x"),
+        ("postgresql://u:p,w@one,two/x", "postgresql://u:*****@one,two/x"),
+        ("postgresql://u:p@ss/w@db/x", "postgresql://u:*****@db/x"),
+        (
+            "postgresql://u@db/x?password=p&sslmode=on",
+            "postgresql://*****@db/x?password=*****&sslmode=on",
+        ),
+        ("nats://token@a:4222, nats://u:p@b", "nats://*****@a:4222, nats://u:*****@b"),
+        ("u:p@host:4222", "u:*****@host:4222"),
+    ],
+)
+def test_secrets_of_urls_are_masked(given, shown):
+    assert mask(given) == shown
+
+
+def every_variable():
+    return {one.variable for section in SECTIONS for one in described(section)}
+
+
+def test_the_page_is_written_from_the_code(tmp_path):
+    assert settings_page.main([str(ROOT / "docs" / "settings.md"), "--check"]) == 0
+    page = tmp_path / "settings.md"
+    assert settings_page.main([str(page), "--check"]) == 1
+    settings_page.main([str(page)])
+    told = set(re.findall(r"^\| `(HEADWAY_\w+)` \|", page.read_text(), re.MULTILINE))
+    assert told == every_variable()
+    for section in SECTIONS:
+        assert {variable_of(name) for name in section.struct.__struct_fields__} <= told
+        for one in described(section):
+            assert one.description, one.variable
+            assert one.values, one.variable
+
+
+# What the tests and the recipes heed, and the names of streams and of consumers.
+_NO_SETTINGS = re.compile(
+    r"HEADWAY_(TEST_\w+|LONG|FAULT_SECONDS|SIMULATE_DAYS|ASYNCAPI_SCHEMA|HISTORIES|CALLER_DIR"
+    r"|WORK|RUNS|EVENTS|SETTLED)"
+)
+
+
+def strangers(text):
+    """The variables in a text that nobody heeds."""
+    found = set(re.findall(r"\bHEADWAY_[A-Z][A-Z_]*[A-Z]\b", text))
+    known = every_variable() | {f"{one}_FILE" for one in every_variable()}
+    return sorted(one for one in found - known if not _NO_SETTINGS.fullmatch(one))
+
+
+def test_every_variable_that_is_written_about_exists():
+    pages = [
+        path
+        for folder in ("docs", "deploy", "examples", "services", "libs", "proto-schemas")
+        for ending in ("*.md", "*.yaml", "*.yml", "*.py", "*.ts", "Dockerfile")
+        for path in (ROOT / folder).rglob(ending)
+        if not {"node_modules", "dist", "secrets"} & set(path.parts)
+    ]
+    assert len(pages) > 100
+    wrong = {str(path.relative_to(ROOT)): strangers(path.read_text()) for path in pages}
+    wrong |= {name: strangers((ROOT / name).read_text()) for name in ("README.md", "justfile")}
+    assert {path: names for path, names in wrong.items() if names} == {}
+    assert strangers("HEADWAY_MAX_ACTIVE HEADWAY_MAX_ACTIF") == ["HEADWAY_MAX_ACTIF"]
+
+
+def test_the_command_tells_what_holds(monkeypatch, capsys):
+    monkeypatch.setenv("HEADWAY_DATABASE_URL", "postgresql://me:geheim@db/headway")
+    monkeypatch.setenv("HEADWAY_MAX_ACTIVE", "7")
+    monkeypatch.delenv("HEADWAY_NATS_URL", raising=False)
+    assert commands.run(["settings"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"HEADWAY_DATABASE_URL +postgresql://me:\*{5}@db/headway +environment", shown)
+    assert re.search(r"HEADWAY_MAX_ACTIVE +7 +environment", shown)
+    assert re.search(r"HEADWAY_NATS_URL +not set", shown)
+    assert "geheim" not in shown
+    assert commands.run(["settings", "dispatcher", "--changed", "--json"]) == 0
+    [one] = json.loads(capsys.readouterr().out)
+    assert (one["part"], one["variable"], one["value"]) == ("dispatcher", "HEADWAY_MAX_ACTIVE", 7)
+
+
+def test_the_command_tells_what_is_wrong(monkeypatch, capsys):
+    monkeypatch.setenv("HEADWAY_DATABASE_URL", "mysql://me:geheim@db/headway")
+    monkeypatch.setenv("HEADWAY_HISTORY_DAYS", "-1")
+    assert commands.run(["settings"]) == 2
+    shown = capsys.readouterr().out
+    assert "this is no URL of PostgreSQL" in shown
+    assert "'-1': Expected `float` > 0.0" in shown
+    assert "geheim" not in shown

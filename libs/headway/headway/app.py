@@ -9,6 +9,7 @@ from headway.assembly import assemble
 from headway.batches import BatchDraft, Configure, Items, add_batch
 from headway.chain import Chain
 from headway.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
+from headway.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.definitions import Definitions, GroupDefinition
 from headway.jobs import Job, input_type_of, problems_of_running
 from headway.limits import RateGiven, SecondsGiven, read_rate, read_seconds
@@ -21,13 +22,24 @@ class App:
     """Collects what an application declares; `definitions` checks all of it at once.
 
     A process of an older `generation` than the one that declared last changes nothing. The
-    `version` of the code is shown with workers, and with what fails in them.
+    `version` of the code is shown with workers, and with what fails in them. `defaults` are terms
+    of all its jobs and manifests that state nothing else: `App("a", defaults={"timeout": 60})`.
     """
 
-    def __init__(self, name: str, *, generation: int = 0, version: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        generation: int = 0,
+        version: str = "",
+        defaults: DefaultTerms | None = None,
+    ) -> None:
         self.name = check_app_name(name)
         self.version = version
-        self._declared = Declarations(owner=self.name, generation=generation)
+        refuse_unknown("the defaults of App", defaults or {}, DefaultTerms)
+        self._declared = Declarations(
+            owner=self.name, generation=generation, defaults=defaults or {}
+        )
 
     @property
     def jobs(self) -> dict[str, Job]:
@@ -43,9 +55,9 @@ class App:
         category: str = "",
         description: str = "",
         group: str | None = None,
-        timeout: float = 1200.0,
-        cancel_grace: float = 30.0,
-        priority: int = 0,
+        timeout: float | None = None,
+        cancel_grace: float | None = None,
+        priority: int | None = None,
         on_lost_contact: Literal["stop", "continue"] = "stop",
         max_active: int | None = None,
         rate: RateGiven = None,
@@ -192,6 +204,9 @@ class App:
         """A manifest that is declared anywhere in this app, to hang dependents on."""
         return Chain(self._declared, root=external_id, cursor=external_id)
 
-    def definitions(self) -> Definitions:
-        """Everything declared, as plain data; raises with all problems at once."""
-        return assemble(self._declared)
+    def definitions(self, defaults: Defaults = BUILT_IN) -> Definitions:
+        """Everything declared, as plain data; raises with all problems at once.
+
+        `defaults` hold where neither a definition nor the app itself states otherwise.
+        """
+        return assemble(self._declared, defaults)

@@ -3,13 +3,13 @@
 from typing import Any
 
 import msgspec
-from headway_contract.work import RetryPolicy
 from headway_decisions.cadence import Manual
-from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.policies import Misfire
 from headway_decisions.timing import Timing
 
 from headway import checks, exclusions, limits, policies
 from headway.declarations import Declarations, Draft, JobGiven
+from headway.defaults import BUILT_IN, Defaults, overlay, read_retry
 from headway.definitions import (
     Definitions,
     GroupDefinition,
@@ -18,19 +18,24 @@ from headway.definitions import (
     ManifestDefinition,
 )
 from headway.jobs import DeclaredJob, Job
-from headway.marks import Retry
 from headway.when import When
 
 _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 
 
-def assemble(declared: Declarations) -> Definitions:
-    """Everything declared, as plain data; raises with all problems at once."""
+def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
+    """Everything declared, as plain data; raises with all problems at once.
+
+    `defaults` hold where neither a definition nor the app states otherwise.
+    """
     problems = list(declared.problems)
+    wrong: list[str] = []
+    defaults = overlay(defaults, declared.defaults, wrong)
+    problems += [f"defaults of the app: {one}" for one in wrong]
     problems += checks.problems_of_generation(declared.generation)
     drafts = [*_decorated(declared), *declared.drafts]
-    jobs = _jobs(declared, problems)
-    manifests = _manifests(declared, drafts, problems)
+    jobs = _jobs(declared, defaults, problems)
+    manifests = _manifests(declared, drafts, defaults, problems)
     groups = _groups(declared, manifests, problems)
     problems += checks.problems_of_ids(drafts)
     problems += checks.problems_of_parents(drafts)
@@ -55,12 +60,14 @@ def _decorated(declared: Declarations) -> list[Draft]:
     ]
 
 
-def _jobs(declared: Declarations, problems: list[str]) -> tuple[JobDefinition, ...]:
+def _jobs(
+    declared: Declarations, defaults: Defaults, problems: list[str]
+) -> tuple[JobDefinition, ...]:
     definitions = []
     for job in declared.jobs.values():
         called = f"{job.where}job {job.name!r}"
         try:
-            definition = job.definition()
+            definition = job.definition(defaults)
         except (TypeError, ValueError) as error:
             problems.append(f"{called}: its input type has no JSON Schema: {error}")
             continue
@@ -70,7 +77,7 @@ def _jobs(declared: Declarations, problems: list[str]) -> tuple[JobDefinition, .
 
 
 def _manifests(
-    declared: Declarations, drafts: list[Draft], problems: list[str]
+    declared: Declarations, drafts: list[Draft], defaults: Defaults, problems: list[str]
 ) -> list[ManifestDefinition]:
     timings = checks.TimingChecks()
     manifests = []
@@ -80,7 +87,7 @@ def _manifests(
             problems += _problems_without_job(draft, timings)
             continue
         wrong: list[str] = []
-        manifest = _manifest(draft, job, wrong)
+        manifest = _manifest(draft, job, defaults, wrong)
         if not wrong:
             wrong += timings.problems_of(manifest.timing)
         problems += [f"{draft.called}: {one}" for one in wrong]
@@ -113,9 +120,11 @@ def _nobody_declared(draft: Draft) -> str:
     return f"{draft.called} names the job {called!r}, which nobody declared: {remedy}"
 
 
-def _manifest(draft: Draft, job: DeclaredJob, wrong: list[str]) -> ManifestDefinition:
-    """A manifest from what its draft, its cadence and its job state, in that order."""
-    terms = draft.terms
+def _manifest(
+    draft: Draft, job: DeclaredJob, defaults: Defaults, wrong: list[str]
+) -> ManifestDefinition:
+    """A manifest from what its draft, its cadence, its job and its app state, in that order."""
+    terms, of_job = draft.terms, job.terms(defaults)
     when = draft.when if draft.when is not None else _DEPENDENT
     wrong += when.problems
     excluded = exclusions.read(terms.get("exclude"), wrong)
@@ -128,15 +137,19 @@ def _manifest(draft: Draft, job: DeclaredJob, wrong: list[str]) -> ManifestDefin
         group=_first(terms.get("group"), job.group),
         timing=timing,
         input=_as_json(draft.input),
-        priority=_first(terms.get("priority"), job.priority),
-        retry=_retry(terms.get("retry"), job, wrong),
-        timeout_seconds=_first(terms.get("timeout"), job.timeout_seconds),
-        cancel_grace_seconds=_first(terms.get("cancel_grace"), job.cancel_grace_seconds),
+        priority=_first(terms.get("priority"), of_job.priority),
+        retry=_first(read_retry(terms.get("retry"), defaults.retry, wrong), of_job.retry),
+        timeout_seconds=_first(terms.get("timeout"), of_job.timeout_seconds),
+        cancel_grace_seconds=_first(terms.get("cancel_grace"), of_job.cancel_grace_seconds),
         on_lost_contact=_first(terms.get("on_lost_contact"), job.on_lost_contact),
         on_dead_letter=_first(terms.get("on_dead_letter"), job.on_dead_letter),
-        misfire=_first(policies.read_misfire(terms.get("misfire"), wrong), when.misfire, Misfire()),
-        overlap=_first(policies.read_overlap(terms.get("overlap"), wrong), when.overlap, Overlap()),
-        jitter_seconds=_first(terms.get("jitter"), when.jitter, 0.0),
+        misfire=_misfire(
+            _first(terms.get("misfire"), when.misfire, defaults.misfire), defaults, wrong
+        ),
+        overlap=_first(
+            policies.read_overlap(terms.get("overlap"), wrong), when.overlap, defaults.overlap
+        ),
+        jitter_seconds=_first(terms.get("jitter"), when.jitter, defaults.jitter_seconds),
         enabled=_first(terms.get("enabled"), when.enabled, True),  # noqa: FBT003
         depends_on=draft.depends_on,
         dormant=draft.dormant,
@@ -148,16 +161,10 @@ def _manifest(draft: Draft, job: DeclaredJob, wrong: list[str]) -> ManifestDefin
     )
 
 
-def _retry(given: object, job: DeclaredJob, wrong: list[str]) -> RetryPolicy:
-    match given:
-        case None:
-            return job.retry_policy()
-        case Retry(policy):
-            return policy
-        case RetryPolicy():
-            return given
-    wrong.append(f"retry={given!r} is no retry policy: write retry=retry(attempts=...)")
-    return RetryPolicy()
+def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:
+    """A policy that was given; one that was only named has the threshold of the defaults."""
+    threshold = defaults.misfire.threshold_seconds
+    return policies.read_misfire(given, wrong, threshold=threshold) or defaults.misfire
 
 
 def _first(*values: Any) -> Any:

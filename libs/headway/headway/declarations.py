@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 from headway_contract.names import InvalidName, check_name
 from headway_contract.work import RetryPolicy
 
+from headway.defaults import DefaultTerms
 from headway.definitions import API_OWNER, Batch, GroupDefinition
 from headway.exclusions import Excluded
 from headway.jobs import DeclaredJob
@@ -81,6 +82,7 @@ class Declarations:
     groups: list[tuple[str, GroupDefinition]] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
     batches: dict[str, Batch] = field(default_factory=dict)
+    defaults: DefaultTerms = field(default_factory=DefaultTerms)
     problems: list[str] = field(default_factory=list)
 
     def add_job(self, job: DeclaredJob) -> None:

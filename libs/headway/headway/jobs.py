@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from headway_contract.work import Rate, RetryPolicy
+from headway_contract.work import Rate
 
 from headway import inputs, marks
+from headway.defaults import Defaults
 from headway.definitions import JobDefinition, JobTerms
+from headway.marks import Retry
 from headway.when import When
 
 # A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
@@ -28,6 +30,10 @@ def holds_nul(encoded: bytes) -> bool:
     return _NUL.search(encoded) is not None
 
 
+def _first(stated: Any, weaker: Any) -> Any:
+    return weaker if stated is None else stated
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeclaredJob:
     """What is known of a job wherever its body is."""
@@ -37,9 +43,10 @@ class DeclaredJob:
     category: str = ""
     description: str = ""
     group: str
-    timeout_seconds: float = 1200.0
-    cancel_grace_seconds: float = 30.0
-    priority: int = 0
+    # None leaves a term to the defaults of the app.
+    timeout_seconds: float | None = None
+    cancel_grace_seconds: float | None = None
+    priority: int | None = None
     on_lost_contact: Literal["stop", "continue"] = "stop"
     on_dead_letter: Literal["block", "go_on"] = "block"
     takes_input: bool = True
@@ -52,9 +59,9 @@ class DeclaredJob:
     start_within_seconds: float | None = None
     where: str = ""
 
-    def retry_policy(self) -> RetryPolicy:
-        """How its runs are retried."""
-        return RetryPolicy()
+    def retry_stated(self) -> Retry | None:
+        """How its runs are retried, where that is stated."""
+        return None
 
     def cadences(self) -> list[When]:
         """The cadences that were stacked over it."""
@@ -68,7 +75,7 @@ class DeclaredJob:
         """Why it cannot take an input, or none."""
         return inputs.problem_of_input(self.input_schema(), self.takes_input, raw)
 
-    def definition(self) -> JobDefinition:
+    def definition(self, defaults: Defaults) -> JobDefinition:
         """The job as plain data; raises `TypeError` if its input type has no JSON Schema."""
         return JobDefinition(
             name=self.name,
@@ -84,17 +91,18 @@ class DeclaredJob:
             concurrency_key=self.concurrency_key,
             concurrency_limit=self.concurrency_limit,
             start_within_seconds=self.start_within_seconds,
-            terms=self.terms(),
+            terms=self.terms(defaults),
         )
 
-    def terms(self) -> JobTerms:
+    def terms(self, defaults: Defaults) -> JobTerms:
         """What its work goes by where no manifest says otherwise."""
+        retry = self.retry_stated()
         return JobTerms(
             group=None if self.group == self.name else self.group,
-            priority=self.priority,
-            retry=self.retry_policy(),
-            timeout_seconds=self.timeout_seconds,
-            cancel_grace_seconds=self.cancel_grace_seconds,
+            priority=_first(self.priority, defaults.priority),
+            retry=defaults.retry if retry is None else retry.over(defaults.retry),
+            timeout_seconds=_first(self.timeout_seconds, defaults.timeout_seconds),
+            cancel_grace_seconds=_first(self.cancel_grace_seconds, defaults.cancel_grace_seconds),
             on_lost_contact=self.on_lost_contact,
         )
 
@@ -103,12 +111,12 @@ class DeclaredJob:
 class RemoteJob(DeclaredJob):
     """A job whose body is somewhere else."""
 
-    retry: RetryPolicy | None = None
+    retry: Retry | None = None
     schema: dict[str, Any] | None = None
 
-    def retry_policy(self) -> RetryPolicy:
-        """How its runs are retried."""
-        return self.retry or RetryPolicy()
+    def retry_stated(self) -> Retry | None:
+        """How its runs are retried, where that is stated."""
+        return self.retry
 
     def input_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the input, or none where any JSON will do."""
@@ -133,9 +141,9 @@ class Job(DeclaredJob):
         """Whether the body is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
-    def retry_policy(self) -> RetryPolicy:
+    def retry_stated(self) -> Retry | None:
         """How its runs are retried, read late: decorators may stand above the job's."""
-        return marks.of(self.function).retry or RetryPolicy()
+        return marks.of(self.function).retry
 
     def cadences(self) -> list[When]:
         """The cadences that were stacked over it."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway_contract.work import RetryPolicy
 from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from headway.when import When
@@ -26,7 +27,7 @@ class Marks:
     """The notes on one function."""
 
     cadences: "list[When]" = field(default_factory=list)
-    retry: RetryPolicy | None = None
+    retry: "Retry | None" = None
 
 
 def of(function: Callable[..., Any]) -> Marks:
@@ -41,41 +42,52 @@ def of(function: Callable[..., Any]) -> Marks:
 class Retry(Struct, frozen=True):
     """A retry policy: over a function it is that job's, in the builder that manifest's."""
 
-    policy: RetryPolicy
+    stated: dict[str, Any]
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The policy where nobody has defaults of their own."""
+        return self.over(RetryPolicy())
+
+    def over(self, weaker: RetryPolicy) -> RetryPolicy:
+        """The policy; what was not stated is the weaker one's."""
+        return replace(weaker, **self.stated)
 
     def __call__(self, function: Function) -> Function:
         """Retry the job that this function is in this way."""
-        of(function).retry = self.policy
+        of(function).retry = self
         return function
 
 
 def retry(
     *,
-    attempts: int = 3,
-    interval: float = 60.0,
-    backoff: float = 2.0,
-    max_interval: float = 3600.0,
-    jitter: float = 0.1,
+    attempts: int | None = None,
+    interval: float | None = None,
+    backoff: float | None = None,
+    max_interval: float | None = None,
+    jitter: float | None = None,
     retry_on: Kinds = (),
     abort_on: Kinds = (),
 ) -> Retry:
     """How often a job is tried in total, and how long it rests between, in seconds.
 
+    What is left out is the app's default, or else 3 attempts with a rest of 60 s that doubles up
+    to an hour, each up to a tenth longer by chance.
+
     With `retry_on` only failures of these kinds are tried again, with `abort_on` all but
     these: exceptions or their names, subclasses included, or a kind of Headway's own such as
     "timed_out". What is on both lists is not tried again.
     """
-    return Retry(
-        RetryPolicy(
-            attempts=attempts,
-            interval_seconds=interval,
-            backoff=backoff,
-            max_interval_seconds=max_interval,
-            jitter=jitter,
-            retry_on=_kinds("retry_on", retry_on),
-            abort_on=_kinds("abort_on", abort_on),
-        )
-    )
+    stated = {
+        "attempts": attempts,
+        "interval_seconds": interval,
+        "backoff": backoff,
+        "max_interval_seconds": max_interval,
+        "jitter": jitter,
+        "retry_on": _kinds("retry_on", retry_on) or None,
+        "abort_on": _kinds("abort_on", abort_on) or None,
+    }
+    return Retry({name: value for name, value in stated.items() if value is not None})
 
 
 def _kinds(called: str, given: Kinds) -> tuple[str, ...]:

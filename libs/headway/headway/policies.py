@@ -37,15 +37,15 @@ def allow(most: int) -> Overlap:
     return Overlap(policy="allow", limit=most)
 
 
-def read_misfire(given: object, problems: list[str]) -> Misfire | None:
-    """A misfire policy that was given, by name or as a value."""
+def read_misfire(given: object, problems: list[str], *, threshold: float = 60.0) -> Misfire | None:
+    """A misfire policy that was given, by name or as a value; a name comes with a threshold."""
     match given:
         case None | Misfire():
             return given
         case "fire_once":
-            return Misfire(policy="fire_once")
+            return Misfire(policy="fire_once", threshold_seconds=threshold)
         case "skip":
-            return Misfire(policy="skip")
+            return Misfire(policy="skip", threshold_seconds=threshold)
     hint = did_you_mean(given, ["fire_once", "skip"])
     problems.append(f"{given!r} is no misfire policy: use 'fire_once', 'skip' or catch_up(n){hint}")
     return None

@@ -5,7 +5,7 @@ from typing import Any, TypedDict, TypeVar
 
 from headway_decisions.cadence import Cadence
 from headway_decisions.calendar import Filters
-from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.policies import Overlap
 from headway_decisions.timing import Timing
 from msgspec import Struct
 
@@ -23,7 +23,8 @@ class When(Struct, frozen=True, kw_only=True):
 
     timing: Timing
     name: str
-    misfire: Misfire | None = None
+    # By its name where the threshold was left to whoever uses it.
+    misfire: policies.MisfireGiven = None
     overlap: Overlap | None = None
     jitter: float | None = None
     enabled: bool | None = None
@@ -98,10 +99,12 @@ def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str])
         filters=_filters(options, problems),
         exclusions=exclusions.read(options.get("exclude"), problems),
     )
+    misfire = options.get("misfire")
+    sound = policies.read_misfire(misfire, problems)
     return When(
         timing=timing,
         name=options.get("name") or naming.name_of(timing),
-        misfire=policies.read_misfire(options.get("misfire"), problems),
+        misfire=None if sound is None else misfire,
         overlap=policies.read_overlap(options.get("overlap"), problems),
         jitter=options.get("jitter"),
         enabled=options.get("enabled"),

@@ -17,7 +17,6 @@ from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
 
 logger = logging.getLogger(__name__)
 
-BATCH = 500
 # How soon to try again with what was not taken, while the rest goes through.
 _TRY_AGAIN = 0.5
 
@@ -31,11 +30,14 @@ class Relay:
         broker: Broker,
         outbox: Outbox,
         handover: Handover | None = None,
+        *,
+        batch: int = 500,
     ) -> None:
         self._database = database
         self._broker = broker
         self._outbox = outbox
         self._handover = handover or Handover()
+        self._batch = batch
 
     async def run_once(self) -> float | None:
         """Publish what was handed over, and a batch of what else may be there."""
@@ -64,7 +66,7 @@ class Relay:
         anything goes wrong until then, they are still there.
         """
         async with self._database.transaction() as connection:
-            rows = await connection.fetch(self._outbox.queries["take"], BATCH)
+            rows = await connection.fetch(self._outbox.queries["take"], self._batch)
             if not rows:
                 return None
             answers = await self._publish_all([_message(row) for row in rows])
@@ -78,7 +80,7 @@ class Relay:
             await self._put_back(connection, left, len(rows))
         if left:
             return _TRY_AGAIN
-        return 0.0 if len(rows) == BATCH else None
+        return 0.0 if len(rows) == self._batch else None
 
     async def _put_aside(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
         """Keep what can never be published where a person finds it."""

@@ -13,6 +13,7 @@ from headway_postgres_kit.database import ANSWER_SECONDS
 from headway_service_kit.health import Check, Health
 from headway_service_kit.passes import SAFETY_POLL, Vitals, Wakeup, keep_running
 from headway_service_kit.process import keep_trying
+from headway_service_kit.settings import ServiceSettings
 
 # What a pass may meet without it being a bug: it says so in a line and tries again.
 EXPECTED_FAULTS = (DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)
@@ -131,12 +132,8 @@ class Service:
 
 async def open_service(
     name: str,
+    settings: ServiceSettings,
     *,
-    database_url: str,
-    nats_url: str,
-    nats_creds: str | None,
-    nats_ping_seconds: float,
-    database_answer_seconds: float,
     give_up_after: int | None = None,
     connect: Callable[[], Awaitable[Database]] | None = None,
 ) -> Service:
@@ -148,9 +145,10 @@ async def open_service(
         connect
         or functools.partial(
             Database.connect,
-            database_url,
+            settings.database_url,
             name=f"headway-{name}",
-            answer_seconds=database_answer_seconds,
+            max_connections=settings.database_connections,
+            answer_seconds=settings.database_answer_seconds,
         ),
         what="PostgreSQL at HEADWAY_DATABASE_URL is not reachable",
         faults=(DatabaseUnavailable,),
@@ -158,10 +156,10 @@ async def open_service(
     )
     broker = await keep_trying(
         lambda: Broker.connect(
-            nats_url,
+            settings.nats_url,
             name=f"headway-{name}",
-            credentials=nats_creds,
-            patience=Patience(ask_every=nats_ping_seconds),
+            credentials=settings.nats_creds,
+            patience=Patience(ask_every=settings.nats_ping_seconds),
         ),
         what="NATS at HEADWAY_NATS_URL is not reachable",
         faults=(BrokerUnavailable,),

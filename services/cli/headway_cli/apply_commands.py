@@ -8,6 +8,7 @@ from headway import Client
 from headway.definitions import Definitions
 from headway_contract.scheduling import ApplyAnswer, FireChange, FireTime, PrunePolicy
 
+from headway_cli import settings
 from headway_cli.apps import load_app
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
 from headway_cli.moments import CLOCK_CHANGES
@@ -101,7 +102,7 @@ def _definitions(app: str | None, file: str | None) -> Definitions:
     target = file or app
     if target is None:
         raise click.UsageError("nothing to apply: give an APP, or a YAML file with -f")
-    return load_app(target).definitions()
+    return load_app(target).definitions(settings.read_defaults())
 
 
 def _changes(answer: ApplyAnswer) -> Iterator[str]:

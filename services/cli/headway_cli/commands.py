@@ -16,6 +16,7 @@ from headway_cli.letter_commands import dead_letters
 from headway_cli.look_commands import explain, groups, manifest, manifests, preview
 from headway_cli.options import debug_option
 from headway_cli.services import console, dispatcher, migrate, provision, scheduler, worker
+from headway_cli.settings_command import settings
 from headway_cli.token_commands import token
 from headway_cli.up import up
 from headway_cli.verify_command import verify
@@ -43,7 +44,7 @@ def headway() -> None:
     """
 
 
-_RUNNING = (up, migrate, provision, scheduler, dispatcher, console, worker, token)
+_RUNNING = (up, migrate, provision, scheduler, dispatcher, console, worker, token, settings)
 _ASKING = (
     *(manifests, manifest, groups, preview, explain, verify),
     *(work, runs, workers, dead_letters),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.defaults import DefinitionSettings
 from headway.definitions import Definitions
 from headway.worker import WorkerSettings
 from headway_console.settings import ConsoleSettings, check_exposure
@@ -61,7 +62,10 @@ def make_plan(
     given = {name: value for name, value in os.environ.items() if value}
     environment = {**_EMBEDDED, **given}
     settings.check(
-        [UpSettings, SchedulerSettings, DispatcherSettings, ConsoleSettings, WorkerSettings],
+        [
+            *(UpSettings, SchedulerSettings, DispatcherSettings, ConsoleSettings, WorkerSettings),
+            DefinitionSettings,
+        ],
         flags,
         environment,
     )
@@ -70,7 +74,7 @@ def make_plan(
     return Plan(
         app=app,
         worker_commands=list(worker_commands),
-        definitions=load_app(app).definitions(),
+        definitions=load_app(app).definitions(settings.read_defaults(environment)),
         data=data,
         seconds=seconds,
         wait=wait,

@@ -5,13 +5,14 @@ import os
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import click
+from headway.defaults import DefinitionSettings
 from headway.worker import Worker, WorkerSettings
 from headway_clock import monotonic
 from headway_console.settings import ConsoleSettings
-from headway_dispatcher.provisioning import provision as provision_streams
+from headway_dispatcher.provisioning import provision_by
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_dispatcher.wiring import start_dispatcher
@@ -25,8 +26,15 @@ from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.health import Health
 from headway_service_kit.process import keep_trying, run, stop_on_signals
 from headway_service_kit.service import Service
+from headway_service_kit.settings import (
+    DatabaseUrl,
+    HealthAddress,
+    NatsCreds,
+    NatsPing,
+    NatsUrl,
+)
 from headway_service_kit.telemetry import start_exporting
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headway_cli import options, settings
 from headway_cli.apps import load_app
@@ -46,17 +54,19 @@ applications that enqueue work in transactions of their own, let somebody who ma
 class WorkerProgramSettings(WorkerSettings, frozen=True, kw_only=True):
     """What a worker's process needs besides the worker's own settings."""
 
-    app: str
-    nats_url: str
-    nats_creds: str | None = None
-    nats_ping_seconds: float = 3.0
-    health_address: str = "127.0.0.1:0"
+    app: Annotated[
+        str, Meta(description="Your app: `file.py`, `module` or `module:name`, or a YAML file.")
+    ]
+    nats_url: NatsUrl
+    nats_creds: NatsCreds = None
+    nats_ping_seconds: NatsPing = 3.0
+    health_address: HealthAddress = "127.0.0.1:0"
 
 
 class MigrateSettings(Struct, frozen=True, kw_only=True):
     """What a migration needs."""
 
-    database_url: str
+    database_url: DatabaseUrl
 
 
 @click.command()
@@ -83,9 +93,10 @@ def scheduler(app: str | None, **flags: Any) -> None:
     It declares the manifests of your app at its start, and needs none to go on with those that
     are declared. Any number may run at once; one of them decides.
     """
+    settings.check([SchedulerSettings, DefinitionSettings], flags)
     given = settings.read(SchedulerSettings, flags)
     app = app or os.environ.get("HEADWAY_APP")
-    definitions = load_app(app).definitions() if app else None
+    definitions = load_app(app).definitions(settings.read_defaults()) if app else None
     with exporting("headway-scheduler"):
         run(_serve(start_scheduler(given, definitions)))
 
@@ -244,9 +255,7 @@ def provision(wait: float, **flags: Any) -> None:
             given.nats_url, name="headway-provision", credentials=given.nats_creds, wait=wait
         )
         try:
-            return await provision_streams(
-                broker, replicas=given.stream_replicas, max_bytes=given.stream_max_bytes
-            )
+            return await provision_by(broker, given)
         finally:
             await broker.close()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from headway.defaults import Defaults, DefinitionSettings
 from headway_contract import InvalidName, check_name
 from headway_service_kit import settings as kit
 from headway_service_kit.settings import InvalidSettings
@@ -28,7 +29,7 @@ def read(
 ) -> Settings:
     """Fill the struct from flags, then the environment, then defaults; or tell all problems."""
     check([struct], flags, environment)
-    return kit.read(struct, _spelled(environment), **flags)
+    return kit.read(struct, environment, **flags)
 
 
 def check(
@@ -37,18 +38,9 @@ def check(
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Raise with every problem that any of the structs would have, each once."""
-    spelled = _spelled(environment)
-    problems = [one for struct in structs for one in _problems(struct, flags, spelled)]
+    problems = [one for struct in structs for one in _problems(struct, flags, environment)]
     if problems:
         raise InvalidSettings("\n".join(dict.fromkeys(problems)))
-
-
-def _spelled(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment as the kit reads it, which knows no limit by the word null."""
-    return {
-        name: "null" if name in _MAY_BE_NONE and value.strip().lower() == "none" else value
-        for name, value in environment.items()
-    }
 
 
 def _problems(
@@ -59,11 +51,15 @@ def _problems(
     except InvalidSettings as error:
         yield str(error)
     for field in msgspec.structs.fields(struct):
-        variable = f"{kit.PREFIX}{field.name.upper()}"
         given = flags.get(field.name) or _given(environment, field.name)
         problem = _CHECKS[field.name](str(given)) if given and field.name in _CHECKS else None
         if problem:
-            yield f"{variable}: {problem}"
+            yield f"{kit.variable_of(field.name)}: {problem}"
+
+
+def read_defaults(environment: Mapping[str, str] = os.environ) -> Defaults:
+    """What definitions go by that state nothing else, from the environment of who declares."""
+    return read(DefinitionSettings, {}, environment).defaults()
 
 
 def _given(environment: Mapping[str, str], name: str) -> str | None:
@@ -110,17 +106,6 @@ def _check_worker_name(given: str) -> str | None:
     return None
 
 
-def _check_above_zero(given: str) -> str | None:
-    try:
-        above = float(given) > 0
-    except ValueError:
-        return None  # the kit says what it expected instead
-    return None if above else f"{given} is not above 0"
-
-
-# Limits that may be lifted.
-_MAY_BE_NONE = (f"{kit.PREFIX}MAX_ENTRIES_PER_CYCLE",)
-
 _CHECKS: dict[str, Callable[[str], str | None]] = {
     "database_url": _check_database_url,
     "nats_url": _check_nats_url,
@@ -131,23 +116,4 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
     "url": _check_url,
     "api_tokens_file": _check_file,
     "worker_name": _check_worker_name,
-    **dict.fromkeys(
-        (
-            "worker_slots",
-            "heartbeat_seconds",
-            "nats_ping_seconds",
-            "database_answer_seconds",
-            "orphan_timeout_seconds",
-            "stale_pending_seconds",
-            "rank_step_seconds",
-            "max_entries_per_cycle",
-            "history_days",
-            "dead_letter_days",
-            "ask_after_seconds",
-            "stream_replicas",
-            "stream_max_bytes",
-            "session_hours",
-        ),
-        _check_above_zero,
-    ),
 }

@@ -1,47 +1,96 @@
 """Settings of the console."""
 
 from ipaddress import ip_address
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from headway_service_kit.settings import (
+    SECRET,
+    Above0,
+    DatabaseUrl,
+    HealthAddress,
+    NatsCreds,
+    NatsPing,
+    NatsUrl,
+)
+from msgspec import Meta, Struct
 
 
 class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Read from `HEADWAY_*` and flags; see `headway_service_kit.settings`."""
 
-    database_url: str
-    # The role that it takes on to read; empty to read as the user of the URL.
-    database_role: str = "headway_reader"
-    nats_url: str
-    nats_creds: str | None = None
-    # How often NATS is asked for a sign of life: without three in a row the connection is made
-    # anew, without nine the process ends.
-    nats_ping_seconds: float = 3.0
-    # How long after its last heartbeat a worker counts as alive, as the dispatcher is set.
-    orphan_timeout_seconds: float = 60.0
-    health_address: str = "127.0.0.1:0"
-    # Where the API and the pages are served. Anything but loopback needs auth.
-    console_address: str = "127.0.0.1:8080"
-    # How people reach it from outside, as in https://headway.example.org; needed behind a proxy
-    # that ends TLS, and to sign in at an OIDC issuer.
-    console_url: str | None = None
-    # Who may come in with a token, and with which role; see 'headway token new'.
-    api_tokens_file: str | None = None
-    # Signs the cookies of browser sessions: the same for all consoles behind one address. Without
-    # it a new one at each start, which signs everybody out.
-    session_key: str | None = None
-    session_hours: float = 12.0
-    # Whose JWTs are taken, and for whom they must be meant (without it, the client's id).
-    oidc_issuer: str | None = None
-    oidc_audience: str | None = None
-    # Lets people sign in to the console at that issuer.
-    oidc_client_id: str | None = None
-    oidc_client_secret: str | None = None
-    oidc_scopes: str = "openid profile email"
-    # The claim that holds somebody's roles, dots for claims inside claims; and what its values
-    # mean, as in 'sre=admin,developers=viewer'. A value that is a role by itself needs no entry.
-    oidc_role_claim: str = "roles"
-    oidc_roles: str = ""
+    database_url: DatabaseUrl
+    database_role: Annotated[
+        str,
+        Meta(
+            description="The role that it takes on to read; empty to read as the user of the URL."
+        ),
+    ] = "headway_reader"
+    nats_url: NatsUrl
+    nats_creds: NatsCreds = None
+    nats_ping_seconds: NatsPing = 3.0
+    orphan_timeout_seconds: Annotated[
+        Above0,
+        Meta(
+            description="How long after its last heartbeat a worker counts as alive, as the "
+            "dispatcher is set."
+        ),
+    ] = 60.0
+    health_address: HealthAddress = "127.0.0.1:0"
+    console_address: Annotated[
+        str,
+        Meta(
+            description="Where the API and the pages are served. Anything but loopback needs auth."
+        ),
+    ] = "127.0.0.1:8080"
+    console_url: Annotated[
+        str | None,
+        Meta(
+            description="How people reach it from outside, as in `https://headway.example.org`; "
+            "needed behind a proxy that ends TLS, and to sign in at an OIDC issuer."
+        ),
+    ] = None
+    api_tokens_file: Annotated[
+        str | None,
+        Meta(
+            description="The file of who may come in with a token, and with which role; see "
+            "`headway token new`."
+        ),
+    ] = None
+    session_key: Annotated[
+        str | None,
+        Meta(
+            description="Signs the cookies of browser sessions: the same for all consoles behind "
+            "one address. Without it a new one at each start, which signs everybody out.",
+            extra=SECRET,
+        ),
+    ] = None
+    session_hours: Annotated[Above0, Meta(description="How long a browser session lasts.")] = 12.0
+    oidc_issuer: Annotated[str | None, Meta(description="Whose JWTs are taken.")] = None
+    oidc_audience: Annotated[
+        str | None,
+        Meta(description="For whom the JWTs must be meant; without it, the client's id."),
+    ] = None
+    oidc_client_id: Annotated[
+        str | None, Meta(description="Lets people sign in to the console at that issuer.")
+    ] = None
+    oidc_client_secret: Annotated[
+        str | None, Meta(description="The secret of that client.", extra=SECRET)
+    ] = None
+    oidc_scopes: Annotated[str, Meta(description="What is asked for at the issuer.")] = (
+        "openid profile email"
+    )
+    oidc_role_claim: Annotated[
+        str,
+        Meta(description="The claim that holds somebody's roles, dots for claims inside claims."),
+    ] = "roles"
+    oidc_roles: Annotated[
+        str,
+        Meta(
+            description="What the values of that claim mean, as in `sre=admin,developers=viewer`. "
+            "A value that is a role by itself needs no entry."
+        ),
+    ] = ""
 
     @property
     def has_auth(self) -> bool:

@@ -9,8 +9,8 @@ from headway_clock import new_secret
 from headway_contract.routes import Role
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
-from headway_postgres_kit.database import ANSWER_SECONDS
 from headway_service_kit.service import Service, open_service
+from headway_service_kit.settings import ServiceSettings
 from msgspec import Struct
 
 from headway_console.access.authentication import Doorkeeper, Local
@@ -76,11 +76,12 @@ async def start_console(
     try:
         opened = await open_service(
             "console",
-            database_url=settings.database_url,
-            nats_url=settings.nats_url,
-            nats_creds=settings.nats_creds,
-            nats_ping_seconds=settings.nats_ping_seconds,
-            database_answer_seconds=ANSWER_SECONDS,
+            ServiceSettings(
+                database_url=settings.database_url,
+                nats_url=settings.nats_url,
+                nats_creds=settings.nats_creds,
+                nats_ping_seconds=settings.nats_ping_seconds,
+            ),
             give_up_after=give_up_after,
             connect=lambda: _connect_reader(settings),
         )

@@ -33,11 +33,10 @@ from headway_dispatcher.gate_store import (
     Situation,
     WaitingWork,
 )
-from headway_dispatcher.provisioning import MAX_AGE_SECONDS
+from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import SOURCE, Times, works
 
-BATCH = 200
 # How many keys are seen to in one pass.
 _KEYS_AT_ONCE = 1000
 
@@ -96,7 +95,9 @@ class Gate:
         if expired:
             self._relay.call()
         admitted = sum(len(one.works) for one in orders)
-        more |= bool(without_key or disabled) or (len(waiting) == BATCH and admitted > 0)
+        more |= bool(without_key or disabled) or (
+            len(waiting) == self._settings.gate_batch and admitted > 0
+        )
         return GateResult(
             admitted=admitted,
             held=len(waiting) - admitted,
@@ -128,11 +129,12 @@ class Gate:
     async def _candidates(
         self, tx: GateTransaction, room: Room, now: datetime
     ) -> list[WaitingWork]:
-        jobs = {job: left for job, left in room.jobs(most=BATCH).items() if left > 0}
+        batch = self._settings.gate_batch
+        jobs = {job: left for job, left in room.jobs(most=batch).items() if left > 0}
         if not jobs:
             return []
         return await tx.candidates(
-            room.groups(most=BATCH), jobs, now=now, limit=BATCH, group_step=self._group_step
+            room.groups(most=batch), jobs, now=now, limit=batch, group_step=self._group_step
         )
 
     def _orders(self, waiting: Sequence[WaitingWork], verdicts: Sequence[Verdict]) -> list[Ordered]:
@@ -175,7 +177,7 @@ class Gate:
             job=first.job,
             heartbeat_seconds=self._settings.heartbeat_seconds,
             orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
-            renew_seconds=MAX_AGE_SECONDS / 4,
+            renew_seconds=renew_seconds(self._settings),
             on_lost_contact=first.on_lost_contact,
             runs=[_run(work, traced=traced) for work in admitted],
         )

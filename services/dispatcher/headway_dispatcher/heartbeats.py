@@ -22,7 +22,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from headway_dispatcher import store
-from headway_dispatcher.provisioning import job_consumer
+from headway_dispatcher.provisioning import delivery_of, job_consumer
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import workers
 
@@ -63,6 +63,7 @@ class Heartbeats:
         self._database = database
         self._broker = broker
         self._settings = settings
+        self._delivery = delivery_of(settings)
         self._name = name
         self._gate = gate
         self._waiting: list[_Beat] = []
@@ -180,7 +181,7 @@ class Heartbeats:
         jobs = {job for beat in beats for job in beat.heartbeat.jobs} - self._jobs_with_consumer
         for job in sorted(jobs):
             try:
-                await ensure_consumer(self._broker, job_consumer(job))
+                await ensure_consumer(self._broker, job_consumer(job, self._delivery))
             except (ApiError, BrokerUnavailable) as error:
                 logger.warning("no consumer for job %s: %s", job, error)
             else:

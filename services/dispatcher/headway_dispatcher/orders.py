@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from headway_dispatcher import store
 from headway_dispatcher.leases import last_stored
-from headway_dispatcher.provisioning import MAX_AGE_SECONDS
+from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import SOURCE, heals, workers
 from headway_dispatcher.tidying import withdraw_leftovers
@@ -132,7 +132,7 @@ class Orders:
             job=row["job"],
             heartbeat_seconds=self._settings.heartbeat_seconds,
             orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
-            renew_seconds=MAX_AGE_SECONDS / 4,
+            renew_seconds=renew_seconds(self._settings),
             on_lost_contact=row["on_lost_contact"],
             runs=msgspec.convert(row["runs"], list[OrderedRun]),
         )

@@ -10,27 +10,52 @@ from headway_jetstream_kit.provisioning import (
     ensure_stream,
     stream_info,
 )
+from msgspec import Struct
+
+from headway_dispatcher.settings import DispatcherSettings
 
 _SECOND = 1_000_000_000
-MAX_AGE_SECONDS = 7 * 86_400
-ACK_WAIT_SECONDS = 30
-MAX_ACK_PENDING = 10_000
 MAX_WAITING = 10_000  # pulls at once: each worker keeps one a job
 
 Storage = Literal["file", "memory"]
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """How messages are handed out: how long one may be on somebody's hands, and how many."""
+
+    ack_wait_seconds: float = 30.0
+    max_ack_pending: int = 10_000
+
+
+_AS_USUAL = Delivery()
 
 
 class NotProvisioned(ConsumerMissing):
     """Streams or consumers are missing, and this process may not make them."""
 
 
-def streams(*, replicas: int, max_bytes: int, storage: Storage = "file") -> list[Stream]:
+def delivery_of(settings: DispatcherSettings) -> Delivery:
+    """How messages are handed out by the settings."""
+    return Delivery(
+        ack_wait_seconds=settings.stream_ack_wait_seconds,
+        max_ack_pending=settings.stream_max_ack_pending,
+    )
+
+
+def renew_seconds(settings: DispatcherSettings) -> float:
+    """How often a lease is to be heard of, so that its last message is never too old to keep."""
+    return settings.stream_max_age_days * 86_400 / 4
+
+
+def streams(
+    *, replicas: int, max_bytes: int, max_age_days: float = 7.0, storage: Storage = "file"
+) -> list[Stream]:
     """All streams, as they should be."""
     shared: dict[str, Any] = {
         "storage": storage,
         "num_replicas": replicas,
         "max_bytes": max_bytes,
-        "max_age": MAX_AGE_SECONDS * _SECOND,
+        "max_age": round(max_age_days * 86_400 * _SECOND),
     }
     return [
         Stream(
@@ -74,32 +99,50 @@ def streams(*, replicas: int, max_bytes: int, storage: Storage = "file") -> list
     ]
 
 
-def consumers() -> list[Consumer]:
+def consumers(delivery: Delivery = _AS_USUAL) -> list[Consumer]:
     """The services' own consumers. Those of workers are made when a job is first heard of."""
-    return [
-        _consumer(subjects.WORK_STREAM, subjects.WORK_CONSUMER, subjects.WORK_SUBJECTS),
-        _consumer(subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER, subjects.EVENTS_SUBJECTS),
-        _consumer(subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER, subjects.SETTLED_SUBJECTS),
-    ]
+    wanted = (
+        (subjects.WORK_STREAM, subjects.WORK_CONSUMER, subjects.WORK_SUBJECTS),
+        (subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER, subjects.EVENTS_SUBJECTS),
+        (subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER, subjects.SETTLED_SUBJECTS),
+    )
+    return [_consumer(*one, delivery) for one in wanted]
 
 
-def job_consumer(job: str) -> Consumer:
+def job_consumer(job: str, delivery: Delivery = _AS_USUAL) -> Consumer:
     """The durable that all workers of a job share."""
-    return _consumer(subjects.RUNS_STREAM, subjects.worker_consumer(job), subjects.orders_of(job))
+    name = subjects.worker_consumer(job)
+    return _consumer(subjects.RUNS_STREAM, name, subjects.orders_of(job), delivery)
+
+
+async def provision_by(broker: Broker, settings: DispatcherSettings) -> list[str]:
+    """Make or mend everything as the settings say; returns the names of what was touched."""
+    return await provision(
+        broker,
+        replicas=settings.stream_replicas,
+        max_bytes=settings.stream_max_bytes,
+        max_age_days=settings.stream_max_age_days,
+        delivery=delivery_of(settings),
+    )
 
 
 async def provision(
-    broker: Broker, *, replicas: int, max_bytes: int, storage: Storage = "file"
+    broker: Broker,
+    *,
+    replicas: int,
+    max_bytes: int,
+    max_age_days: float = 7.0,
+    storage: Storage = "file",
+    delivery: Delivery = _AS_USUAL,
 ) -> list[str]:
     """Make or mend every stream and consumer; returns the names of those touched."""
-    touched = [
-        stream.name
-        for stream in streams(replicas=replicas, max_bytes=max_bytes, storage=storage)
-        if await ensure_stream(broker, stream)
-    ]
+    wanted = streams(
+        replicas=replicas, max_bytes=max_bytes, max_age_days=max_age_days, storage=storage
+    )
+    touched = [stream.name for stream in wanted if await ensure_stream(broker, stream)]
     touched += [
         f"{consumer.stream}/{consumer.name}"
-        for consumer in consumers()
+        for consumer in consumers(delivery)
         if await ensure_consumer(broker, consumer)
     ]
     return touched
@@ -125,16 +168,16 @@ async def check_provisioned(broker: Broker) -> None:
         )
 
 
-def _consumer(stream: str, name: str, filter_subject: str) -> Consumer:
+def _consumer(stream: str, name: str, filter_subject: str, delivery: Delivery) -> Consumer:
     return Consumer(
         stream=stream,
         name=name,
         config={
             "filter_subject": filter_subject,
             "ack_policy": "explicit",
-            "ack_wait": ACK_WAIT_SECONDS * _SECOND,
+            "ack_wait": round(delivery.ack_wait_seconds * _SECOND),
             "max_deliver": -1,
-            "max_ack_pending": MAX_ACK_PENDING,
+            "max_ack_pending": delivery.max_ack_pending,
             "max_waiting": MAX_WAITING,
             "deliver_policy": "all",
         },

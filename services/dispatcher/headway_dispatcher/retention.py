@@ -23,7 +23,6 @@ from headway_dispatcher.store import HISTORY, retention
 logger = logging.getLogger(__name__)
 
 BATCH = 1000
-EVERY_SECONDS = 600.0
 _INBOX_PAGE = 50_000
 _DAYS_AHEAD = 7
 _LOCK = 0x48570013

@@ -1,33 +1,87 @@
 """Settings of the dispatcher."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from headway_service_kit.settings import Above0, From1, ServiceSettings
+from msgspec import Meta
 
 
-class DispatcherSettings(Struct, frozen=True, kw_only=True):
+class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
     """Read from `HEADWAY_*` and flags; see `headway_service_kit.settings`."""
 
-    database_url: str
-    nats_url: str
-    nats_creds: str | None = None
-    # How long PostgreSQL may take for an answer before the connection is given up.
-    database_answer_seconds: float = 30.0
-    # How often NATS is asked for a sign of life: without three in a row the connection is made
-    # anew, without nine the process ends.
-    nats_ping_seconds: float = 3.0
-    health_address: str = "127.0.0.1:0"
-    provision: Literal["auto", "manual"] = "manual"
-    max_active: int = 100
-    # How much older one step of an entry's priority makes work look to the gate.
-    rank_step_seconds: float = 60.0
-    heartbeat_seconds: float = 3.0
-    orphan_timeout_seconds: float = 60.0
-    stale_pending_seconds: float = 1200.0
-    # How long settled work, its runs and history are kept. Unknown work that is older may have
-    # been run and forgotten, and is not run again.
-    history_days: float = 30.0
-    stream_replicas: int = 1
-    stream_max_bytes: int = 1024**3
-    # How long dead letters are kept that somebody has seen to.
-    dead_letter_days: float = 30.0
+    provision: Annotated[
+        Literal["auto", "manual"],
+        Meta(
+            description="Whether missing streams are made, also after a loss, or only named. "
+            "`headway up` makes them."
+        ),
+    ] = "manual"
+    max_active: Annotated[
+        int,
+        Meta(ge=0, description="How many runs may be active at once over all groups."),
+    ] = 100
+    rank_step_seconds: Annotated[
+        Above0,
+        Meta(
+            description="Ageing: how much older one step of priority makes work look to the gate."
+        ),
+    ] = 60.0
+    gate_batch: Annotated[
+        int,
+        Meta(ge=1, le=10_000, description="How much work one pass of the gate looks at."),
+    ] = 200
+    heartbeat_seconds: Annotated[
+        Above0, Meta(description="How often a worker says that it lives, and what it holds.")
+    ] = 3.0
+    orphan_timeout_seconds: Annotated[
+        Above0,
+        Meta(
+            description="How long a worker may be silent before its runs are taken away. "
+            "Several heartbeats, or a pause looks like a death."
+        ),
+    ] = 60.0
+    stale_pending_seconds: Annotated[
+        Above0,
+        Meta(
+            description="How long an order may wait for a worker's claim before it is taken back."
+        ),
+    ] = 1200.0
+    history_days: Annotated[
+        Above0,
+        Meta(
+            description="How long settled work, its runs, decisions, history and audit are kept. "
+            "The dispatcher does not run unknown work again that is older."
+        ),
+    ] = 30.0
+    dead_letter_days: Annotated[
+        Above0, Meta(description="How long dead letters are kept that somebody has seen to.")
+    ] = 30.0
+    clean_up_seconds: Annotated[
+        Above0, Meta(description="How often is looked for what is older than it need be.")
+    ] = 600.0
+    stream_replicas: Annotated[
+        int,
+        Meta(ge=1, le=5, description="Copies of each stream: 3 where NATS has three servers."),
+    ] = 1
+    stream_max_bytes: Annotated[
+        From1, Meta(description="Largest size of a stream. `headway up` makes smaller ones.")
+    ] = 1024**3
+    stream_max_age_days: Annotated[
+        float,
+        Meta(
+            ge=7,
+            description="How long a stream keeps a message. Less than twice the longest time-out "
+            "would let the claim of a long run expire under it.",
+        ),
+    ] = 7.0
+    stream_ack_wait_seconds: Annotated[
+        float,
+        Meta(
+            ge=30,
+            description="How long a message may be on somebody's hands before it is handed out "
+            "again. A worker claims within 20 s.",
+        ),
+    ] = 30.0
+    stream_max_ack_pending: Annotated[
+        From1, Meta(description="How many messages of a consumer may be on somebody's hands.")
+    ] = 10_000

@@ -24,12 +24,12 @@ from headway_dispatcher.letter_passes import LetterRetention, WaitingRetries
 from headway_dispatcher.orders import Orders
 from headway_dispatcher.progress import ProgressDesk
 from headway_dispatcher.projector import event_intake
-from headway_dispatcher.provisioning import check_provisioned, provision
+from headway_dispatcher.provisioning import check_provisioned, provision_by
 from headway_dispatcher.prunes import Prunes
 from headway_dispatcher.reaper import Reaper
 from headway_dispatcher.reconcile import ReconcileDesk
 from headway_dispatcher.retention import BATCH as CLEANED_AT_ONCE
-from headway_dispatcher.retention import EVERY_SECONDS, Retention
+from headway_dispatcher.retention import Retention
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
 from headway_dispatcher.tidying import purge_events
@@ -52,11 +52,7 @@ async def start_dispatcher(
     """
     service = await open_service(
         "dispatcher",
-        database_url=settings.database_url,
-        nats_url=settings.nats_url,
-        nats_creds=settings.nats_creds,
-        nats_ping_seconds=settings.nats_ping_seconds,
-        database_answer_seconds=settings.database_answer_seconds,
+        settings,
         give_up_after=give_up_after,
     )
     try:
@@ -79,11 +75,7 @@ async def start_dispatcher(
 async def _see_to_streams(service: Service, settings: DispatcherSettings) -> list[str]:
     """Make what is missing where we may, or say what is missing; returns what was made."""
     if settings.provision == "auto":
-        return await provision(
-            service.broker,
-            replicas=settings.stream_replicas,
-            max_bytes=settings.stream_max_bytes,
-        )
+        return await provision_by(service.broker, settings)
     await check_provisioned(service.broker)
     return []
 
@@ -107,7 +99,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
 
     async def clean_up() -> float | None:
         cleaned = await retention.run_once()
-        return 0.0 if cleaned.works == CLEANED_AT_ONCE else EVERY_SECONDS
+        return 0.0 if cleaned.works == CLEANED_AT_ONCE else settings.clean_up_seconds
 
     async def put_orders_back() -> float | None:
         await orders.run_once()
@@ -145,7 +137,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
         ),
     }
     prunes = Prunes(database, clock=clock, relay=wake.relay)
-    service.keep("relay", Relay(database, broker, OUTBOX, wake.relay).run_once, wake.relay)
+    relay = Relay(database, broker, OUTBOX, wake.relay, batch=settings.outbox_batch)
+    service.keep("relay", relay.run_once, wake.relay)
     for pass_name, intake in intakes.items():
         await intake.take_over()
         service.keep(pass_name, intake.run_once)
@@ -156,13 +149,13 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     retries = WaitingRetries(database, clock=clock, wake=wake)
     service.keep("letters", retries.run_once)
     purge = LetterRetention(database, days=settings.dead_letter_days, clock=clock)
-    service.keep("letter-retention", purge.run_once, poll=600.0)
+    service.keep("letter-retention", purge.run_once, poll=settings.clean_up_seconds)
     # Workers must hear from us whatever our own troubles are, so this one hardly rests.
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
     service.keep("progress", news.run_once, news.arrived)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
-    service.keep("retention", clean_up, poll=EVERY_SECONDS)
+    service.keep("retention", clean_up, poll=settings.clean_up_seconds)
     service.keep("streams", see_to_streams)
     service.keep("orders", put_orders_back, poll=settings.heartbeat_seconds)
     service.keep("tidying", tidy_up)

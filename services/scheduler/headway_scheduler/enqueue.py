@@ -31,9 +31,6 @@ from headway_scheduler.store import OUTBOX, enqueued, groups, works
 
 logger = logging.getLogger(__name__)
 
-BATCH = 500
-POLL_SECONDS = 0.2
-
 
 class Queued(Struct, frozen=True, kw_only=True):
     """Work without a manifest, with all that its event says."""
@@ -68,10 +65,13 @@ class Refused(Struct, frozen=True, kw_only=True):
 class Enqueue:
     """Takes up what applications enqueue."""
 
-    def __init__(self, database: Database, *, clock: Clock, relay: Wakeup) -> None:
+    def __init__(
+        self, database: Database, *, clock: Clock, relay: Wakeup, batch: int = 500
+    ) -> None:
         self._database = database
         self._clock = clock
         self._relay = relay
+        self._batch = batch
 
     async def run_once(self) -> float | None:
         """Queue or refuse one batch; goes on at once while there is more."""
@@ -79,14 +79,14 @@ class Enqueue:
             if not await connection.fetchval(enqueued["any"]):
                 return None
         async with self._database.transaction() as connection:
-            rows = await connection.fetch(enqueued["take"], BATCH)
+            rows = await connection.fetch(enqueued["take"], self._batch)
             now = await self._clock.now(connection)
             with span("enqueue", rows=len(rows)):
                 verdicts = [judge(row, now) for row in rows]
                 await _record(connection, verdicts, now)
         if rows:
             self._relay.call()
-        return 0.0 if len(rows) == BATCH else None
+        return 0.0 if len(rows) == self._batch else None
 
     async def look_again(self) -> float | None:
         """Let wait again what was refused, where its job is another by now."""

@@ -10,16 +10,18 @@ from headway_scheduler.store import enqueued, occurrences, works
 logger = logging.getLogger(__name__)
 
 _BATCH = 5000
-_EVERY_SECONDS = 600.0
 
 
 class Retention:
     """Forgets what is old, a batch at a time."""
 
-    def __init__(self, database: Database, *, days: float, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, *, days: float, clock: Clock, every: float = 600.0
+    ) -> None:
         self._database = database
         self._kept = timedelta(days=days)
         self._clock = clock
+        self._every = every
 
     async def run_once(self) -> float | None:
         """Delete one batch of each kind; goes on at once while there is more."""
@@ -33,7 +35,7 @@ class Retention:
             await connection.execute(enqueued["forget"], oldest, _BATCH)
         if decisions or audit:
             logger.info("forgot %d decision(s) and %d line(s) of audit", decisions, audit)
-        return 0.0 if _BATCH in (decisions, audit) else _EVERY_SECONDS
+        return 0.0 if _BATCH in (decisions, audit) else self._every
 
 
 def _count(status: str) -> int:

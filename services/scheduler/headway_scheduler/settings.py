@@ -1,32 +1,53 @@
 """Settings of the scheduler."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from headway_service_kit.settings import Above0, From1, ServiceSettings
+from msgspec import Meta
 
 
-class SchedulerSettings(Struct, frozen=True, kw_only=True):
+class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
     """Read from `HEADWAY_*` and flags; see `headway_service_kit.settings`."""
 
-    database_url: str
-    nats_url: str
-    nats_creds: str | None = None
-    # How long PostgreSQL may take for an answer before the connection is given up.
-    database_answer_seconds: float = 30.0
-    # How often NATS is asked for a sign of life: without three in a row the connection is made
-    # anew, without nine the process ends.
-    nats_ping_seconds: float = 3.0
-    health_address: str = "127.0.0.1:0"
-    # How many manifests one tick decides about; none for all that are due.
-    max_entries_per_cycle: int | None = 200
-    # What becomes of manifests that the application no longer declares.
-    prune: Literal["delete", "disable", "keep"] = "delete"
-    # Which deployment of the application this is; without it, what the application says.
-    generation: int | None = None
-    # Off: declare and list, and never tick.
-    tick: Literal["on", "off"] = "on"
-    # How long decisions and the audit are kept.
-    history_days: float = 30.0
-    # How old work must be before the dispatcher is asked what became of it. It is asked again
-    # after pauses that double up to an hour.
-    ask_after_seconds: float = 60.0
+    max_entries_per_cycle: Annotated[
+        From1 | None,
+        Meta(description="How many manifests one tick decides about; `none` for all that are due."),
+    ] = 200
+    prune: Annotated[
+        Literal["delete", "disable", "keep"],
+        Meta(description="What becomes of manifests that the application no longer declares."),
+    ] = "delete"
+    generation: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(
+            description="Which deployment of the application this is: a lower one than the last "
+            "that declared changes nothing. Without it, what the application says."
+        ),
+    ] = None
+    tick: Annotated[
+        Literal["on", "off"], Meta(description="Off: declare and list, and never fire.")
+    ] = "on"
+    history_days: Annotated[
+        Above0,
+        Meta(
+            description="How long settled work, its runs, decisions, history and audit are kept. "
+            "The dispatcher does not run unknown work again that is older."
+        ),
+    ] = 30.0
+    clean_up_seconds: Annotated[
+        Above0, Meta(description="How often is looked for what is older than it need be.")
+    ] = 600.0
+    ask_after_seconds: Annotated[
+        Above0,
+        Meta(
+            description="How old work must be before the dispatcher is asked what became of it. "
+            "It is asked again after pauses that double up to an hour."
+        ),
+    ] = 60.0
+    enqueue_batch: Annotated[
+        int, Meta(ge=1, le=10_000, description="How much enqueued work is taken up at once.")
+    ] = 500
+    enqueue_poll_seconds: Annotated[
+        Above0,
+        Meta(description="How often is looked for work that applications have enqueued by SQL."),
+    ] = 0.2

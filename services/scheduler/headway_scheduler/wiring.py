@@ -13,7 +13,7 @@ from headway_service_kit.service import Service, open_service
 from msgspec.structs import replace
 
 from headway_scheduler.desk import Desk, Followers
-from headway_scheduler.enqueue import POLL_SECONDS, Enqueue
+from headway_scheduler.enqueue import Enqueue
 from headway_scheduler.heal import Healing
 from headway_scheduler.intake import settled_intake
 from headway_scheduler.retention import Retention
@@ -35,11 +35,7 @@ async def start_scheduler(
     """Connect, check the schema, declare what the application defines, then tick."""
     service = await open_service(
         "scheduler",
-        database_url=settings.database_url,
-        nats_url=settings.nats_url,
-        nats_creds=settings.nats_creds,
-        nats_ping_seconds=settings.nats_ping_seconds,
-        database_answer_seconds=settings.database_answer_seconds,
+        settings,
         give_up_after=give_up_after,
     )
     try:
@@ -99,13 +95,15 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         clock=clock,
         wake=Followers(relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup),
     ).listen()
-    service.keep("relay", Relay(database, broker, OUTBOX, relay_wakeup).run_once, relay_wakeup)
+    relay = Relay(database, broker, OUTBOX, relay_wakeup, batch=settings.outbox_batch)
+    service.keep("relay", relay.run_once, relay_wakeup)
     service.keep("healing", heal, poll=min(SAFETY_POLL, settings.ask_after_seconds / 4))
-    enqueue = Enqueue(database, clock=clock, relay=relay_wakeup)
-    service.keep("enqueue", enqueue.run_once, enqueue_wakeup, poll=POLL_SECONDS)
+    enqueue = Enqueue(database, clock=clock, relay=relay_wakeup, batch=settings.enqueue_batch)
+    service.keep("enqueue", enqueue.run_once, enqueue_wakeup, poll=settings.enqueue_poll_seconds)
     service.keep("refused", enqueue.look_again)
-    retention = Retention(database, days=settings.history_days, clock=clock)
-    service.keep("retention", retention.run_once, poll=600.0)
+    clean_up = settings.clean_up_seconds
+    retention = Retention(database, days=settings.history_days, clock=clock, every=clean_up)
+    service.keep("retention", retention.run_once, poll=clean_up)
     await intake.take_over()
     service.keep("intake", intake.run_once)
     if settings.tick == "on":

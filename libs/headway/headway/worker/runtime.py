@@ -5,6 +5,7 @@ import importlib.metadata
 import logging
 import socket
 from collections import Counter, deque
+from typing import Annotated
 from uuid import UUID
 
 from headway_clock import jitter, new_nonce, utc_now
@@ -14,7 +15,7 @@ from headway_contract.orders import RunDispatched
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.pulling import ack, nak
 from headway_jetstream_kit.tasks import end
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headway.app import App
 from headway.run_log import CapturedLogging
@@ -36,10 +37,24 @@ _LONGEST_VERSION = 255
 class WorkerSettings(Struct, frozen=True, kw_only=True):
     """How one worker process behaves."""
 
-    worker_name: str | None = None
-    worker_slots: int = 10
-    heartbeat_seconds: float = 3.0
-    drain_seconds: float = 30.0
+    worker_name: Annotated[
+        str | None, Meta(description="The worker's name; without it a new one at each start.")
+    ] = None
+    worker_slots: Annotated[
+        int, Meta(ge=1, description="How many runs at once, over all jobs of the worker.")
+    ] = 10
+    heartbeat_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="How often a worker says that it lives, and what it holds. "
+            "The dispatcher's word wins once it has answered.",
+        ),
+    ] = 3.0
+    drain_seconds: Annotated[
+        float,
+        Meta(ge=0, description="How long runs under way may take when the worker is to stop."),
+    ] = 30.0
 
 
 class Worker:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from headway.app import App
 from headway.assembly import assemble
+from headway.declarations import Declarations
 from headway.definitions import Definitions, InvalidDefinitions
 from headway.jobs import Job
 from headway.yaml_file import nodes
@@ -34,9 +35,9 @@ SUFFIXES = (".yaml", ".yml")
 class YamlApp(App):
     """An app that was read from a file: it has definitions, but no bodies."""
 
-    def __init__(self, definitions: Definitions, source: str) -> None:
-        super().__init__(definitions.owner, generation=definitions.generation)
-        self._definitions = definitions
+    def __init__(self, declared: Declarations, source: str) -> None:
+        super().__init__(declared.owner, generation=declared.generation)
+        self._declared = declared
         self._source = source
 
     @property
@@ -44,10 +45,6 @@ class YamlApp(App):
         """Raises: the bodies of its jobs are with workers of their own."""
         called = self._source or "the YAML"
         raise InvalidDefinitions([f"{called} {_NO_BODIES}"])
-
-    def definitions(self) -> Definitions:
-        """Everything that the file declares."""
-        return self._definitions
 
 
 def load_yaml(path_or_text: str | Path) -> Definitions:
@@ -66,7 +63,9 @@ def read_app(path_or_text: str | Path) -> YamlApp:
         root = nodes.parse(text)
     except nodes.Unreadable as error:
         raise InvalidDefinitions([f"{walk.where(error.line)}{error.reason}"]) from error
-    return YamlApp(assemble(read_file(root, walk)), source)
+    declared = read_file(root, walk)
+    assemble(declared)  # tells all problems now, before anybody builds on it
+    return YamlApp(declared, source)
 
 
 def _text_of(given: str | Path) -> tuple[str, str]:

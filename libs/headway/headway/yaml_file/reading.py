@@ -8,6 +8,7 @@ from headway_decisions.calendar import Exclusion
 
 from headway import batches, cadences, exclusions, inputs, marks
 from headway.declarations import Declarations, Draft, Terms, check_app_name
+from headway.defaults import DefaultTerms
 from headway.definitions import GroupDefinition
 from headway.jobs import RemoteJob
 from headway.limits import read_rate
@@ -56,7 +57,11 @@ def read_file(root: Node, walk: Walk) -> Declarations:
     top = {key: node for key, node in root.value.items() if not key.startswith("x-")}
     plain = {key: node for key, node in top.items() if key not in _SECTIONS}
     found = walk.record(Node(root.line, plain), FileRecord, "the file")
-    declared = Declarations(owner=found.get("app", ""), generation=found.get("generation", 0))
+    declared = Declarations(
+        owner=found.get("app", ""),
+        generation=found.get("generation", 0),
+        defaults=cast("DefaultTerms", _shared_terms(found.get("defaults", {}))),
+    )
     if "app" in found:
         _checked(walk, plain["app"].line, check_app_name, found["app"])
     for name, node in walk.children(top.get("groups"), "groups").items():
@@ -107,9 +112,9 @@ def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
         category=found.get("category", ""),
         description=found.get("description", ""),
         group=group,
-        timeout_seconds=found.get("timeout", 1200.0),
-        cancel_grace_seconds=found.get("cancel_grace", 30.0),
-        priority=found.get("priority", 0),
+        timeout_seconds=found.get("timeout"),
+        cancel_grace_seconds=found.get("cancel_grace"),
+        priority=found.get("priority"),
         on_lost_contact=found.get("on_lost_contact", "stop"),
         on_dead_letter=found.get("on_dead_letter", "block"),
         takes_input=takes_input,
@@ -121,7 +126,7 @@ def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
         concurrency_limit=found.get("concurrency_limit", 1),
         start_within_seconds=found.get("start_within"),
         where=walk.where(node.line),
-        retry=marks.retry(**found["retry"]).policy if "retry" in found else None,
+        retry=marks.retry(**found["retry"]) if "retry" in found else None,
         # One that cannot be used was complained of, and no input need fit it.
         schema=None if trouble else schema,
     )
@@ -236,13 +241,19 @@ def _cadence(walk: Walk, node: Node, name: str, found: dict[str, Any], called: s
     return when
 
 
-def _terms(found: dict[str, Any]) -> Terms:
+def _shared_terms(found: dict[str, Any]) -> dict[str, Any]:
+    """The terms that may be stated for one manifest and for all of them."""
     terms: dict[str, Any] = {name: found[name] for name in _PLAIN_TERMS if name in found}
     if "retry" in found:
         terms["retry"] = marks.retry(**found["retry"])
     terms["misfire"] = _misfire(found.get("misfire"))
     overlap = found.get("overlap")
     terms["overlap"] = allow(overlap.get("allow", 1)) if isinstance(overlap, dict) else overlap
+    return terms
+
+
+def _terms(found: dict[str, Any]) -> Terms:
+    terms = _shared_terms(found)
     excluded = found.get("exclude", [])
     terms["exclude"] = [
         exclusion
@@ -255,6 +266,8 @@ def _terms(found: dict[str, Any]) -> Terms:
 def _misfire(given: Any) -> Any:
     if not isinstance(given, dict):
         return given
+    if "threshold" not in given and given.get("policy") in ("fire_once", "skip"):
+        return given["policy"]  # with the threshold of the defaults
     threshold = given.get("threshold", 60.0)
     match given.get("policy"):
         case "catch_up":

@@ -142,14 +142,15 @@ class RetryRecord(Record):
     """How often a job is tried in total, and how long it rests between, in seconds.
 
     `retry_on` lists the only kinds of failure that are tried again, `abort_on` those that never
-    are: names of exceptions, or of Headway's own kinds such as timed_out.
+    are: names of exceptions, or of Headway's own kinds such as timed_out. What is left out is the
+    default's.
     """
 
-    attempts: Annotated[int, Meta(ge=1)] = 3
-    interval: Seconds = 60.0
-    backoff: Annotated[float, Meta(ge=1)] = 2.0
-    max_interval: Seconds = 3600.0
-    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    attempts: Annotated[int, Meta(ge=1)] | None = None
+    interval: Seconds | None = None
+    backoff: Annotated[float, Meta(ge=1)] | None = None
+    max_interval: Seconds | None = None
+    jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
     retry_on: Kinds = []
     abort_on: Kinds = []
 
@@ -158,7 +159,7 @@ class MisfireRecord(Record, kw_only=True):
     """What becomes of missed fires; `limit` is how many `catch_up` makes up for."""
 
     policy: Literal["fire_once", "skip", "catch_up"]
-    threshold: Seconds = 60.0
+    threshold: Seconds | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
@@ -186,6 +187,18 @@ class GroupRecord(Record):
     rate: RateText | None = None
 
 
+class DefaultsRecord(Record):
+    """Terms of all jobs and manifests of the file that state nothing else."""
+
+    priority: Priority | None = None
+    timeout: Seconds | None = None
+    cancel_grace: Seconds | None = None
+    retry: RetryRecord | None = None
+    misfire: Literal["fire_once", "skip"] | MisfireRecord | None = None
+    overlap: Literal["skip", "queue_one", "cancel_running"] | AllowRecord | None = None
+    jitter: Seconds | None = None
+
+
 class JobRecord(Record):
     """A job whose body a worker brings. Without an `input_schema` it takes any input."""
 
@@ -193,9 +206,9 @@ class JobRecord(Record):
     category: str = ""
     description: str = ""
     group: Name | None = None
-    timeout: Seconds = 1200.0
-    cancel_grace: Seconds = 30.0
-    priority: Priority = 0
+    timeout: Seconds | None = None
+    cancel_grace: Seconds | None = None
+    priority: Priority | None = None
     on_lost_contact: Literal["stop", "continue"] = "stop"
     on_dead_letter: Literal["block", "go_on"] = "block"
     retry: RetryRecord | None = None
@@ -272,6 +285,7 @@ class FileRecord(Record, kw_only=True):
 
     app: Name
     generation: Annotated[int, Meta(ge=0)] = 0
+    defaults: DefaultsRecord | None = None
     groups: dict[Name, GroupRecord | None] = {}
     jobs: dict[Name, JobRecord | None] = {}
     manifests: dict[ManifestId, ManifestRecord] = {}

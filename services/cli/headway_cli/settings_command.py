@@ -1,0 +1,90 @@
+"""`headway settings`: what holds here and now, and who says so."""
+
+import json
+import os
+from collections.abc import Iterator
+
+import click
+import msgspec
+from headway_service_kit.describing import Effective, in_words, look
+from headway_service_kit.settings import InvalidSettings
+from msgspec.structs import replace
+
+from headway_cli import options
+from headway_cli.asking import json_option, print_lines
+from headway_cli.faults import BAD_INPUT
+from headway_cli.known_settings import SECTIONS, Section
+from headway_cli.settings import check
+from headway_cli.tables import table
+
+
+@click.command()
+@click.argument("part", type=click.Choice([section.name for section in SECTIONS]), required=False)
+@click.option("--changed", is_flag=True, help="Only those that differ from their default.")
+@json_option
+@options.debug_option
+def settings(part: str | None, changed: bool, as_json: bool) -> int:
+    """Show every setting that holds here, and who says so.
+
+    Name a PART to see its settings alone. Passwords are masked. Settings that cannot be read are
+    told with the reason, and make the exit code 2.
+    """
+    found = {
+        section: _look(section, changed=changed)
+        for section in SECTIONS
+        if part in (None, section.name)
+    }
+    if as_json:
+        shown = [
+            {"part": section.name, **msgspec.to_builtins(one)}
+            for section, settings_of in found.items()
+            for one in settings_of
+        ]
+        click.echo(json.dumps(shown, indent=2))
+    else:
+        print_lines(list(_lines(found)))
+    unreadable = any(_is_wrong(one) for settings_of in found.values() for one in settings_of)
+    return BAD_INPUT if unreadable else 0
+
+
+def _look(section: Section, *, changed: bool) -> list[Effective]:
+    told = section.but.__struct_fields__ if section.but is not None else ()
+    fields = section.struct.__struct_fields__
+    every = zip(fields, look(section.struct, os.environ), strict=True)
+    shapes = _problems_of_shape(section)
+    found = [
+        replace(one, problem=one.problem or shapes.get(one.variable))
+        for name, one in every
+        if name not in told
+    ]
+    return [one for one in found if not changed or one.source != "default"]
+
+
+def _problems_of_shape(section: Section) -> dict[str, str]:
+    """What the services would refuse at their start, by the variable."""
+    try:
+        check([section.struct], {}, os.environ)
+    except InvalidSettings as error:
+        told = (line.partition(": ") for line in str(error).splitlines())
+        return {variable: problem for variable, _, problem in told}
+    return {}
+
+
+def _is_wrong(one: Effective) -> bool:
+    return one.problem is not None and one.problem != "not set"
+
+
+def _lines(found: dict[Section, list[Effective]]) -> Iterator[str]:
+    for section, settings_of in found.items():
+        if not settings_of:
+            continue
+        yield section.title
+        rows = [(one.variable, _shown(one), one.source) for one in settings_of]
+        yield from (f"  {line}" for line in table(("setting", "value", "from"), rows))
+        yield ""
+
+
+def _shown(one: Effective) -> str:
+    if one.problem is not None:
+        return one.problem if one.source is None else f"{one.value}: {one.problem}"
+    return in_words(one.value)
