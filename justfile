@@ -24,6 +24,7 @@ check:
     {{uv}} python -m headway_decisions.diagrams README.md docs/states.md --check
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
     {{uv}} python -m headway_cli.settings_page docs/settings.md --check
+    {{uv}} python -m headway_cli.metrics_page docs/metrics.md --check
     {{uv}} pytest -q tests/unit tests/architecture
 
 # All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
@@ -70,6 +71,7 @@ generate:
     {{uv}} python -m headway_decisions.diagrams README.md docs/states.md
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
     {{uv}} python -m headway_cli.settings_page docs/settings.md
+    {{uv}} python -m headway_cli.metrics_page docs/metrics.md
 
 # Format and mend what lint can mend
 format:

@@ -1,11 +1,14 @@
 """The Kubernetes manifests: valid, restricted, and about things that exist."""
 
 import re
+from pathlib import Path
 
 import kubernetes_validate
 import pytest
+import yaml
 from headway.worker import WorkerSettings
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 VERSION = "1.33"
 WORKLOADS = {"Deployment", "StatefulSet", "Job"}
 
@@ -125,6 +128,32 @@ def test_probes_ask_what_the_services_answer(rendered):
             assert (asked["path"], ports[asked["port"]]) == (path, listens_on)
 
 
+def test_prometheus_is_sent_to_where_metrics_are(rendered):
+    scraped = set()
+    for document in ours(rendered):
+        notes = document["spec"]["template"]["metadata"].get("annotations", {})
+        if "prometheus.io/scrape" not in notes:
+            continue
+        one = pod(document)["containers"][0]
+        [port] = [port["containerPort"] for port in one["ports"] if port["name"] == "health"]
+        assert (notes["prometheus.io/port"], notes["prometheus.io/path"]) == (str(port), "/metrics")
+        scraped.add(document["metadata"]["name"])
+    assert scraped == {"headway-scheduler", "headway-dispatcher", "headway-worker"}
+
+
+def test_the_monitor_selects_what_is_scraped(rendered):
+    """For the Prometheus operator, whose resources no schema of Kubernetes knows."""
+    [monitor] = yaml.safe_load_all((DEPLOY / "k8s" / "monitoring" / "pod-monitor.yaml").read_text())
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["path"]) == ("health", "/metrics")
+    selected = {
+        one["metadata"]["name"]
+        for one in workloads(rendered)
+        if matches(monitor["spec"]["selector"], one["spec"]["template"]["metadata"]["labels"])
+    }
+    assert selected == {"headway-scheduler", "headway-dispatcher", "headway-worker"}
+
+
 def test_everybody_is_probed_but_the_worker_in_typescript(rendered):
     without = {
         document["metadata"]["name"]
@@ -205,6 +234,21 @@ class TestNetwork:
             assert may(name, "jaeger", 4318)
         assert not may("postgres", "nats", 4222)
         assert not may("headway-worker", "headway-scheduler", 8080)
+
+    @pytest.mark.parametrize("service", ["scheduler", "dispatcher", "worker"])
+    def test_a_prometheus_next_door_may_scrape_and_no_more(self, rendered, service):
+        [policy] = [one["spec"] for one in rendered if one["metadata"]["name"] == "headway-metrics"]
+        [document] = [
+            one for one in ours(rendered) if one["metadata"]["name"] == f"headway-{service}"
+        ]
+        assert matches(policy["podSelector"], document["spec"]["template"]["metadata"]["labels"])
+        [rule] = policy["ingress"]
+        assert [one["port"] for one in rule["ports"]] == [
+            port["containerPort"] for port in pod(document)["containers"][0]["ports"]
+        ]
+        [peer] = rule["from"]
+        assert peer["namespaceSelector"]["matchLabels"] == {"headway.dev/metrics": "true"}
+        assert matches(peer["podSelector"], {"app.kubernetes.io/name": "prometheus"})
 
 
 def matches(selector, labels):

@@ -9,7 +9,7 @@ import pytest
 from headway_contract.work import GroupChanged
 from headway_dispatcher.store import gates as queries
 from support.gates import START, Gates
-from support.plans import outline, rows_read, scans_of
+from support.plans import FILL, outline, rows_read, scans_of
 
 pytestmark = pytest.mark.breaks_tables("fills the queue by hand")
 
@@ -18,17 +18,6 @@ BACKLOG = 100_000 if os.environ.get("HEADWAY_LONG") else 20_000
 # Rows of plain tables and indexes that a statement may touch: its few candidates, each looked
 # up a few times over, and a step for each lane.
 FEW = 200
-
-_FILL = """
-INSERT INTO dispatcher.work_queue
-    (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,
-     timeout_seconds, cancel_grace_seconds, on_lost_contact, state, wait_reason, received_at,
-     held_by, concurrency_key)
-SELECT gen_random_uuid(), 1, 0, $2, $3, 'test', $4::timestamptz, 0,
-       $4 + number * interval '1 ms', $4, '{}', 1, 1, 'stop', 'queued', 'awaiting_gate', $4,
-       $5, $6
-FROM generate_series(1, $1::integer) AS number
-"""
 
 
 @pytest.fixture
@@ -83,8 +72,8 @@ async def test_a_backlog_is_not_read_through(gates, which):
     group, job, held_by, key = BACKLOGS[which]
     later = START + timedelta(hours=1) if held_by == "not_before" else START
     async with gates.database.acquire() as connection:
-        await connection.execute(_FILL, BACKLOG, group, job, later, held_by, key)
-        await connection.execute(_FILL, 5, "wide", "mail", START + timedelta(minutes=5), None, None)
+        await connection.execute(FILL, BACKLOG, group, job, later, held_by, key)
+        await connection.execute(FILL, 5, "wide", "mail", START + timedelta(minutes=5), None, None)
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
     plan = await candidates(gates, {"full": 0}, {"etl": 50, "mail": 50})
     assert plan["Actual Rows"] == 5
@@ -103,7 +92,7 @@ async def test_a_backlog_is_not_read_through(gates, which):
 
 async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
     async with gates.database.acquire() as connection:
-        await connection.execute(_FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
+        await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
         await connection.execute("INSERT INTO dispatcher.key_changed VALUES ('busy')")
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
     plan = await explained(gates, "hand_out_keys", 1000)
@@ -115,7 +104,7 @@ async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
 
 async def test_work_whose_time_has_come_costs_no_more_than_that_much_of_it(gates):
     async with gates.database.acquire() as connection:
-        await connection.execute(_FILL, BACKLOG, "later", "etl", START, "not_before", None)
+        await connection.execute(FILL, BACKLOG, "later", "etl", START, "not_before", None)
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
     plan = await explained(gates, "ripen", START)
     assert rows_read(plan) <= 5 * 1000, outline(plan)
@@ -123,7 +112,7 @@ async def test_work_whose_time_has_come_costs_no_more_than_that_much_of_it(gates
 
 async def test_a_lane_with_room_is_read_only_as_far_as_its_room_goes(gates):
     async with gates.database.acquire() as connection:
-        await connection.execute(_FILL, BACKLOG, "wide", "etl", START, None, None)
+        await connection.execute(FILL, BACKLOG, "wide", "etl", START, None, None)
         await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
     plan = await candidates(gates, {}, {"etl": 10})
     assert plan["Actual Rows"] == 10

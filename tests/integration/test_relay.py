@@ -117,11 +117,10 @@ async def test_an_order_that_is_still_stored_counts_as_there(world):
     assert (await backlog(world), await stored(world, subjects.RUNS_STREAM)) == (0, 1)
 
 
-async def test_two_relays_share_the_rows(world, monkeypatch):
+async def test_two_relays_share_the_rows(world):
     await world.provision()
-    monkeypatch.setattr(relay_module, "BATCH", 50)
     await add(world, *(message(number) for number in range(100)))
-    first, second = (Relay(world.database, world.broker, OUTBOX) for _ in range(2))
+    first, second = (Relay(world.database, world.broker, OUTBOX, batch=50) for _ in range(2))
     import asyncio
 
     await asyncio.gather(first.run_once(), second.run_once())

@@ -104,6 +104,11 @@ class Broker:
         connected = True
         return cls(client, where, closed, patience)
 
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was made again."""
+        return int(self.client.stats["reconnects"])
+
     def _give_up(self) -> None:
         logger.error("NATS at %s does not answer on new connections either: giving up", self.where)
         self.closed.set()

@@ -13,6 +13,7 @@ from headway_postgres_kit.database import (
     Database,
     DatabaseUnavailable,
     json_array,
+    note,
     storable,
 )
 from headway_postgres_kit.migrations import Migrations, SchemaMismatch
@@ -31,5 +32,6 @@ __all__ = [
     "SchemaMismatch",
     "Together",
     "json_array",
+    "note",
     "storable",
 ]

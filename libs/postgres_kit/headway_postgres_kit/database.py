@@ -8,8 +8,9 @@ client has left in the middle of a transaction ends after a while, and lets go o
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -64,6 +65,20 @@ class _Stateless(asyncpg.Connection):
         return ""
 
 
+# What was noted in the transaction around.
+_NOTED: ContextVar[list[Any] | None] = ContextVar("noted", default=None)
+
+
+def note(*facts: object) -> None:
+    """Note what comes true with the transaction around: its database's `on_commit` is told then.
+
+    What is rolled back is told to nobody, and outside of a transaction nothing is noted.
+    """
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.extend(facts)
+
+
 class DatabaseUnavailable(Exception):
     """PostgreSQL cannot be reached, went away in the middle, or asks to try again."""
 
@@ -75,6 +90,8 @@ class Database:
         self._pool = pool
         self._pinging: asyncio.Task[None] | None = None
         self.where = where
+        # Told what was noted in a transaction, once it is committed.
+        self.on_commit: Callable[[list[Any]], None] | None = None
 
     @classmethod
     async def connect(
@@ -119,9 +136,10 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection inside a READ COMMITTED transaction."""
-        async with self.acquire() as connection, connection.transaction():
-            yield connection
+        """A connection inside a READ COMMITTED transaction; what is noted in it is told after."""
+        with self._noting():
+            async with self.acquire() as connection, connection.transaction():
+                yield connection
 
     @asynccontextmanager
     async def locked_transaction(
@@ -132,15 +150,30 @@ class Database:
         What its statements read is never older than the lock. It has no savepoints.
         """
         lock = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
-        async with self.acquire() as connection:
-            try:
-                await connection.execute(f"BEGIN; SELECT {lock}({key:d})")
-                yield connection
-            except BaseException:
-                if not connection.is_closed():
-                    await connection.execute("ROLLBACK")
-                raise
-            await connection.execute("COMMIT")
+        with self._noting():
+            async with self.acquire() as connection:
+                try:
+                    await connection.execute(f"BEGIN; SELECT {lock}({key:d})")
+                    yield connection
+                except BaseException:
+                    if not connection.is_closed():
+                        await connection.execute("ROLLBACK")
+                    raise
+                await connection.execute("COMMIT")
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Keep what is noted until the end, and tell it if that is a good one."""
+        noted: list[Any] = []
+        # Set back by hand: whoever begins and ends it may do so in two contexts.
+        around = _NOTED.get()
+        _NOTED.set(noted)
+        try:
+            yield
+        finally:
+            _NOTED.set(around)
+        if noted and self.on_commit is not None:
+            self.on_commit(noted)
 
     async def ping(self) -> None:
         """Ask the server for a sign of life; a question that hangs is not asked again meanwhile."""
@@ -155,6 +188,16 @@ class Database:
     async def _ping(self) -> None:
         async with self.acquire() as connection:
             await connection.execute("SELECT 1", timeout=_PING_SECONDS)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return self._pool.get_size()
+
+    @property
+    def connections_in_use(self) -> int:
+        """How many of them somebody has taken."""
+        return self._pool.get_size() - self._pool.get_idle_size()
 
     async def close(self) -> None:
         """Give back all connections; cut them off when they do not let go."""

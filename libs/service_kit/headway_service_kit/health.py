@@ -1,14 +1,17 @@
-"""`/livez`, `/readyz` and `/counts` over plain HTTP.
+"""`/livez`, `/readyz`, `/metrics` and `/counts` over plain HTTP.
 
 Live means that the event loop turns and the passes report; ready means that what the
-service stands on answers too. Either way the body says why, one reason a line. The counts are
-of messages that were received and passed over, by the reason.
+service stands on answers too. Either way the body says why, one reason a line. The metrics are in
+the text format of Prometheus. The counts are of messages that were received and passed over, by
+the reason.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from headway_service_kit.counting import PASSED_OVER
+from headway_service_kit.metrics import CONTENT_TYPE as METRICS_TYPE
+from headway_service_kit.metrics import Meter, scrape
 
 Check = Callable[[], Awaitable[str | None]]
 
@@ -23,8 +26,16 @@ class AddressInUse(Exception):
 class Health:
     """Answers for one service."""
 
-    def __init__(self, service: str, *, live: Sequence[Check], ready: Sequence[Check]) -> None:
+    def __init__(
+        self,
+        service: str,
+        *,
+        live: Sequence[Check],
+        ready: Sequence[Check],
+        meters: Sequence[Meter] = (),
+    ) -> None:
         self.service = service
+        self._meters = tuple(meters)
         self._live = tuple(live)
         self._ready = tuple(ready)
         self._server: asyncio.Server | None = None
@@ -53,9 +64,11 @@ class Health:
             return await self._judge("live", self._live)
         if path == "/readyz":
             return await self._judge("ready", self._live + self._ready)
+        if path == "/metrics":
+            return 200, await scrape(self._meters)
         if path == "/counts":
             return 200, "\n".join(f"{name} {number}" for name, number in PASSED_OVER.read().items())
-        return 404, "there are /livez, /readyz and /counts"
+        return 404, "there are /livez, /readyz, /metrics and /counts"
 
     async def _judge(self, what: str, checks: Sequence[Check]) -> tuple[int, str]:
         complaints = [one for one in await asyncio.gather(*map(_ask, checks)) if one]
@@ -71,9 +84,10 @@ class Health:
                 path = tokens[1].partition("?")[0] if len(tokens) > 1 else ""
                 status, body = await self.report(path)
             reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
-            data = (body + "\n").encode()
+            data = (body.rstrip("\n") + "\n").encode()
+            kind = METRICS_TYPE if path == "/metrics" else "text/plain; charset=utf-8"
             writer.write(
-                f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                f"HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\n"
                 f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode()
                 + data
             )

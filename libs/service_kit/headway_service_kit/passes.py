@@ -47,22 +47,36 @@ class Wakeup:
             self._event.clear()
 
 
+# Told of every pass that ended: its name, and how long it took if it went well.
+Heed = Callable[[str, float | None], None]
+
+
 class Vitals:
     """What health knows of a pass: when it last gave word, and what its trouble is."""
 
-    def __init__(self, name: str, patience: float) -> None:
+    def __init__(self, name: str, patience: float, heed: Heed | None = None) -> None:
         self.name = name
         self._patience = patience
-        self._last_word = monotonic()
+        self._heed = heed
+        self._last_word = self._last_good = monotonic()
         self._trouble: str | None = None
 
-    def good(self) -> None:
-        """The pass went well just now."""
-        self._last_word, self._trouble = monotonic(), None
+    def good(self, seconds: float = 0.0) -> None:
+        """The pass went well just now, and took so long."""
+        self._last_word = self._last_good = monotonic()
+        self._trouble = None
+        if self._heed is not None:
+            self._heed(self.name, seconds)
 
     def bad(self, error: BaseException) -> None:
         """The pass failed just now."""
         self._last_word, self._trouble = monotonic(), f"{type(error).__name__}: {error}"
+        if self._heed is not None:
+            self._heed(self.name, None)
+
+    def age(self) -> float:
+        """How long ago the pass last went well, or was begun with."""
+        return monotonic() - self._last_good
 
     async def silence(self) -> str | None:
         """A complaint if the pass hangs: it neither goes well nor fails."""
@@ -86,6 +100,7 @@ async def keep_running(
     """Run a pass for ever. `run_once` returns the seconds that it may rest, or none."""
     backoff = _FIRST_BACKOFF
     while True:
+        began = monotonic()
         try:
             rest = await run_once()
         except asyncio.CancelledError:
@@ -99,6 +114,6 @@ async def keep_running(
             await asyncio.sleep(backoff * (1 + jitter(0.2)))
             backoff = min(backoff * 2, longest_backoff)
         else:
-            vitals.good()
+            vitals.good(monotonic() - began)
             backoff = _FIRST_BACKOFF
             await wakeup.rest(poll if rest is None else min(rest, poll))

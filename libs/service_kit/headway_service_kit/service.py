@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
 from headway_jetstream_kit.tasks import end
@@ -11,6 +11,8 @@ from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_postgres_kit.database import ANSWER_SECONDS
 
 from headway_service_kit.health import Check, Health
+from headway_service_kit.metrics import Measure, Meter, Readings
+from headway_service_kit.own_metrics import own_measures, read_connections
 from headway_service_kit.passes import SAFETY_POLL, Vitals, Wakeup, keep_running
 from headway_service_kit.process import keep_trying
 from headway_service_kit.settings import ServiceSettings
@@ -27,7 +29,9 @@ RunOnce = Callable[[], Awaitable[float | None]]
 class Service:
     """Starts and stops passes together, and answers for their health."""
 
-    def __init__(self, name: str, database: Database, broker: Broker) -> None:
+    def __init__(
+        self, name: str, database: Database, broker: Broker, measures: Iterable[Measure] = ()
+    ) -> None:
         self.name = name
         self.database = database
         self.broker = broker
@@ -35,6 +39,10 @@ class Service:
         self._vitals: list[Vitals] = []
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wakeups: dict[str, Wakeup] = {}
+        self._own = own_measures(name)
+        self.meter = Meter([*self._own.all(), *measures], answers=self._own.answers)
+        self.meter.read_from(self._read_passes)
+        self.meter.read_from(lambda: read_connections(self._own, database, broker))
 
     def keep(
         self,
@@ -48,7 +56,7 @@ class Service:
         """Run a pass until the service stops."""
         # A pass on a database that hangs fails only after twice the time that an answer may
         # take: for the question, and for the roll-back.
-        vitals = Vitals(name, patience=poll + _PATIENCE)
+        vitals = Vitals(name, patience=poll + _PATIENCE, heed=self._heed_pass)
         self._vitals.append(vitals)
         self._wakeups[name] = wakeup = wakeup or Wakeup()
         self._tasks[name] = asyncio.create_task(
@@ -73,6 +81,7 @@ class Service:
                 self._broker_answers,
                 *(vitals.trouble for vitals in self._vitals),
             ],
+            meters=[self.meter],
         )
         await self.health.start(address)
         return self.health.port
@@ -106,8 +115,18 @@ class Service:
         await end(list(self._tasks.values()))
         if self.health is not None:
             await self.health.stop()
+        self.meter.stop()
         await self.broker.close()
         await self.database.close()
+
+    def _heed_pass(self, name: str, seconds: float | None) -> None:
+        if seconds is None:
+            self.meter.add(self._own.pass_failures, name)
+        else:
+            self.meter.observe(self._own.pass_seconds, seconds, name)
+
+    def _read_passes(self) -> Readings:
+        return {self._own.pass_age: {(one.name,): one.age() for one in self._vitals}}
 
     def _wakeup_of(self, name: str) -> Wakeup:
         if name not in self._wakeups:
@@ -134,6 +153,7 @@ async def open_service(
     name: str,
     settings: ServiceSettings,
     *,
+    measures: Iterable[Measure] = (),
     give_up_after: int | None = None,
     connect: Callable[[], Awaitable[Database]] | None = None,
 ) -> Service:
@@ -165,4 +185,4 @@ async def open_service(
         faults=(BrokerUnavailable,),
         give_up_after=give_up_after,
     )
-    return Service(name, database, broker)
+    return Service(name, database, broker, measures)

@@ -49,7 +49,10 @@ NatsPing = Annotated[
 ]
 HealthAddress = Annotated[
     str,
-    Meta(description="Where `/livez` and `/readyz` are answered, as `host:port`; 0 is any port."),
+    Meta(
+        description="Where `/livez`, `/readyz` and `/metrics` are answered, as `host:port`; 0 is "
+        "any port."
+    ),
 ]
 
 
@@ -72,6 +75,14 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
     ] = 10
     nats_ping_seconds: NatsPing = 3.0
     health_address: HealthAddress = "127.0.0.1:0"
+    metrics_age_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How old metrics may be that have to be asked for: a scrape asks "
+            "PostgreSQL and NATS at most so often.",
+        ),
+    ] = 5.0
     outbox_batch: Annotated[
         int, Meta(ge=1, le=10_000, description="How many messages are published at once.")
     ] = 500

@@ -183,4 +183,5 @@ def _shared_health(services: list[Service]) -> Health:
         "headway",
         live=[asked(service, "/livez") for service in services],
         ready=[asked(service, "/readyz") for service in services],
+        meters=[service.meter for service in services],
     )

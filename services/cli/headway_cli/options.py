@@ -88,7 +88,7 @@ console_option = click.option(
 health_option = setting(
     "--health-address",
     "health_address",
-    "Where to answer /livez and /readyz; without it on any free port.",
+    "Where to answer /livez, /readyz and /metrics; without it on any free port.",
     metavar="HOST:PORT",
 )
 slots_option = setting(

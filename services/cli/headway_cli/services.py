@@ -39,6 +39,7 @@ from msgspec import Meta, Struct
 from headway_cli import options, settings
 from headway_cli.apps import load_app
 from headway_cli.reaching import reach_broker, reach_database, unless_stopped
+from headway_cli.worker_metrics import meter_of
 
 _EXPORT_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 1.0
@@ -339,4 +340,9 @@ def _worker_health(program: Worker, broker: Broker, given: WorkerSettings) -> He
             return f"no dispatcher has answered for {silent:.0f} s"
         return None
 
-    return Health("worker", live=[], ready=[broker_answers, dispatcher_answers])
+    return Health(
+        "worker",
+        live=[],
+        ready=[broker_answers, dispatcher_answers],
+        meters=[meter_of(program, broker, given.worker_slots)],
+    )

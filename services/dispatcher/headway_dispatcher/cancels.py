@@ -28,10 +28,11 @@ from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkCancelRequested
 from headway_history import Record
 from headway_jetstream_kit import Broker, Stored
-from headway_postgres_kit import Connection, Database
+from headway_postgres_kit import Connection, Database, note
 
 from headway_dispatcher import prunes, recording, settling, store
 from headway_dispatcher.fencing import publish_fenced, spoken, withdraw_order
+from headway_dispatcher.metrics import Settled
 from headway_dispatcher.pushing import push
 from headway_dispatcher.store import OUTBOX, works
 from headway_dispatcher.telling import settled_message
@@ -110,6 +111,8 @@ async def _settle_unknown(
     added = {row["id"] for row in rows}
     settled = [one for one in requests if one.work in added or one.manifest_id in buried]
     ends = {one.work: _end(one, now) for one in settled}
+    # What it would have been the work of, nobody has told yet.
+    note(*(Settled(one.group, "", "cancelled") for one in settled))
     await OUTBOX.add(connection, [settled_message(end, None) for end in ends.values()])
     for one in settled:
         if one.work in added:

@@ -21,7 +21,7 @@ from headway_contract.work import (
 from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Clock, Connection, Database, note
 from headway_relay import Handover, events_in
 from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
@@ -29,6 +29,7 @@ from headway_tracing import span
 from msgspec import Struct
 
 from headway_dispatcher import cancels, limits, prunes, recording, settling
+from headway_dispatcher.metrics import Settled
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
 from headway_dispatcher.telling import settled_message
 
@@ -142,6 +143,7 @@ async def _without_the_buried(
     ends = [_end(one.data, "cancelled", settling.PRUNED, now) for one in homeless]
     await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
     records += [recording.turned_away(one, "manifest_pruned", now) for one in homeless]
+    note(*(Settled(one.data.group, one.data.job, "cancelled") for one in homeless))
     return {work: one for work, one in queued.items() if one.data.manifest_id not in buried}
 
 
@@ -159,6 +161,7 @@ async def _coalesce(
     await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
     records += [recording.taken_in(one, row, now) for one, row in taken]
     records += [recording.settled(end) for end in ends]
+    note(*(Settled(one.data.group, one.data.job, "coalesced") for one, _ in taken))
 
 
 async def _bring_forward(

@@ -6,7 +6,7 @@ work (`settling`). All of that, and the history of it, is one transaction.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -33,7 +33,7 @@ from headway_history import Record
 from headway_history.kept import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
-from headway_postgres_kit import Clock, Connection, Database, Together, json_array
+from headway_postgres_kit import Clock, Connection, Database, Together, json_array, note
 from headway_relay import Handover, OutboxMessage, events_in, stamped
 from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
@@ -41,6 +41,7 @@ from headway_tracing import first_context, span, traceparent
 from msgspec import Struct, structs
 
 from headway_dispatcher import letters, settling, store
+from headway_dispatcher.metrics import EventRefused, Started
 from headway_dispatcher.pushing import push
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, SOURCE, heals, leases, works
 from headway_dispatcher.telling import activation_message
@@ -79,6 +80,8 @@ class _Books(Struct):
     made_at: dict[UUID, datetime]
     runs: dict[UUID, dict[UUID, Run]]
     work_of: dict[UUID, UUID]
+    # The group and due time of runs that a schedule made, if they are first attempts.
+    due: dict[UUID, tuple[str, datetime]]
     # Accepted events that woke something new, and what.
     woken: list[tuple[Event, list[Activation]]]
     # Runs whose body a process began that does not hold the lease.
@@ -159,6 +162,7 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
+    note(*_starts(books, [run for run in changed if before[run.id].started_at is None]))
     writes = Together()
     # Before the ends of the runs that woke it: what is heard first says whose trace it is.
     woken = await _woken_messages(connection, books.woken, now, contexts)
@@ -293,10 +297,19 @@ async def _woken_messages(
     return stamped(messages)
 
 
+def _starts(books: _Books, runs: list[Run]) -> Iterator[Started]:
+    """How late the bodies began of runs that had not begun before."""
+    for run in runs:
+        if run.started_at is not None and run.id in books.due:
+            group, due_at = books.due[run.id]
+            yield Started(group, (run.started_at - due_at).total_seconds())
+
+
 def _report(one: Told, judged: Judged) -> None:
     for refusal in judged.refusals:
         if refusal is not None:
             logger.warning("lease %s: an event of %s refused: %s", one.lease, one.worker, refusal)
+            note(EventRefused(refusal))
 
 
 def _fact(event: Event, one: Told, made_at: datetime, now: datetime) -> Fact:
@@ -365,6 +378,11 @@ async def _open_books(
         made_at={row["lease_id"]: row["created_at"] for row in runs},
         runs=by_lease,
         work_of={row["run_id"]: row["work_id"] for row in runs},
+        due={
+            row["run_id"]: (row["group_name"], row["due_at"])
+            for row in runs
+            if row["attempt"] == 1 and row["due_at"] is not None
+        },
         woken=[],
         vain_claims=[],
         begun_elsewhere=[],

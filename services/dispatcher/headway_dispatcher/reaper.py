@@ -9,7 +9,10 @@ projector that lags behind cannot get a finished run killed.
 
 import asyncio
 import logging
+from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -49,6 +52,8 @@ class ReaperResult(Struct, frozen=True, kw_only=True):
     trusted: bool
     silent: int = 0
     revoked: int = 0
+    # The same by the reason.
+    reasons: Mapping[str, int] = MappingProxyType({})
 
 
 class Reaper:
@@ -78,7 +83,8 @@ class Reaper:
             )
             await connection.execute(workers["forget_witnesses"], now - timedelta(days=1))
         revoked = await asyncio.gather(*(self._revoke(row, now) for row in silent))
-        return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked))
+        reasons = Counter(row["kind"] for row, gone in zip(silent, revoked, strict=True) if gone)
+        return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked), reasons=reasons)
 
     def _may_trust(self, witness: Any, now: datetime) -> bool:
         """Whether we would have heard a worker that spoke."""

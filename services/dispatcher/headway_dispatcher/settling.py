@@ -20,12 +20,13 @@ from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
 from headway_decisions.transitions import WorkMove, next_work_state
 from headway_history import Record
-from headway_postgres_kit import Connection, Together, json_array
+from headway_postgres_kit import Connection, Together, json_array, note
 from headway_relay import OutboxMessage, stamped
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
 
 from headway_dispatcher import recording
+from headway_dispatcher.metrics import Retried, Settled
 from headway_dispatcher.store import HISTORY, OUTBOX, works
 from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
 
@@ -203,6 +204,13 @@ async def _write_retries(connection: Connection, again: Sequence[_Again]) -> Non
             [one.context for one in again],
             [one.retry.alone for one in again],
         )
+        note(*(Retried(one.row["group_name"], one.row["job"], one.retry.reason) for one in again))
+
+
+def _fact(one: _Settled) -> Settled:
+    """The end of work as it is counted."""
+    letter = one.reason if one.letter is not None else None
+    return Settled(one.row["group_name"], one.row["job"], one.outcome, letter)
 
 
 def _write_settled(
@@ -222,6 +230,7 @@ def _write_settled(
             now,
         )
         OUTBOX.add_to(writes, messages)
+    note(*map(_fact, settled))
     return messages
 
 

@@ -30,6 +30,7 @@ prune_queries = Queries("headway_dispatcher", "sql/tombstone.sql")
 projections = Queries("headway_dispatcher", "sql/projection.sql")
 retention = Queries("headway_dispatcher", "sql/retention.sql")
 events = Queries("headway_dispatcher", "sql/events.sql")
+metric_queries = Queries("headway_dispatcher", "sql/metrics.sql")
 heals = Queries("headway_dispatcher", "sql/healing.sql")
 
 

@@ -13,6 +13,7 @@ from headway_service_kit.passes import Wakeup
 from headway_service_kit.process import keep_trying
 from headway_service_kit.service import Service, open_service
 
+from headway_dispatcher import metrics
 from headway_dispatcher.cancels import Cancels
 from headway_dispatcher.desk import Desk
 from headway_dispatcher.explain import Explanations
@@ -53,6 +54,7 @@ async def start_dispatcher(
     service = await open_service(
         "dispatcher",
         settings,
+        measures=metrics.MEASURES,
         give_up_after=give_up_after,
     )
     try:
@@ -81,7 +83,8 @@ async def _see_to_streams(service: Service, settings: DispatcherSettings) -> lis
 
 
 async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Clock) -> None:
-    database, broker = service.database, service.broker
+    database, broker, meter = service.database, service.broker, service.meter
+    metrics.measure(service, settings)
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     wake = Followers(gate=Wakeup(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
@@ -91,10 +94,13 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     orders = Orders(database, broker, settings, name=name)
 
     async def run_gate() -> float | None:
-        return (await gate.run_once()).rest
+        result = await gate.run_once()
+        meter.add(metrics.ADMITTED, amount=result.admitted)
+        return result.rest
 
     async def reap() -> float | None:
-        await reaper.run_once()
+        for reason, number in (await reaper.run_once()).reasons.items():
+            meter.add(metrics.REVOKED, reason, amount=number)
         return None
 
     async def clean_up() -> float | None:

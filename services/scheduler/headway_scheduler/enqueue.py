@@ -20,13 +20,14 @@ from headway.definitions import JobTerms
 from headway.inputs import problem_of_input
 from headway_contract.work import RetryPolicy
 from headway_decisions.keys import InvalidKey, render_key
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Clock, Connection, Database, note
 from headway_relay import OutboxMessage
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
 from headway_scheduler.announce import announce_enqueued
+from headway_scheduler.metrics import TakenUp
 from headway_scheduler.store import OUTBOX, enqueued, groups, works
 
 logger = logging.getLogger(__name__)
@@ -195,6 +196,7 @@ async def _record(
         await connection.execute(works["add"], ids, nothing, causes, [0] * len(queued), now)
         await OUTBOX.add(connection, announce_enqueued(queued, now=now))
         await connection.execute(enqueued["queued"], ids, now)
+        note(*(TakenUp(one.job, "queued") for one in queued))
     await _refuse(connection, refused, now)
 
 
@@ -208,6 +210,7 @@ async def _refuse(connection: Connection, refused: Sequence[Refused], now: datet
             [one.reason for one in refused],
             now,
         )
+        note(*(TakenUp(one.job, "refused") for one in refused))
 
 
 async def _know_groups(connection: Connection, names: list[str], now: datetime) -> None:

@@ -4,20 +4,22 @@ All of it belongs to the transaction of whoever decided, under the locks of the 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from headway_decisions import due
 from headway_decisions.due import Verdict
-from headway_postgres_kit import Connection, json_array
+from headway_decisions.identity import fire_at
+from headway_postgres_kit import Connection, json_array, note
 from headway_relay import OutboxMessage, stamped
 from msgspec import Struct, structs
 
 from headway_scheduler.announce import announce_cancels, announce_work
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest, read_manifests
+from headway_scheduler.metrics import Fired, Skipped
 from headway_scheduler.store import OUTBOX, manifests, occurrences, works
 
 
@@ -95,6 +97,7 @@ async def record(
     await _cancel(connection, to_cancel, now)
     made = Counter(row.manifest for one in decided for row in one.rows if row.decision == "queued")
     corrected = await _look_again(connection, verdicts, made, now)
+    note(*(fact for one in decided for row in one.rows for fact in _facts(one.manifest, row, now)))
     return Advanced(
         queued=made.total(),
         skipped=sum(row.decision == "skipped" for row in rows),
@@ -102,6 +105,18 @@ async def record(
         messages=stamped(messages),
         left_in_outbox=bool(to_cancel) or (made.total() > 0 and not messages),
     )
+
+
+def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired | Skipped]:
+    """A decision as it is counted; what is owed is counted when it is let go."""
+    if row.decision == "skipped":
+        yield Skipped(row.reason or "")
+    elif row.decision == "queued":
+        late = None
+        if row.due_at is not None:
+            view = manifest.view
+            late = (now - fire_at(view.id, row.due_at, view.jitter_seconds)).total_seconds()
+        yield Fired(manifest.group, row.cause.partition(":")[0], late)
 
 
 def _only(decided: Decided, fresh: set[tuple[UUID, str]]) -> Decided:
@@ -215,7 +230,15 @@ async def write_ledger(
         json_array(row.input for row in rows),
         [row.not_before for row in rows],
     )
-    return {(row["manifest_id"], row["cause"]) for row in written}
+    fresh = {(row["manifest_id"], row["cause"]) for row in written}
+    note(
+        *(
+            Skipped(row.reason or "")
+            for row in rows
+            if row.decision == "skipped" and row.key in fresh
+        )
+    )
+    return fresh
 
 
 async def move_on(connection: Connection, verdicts: Sequence[Verdict]) -> None:

@@ -20,6 +20,7 @@ occurrences = Queries("headway_scheduler", "sql/occurrence.sql")
 works = Queries("headway_scheduler", "sql/work.sql")
 enqueued = Queries("headway_scheduler", "sql/enqueued.sql")
 leaders = Queries("headway_scheduler", "sql/leader.sql")
+metric_queries = Queries("headway_scheduler", "sql/metrics.sql")
 heals = Queries("headway_scheduler", "sql/healing.sql")
 
 TICK_LOCK = 0x48570001

@@ -12,6 +12,7 @@ from headway_service_kit.passes import SAFETY_POLL, Wakeup
 from headway_service_kit.service import Service, open_service
 from msgspec.structs import replace
 
+from headway_scheduler import metrics
 from headway_scheduler.desk import Desk, Followers
 from headway_scheduler.enqueue import Enqueue
 from headway_scheduler.heal import Healing
@@ -36,6 +37,7 @@ async def start_scheduler(
     service = await open_service(
         "scheduler",
         settings,
+        measures=metrics.MEASURES,
         give_up_after=give_up_after,
     )
     try:
@@ -62,10 +64,12 @@ async def start_scheduler(
 
 async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clock) -> None:
     database, broker = service.database, service.broker
+    holder = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
+    metrics.measure(service, settings, holder=holder, clock=clock)
     relay_wakeup, tick_wakeup, enqueue_wakeup = Handover(), Wakeup(), Wakeup()
     tick = Tick(
         database,
-        holder=f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}",
+        holder=holder,
         max_entries=settings.max_entries_per_cycle,
         relay=relay_wakeup,
         clock=clock,

@@ -35,6 +35,8 @@ class Heart:
         self._on_silence = on_silence
         self._interval = interval
         self.last_reply: float | None = None
+        # How many beats nobody has answered.
+        self.unanswered = 0
         self._since = monotonic()
 
     async def beat_for_ever(self) -> None:
@@ -53,6 +55,7 @@ class Heart:
             instructions = msgspec.json.decode(reply.data, type=HeartbeatReply)
         except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
             logger.debug("heartbeat: %s", error)
+            self.unanswered += 1
             self._on_silence(self.silence())
             return
         self.last_reply = monotonic()

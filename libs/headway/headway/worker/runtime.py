@@ -24,7 +24,7 @@ from headway.worker.finished import Finished
 from headway.worker.heartbeat import Heart, Instructions
 from headway.worker.leases import Lease
 from headway.worker.nursery import Nursery
-from headway.worker.tenure import Tenure
+from headway.worker.tenure import OnEnded, Tenure
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,8 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
         self._stopped = False
+        # Told of every body that ended.
+        self.on_ended: OnEnded | None = None
         self.heart = Heart(
             broker,
             describe=self._describe,
@@ -88,6 +90,16 @@ class Worker:
             on_silence=self._on_silence,
             interval=settings.heartbeat_seconds,
         )
+
+    @property
+    def busy(self) -> int:
+        """How many slots are taken."""
+        return self._settings.worker_slots - self._free
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no more orders."""
+        return self._draining.is_set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop, then drain."""
@@ -232,7 +244,7 @@ class Worker:
 
     def _hold(self, lease: Lease) -> Tenure:
         job = self._jobs[lease.order.job]
-        tenure = Tenure(lease, job, self._broker, nursery=self._nursery)
+        tenure = Tenure(lease, job, self._broker, nursery=self._nursery, on_ended=self.on_ended)
         self._tenures[lease.order.lease] = tenure
         if self._draining.is_set():
             tenure.begin_no_more("worker_stopped")

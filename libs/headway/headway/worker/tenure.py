@@ -7,6 +7,7 @@ takes a lease of several runs away therefore lets all of them come back one by o
 
 import asyncio
 import logging
+from collections.abc import Callable
 from uuid import UUID
 
 from headway_clock import monotonic
@@ -16,6 +17,7 @@ from headway_contract.lifecycle import (
     WORKER_STOPPED,
     Failure,
     RunCancelled,
+    RunCompleted,
     RunFailed,
 )
 from headway_contract.orders import OrderedRun
@@ -23,7 +25,7 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.tasks import end
 
 from headway.jobs import Job
-from headway.worker.execution import Execution, StopReason
+from headway.worker.execution import Execution, Outcome, StopReason
 from headway.worker.leases import Lease
 from headway.worker.nursery import Nursery
 
@@ -43,14 +45,39 @@ _NEVER_BEGUN: dict[StopReason, Failure] = {
 }
 
 
+# Told of every body that ended: its job, how it ended in a word, and how many seconds it took.
+OnEnded = Callable[[str, str, float], None]
+
+
+def _in_a_word(outcome: Outcome | None) -> str:
+    match outcome:
+        case RunCompleted():
+            return "completed"
+        case RunFailed():
+            return "failed"
+        case RunCancelled():
+            return "cancelled"
+        case None:
+            return "lost"
+
+
 class Tenure:
     """One lease, from its claim to the outcome of its last run."""
 
-    def __init__(self, lease: Lease, job: Job, broker: Broker, *, nursery: Nursery | None) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        job: Job,
+        broker: Broker,
+        *,
+        nursery: Nursery | None,
+        on_ended: OnEnded | None = None,
+    ) -> None:
         self.lease = lease
         self._job = job
         self._broker = broker
         self._nursery = nursery
+        self._on_ended = on_ended
         self._current: Execution | None = None
         self._cancelled: dict[UUID, str] = {}
         self._begin_no_more: StopReason | None = None
@@ -113,12 +140,15 @@ class Tenure:
             return
         execution = Execution(self._job, ordered, self.lease, self._broker, nursery=self._nursery)
         self._current = execution
+        began = monotonic()
         try:
             if len(self.lease.order.runs) > 1:
                 await self._tell(self.lease.started(index))
             outcome = await execution.run()
         finally:
             self._current = None
+        if self._on_ended is not None:
+            self._on_ended(self._job.name, _in_a_word(outcome), monotonic() - began)
         if outcome is not None:
             await self._tell(self.lease.event(outcome, traceparent=execution.traceparent))
 

@@ -27,7 +27,7 @@ SELECT locked.*, NULL, NULL, NULL FROM locked
 -- name: runs_of
 -- The runs of leases, as the fold left them. $1 leases.
 SELECT run_id, work_id, lease_id, state, worker, host, created_at, started_at, finished_at,
-       failure, output, cancel_reason, activations
+       failure, output, cancel_reason, activations, group_name, attempt, due_at
 FROM dispatcher.metadata
 WHERE lease_id = ANY($1::uuid[])
 

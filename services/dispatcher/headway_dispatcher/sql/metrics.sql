@@ -1,0 +1,76 @@
+-- name: standing
+-- How things stand, for whoever scrapes. Everything is read by the index of just those rows, and no
+-- further than asked for, so that a backlog makes no scrape dear. Why work waits is told as the
+-- view `waiting` tells it.
+-- $1 how long a worker may have been silent, $2 how far to count.
+WITH held AS (
+    (SELECT group_name, job, NULL AS held_by, NULL AS wait_reason FROM dispatcher.work_queue
+     WHERE state IN ('queued', 'waiting') AND held_by IS NULL
+     ORDER BY group_name, job, rank, id
+     LIMIT $2)
+    UNION ALL
+    (SELECT group_name, job, held_by, CASE WHEN state = 'waiting' THEN wait_reason END
+     FROM dispatcher.work_queue
+     WHERE state IN ('queued', 'waiting') AND held_by = 'not_before'
+     ORDER BY not_before
+     LIMIT $2)
+    UNION ALL
+    (SELECT group_name, job, held_by, NULL FROM dispatcher.work_queue
+     WHERE state IN ('queued', 'waiting') AND held_by = 'key'
+     ORDER BY concurrency_key, rank
+     LIMIT $2)
+    UNION ALL
+    SELECT work.group_name, work.job, work.held_by, NULL
+    FROM (SELECT manifest_id FROM dispatcher.manifest_switch WHERE NOT enabled LIMIT $2) AS off
+    CROSS JOIN LATERAL (
+        SELECT group_name, job, held_by FROM dispatcher.work_queue
+        WHERE work_queue.manifest_id = off.manifest_id AND work_queue.state <> 'settled'
+          AND work_queue.state IN ('queued', 'waiting')
+          AND work_queue.held_by = 'manifest_disabled') AS work
+), alike AS (
+    SELECT group_name, job, held_by, wait_reason, count(*) AS count FROM held GROUP BY 1, 2, 3, 4
+), waiting AS (
+    SELECT alike.group_name AS "group",
+           coalesce(CASE WHEN NOT group_limit.enabled THEN 'group_disabled' END,
+                    alike.wait_reason, alike.held_by, closed_lane.reason, 'awaiting_gate') AS reason,
+           alike.count
+    FROM alike
+    JOIN dispatcher.group_limit ON group_limit.name = alike.group_name
+    LEFT JOIN dispatcher.closed_lane
+        ON closed_lane.group_name = alike.group_name AND closed_lane.job = alike.job
+), active AS (
+    SELECT group_name AS "group", job, state, count(*) AS count
+    FROM dispatcher.metadata
+    WHERE state IN ('pending', 'in_progress')
+    GROUP BY 1, 2, 3
+), letters AS (
+    SELECT group_name AS "group", count(*) AS count
+    FROM (SELECT group_name FROM dispatcher.dead_letter WHERE state = 'awaiting'
+          ORDER BY created_at, id
+          LIMIT $2) AS awaiting
+    GROUP BY 1
+), alive AS (
+    SELECT jobs, slots, draining FROM dispatcher.worker
+    WHERE last_heard_at > clock_timestamp() - $1::interval
+), serving AS (
+    SELECT served.job, count(*) AS count
+    FROM alive CROSS JOIN LATERAL unnest(alive.jobs) AS served (job)
+    WHERE NOT draining
+    GROUP BY 1
+)
+SELECT (SELECT jsonb_agg(waiting) FROM waiting) AS waiting,
+       (SELECT jsonb_agg(active) FROM active) AS active,
+       (SELECT coalesce(sum(active.count), 0)::bigint FROM active
+        LEFT JOIN dispatcher.job_limit ON job_limit.name = active.job
+        WHERE coalesce(job_limit.counts_globally, true)) AS counted,
+       (SELECT jsonb_agg(jsonb_build_object('group', name, 'count', max_active))
+        FROM dispatcher.group_limit WHERE max_active IS NOT NULL) AS group_limits,
+       (SELECT jsonb_agg(jsonb_build_object('job', name, 'count', max_active))
+        FROM dispatcher.job_limit WHERE max_active IS NOT NULL) AS job_limits,
+       (SELECT jsonb_agg(letters) FROM letters) AS awaiting,
+       (SELECT jsonb_agg(serving) FROM serving) AS workers,
+       (SELECT coalesce(sum(slots), 0)::bigint FROM alive WHERE NOT draining) AS slots,
+       (SELECT count(*) FROM (SELECT FROM dispatcher.outbox LIMIT $2) AS rows) AS outbox_rows,
+       coalesce((SELECT extract(epoch FROM clock_timestamp() - created_at)::float8
+                 FROM dispatcher.outbox ORDER BY id LIMIT 1), 0) AS outbox_age,
+       (SELECT count(*) FROM (SELECT FROM dispatcher.rejected LIMIT $2) AS rows) AS rejected

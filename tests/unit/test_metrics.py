@@ -1,0 +1,175 @@
+"""Metrics: numbers that add up, sources that may be away, names and a page from the code."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from headway_cli import metrics_page
+from headway_cli.metrics_page import ALERTS, every_measure
+from headway_service_kit.metrics import Meter, Source, counter, gauge, histogram, scrape
+from prometheus_client.parser import text_string_to_metric_families
+
+ROOT = Path(__file__).parents[2]
+DONE = counter("headway_x_done_total", "Done.", "job")
+ALONE = counter("headway_x_alone_total", "Alone.")
+LATE = histogram("headway_x_late_seconds", "Late.", "group")
+DEEP = gauge("headway_x_deep_rows", "Deep.", "group")
+UP = gauge("headway_x_metrics_source_up", "Up.", "source")
+
+
+def samples(text):
+    """What a scrape says: values by name and labels."""
+    return {
+        (one.name, *sorted(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def meter():
+    return Meter([DONE, ALONE, LATE, DEEP], answers=UP)
+
+
+async def test_counters_count_and_those_without_labels_begin_at_nothing():
+    made = meter()
+    made.add(DONE, "a", amount=2)
+    made.add(DONE, "a")
+    made.add(DONE, 'quote"d\nname')
+    found = samples(await scrape([made]))
+    assert found["headway_x_done_total", ("job", "a")] == 3
+    assert found["headway_x_done_total", ("job", 'quote"d\nname')] == 1
+    assert found["headway_x_alone_total",] == 0
+
+
+async def test_times_are_counted_by_their_length():
+    made = meter()
+    for seconds in (0.005, 0.2, 4000.0, -3.0):
+        made.observe(LATE, seconds, "g")
+    found = samples(await scrape([made]))
+    by_limit = {
+        dict(key[1:])["le"]: value
+        for key, value in found.items()
+        if key[0] == "headway_x_late_seconds_bucket"
+    }
+    assert (by_limit["0.005"], by_limit["0.1"], by_limit["0.25"], by_limit["300"]) == (2, 2, 3, 3)
+    assert by_limit["+Inf"] == found["headway_x_late_seconds_count", ("group", "g")] == 4
+    assert found["headway_x_late_seconds_sum", ("group", "g")] == pytest.approx(4000.205)
+
+
+async def test_two_services_of_one_process_know_nothing_of_each_other():
+    one, other = meter(), Meter([counter("headway_y_done_total", "Done.", "job")])
+    one.add(DONE, "a")
+    found = samples(await scrape([one, other]))
+    assert found["headway_x_done_total", ("job", "a")] == 1
+    assert not any(key[0].startswith("headway_y") for key in found)
+
+
+class Asked:
+    """A source that answers, fails or hangs."""
+
+    def __init__(self):
+        self.times = 0
+        self.fails = False
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def __call__(self):
+        self.times += 1
+        if self.fails:
+            raise OSError("away")
+        await self.answers.wait()
+        return {DEEP: {("g",): float(self.times)}}
+
+
+async def test_what_is_asked_for_is_not_asked_too_often():
+    made, asked = meter(), Asked()
+    made.ask(Source(name="s", measures=(DEEP,), ask=asked), at_most_every=600)
+    for _ in range(3):
+        found = samples(await scrape([made]))
+    assert (asked.times, found["headway_x_deep_rows", ("group", "g")]) == (1, 1)
+    assert found["headway_x_metrics_source_up", ("source", "s")] == 1
+
+
+async def test_a_source_that_is_away_is_left_out_and_said_so():
+    made, asked = meter(), Asked()
+    made.ask(Source(name="s", measures=(DEEP,), ask=asked), at_most_every=0)
+    made.add(DONE, "a")
+    await scrape([made])
+    asked.fails = True
+    found = samples(await scrape([made]))
+    assert ("headway_x_deep_rows", ("group", "g")) not in found
+    assert found["headway_x_metrics_source_up", ("source", "s")] == 0
+    assert found["headway_x_done_total", ("job", "a")] == 1
+    asked.fails = False
+    assert samples(await scrape([made]))["headway_x_metrics_source_up", ("source", "s")] == 1
+
+
+async def test_a_source_that_hangs_holds_nobody_up_and_is_not_asked_again_meanwhile():
+    made, asked = meter(), Asked()
+    made.ask(Source(name="s", measures=(DEEP,), ask=asked), at_most_every=0, patience=0.01)
+    asked.answers.clear()
+    for _ in range(3):
+        found = samples(await scrape([made]))
+        assert found["headway_x_metrics_source_up", ("source", "s")] == 0
+    assert asked.times == 1
+    asked.answers.set()
+    # What comes too late is not told: it is asked for again.
+    await asyncio.sleep(0)
+    assert samples(await scrape([made]))["headway_x_deep_rows", ("group", "g")] == asked.times == 2
+
+
+MEASURES = [
+    pytest.param(service, one, id=one.name)
+    for service, measures in every_measure().items()
+    for one in measures
+]
+UNITS = re.compile(
+    r"_(total|seconds|rows|runs|works|manifests|messages|bytes|connections|slots|in_use|workers"
+    r"|awaiting|leader|connected|draining|up)$"
+)
+
+
+@pytest.mark.parametrize(("service", "one"), MEASURES)
+def test_every_metric_is_called_by_the_rules(service, one):
+    assert re.fullmatch(rf"headway_{service}_[a-z_]+", one.name)
+    assert UNITS.search(one.name)
+    assert one.name.endswith("_total") == (one.kind == "counter")
+    assert one.name.endswith("_seconds") or one.kind != "histogram"
+    assert one.description.endswith(".")
+    # Nothing of which there are ever more: no manifest, no work, no run, no worker.
+    assert set(one.labels) <= {
+        *("group", "job", "outcome", "reason", "state", "pass", "what", "source"),
+        *("consumer", "stream", "cause", "verdict"),
+    }
+
+
+def test_no_name_is_taken_twice():
+    names = [one.values[1].name for one in MEASURES]
+    assert len(names) == len(set(names))
+
+
+def test_the_page_is_written_from_the_code(tmp_path):
+    assert metrics_page.main([str(ROOT / "docs" / "metrics.md"), "--check"]) == 0
+    page = tmp_path / "metrics.md"
+    assert metrics_page.main([str(page), "--check"]) == 1
+    metrics_page.main([str(page)])
+    told = set(re.findall(r"^\| `(headway_\w+)` \|", page.read_text(), re.MULTILINE))
+    assert told == {one.values[1].name for one in MEASURES}
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_every_alert_is_about_metrics_and_labels_that_exist(alert):
+    known = {one.values[1].name: one.values[1] for one in MEASURES}
+    spread = {f"{name}_bucket" for name, one in known.items() if one.kind == "histogram"}
+    if "__name__=~" in alert.condition:
+        pattern = re.search(r'__name__=~"([^"]+)"', alert.condition)[1]
+        assert [name for name in known if re.fullmatch(pattern, name)]
+    names = re.findall(r"headway_[a-z_]+\b(?!\()", alert.condition.partition("__name__=~")[0])
+    assert names or "__name__" in alert.condition
+    for name in names:
+        assert name in known.keys() | spread
+        for label in re.findall(rf"\bby \((\w+)\) \({name}\b", alert.condition):
+            assert label in known[name].labels
+        for label in re.findall(rf"{name}{{(\w+)=", alert.condition):
+            assert label in known[name].labels
