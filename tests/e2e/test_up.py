@@ -280,6 +280,9 @@ async def test_a_signal_ends_it_in_order(used_place, number):
     async with used_place.up("--json", "--health-address", address) as up:
         await up.until_said("hello from a job")
         assert await get(address, "/readyz") == "headway is ready"
+        told = await get(address, "/metrics")
+        assert "headway_scheduler_leader 1.0" in told
+        assert 'headway_dispatcher_metrics_source_up{source="database"} 1.0' in told
         async with used_place.up() as other:
             assert await other.end() == 2
             assert other.said.splitlines()[-1].startswith("headway: data folder")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -133,6 +134,7 @@ def test_secrets_of_urls_are_masked(given, shown):
     assert mask(given) == shown
 
 
+@cache
 def every_variable():
     return {one.variable for section in SECTIONS for one in described(section)}
 

@@ -29,7 +29,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import metric_queries
 
 # How far rows are counted: a backlog beyond it is a large one anyway.
-MOST_COUNTED = 50_000
+MOST_COUNTED = 10_000
 
 _BOUNDED = f"Counted up to {MOST_COUNTED:,}."
 
@@ -68,7 +68,8 @@ REVOKED = counter(
 )
 WAITING = gauge(
     "headway_dispatcher_waiting_works",
-    f"Work that waits, by the reason. {_BOUNDED}",
+    f"Work that waits, by the reason. Counted up to {MOST_COUNTED:,} of each job and group that "
+    "could run, and of all that waits for its time, for a key, or for its manifest.",
     *("group", "reason"),
 )
 ACTIVE = gauge(

@@ -26,7 +26,7 @@ from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import metric_queries
 
 # How far rows are counted: a backlog beyond it is a large one anyway.
-MOST_COUNTED = 50_000
+MOST_COUNTED = 10_000
 
 _BOUNDED = f"Counted up to {MOST_COUNTED:,}."
 

@@ -2,14 +2,20 @@
 -- How things stand, for whoever scrapes. Everything is read by the index of just those rows, and no
 -- further than asked for, so that a backlog makes no scrape dear. Why work waits is told as the
 -- view `waiting` tells it.
--- $1 how long a worker may have been silent, $2 how far to count.
-WITH held AS (
-    (SELECT group_name, job, NULL AS held_by, NULL AS wait_reason FROM dispatcher.work_queue
-     WHERE state IN ('queued', 'waiting') AND held_by IS NULL
-     ORDER BY group_name, job, rank, id
-     LIMIT $2)
-    UNION ALL
+-- $1 how long a worker may have been silent, $2 how far to count: of each lane that is ready, and
+-- of all that waits for its time, for a key, or for its manifest.
+WITH ready AS (
+    SELECT lane.group_name, lane.job, NULL::text AS held_by, NULL::text AS wait_reason, work.count
+    FROM dispatcher.ready_lane AS lane
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS count
+        FROM (SELECT FROM dispatcher.work_queue
+              WHERE work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
+                AND work_queue.group_name = lane.group_name AND work_queue.job = lane.job
+              LIMIT $2) AS rows) AS work
+), held AS (
     (SELECT group_name, job, held_by, CASE WHEN state = 'waiting' THEN wait_reason END
+         AS wait_reason
      FROM dispatcher.work_queue
      WHERE state IN ('queued', 'waiting') AND held_by = 'not_before'
      ORDER BY not_before
@@ -28,7 +34,9 @@ WITH held AS (
           AND work_queue.state IN ('queued', 'waiting')
           AND work_queue.held_by = 'manifest_disabled') AS work
 ), alike AS (
-    SELECT group_name, job, held_by, wait_reason, count(*) AS count FROM held GROUP BY 1, 2, 3, 4
+    SELECT * FROM ready
+    UNION ALL
+    SELECT group_name, job, held_by, wait_reason, count(*) FROM held GROUP BY 1, 2, 3, 4
 ), waiting AS (
     SELECT alike.group_name AS "group",
            coalesce(CASE WHEN NOT group_limit.enabled THEN 'group_disabled' END,
