@@ -15,7 +15,7 @@ from headway_postgres_kit import note
 from headway_service_kit.metrics import CONTENT_TYPE, Meter, scrape
 from prometheus_client.parser import text_string_to_metric_families
 from support.gates import START, Gates
-from support.plans import FILL, rows_read, scans_of
+from support.plans import FILL, outline, rows_read, scans_of
 from support.proxy import Proxy
 from support.world import World, until
 
@@ -313,8 +313,11 @@ async def test_a_scrape_reads_a_bounded_part_of_a_backlog(database):
             most,
         )
     plan = json.loads(text)[0]["Plan"]
-    assert "Seq Scan" not in scans_of(plan, "work_queue")
-    assert rows_read(plan) < 3 * most + 200
+    assert "Seq Scan" not in scans_of(plan, "work_queue"), outline(plan)
+    # A short lane may be read whole, by its index and once more by its rows; nothing else is, and
+    # what is settled never.
+    lane = 1501
+    assert rows_read(plan) < 2 * lane + 2 * most + 200, outline(plan)
 
 
 async def test_counts_are_those_of_the_process_that_made_them():

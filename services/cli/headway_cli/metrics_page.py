@@ -108,10 +108,11 @@ ALERTS = (
 
 def every_measure() -> dict[str, list[Measure]]:
     """All measures, by the service."""
-    own = {name: own_measures(name) for name in ("scheduler", "dispatcher")}
+    own = {name: own_measures(name) for name in ("scheduler", "dispatcher", "console")}
     return {
         "scheduler": [*SCHEDULER, *own["scheduler"].all(), own["scheduler"].answers],
         "dispatcher": [*DISPATCHER, *own["dispatcher"].all(), own["dispatcher"].answers],
+        "console": [*own["console"].all(), own["console"].answers],
         "worker": list(WORKER),
     }
 

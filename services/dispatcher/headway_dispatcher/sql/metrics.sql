@@ -12,6 +12,7 @@ WITH ready AS (
         FROM (SELECT FROM dispatcher.work_queue
               WHERE work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
                 AND work_queue.group_name = lane.group_name AND work_queue.job = lane.job
+              ORDER BY work_queue.rank, work_queue.id
               LIMIT $2) AS rows) AS work
 ), held AS (
     (SELECT group_name, job, held_by, CASE WHEN state = 'waiting' THEN wait_reason END
