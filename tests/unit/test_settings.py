@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_up_heeds_the_defaults_of_definitions_and_tells_all_problems(monkeypatch):
     app = str(ROOT / "tests" / "support" / "counting_app.py")
-    terms = {"data": Path("d"), "seconds": None, "wait": 1.0}
+    terms = {"worker_commands": [], "data": Path("d"), "seconds": None, "wait": 1.0}
     monkeypatch.setenv("HEADWAY_TIMEOUT_SECONDS", "77")
     plan = make_plan(app, {}, **terms)
     assert {one.timeout_seconds for one in plan.definitions.manifests} == {77}

@@ -43,6 +43,10 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
             description="Where the API and the pages are served. Anything but loopback needs auth."
         ),
     ] = "127.0.0.1:8080"
+    jaeger_url: Annotated[
+        str | None,
+        Meta(description="Where people look at traces in Jaeger; runs link to theirs there."),
+    ] = None
     console_url: Annotated[
         str | None,
         Meta(
