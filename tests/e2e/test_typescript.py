@@ -231,7 +231,8 @@ async def test_many_runs_at_once(world, processes, teller):
 
 
 async def test_the_demo_runs_in_both_languages(world, processes):
-    program = await processes.start(str(typescript.DEMO), "--with-typescript")
+    data = str(processes.folder / "data")
+    program = await processes.start(str(typescript.DEMO), "--with-typescript", "--data", data)
     await world.until(COMPLETED, "greet-typescript", within=30)
     await world.until(COMPLETED, "count-greetings", within=30)
     assert await program.stop(within=20) == 0

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from headway import App, Client, manual
 from headway_clock import utc_now
-from headway_contract import encode, event, subjects
+from headway_contract import decode, encode, event, subjects
+from headway_dispatcher import gate
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publishing import publish
 from support import typescript
 from support.batches import order, queue_many
 from support.invariants import check_invariants
-from support.telling import cancel
+from support.telling import cancel, queue
 from support.typescript import start
 from support.world import until
 
@@ -138,6 +139,61 @@ async def test_an_order_of_a_finished_lease_is_answered_and_not_run_again(world,
     await world.until(ALL_SETTLED)
     assert begun(processes.folder) == [0]
     assert await runs(world) == [(0, "completed", None, 1)]
+    await check_invariants(world.database)
+
+
+@pytest.mark.parametrize("policy", ["stop", "continue"])
+async def test_when_contact_is_lost_the_job_decides(world, processes, policy):
+    await world.dispatcher(orphan_timeout_seconds=1.0)
+    await processes.node(str(typescript.WORKER_UNDER_TEST))
+    await world.until(typescript.HEARD)
+    seconds = 60 if policy == "stop" else 2.5
+    await queue(world, job="ts-waits-once", on_lost_contact=policy, input=seconds)
+    await until_told(processes.folder, "begun")
+    for service in world.services:
+        await service.stop()
+    world.services.clear()
+    said = "stopped: lost_contact" if policy == "stop" else "waited"
+    await until_told(processes.folder, said)
+    await world.dispatcher(orphan_timeout_seconds=60)
+    if policy == "stop":
+        kind = "SELECT failure ->> 'kind' FROM dispatcher.metadata WHERE state = 'failed'"
+        assert await world.until(kind) == "lost_contact"
+    await world.until(ALL_SETTLED)
+    rows = await world.rows("SELECT attempts, runs, outcome FROM dispatcher.work_queue")
+    assert [tuple(row) for row in rows] == [(1, 2 if policy == "stop" else 1, "completed")]
+    await check_invariants(world.database)
+
+
+async def until_told(folder: Path, words: str) -> None:
+    """Wait for what the program has written."""
+
+    def is_told() -> bool:
+        return any(words in log.read_text() for log in folder.glob("*.log"))
+
+    async def told() -> bool:
+        return is_told()
+
+    await until(told, within=20, what=words)
+
+
+async def test_a_long_lease_is_renewed_and_only_its_latest_renewal_told_again(
+    world, processes, monkeypatch
+):
+    monkeypatch.setattr(gate, "MAX_AGE_SECONDS", 0.8)
+    await start(world, processes)
+    work = await queue(world, job="ts-slow", cancel_grace_seconds=5)
+    renewals = "SELECT count(*) FROM dispatcher.history WHERE type = 'headway.lease.renewed.v1'"
+    await world.until(f"SELECT ({renewals}) >= 3")
+    jetstream = world.broker.client.jetstream()
+    await jetstream.purge_stream(subjects.EVENTS_STREAM)
+    await cancel(world, work)
+    await world.until(ALL_SETTLED)
+    first = await jetstream.stream_info(subjects.EVENTS_STREAM)
+    message = await jetstream.get_msg(subjects.EVENTS_STREAM, first.state.first_seq)
+    told = [one.type.split(".", 1)[1] for one in decode(message.data)]
+    assert told[:2] == ["lease.claimed.v1", "run.started.v1"]
+    assert told.count("lease.renewed.v1") == 1
     await check_invariants(world.database)
 
 

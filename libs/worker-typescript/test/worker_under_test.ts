@@ -44,6 +44,21 @@ worker.job("ts-slow", async (context) => {
   await pause(60_000, undefined, { signal: context.signal });
 });
 
+/** The first run of this process waits for so many seconds, and says why it was stopped. */
+let waits = true;
+worker.job("ts-waits-once", async (context, seconds: number) => {
+  if (!waits) return;
+  waits = false;
+  console.log("begun");
+  try {
+    await pause(seconds * 1000, undefined, { signal: context.signal });
+    console.log("waited");
+  } catch (error) {
+    console.log(`stopped: ${(context.signal.reason as Error).message}`);
+    throw error;
+  }
+});
+
 worker.job("ts-stubborn", async () => {
   await pause(60_000);
 });
