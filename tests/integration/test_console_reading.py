@@ -20,6 +20,7 @@ from headway_console.reading.figures import FigureFilter, bucketed_figures, late
 from headway_console.reading.groups import page_of_groups
 from headway_console.reading.manifests import (
     ManifestFilter,
+    list_labels,
     page_of_jobs,
     page_of_manifests,
     read_manifest,
@@ -77,7 +78,9 @@ def made(slow_may_end: asyncio.Event) -> App:
     app.manifest("fine-1").then(
         "after-fine", job="flaky", retry=RetryPolicy(attempts=2, interval_seconds=0.05)
     )
-    app.schedule("bad-1", job="bad", when=HOURLY, retry=RetryPolicy(attempts=1))
+    app.schedule(
+        "bad-1", job="bad", when=HOURLY, retry=RetryPolicy(attempts=1), labels={"team": "mail"}
+    )
     app.schedule("slow-1", job="slow", when=HOURLY, retry=RetryPolicy(attempts=1))
     return app
 
@@ -226,6 +229,10 @@ class TestLists:
         assert await found(text="a fine j") == ["fine-1", "fine-2"]
         assert await found(group="mail") == ["bad-1", "slow-1"]
         assert await found(state="blocked") == ["bad-1"]
+        assert await found(labels={"team": "mail"}) == ["bad-1"]
+        assert await found(labels={"team": "mail", "tier": "1"}) == []
+        [label] = await list_labels(reader)
+        assert (label.key, label.value, label.manifests) == ("team", "mail", 1)
         assert await found(state="disabled") == ["fine-2"]
         assert "slow-1" in await found(state="outstanding")
         assert await found(job="slow", owner="test") == ["slow-1"]

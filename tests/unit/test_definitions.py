@@ -595,3 +595,34 @@ class TestHowAWorkerRunsIt:
         app.job("work", worker_concurrency=most)(lambda ctx: None)
         with pytest.raises(InvalidDefinitions, match="worker_concurrency"):
             app.definitions()
+
+
+class TestLabels:
+    def test_a_manifest_has_its_job_s_and_its_own_which_go_before(self):
+        app = App("test")
+        app.job("job", labels={"team": "data", "tier": "2"})(body)
+        app.schedule("plain", job="job", when=every(hours=1))
+        app.schedule("own", job="job", when=every(hours=1), labels={"tier": "1", "eu": ""})
+        found = {one.external_id: one.labels for one in app.definitions().manifests}
+        assert found["plain"] == {"team": "data", "tier": "2"}
+        assert found["own"] == {"team": "data", "tier": "1", "eu": ""}
+
+    def test_none_are_no_change_of_a_definition(self):
+        app = App("test")
+        app.job("job")(body)
+        app.schedule("plain", job="job", when=every(hours=1))
+        [manifest] = app.definitions().manifests
+        assert b"labels" not in msgspec.json.encode(manifest)
+
+    @pytest.mark.parametrize(
+        "labels", [{"a b": "c"}, {"a": 1}, {"": "c"}, {"a": "line\nbreak"}, ["team"], "team"]
+    )
+    def test_others_are_refused(self, labels):
+        app = App("test")
+        app.job("job")(body)
+        app.schedule("m", job="job", when=every(hours=1), labels=labels)
+        with pytest.raises(InvalidDefinitions, match="manifest 'm'"):
+            app.definitions()
+
+
+async def body(ctx): ...

@@ -78,7 +78,8 @@ def test_a_file_says_the_same_as_python():
     app.group("ops", max_active=2, priority=3, enabled=False)
 
     @app.job("work", title="Work", category="Ops", description="Works.", group="ops", timeout=60,
-             cancel_grace=5, priority=2, on_lost_contact="continue", on_dead_letter="go_on")  # fmt: skip
+             cancel_grace=5, priority=2, on_lost_contact="continue", on_dead_letter="go_on",
+             labels={"team": "data", "tier": "2"})  # fmt: skip
     def work(ctx, thing): ...
 
     @app.job("quiet")
@@ -95,6 +96,7 @@ def test_a_file_says_the_same_as_python():
         cancel_grace=1,
         on_lost_contact="stop",
         on_dead_letter="block",
+        labels={"tier": "1"},
         retry=RetryPolicy(attempts=5, interval_seconds=1),
         misfire=catch_up(3, threshold=5),
         overlap=allow(2),
@@ -132,6 +134,7 @@ jobs:
     priority: 2
     on_lost_contact: continue
     on_dead_letter: go_on
+    labels: {team: data, tier: "2"}
   quiet: {takes_input: false}
 manifests:
   one:
@@ -144,6 +147,7 @@ manifests:
     cancel_grace: 1
     on_lost_contact: stop
     on_dead_letter: block
+    labels: {tier: "1"}
     retry: {attempts: 5, interval: 1}
     misfire: {policy: catch_up, limit: 3, threshold: 5}
     overlap: {allow: 2}

@@ -1,6 +1,6 @@
 """An application: its jobs, its groups and when they run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Unpack
 
 from headway_contract.names import InvalidName, check_name
@@ -71,6 +71,7 @@ class App:
         capture_logging: bool = False,
         elsewhere: bool = False,
         on_dead_letter: Literal["block", "go_on"] = "block",
+        labels: Mapping[str, str] | None = None,
     ) -> Callable[[Function], Function]:
         """Declare a function as a job. It takes a context and, if it likes, one typed input.
 
@@ -82,6 +83,8 @@ class App:
         With `process` each run has a process of its own, for work that keeps a core busy. A
         worker runs no more than `worker_concurrency` of the job at once. With
         `capture_logging` what the body says through Python's logging is kept with its run.
+
+        Its manifests have its `labels`, besides those of their own.
 
         A job that is `elsewhere` has its body in another program, in any language: the function
         only tells its input, and workers of this app leave its runs to others.
@@ -116,6 +119,7 @@ class App:
                     worker_concurrency=worker_concurrency,
                     capture_logging=capture_logging,
                     elsewhere=elsewhere,
+                    labels=labels or {},
                 )
             except (InvalidName, TypeError, NameError) as error:
                 self._declared.problems.append(str(error))

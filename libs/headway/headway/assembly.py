@@ -1,5 +1,6 @@
 """From declarations to definitions: find, put together, check, and tell all problems at once."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -158,6 +159,7 @@ def _manifest(
         concurrency_limit=_first(terms.get("concurrency_limit"), job.concurrency_limit),
         start_within_seconds=limits.read_seconds("start_within", terms.get("start_within"), wrong)
         or job.start_within_seconds,
+        labels=_labels(job.labels, terms.get("labels"), wrong),
     )
 
 
@@ -165,6 +167,17 @@ def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:
     """A policy that was given; one that was only named has the threshold of the defaults."""
     threshold = defaults.misfire.threshold_seconds
     return policies.read_misfire(given, wrong, threshold=threshold) or defaults.misfire
+
+
+def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:
+    """The labels of a job and of its manifest, which goes before it."""
+    labels: dict[str, str] = {}
+    for given in (of_job, own):
+        if isinstance(given, Mapping):
+            labels |= given
+        elif given is not None:
+            wrong.append(f"labels={given!r} are no labels: write {{'team': 'data'}}")
+    return labels
 
 
 def _first(*values: Any) -> Any:

@@ -4,7 +4,7 @@ Nothing is refused here except what could not even be kept: problems are noted, 
 them are told when the definitions are asked for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
@@ -38,6 +38,7 @@ class DependentTerms(TypedDict, total=False):
     concurrency_key: str | None
     concurrency_limit: int | None
     start_within: SecondsGiven
+    labels: Mapping[str, str] | None
 
 
 class Terms(DependentTerms, total=False):

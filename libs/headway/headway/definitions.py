@@ -20,6 +20,11 @@ Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
 KeyLimit = Annotated[int, Meta(ge=1, le=1_000_000)]
 StartWithin = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)]
 
+# Names and values by which people find manifests, and pause them together.
+LabelName = Annotated[str, Meta(max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$(?!\n)")]
+LabelValue = Annotated[str, Meta(max_length=100, pattern=r"^[^\x00-\x1f]*$")]
+Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=30)]
+
 # Who owns manifests that were made at run time. No start of an application prunes them.
 API_OWNER = "api"
 
@@ -105,6 +110,7 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     concurrency_key: str | None = None
     concurrency_limit: KeyLimit = 1
     start_within_seconds: StartWithin | None = None
+    labels: Labels = {}
 
     def fingerprint(self) -> str:
         """Equal for equal definitions: an unchanged one writes nothing.

@@ -7,8 +7,8 @@ JSON Schema says what its input looks like.
 import inspect
 import re
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
@@ -57,6 +57,7 @@ class DeclaredJob:
     concurrency_key: str | None = None
     concurrency_limit: int = 1
     start_within_seconds: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
 
     def retry_stated(self) -> Retry | None:

@@ -397,6 +397,7 @@ def _row(definition: ManifestDefinition, manifest: UUID, now: datetime) -> dict[
         "concurrency_key": definition.concurrency_key,
         "concurrency_limit": definition.concurrency_limit,
         "start_within_seconds": definition.start_within_seconds,
+        "labels": definition.labels,
         "definition_hash": definition.fingerprint(),
         "next_due_at": first_due(definition, now),
     }

@@ -61,6 +61,7 @@ _DEFINED = (
     "concurrency_limit",
     "start_within_seconds",
     "on_dead_letter",
+    "labels",
     "enabled",
     "dormant",
     "batch",

@@ -31,7 +31,7 @@ _SECTIONS = ("groups", "jobs", "manifests", "batches")
 _FILTERS = DayBounds.__struct_fields__
 _PLAIN_TERMS = (
     "group", "priority", "timeout", "cancel_grace", "on_lost_contact", "on_dead_letter", "jitter",
-    "enabled", "concurrency_key", "concurrency_limit", "start_within",
+    "enabled", "concurrency_key", "concurrency_limit", "start_within", "labels",
 )  # fmt: skip
 _NOT_FOR_DEPENDENTS = (*_FILTERS, "misfire", "jitter", "exclude")
 
@@ -125,6 +125,7 @@ def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
         concurrency_key=found.get("concurrency_key"),
         concurrency_limit=found.get("concurrency_limit", 1),
         start_within_seconds=found.get("start_within"),
+        labels=found.get("labels", {}),
         where=walk.where(node.line),
         retry=marks.retry(**found["retry"]) if "retry" in found else None,
         # One that cannot be used was complained of, and no input need fit it.

@@ -11,6 +11,7 @@ from headway_contract.work import MOST_RUNS_OF_A_LEASE
 from msgspec import Meta, Struct
 
 from headway.calendar import Days, Months, Weeks
+from headway.definitions import Labels
 
 MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
 _TIME = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?"
@@ -221,6 +222,7 @@ class JobRecord(Record):
     concurrency_key: KeyTemplate | None = None
     concurrency_limit: KeyLimit = 1
     start_within: Seconds | None = None
+    labels: Labels = {}
 
 
 class ScheduledRecord(DayBounds, kw_only=True):
@@ -253,6 +255,7 @@ class ScheduledRecord(DayBounds, kw_only=True):
     concurrency_key: KeyTemplate | None = None
     concurrency_limit: KeyLimit | None = None
     start_within: Seconds | None = None
+    labels: Labels | None = None
 
 
 class ManifestRecord(ScheduledRecord):

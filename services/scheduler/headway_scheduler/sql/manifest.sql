@@ -271,20 +271,20 @@ INSERT INTO scheduler.manifest
     (id, external_id, owner, job, group_name, input, timing, misfire, overlap, jitter_seconds,
      priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, on_dead_letter,
      enabled, disabled_by, dormant, batch, definition_hash, next_due_at, declared_at, concurrency_key,
-     concurrency_limit, start_within_seconds)
+     concurrency_limit, start_within_seconds, labels)
 SELECT stated.id, stated.external_id, $2, stated.job, stated.group_name, stated.input,
        stated.timing, stated.misfire, stated.overlap, stated.jitter_seconds, stated.priority,
        stated.retry, stated.timeout_seconds, stated.cancel_grace_seconds, stated.on_lost_contact,
        stated.on_dead_letter, stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
        stated.definition_hash, stated.next_due_at, $3, stated.concurrency_key,
-       stated.concurrency_limit, stated.start_within_seconds
+       stated.concurrency_limit, stated.start_within_seconds, stated.labels
 FROM jsonb_to_recordset($1) AS stated (
     id uuid, external_id text, job text, group_name text, input jsonb, timing jsonb,
     misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
     on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
     next_due_at timestamptz, concurrency_key text, concurrency_limit integer,
-    start_within_seconds double precision)
+    start_within_seconds double precision, labels jsonb)
 
 -- name: update_manifest
 -- Changed manifests; what operators have touched stays as they left it. One that was no longer
@@ -324,6 +324,7 @@ SET job = stated.job,
     concurrency_key = stated.concurrency_key,
     concurrency_limit = stated.concurrency_limit,
     start_within_seconds = stated.start_within_seconds,
+    labels = stated.labels,
     definition_hash = stated.definition_hash,
     next_due_at = CASE WHEN stated.retimed THEN stated.next_due_at ELSE manifest.next_due_at END,
     declared_at = $2,
@@ -334,7 +335,7 @@ FROM jsonb_to_recordset($1) AS stated (
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
     on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
     next_due_at timestamptz, retimed boolean, concurrency_key text, concurrency_limit integer,
-    start_within_seconds double precision)
+    start_within_seconds double precision, labels jsonb)
 JOIN scheduler.manifest AS known ON known.id = stated.id
 CROSS JOIN LATERAL (
     SELECT CASE known.disabled_by WHEN 'pruned' THEN false
