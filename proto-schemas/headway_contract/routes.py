@@ -110,6 +110,18 @@ FORWARDED: tuple[Route, ...] = (
         question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
     ),
     Route(
+        name="pause", method="POST", path="/pause", role="operator", tag=MANIFESTS,
+        summary="Let nothing of manifests begin: those named, of a group, with labels, or all.",
+        subject=subjects.PAUSE_REQUEST, seconds=PATIENT_SECONDS,
+        question=scheduling.PauseRequest, answer=scheduling.PauseAnswer,
+    ),
+    Route(
+        name="resume", method="POST", path="/resume", role="operator", tag=MANIFESTS,
+        summary="End the pause of manifests, or with dry_run tell what they would make good.",
+        subject=subjects.RESUME_REQUEST, seconds=PATIENT_SECONDS,
+        question=scheduling.ResumeRequest, answer=scheduling.ResumeAnswer,
+    ),
+    Route(
         name="check_ledger", method="GET", path="/ledger", role="viewer", tag=MANIFESTS,
         summary="Compare what should have fired with what the ledger tells.",
         subject=subjects.LEDGER_QUESTION, seconds=PATIENT_SECONDS,

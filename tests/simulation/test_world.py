@@ -1,6 +1,7 @@
 """Time you can own: the real services under a virtual clock."""
 
 import asyncio
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -156,3 +157,22 @@ async def test_what_a_test_is_told_when_it_is_wrong(headway_world):
 
 def test_the_world_is_where_users_look_for_it():
     assert World.__module__ == "headway_testing.world"
+
+
+async def test_a_maintenance_window_ends_by_itself_and_makes_good_by_policy(headway_world):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    for name, misfire in {"once": "fire_once", "never": skip_missed()}.items():
+        app.schedule(name, job="job", when=every(hours=1), misfire=misfire)
+    world = await headway_world(app, start="2027-01-01 00:30")
+    async with world.client() as client:
+        until = world.now + timedelta(hours=4)
+        await client.pause(everything=True, until=until, reason="new disks")
+    await world.run_until("2027-01-01 06:30")
+    # Back at 04:30: 01:00 to 04:00 had come due.
+    assert [one.due_at.hour for one in world.fires("once")] == [4, 5, 6]
+    assert world.fires("once")[0].at == until
+    assert [one.due_at.hour for one in world.fires("never")] == [5, 6]
+    [skip] = world.skips("never")
+    assert (skip.first_due_at.hour, skip.last_due_at.hour) == (1, 4)
+    assert skip.reason == "paused: new disks"

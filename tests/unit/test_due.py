@@ -409,3 +409,46 @@ class TestRest:
         assert due.rest(structs.replace(waiting, slots=(0,)), now=NOON).wake_at is None
         held = structs.replace(waiting, hold="manifest_disabled")
         assert due.rest(held, now=NOON).wake_at is None
+
+
+class TestWindows:
+    """While a manifest is paused nothing is decided; afterwards the misfire policy is asked."""
+
+    WINDOW = due.Window(since=noon(-1), reason="new disks")
+    OVER = due.Window(since=noon(-1), until=noon(7.2), reason="new disks")
+
+    def test_nothing_is_decided_in_it(self):
+        paused = view(hold="paused", window=self.WINDOW)
+        verdict = due.judge(paused, now=noon(7.5))
+        assert verdict == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=None)
+        assert due.pause(paused) == "paused"
+
+    @pytest.mark.parametrize(
+        ("misfire", "entries"),
+        [
+            (Misfire(), (skipped(0, 6, "paused: new disks"), fired(7))),
+            (
+                Misfire(policy="skip", threshold_seconds=1),
+                (skipped(0, 7, "paused: new disks"),),
+            ),
+        ],
+    )
+    def test_after_it_the_misfire_policy_decides(self, misfire, entries):
+        verdict = due.judge(view(misfire=misfire, window=self.OVER), now=noon(7.5))
+        assert verdict.entries == entries
+        assert verdict.next_due_at == noon(8)
+
+    def test_what_was_missed_later_is_not_blamed_on_it(self):
+        later = view(next_due_at=noon(9), window=self.OVER)
+        assert due.judge(later, now=noon(11)).entries == (skipped(9, 10, "missed"), fired(11))
+
+    def test_what_somebody_asked_for_passes(self):
+        asked = due.Owed(cause="trigger:x", explicit=True)
+        paused = view(hold="paused", window=self.WINDOW, owed=(asked,))
+        assert [one.cause for one in due.release(paused, now=noon(1)).releases] == ["trigger:x"]
+
+    def test_a_change_of_its_timing_skips_what_came_due_in_it(self):
+        paused = view(hold="paused", window=self.WINDOW)
+        after, entries = due.account(paused, due.PAUSED, until=noon(3))
+        assert entries == [skipped(0, 3, "paused: new disks")]
+        assert after.next_due_at == noon(4)

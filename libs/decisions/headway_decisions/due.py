@@ -8,6 +8,10 @@ While a manifest is *paused* (disabled, blocked, or its work leaves no room) not
 decided, so a pause costs nothing however long it lasts. Whoever ends a pause first calls
 `account`, which skips all that came due meanwhile, with the pause as the reason; then
 `judge` decides the rest in the new state.
+
+One hold is different: a *window*, in which an operator wants nothing to begin. What comes due in it
+is not skipped for good. When it ends it is judged as if nobody had been there to decide it: the
+misfire policy says what is made good, and the rest is skipped with the window as its reason.
 """
 
 from collections.abc import Iterator
@@ -23,8 +27,11 @@ from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
 
 # Why a manifest does not fire, however due it is.
-Hold = Literal["group_disabled", "manifest_disabled", "blocked_by_dead_letter"]
+Hold = Literal["group_disabled", "manifest_disabled", "paused", "blocked_by_dead_letter"]
 DISABLED = ("group_disabled", "manifest_disabled")
+PAUSED = "paused"
+# What somebody asks for by name passes these.
+_PASSABLE = (*DISABLED, PAUSED)
 
 MISSED = "missed"
 RETIMED = "retimed"
@@ -43,13 +50,22 @@ class Owed(Struct, frozen=True, kw_only=True):
     explicit: bool = False
 
 
+class Window(Struct, frozen=True, kw_only=True):
+    """When a manifest was paused, until when (none while it still is), and what for."""
+
+    since: datetime
+    until: datetime | None = None
+    reason: str = ""
+
+
 class ManifestView(Struct, frozen=True, kw_only=True):
     """What the decision needs to know of a manifest.
 
     `slots` are those that work under way takes up. `owed` is what waits for nothing but room;
     the first of what waits for its time is due at `next_owed_at`. `settled_at` is when work of
     it was last settled. `parent_success` is the number of its parent's latest success, for a
-    dependent that is not dormant; `seen_success` the one that was decided about last.
+    dependent that is not dormant; `seen_success` the one that was decided about last. `window` is
+    the last one in which it was paused.
     """
 
     id: UUID
@@ -66,6 +82,7 @@ class ManifestView(Struct, frozen=True, kw_only=True):
     parent: UUID | None = None
     parent_success: int | None = None
     seen_success: int = 0
+    window: Window | None = None
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -117,6 +134,8 @@ def account(
     A parent's success passes a dependent by only while that is disabled; otherwise it is owed.
     """
     entries = []
+    if reason == PAUSED:
+        reason = _in_window(view)
     if reason in DISABLED and _has_news(view):
         assert view.parent_success is not None  # noqa: S101 - there is no news without a parent
         entries.append(_successes(view, view.parent_success, until, reason))
@@ -149,7 +168,7 @@ def judge(view: ManifestView, *, now: datetime) -> Verdict:
 
 def release(view: ManifestView, *, now: datetime) -> Verdict:
     """Only let go what is owed and finds room; all else is left for the next judgement."""
-    if view.hold is not None and view.hold not in DISABLED:
+    if view.hold is not None and view.hold not in _PASSABLE:
         return rest(view, now=now)
     view, releases = _release(view, explicit_only=view.hold is not None)
     return structs.replace(rest(view, now=now), releases=releases)
@@ -190,10 +209,15 @@ def wake_at(view: ManifestView) -> datetime | None:
 
 
 def _judge_held(view: ManifestView, hold: Hold, now: datetime) -> Verdict:
-    """Only what somebody asked for passes a disabled manifest; nothing passes a blocked one."""
-    view, entries = account(view, hold, until=now)
+    """Only what somebody asked for passes a disabled manifest; nothing passes a blocked one.
+
+    What comes due in a window waits for its end.
+    """
+    entries: list[Entry] = []
+    if hold != PAUSED:
+        view, entries = account(view, hold, until=now)
     releases: tuple[Release, ...] = ()
-    if hold in DISABLED:
+    if hold in _PASSABLE:
         view, releases = _release(view, explicit_only=True)
     return Verdict(
         manifest=view.id,
@@ -348,8 +372,22 @@ def _skips(
 
 def _why_not(view: ManifestView, first: datetime, last: datetime) -> str:
     if _latest_allowed(view, first, last) is not None:
-        return MISSED
+        return _in_window(view) if _was_paused(view, first, last) else MISSED
     return f"{EXCLUDED}: {timing.excluded_by(view.timing, first)}"
+
+
+def _was_paused(view: ManifestView, first: datetime, last: datetime) -> bool:
+    """Whether a stretch of due times lies in a window, or reaches into it."""
+    window = view.window
+    if window is None or last < window.since:
+        return False
+    return window.until is None or first <= window.until
+
+
+def _in_window(view: ManifestView) -> str:
+    """The reason of what was skipped because of a window, with what that was for."""
+    reason = "" if view.window is None else view.window.reason
+    return f"{PAUSED}: {reason}" if reason else PAUSED
 
 
 def _latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:

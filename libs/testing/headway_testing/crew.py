@@ -17,7 +17,7 @@ from headway_testing.clock import VirtualClock
 from headway_testing.outages import ServiceName
 
 # The passes that go by the clock, and so must be told when it was set.
-_TIMED = {"scheduler": "tick", "dispatcher": "gate"}
+_TIMED = {"scheduler": ("windows", "tick"), "dispatcher": ("gate",)}
 
 
 class Crew:
@@ -68,7 +68,8 @@ class Crew:
         self._outcomes.clear()
         for name in woken & set(self._services):
             self._fires_first = name == "scheduler"
-            self._services[name].wake(_TIMED[name])
+            for timed in _TIMED[name]:
+                self._services[name].wake(timed)
         await self.hear(within=within)
 
     async def hear(self, *, within: float) -> None:

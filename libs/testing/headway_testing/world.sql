@@ -5,6 +5,8 @@
 SELECT CASE
     WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
         THEN 'a manifest is due'
+    WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE paused_until <= $1)
+        THEN 'a pause is over'
     WHEN $2 AND EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
         THEN 'something was enqueued'
     WHEN $2 AND EXISTS (SELECT FROM scheduler.outbox) THEN 'the scheduler has something to say'
@@ -34,7 +36,8 @@ SELECT CASE
     WHEN $2 AND $3 AND EXISTS (SELECT FROM scheduler.manifest WHERE pruning_at IS NOT NULL)
         THEN 'a manifest is being pruned'
 END AS busy,
-CASE WHEN $2 THEN (SELECT min(wake_at) FROM scheduler.manifest) END AS scheduler,
+CASE WHEN $2 THEN (SELECT least(min(wake_at), min(paused_until)) FROM scheduler.manifest) END
+    AS scheduler,
 least(
     CASE WHEN $3 THEN (SELECT min(not_before) FROM dispatcher.work_queue
                        WHERE state IN ('queued', 'waiting') AND not_before > $1) END,

@@ -15,6 +15,7 @@ from headway_cli.history_commands import events, history, rebuild
 from headway_cli.letter_commands import dead_letters
 from headway_cli.look_commands import explain, groups, manifest, manifests, preview
 from headway_cli.options import debug_option
+from headway_cli.pause_commands import pause, resume
 from headway_cli.services import console, dispatcher, migrate, provision, scheduler, worker
 from headway_cli.settings_command import settings
 from headway_cli.token_commands import token
@@ -48,7 +49,7 @@ _RUNNING = (up, migrate, provision, scheduler, dispatcher, console, worker, toke
 _ASKING = (
     *(manifests, manifest, groups, preview, explain, verify),
     *(work, runs, workers, dead_letters),
-    *(plan, apply, enable, disable, change, group, trigger, cancel, delete),
+    *(plan, apply, enable, disable, pause, resume, change, group, trigger, cancel, delete),
     *(enqueue, enqueued, dismiss),
 )
 _LOOKING = (events, history, rebuild)

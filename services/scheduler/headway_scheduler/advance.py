@@ -109,7 +109,8 @@ def _account(
     view: due.ManifestView, until: datetime, otherwise: str | None
 ) -> tuple[due.ManifestView, list[due.Entry]]:
     reason = due.pause(view) or otherwise
-    if reason is None:
+    if reason is None or (reason == due.PAUSED and otherwise is None):
+        # What came due in a window is decided when that ends, by whichever state comes then.
         return view, []
     if otherwise is not None:
         view = structs.replace(view, jitter_seconds=0.0)

@@ -24,6 +24,10 @@ from headway_contract.scheduling import (
     EnqueuedAnswer,
     EnqueuedQuestion,
     EnqueueRequest,
+    PauseAnswer,
+    PauseRequest,
+    ResumeAnswer,
+    ResumeRequest,
     TriggerAnswer,
     TriggerRequest,
 )
@@ -33,7 +37,7 @@ from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 
-from headway_scheduler import activate, cancel, enqueue_desk, operate
+from headway_scheduler import activate, cancel, enqueue_desk, operate, pausing
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
@@ -49,6 +53,7 @@ class Followers(Struct, frozen=True, kw_only=True):
     relay: Wakeup
     tick: Wakeup
     enqueue: Wakeup
+    windows: Wakeup
 
 
 class Desk:
@@ -83,6 +88,8 @@ class Desk:
                 subjects.APPLY_REQUEST: typed(ApplyRequest, self.apply),
                 subjects.CHANGE_REQUEST: typed(ChangeRequest, self.change),
                 subjects.CHANGE_GROUP_REQUEST: typed(ChangeGroupRequest, self.change_group),
+                subjects.PAUSE_REQUEST: typed(PauseRequest, self.pause),
+                subjects.RESUME_REQUEST: typed(ResumeRequest, self.resume),
                 subjects.TRIGGER_REQUEST: typed(TriggerRequest, self.trigger),
                 subjects.DELETE_REQUEST: typed(DeleteRequest, self.delete),
                 subjects.ENQUEUE_REQUEST: typed(EnqueueRequest, self.enqueue),
@@ -135,6 +142,16 @@ class Desk:
     async def change_group(self, request: ChangeGroupRequest) -> Changed:
         """Change the settings of a group."""
         return Changed(text=await self._do(operate.change_group, request))
+
+    async def pause(self, request: PauseRequest) -> PauseAnswer:
+        """Let nothing of some manifests begin for a while."""
+        answer = await self._do(pausing.pause, request)
+        self._wake_up.windows.call()
+        return answer
+
+    async def resume(self, request: ResumeRequest) -> ResumeAnswer:
+        """End the pause of some manifests."""
+        return await self._do(pausing.resume, request)
 
     async def delete(self, request: DeleteRequest) -> Changed:
         """Delete a manifest."""

@@ -12,6 +12,7 @@ from headway_scheduler.explanation import Explanation
 from headway_scheduler.finding import queries
 from headway_scheduler.ledger_check import Version
 from headway_scheduler.manifest import Manifest, read_manifests
+from headway_scheduler.pausing import in_words
 from headway_scheduler.sentences import Subject, Switch
 from headway_scheduler.store import works
 
@@ -54,6 +55,7 @@ async def _gather(
         group_enabled=row["group_enabled"],
         disabled_by=row["disabled_by"],
         blocked_by=row["blocked_by"],
+        pause=in_words(row),
         working_since=outstanding[0]["queued_at"] if outstanding else None,
         switches={
             "manifest": await _switch(connection, row["external_id"], _MANIFEST_SWITCHES, until),

@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from headway_contract.work import RetryPolicy
-from headway_decisions.due import Hold, ManifestView, Owed
+from headway_decisions.due import Hold, ManifestView, Owed, Window
 from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
 from headway_postgres_kit import Connection
@@ -81,7 +81,16 @@ def hold_of(row: Any) -> Hold | None:
         return "group_disabled"
     if not row["enabled"]:
         return "manifest_disabled"
+    if row["paused_at"] is not None and row["resumed_at"] is None:
+        return "paused"
     return None if row["blocked_by"] is None else "blocked_by_dead_letter"
+
+
+def window_of(row: Any) -> Window | None:
+    """When a manifest was last paused."""
+    if row["paused_at"] is None:
+        return None
+    return Window(since=row["paused_at"], until=row["resumed_at"], reason=row["pause_reason"])
 
 
 def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
@@ -121,6 +130,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         parent=row["depends_on"],
         parent_success=None if row["dormant"] else row["parent_success"],
         seen_success=row["seen_success"],
+        window=window_of(row),
     )
     return Manifest(
         view=view,

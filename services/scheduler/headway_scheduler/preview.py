@@ -15,6 +15,8 @@ _INSTANT = timedelta(microseconds=1)
 _HOLDS = {
     "group_disabled": "its group is disabled: these times will be skipped until it is enabled",
     "manifest_disabled": "it is disabled: these times will be skipped until it is enabled",
+    "paused": "it is paused: what comes due meanwhile is decided when that ends, by its misfire "
+    "policy",
     "blocked_by_dead_letter": "a dead letter blocks it: these times will be skipped until that "
     "is resolved",
 }

@@ -52,6 +52,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     blocked_by: Any = None
     working_since: datetime | None = None
     switches: Mapping[str, Switch | None] = {}
+    # How it is paused, in words that follow the word.
+    pause: str = ""
 
     def at(self, instant: datetime) -> str:
         """An instant on the manifest's clock."""
@@ -108,6 +110,12 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
             remedy = f"Enable it with 'headway group {subject.group} --enable'."
             remedy = "It is enabled again." if subject.group_enabled else remedy
             return f"its group {subject.group!r} was disabled{_by(subject, 'group')}. {remedy}"
+        case due.PAUSED:
+            what_for = f" ({detail})" if detail else ""
+            return (
+                f"it was paused then{what_for}, and what came due was made good for by its misfire "
+                f"policy {subject.misfire!r} when the pause ended."
+            )
         case "blocked_by_dead_letter":
             remedy = "Retry or acknowledge that dead letter."
             remedy = "That was resolved since." if subject.blocked_by is None else remedy
@@ -138,6 +146,12 @@ def paused(subject: Subject, why: str) -> str:
             )
         case "manifest_disabled":
             return _disabled_now(subject)
+        case due.PAUSED:
+            return (
+                f"It is paused{subject.pause}: nothing of it begins, and what comes due is decided "
+                f"when that ends, by its misfire policy {subject.misfire!r}. Resume it with "
+                f"'headway resume {subject.external_id}'."
+            )
         case "blocked_by_dead_letter":
             return (
                 f"It is held: the dead letter {subject.blocked_by} blocks it. Retry or "

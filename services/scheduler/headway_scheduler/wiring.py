@@ -17,6 +17,7 @@ from headway_scheduler.desk import Desk, Followers
 from headway_scheduler.enqueue import Enqueue
 from headway_scheduler.heal import Healing
 from headway_scheduler.intake import settled_intake
+from headway_scheduler.pausing import Windows
 from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply_at_start
@@ -67,6 +68,7 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     metrics.measure(service, settings, holder=holder, clock=clock)
     relay_wakeup, tick_wakeup, enqueue_wakeup = Handover(), Wakeup(), Wakeup()
+    windows_wakeup = Wakeup()
     tick = Tick(
         database,
         holder=holder,
@@ -97,7 +99,9 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         broker,
         settings,
         clock=clock,
-        wake=Followers(relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup),
+        wake=Followers(
+            relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup, windows=windows_wakeup
+        ),
     ).listen()
     relay = Relay(database, broker, OUTBOX, relay_wakeup, batch=settings.outbox_batch)
     service.keep("relay", relay.run_once, relay_wakeup)
@@ -108,6 +112,8 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
     clean_up = settings.clean_up_seconds
     retention = Retention(database, days=settings.history_days, clock=clock, every=clean_up)
     service.keep("retention", retention.run_once, poll=clean_up)
+    windows = Windows(database, clock=clock, relay=relay_wakeup, tick=tick_wakeup)
+    service.keep("windows", windows.run_once, windows_wakeup)
     await intake.take_over()
     service.keep("intake", intake.run_once)
     if settings.tick == "on":

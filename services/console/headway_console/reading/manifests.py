@@ -14,7 +14,7 @@ from headway_console.reading.pages import Page, like, name_of, page_of
 
 queries = Queries("headway_console.reading", "sql/manifests.sql")
 
-ManifestState = Literal["enabled", "disabled", "blocked", "outstanding", "troubled"]
+ManifestState = Literal["enabled", "disabled", "paused", "blocked", "outstanding", "troubled"]
 
 _LIST, _JOBS = "manifests", "jobs"
 _FAMILY = 500
@@ -84,6 +84,8 @@ class ManifestRow(Struct, frozen=True, kw_only=True):
     declared: bool
     held_by: str | None
     blocked_by: UUID | None
+    paused_until: datetime | None
+    pause_reason: str
     outstanding: int
     owed: int
     next_due_at: datetime | None
@@ -255,6 +257,8 @@ def held_by(row: Any) -> str | None:
         return "group_disabled"
     if not row["enabled"]:
         return "manifest_disabled"
+    if row["paused_at"] is not None and row["resumed_at"] is None:
+        return "paused"
     return None if row["blocked_by"] is None else "blocked_by_dead_letter"
 
 
@@ -267,13 +271,21 @@ def manifest_row(row: Any) -> ManifestRow:
         declared=row["undeclared_at"] is None,
         held_by=row["trouble"] or held_by(row),
         next_fire_at=row["wake_at"],
+        pause_reason=row["pause_reason"] if held_by(row) == "paused" else "",
         depends_on=row["parent"],
         last_run=_last_run(row),
         **{
             name: row[name]
             for name in (
                 *("id", "external_id", "title", "owner", "job", "labels", "enabled"),
-                *("disabled_by", "blocked_by", "outstanding", "owed", "next_due_at"),
+                *(
+                    "disabled_by",
+                    "blocked_by",
+                    "paused_until",
+                    "outstanding",
+                    "owed",
+                    "next_due_at",
+                ),
                 *("last_outcome", "last_settled_at", "success_number", "dormant"),
             )
         },

@@ -33,7 +33,8 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        parent.success_traceparent AS parent_traceparent,
        manifest_group.enabled AS group_enabled, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input, manifest.concurrency_key,
-       manifest.concurrency_limit, manifest.start_within_seconds,
+       manifest.concurrency_limit, manifest.start_within_seconds, manifest.paused_at,
+       manifest.resumed_at, manifest.pause_reason,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
@@ -249,12 +250,54 @@ FROM scheduler.job WHERE name = ANY($1::text[])
 ORDER BY name
 
 -- name: switched
--- Manifests of which the dispatcher was last told otherwise; their rows are locked, so versions
--- rise in the order of the changes. $1 ids.
+-- Manifests of which the dispatcher was last told otherwise, paused ones being disabled to it; their
+-- rows are locked, so versions rise in the order of the changes. $1 ids.
 UPDATE scheduler.manifest
-SET told_enabled = enabled, version = nextval('scheduler.manifest_version')
-WHERE id = ANY($1::uuid[]) AND enabled <> told_enabled
-RETURNING id, external_id, group_name, enabled, version
+SET told_enabled = enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL),
+    version = nextval('scheduler.manifest_version')
+WHERE id = ANY($1::uuid[])
+  AND (enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL)) <> told_enabled
+RETURNING id, external_id, group_name, told_enabled AS enabled, version
+
+-- name: chosen
+-- Manifests that an operator means, in the order of their ids. $1 external ids, $2 group, $3 labels
+-- (null where they do not matter), $4 whether only those that are paused.
+SELECT id, external_id FROM scheduler.manifest
+WHERE pruning_at IS NULL
+  AND ($1::text[] IS NULL OR external_id = ANY($1))
+  AND ($2::text IS NULL OR group_name = $2)
+  AND ($3::jsonb IS NULL OR labels @> $3)
+  AND (NOT $4::boolean OR (paused_at IS NOT NULL AND resumed_at IS NULL))
+ORDER BY id
+
+-- name: pause
+-- Manifests that an operator pauses; those that are paused go on being so since they are. $1 ids,
+-- $2 now, $3 until (null for as long as nobody resumes them), $4 reason, $5 by whom.
+UPDATE scheduler.manifest
+SET paused_at = CASE WHEN resumed_at IS NULL THEN coalesce(paused_at, $2) ELSE $2 END,
+    paused_until = $3, pause_reason = $4, paused_by = $5, resumed_at = NULL
+WHERE id = ANY($1::uuid[])
+
+-- name: resume
+-- Manifests whose pause ends. $1 ids, $2 now.
+UPDATE scheduler.manifest SET resumed_at = greatest($2, paused_at), paused_until = NULL
+WHERE id = ANY($1::uuid[]) AND paused_at IS NOT NULL AND resumed_at IS NULL
+
+-- name: windows
+-- How manifests are paused, or were, in the order of their names. $1 ids.
+SELECT id, external_id, paused_at, resumed_at, paused_until, pause_reason, paused_by, next_due_at
+FROM scheduler.manifest
+WHERE id = ANY($1::uuid[])
+ORDER BY external_id
+
+-- name: windows_over
+-- Paused manifests whose time is over, the longest first; and at the end, without an id, when the
+-- next one's will be. $1 now, $2 how many.
+(SELECT id, paused_until FROM scheduler.manifest
+ WHERE paused_until <= $1 AND pruning_at IS NULL ORDER BY paused_until LIMIT $2)
+UNION ALL
+SELECT NULL, min(paused_until) FROM scheduler.manifest
+WHERE paused_until > $1 AND pruning_at IS NULL
 
 -- name: declare_application
 -- Note which generation of an application declares; returns none if a newer one did before.

@@ -1,8 +1,8 @@
 -- name: page
 -- Manifests in the order of their names, with their last run. $1 after this name, $2 text in the
 -- name, the job, its title or the group (a pattern), $3 group, $4 job, $5 owner, $6 labels that it
--- must have (null where any will do), $7 state: enabled, disabled, blocked, outstanding, troubled
--- or null, $8 how many.
+-- must have (null where any will do), $7 state: enabled, disabled, paused, blocked, outstanding,
+-- troubled or null, $8 how many.
 SELECT page.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
        coalesce(job.title, '') AS title,
        (SELECT count(*) FROM scheduler.work WHERE work.manifest_id = page.id) AS outstanding,
@@ -16,7 +16,8 @@ FROM (
            manifest.labels, manifest.timing, manifest.enabled, manifest.disabled_by,
            manifest.blocked_by, manifest.trouble, manifest.next_due_at, manifest.wake_at,
            manifest.last_outcome, manifest.last_settled_at, manifest.success_number,
-           manifest.dormant, manifest.depends_on, manifest.undeclared_at
+           manifest.dormant, manifest.depends_on, manifest.undeclared_at, manifest.paused_at,
+           manifest.resumed_at, manifest.paused_until, manifest.pause_reason
     FROM scheduler.manifest
     WHERE manifest.pruning_at IS NULL AND manifest.external_id > $1
       AND ($2::text IS NULL OR manifest.external_id ILIKE $2 OR manifest.job ILIKE $2
@@ -30,6 +31,7 @@ FROM (
       AND CASE $7::text
           WHEN 'enabled' THEN manifest.enabled
           WHEN 'disabled' THEN NOT manifest.enabled
+          WHEN 'paused' THEN manifest.paused_at IS NOT NULL AND manifest.resumed_at IS NULL
           WHEN 'blocked' THEN manifest.blocked_by IS NOT NULL
           WHEN 'troubled' THEN manifest.trouble IS NOT NULL
           WHEN 'outstanding' THEN EXISTS (
@@ -99,7 +101,8 @@ WITH RECURSIVE ancestor AS (
 )
 SELECT tree.depth, manifest.id, manifest.external_id, manifest.job, manifest.group_name,
        manifest.enabled, manifest.blocked_by, manifest.dormant, manifest.depends_on,
-       manifest.last_outcome, manifest.next_due_at, manifest_group.enabled AS group_enabled
+       manifest.last_outcome, manifest.next_due_at, manifest.paused_at, manifest.resumed_at,
+       manifest_group.enabled AS group_enabled
 FROM (SELECT * FROM tree LIMIT $2) AS tree
 JOIN scheduler.manifest ON manifest.id = tree.id
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name

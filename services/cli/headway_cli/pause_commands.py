@@ -1,0 +1,168 @@
+"""Maintenance windows: pause manifests, and see what will be made good before they go on."""
+
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+from headway import Client
+from headway_clock import utc_now
+from headway_contract.scheduling import PauseAnswer, ResumeAnswer, ResumedManifest
+
+from headway_cli import options
+from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.moments import read_moment, shown
+from headway_cli.tables import table
+
+_FIRES_SHOWN = 3
+
+
+def _label(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    labels = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{one!r} is no label: write name=value.", context, parameter)
+        labels[name] = value
+    return labels
+
+
+def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The ways to say which manifests are meant."""
+    for decorate in (
+        click.option("--all", "everything", is_flag=True, help="All manifests."),
+        click.option(
+            "--label",
+            "labels",
+            metavar="NAME=VALUE",
+            multiple=True,
+            callback=_label,
+            help="Those with this label; may be repeated, then all must fit.",
+        ),
+        click.option("--group", help="Those of a group."),
+        click.argument("manifest_ids", metavar="[ID]...", nargs=-1),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@_choosing
+@click.option("--until", metavar="TIME", help="When to go on; without an offset it is UTC.")
+@options.seconds_option(
+    "--for", "seconds", "For how long, in place of --until.", type=click.FloatRange(1)
+)
+@click.option("--reason", default="", help="What for; the ledger and the audit keep it.")
+@click.option("--dry-run", is_flag=True, help="Only say which manifests are meant.")
+@json_option
+@asking
+def pause(
+    reached: Reached,
+    manifest_ids: tuple[str, ...],
+    until: str | None,
+    seconds: float | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Let nothing of manifests begin, until a time or until 'headway resume'.
+
+    What comes due meanwhile is decided when the pause ends, by each manifest's misfire policy. What
+    runs goes on to its end; what somebody triggers by name runs.
+    """
+    ends_at = _until(until, seconds)
+
+    async def ask(client: Client) -> PauseAnswer:
+        return await client.pause(*manifest_ids, until=ends_at, **given)
+
+    answer = reached.ask(ask)
+    if as_json:
+        print_json(answer)
+        return
+    rows = [[one.manifest, shown(one.next_due_at, "UTC")] for one in answer.manifests]
+    print_lines(table(("MANIFEST", "NEXT DUE"), rows))
+    click.echo(answer.text)
+
+
+@click.command()
+@_choosing
+@click.option("--dry-run", is_flag=True, help="Only say what would be made good.")
+@click.option("--yes", is_flag=True, help="Do not ask, whatever is made good.")
+@json_option
+@asking
+def resume(
+    reached: Reached,
+    manifest_ids: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Let paused manifests go on.
+
+    First it says what they make good of what came due meanwhile, and asks if that is wanted.
+    """
+
+    def answered(*, dry: bool) -> ResumeAnswer:
+        async def ask(client: Client) -> ResumeAnswer:
+            return await client.resume(*manifest_ids, dry_run=dry, **chosen)
+
+        return reached.ask(ask)
+
+    if not yes and not dry_run:
+        _confirm(answered(dry=True))
+    answer = answered(dry=dry_run)
+    if as_json:
+        print_json(answer)
+    elif yes or dry_run:
+        _show(answer)
+    else:
+        click.echo(answer.text)
+
+
+def _confirm(foreseen: ResumeAnswer) -> None:
+    """Ask, if anything fires; without anybody to ask, that must have been said."""
+    if not foreseen.fires:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            f"{foreseen.text}; to resume without being asked, add --yes, or look with --dry-run"
+        )
+    _show(foreseen)
+    click.confirm("resume them?", abort=True, err=True)
+
+
+def _show(answer: ResumeAnswer) -> None:
+    rows = [
+        [
+            one.manifest,
+            shown(one.paused_at, "UTC"),
+            f"{one.passed}{'+' if one.passed_or_more else ''}",
+            one.policy,
+            _fires(one),
+        ]
+        for one in answer.manifests
+    ]
+    if rows:
+        print_lines(table(("MANIFEST", "PAUSED SINCE", "PASSED", "MISFIRE", "FIRES FOR"), rows))
+    click.echo(answer.text)
+
+
+def _fires(one: ResumedManifest) -> str:
+    said = [shown(at, "UTC") for at in one.fires[:_FIRES_SHOWN]]
+    rest = max(0, len(one.fires) - _FIRES_SHOWN) + one.more_fires
+    said += [f"{rest} more"] if rest else []
+    said += [f"{one.owed} that waited"] if one.owed else []
+    said += ["its parent's success"] if one.follows else []
+    return ", ".join(said) or "-"
+
+
+def _until(given: str | None, seconds: float | None) -> datetime | None:
+    if given is not None and seconds is not None:
+        raise click.UsageError("give --until or --for, not both")
+    now = utc_now()
+    if seconds is not None:
+        return now + timedelta(seconds=seconds)
+    return None if given is None else read_moment(given, "UTC", now=now)

@@ -1,0 +1,81 @@
+"""A maintenance window as an operator has it, on the command line."""
+
+import json
+import re
+
+import pytest
+import pytest_asyncio
+from headway import App, every
+from support.shell import Shell
+
+
+@pytest_asyncio.fixture
+async def shell(world, tmp_path, console):
+    app = App("shop")
+
+    @app.job("import", group="ops", labels={"team": "data"})
+    async def bring_in(ctx): ...
+
+    app.schedule("first", job=bring_in, when=every(hours=1))
+    app.schedule("second", job=bring_in, when=every(hours=1), misfire="skip")
+    await world.dispatcher()
+    await world.worker(app)
+    await world.scheduler(app)
+    made = Shell(tmp_path)
+
+    async def run(*arguments: str):
+        return await made.run(*arguments, **console.environment())
+
+    return run
+
+
+@pytest.mark.long
+async def test_what_will_be_made_good_is_shown_before_it_is(world, shell):
+    done = await shell("pause", "--label", "team=data", "--reason", "new disks", "--for", "3600")
+    assert (done.code, done.err) == (0, "")
+    assert re.search(r"^first +20\d\d-", done.out, re.MULTILINE)
+    assert re.search(r"^2 manifest\(s\) paused until 20.* UTC$", done.out, re.MULTILINE)
+    # As if an hour had passed: their time has come, and nothing fires.
+    await world.value(
+        "UPDATE scheduler.manifest SET next_due_at = date_trunc('hour', clock_timestamp())"
+    )
+    assert "It is paused since" in (await shell("explain", "first")).out
+    shown = await shell("resume", "--all", "--dry-run")
+    assert re.search(r"^first .* 1 +fire_once +20\d\d-", shown.out, re.MULTILINE)
+    assert "2 manifest(s) would be resumed, " in shown.out
+    # Nobody is there to be asked.
+    refused = await shell("resume", "--all")
+    assert (refused.code, "add --yes, or look with --dry-run" in refused.complaints[0]) == (2, True)
+    assert await world.value("SELECT count(*) FROM scheduler.occurrence") == 0
+    done = await shell("resume", "--all", "--yes", "--json")
+    assert json.loads(done.out)["count"] == 2
+    await world.until_settled()
+    rows = await world.rows(
+        "SELECT external_id FROM scheduler.occurrence JOIN scheduler.manifest ON id = manifest_id"
+        " WHERE outcome = 'completed'"
+    )
+    assert "first" in {row["external_id"] for row in rows}
+    assert (await shell("resume", "first")).out == "nothing that was meant is paused\n"
+
+
+async def test_a_window_is_begun_and_looked_at(shell):
+    done = await shell("pause", "first", "--until", "2100-01-01", "--json")
+    [paused] = json.loads(done.out)["manifests"]
+    assert (paused["manifest"], paused["paused_until"]) == ("first", "2100-01-01T00:00:00Z")
+    shown = await shell("resume", "--group", "ops", "--dry-run")
+    assert re.search(r"^first .* 0 +fire_once +-$", shown.out, re.MULTILINE)
+    assert shown.out.endswith("1 manifest(s) would be resumed, nothing is made good\n")
+
+
+@pytest.mark.long
+async def test_what_is_meant_must_be_said(shell):
+    for wrong, words in (
+        (("pause",), "say which manifests are meant"),
+        (("pause", "--label", "team"), "is no label"),
+        (("pause", "--all", "--until", "2020-01-01"), "has passed"),
+        (("pause", "--all", "--for", "60", "--until", "03:00"), "not both"),
+        (("resume", "nobody"), "there is no manifest 'nobody'"),
+    ):
+        done = await shell(*wrong)
+        assert done.code != 0, wrong
+        assert words in "".join(done.complaints), done.complaints
