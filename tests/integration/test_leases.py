@@ -19,6 +19,7 @@ from headway_contract.lifecycle import (
     RunFailed,
     RunStarted,
 )
+from headway_contract.progress import LogLine, Progress
 from headway_jetstream_kit import Puller, Stored
 from headway_jetstream_kit.publishing import publish
 from support.invariants import check_invariants
@@ -57,6 +58,22 @@ class Desk:
         )
         answer = await publish(self.world.broker, subjects.event(self.order.lease, worker), body)
         assert isinstance(answer, Stored)
+
+    async def force_raw(self, worker: str, text: bytes, *told) -> None:
+        """Publish events in one message, with bytes that no encoder of ours makes for `TEXT`."""
+        source = f"worker/{worker}"
+        body = encode(
+            [event(one, id=uuid4(), source=source, subject="x", time=utc_now()) for one in told]
+        )
+        subject = subjects.event(self.order.lease, worker)
+        answer = await publish(self.world.broker, subject, body.replace(b"TEXT", text))
+        assert isinstance(answer, Stored)
+
+    async def settled(self):
+        """The run of the order, once its work is settled."""
+        await self.world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'settled'")
+        [row] = await self.world.rows("SELECT * FROM dispatcher.metadata")
+        return row
 
     @property
     def run(self) -> UUID:
@@ -276,11 +293,67 @@ async def test_rubbish_is_put_aside_with_its_bytes_and_the_flow_goes_on(desk, bo
 
 
 async def test_an_output_that_the_database_refuses_is_put_aside_alone(desk):
-    """A NUL cannot be stored in jsonb: found by bisecting, tried five times, then kept raw."""
-    await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run, output="a\x00b"))
+    """Found by bisecting, tried five times, then kept raw."""
+    await desk.world.value(
+        "ALTER TABLE dispatcher.metadata"
+        " ADD CONSTRAINT refused CHECK (output IS DISTINCT FROM '\"refused\"')"
+    )
+    await desk.force("w1", RunCompleted(**desk.rights(), run=desk.run, output="refused"))
     await desk.force("w1", LeaseClaimed(**desk.rights(), host="here"))
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE host = 'here'")
     await desk.world.until("SELECT count(*) FROM dispatcher.rejected", within=40)
+
+
+TEXTS = [(rb"a\u0000b", "a\\0b"), (rb"a\ud800b", "a\ufffdb"), (b"a\xffb", "a\ufffdb")]
+
+
+@pytest.mark.parametrize(("text", "shown"), TEXTS)
+async def test_a_failure_with_text_that_cannot_be_stored_settles_its_run(desk, text, shown):
+    """A worker in another language says what its job said, byte for byte."""
+    failure = {"kind": "TEXT", "message": "TEXT", "stack": "TEXT", "kinds": ["TEXT"]}
+    failed = RunFailed(**desk.rights(), run=desk.run, failure={**failure, "retryable": False})
+    claimed = LeaseClaimed(**desk.rights(), host="TEXT")
+    await desk.force_raw("w1", text, claimed, failed)
+    row = await desk.settled()
+    assert (row["state"], row["host"]) == ("failed", shown)
+    assert {key: row["failure"][key] for key in failure} == {
+        **failure,
+        **dict.fromkeys(("kind", "message", "stack"), shown),
+        "kinds": [shown],
+    }
+    await check_invariants(desk.world.database)
+
+
+@pytest.mark.parametrize(("text", "shown"), TEXTS)
+async def test_an_output_with_text_that_cannot_be_stored_settles_its_run(desk, text, shown):
+    done = RunCompleted(**desk.rights(), run=desk.run, output={"TEXT": ["TEXT", "\\u0000"]})
+    await desk.force_raw("w1", text, done)
+    row = await desk.settled()
+    assert (row["state"], row["output"]) == ("completed", {shown: [shown, "\\u0000"]})
+    await check_invariants(desk.world.database)
+
+
+@pytest.mark.parametrize(("text", "shown"), TEXTS)
+async def test_progress_with_text_that_cannot_be_stored_is_kept(desk, text, shown):
+    await desk.force("w1", LeaseClaimed(**desk.rights(), host="here"))
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE host = 'here'")
+    line = LogLine(number=1, at=utc_now(), message="TEXT", fields={"TEXT": "TEXT"})
+    news = Progress(
+        lease=desk.order.lease,
+        token=desk.order.token,
+        run=desk.run,
+        number=1,
+        at=utc_now(),
+        message="TEXT",
+        lines=[line],
+    )
+    body = msgspec.json.encode(news).replace(b"TEXT", text)
+    await desk.world.broker.client.publish(subjects.progress(desk.order.lease, "w1"), body)
+    [message, fields] = await desk.world.until(
+        "SELECT ARRAY[to_jsonb(message), fields] FROM dispatcher.run_log"
+    )
+    assert (message, fields) == (shown, {shown: shown})
+    assert await desk.world.value("SELECT progress ->> 'message' FROM dispatcher.metadata") == shown
 
 
 async def test_a_heartbeat_is_told_which_leases_are_not_its_own(desk):

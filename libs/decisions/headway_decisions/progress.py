@@ -89,7 +89,7 @@ def digest(teller: Teller, told: Iterable[Progress]) -> Kept:
         number=latest.number,
         at=latest.at,
         percent=latest.percent,
-        message=None if latest.message is None else _text(latest.message, MESSAGE_LIMIT),
+        message=None if latest.message is None else latest.message[:MESSAGE_LIMIT],
         lines=tuple(kept),
         dropped=max(*(one.dropped for one in told), len(lines) - len(kept)),
     )
@@ -105,19 +105,13 @@ def _cut(line: LogLine) -> LogLine:
         number=line.number,
         at=line.at,
         level=line.level if line.level in LEVELS else "info",
-        message=_text(line.message, LINE_LIMIT),
+        message=line.message[:LINE_LIMIT],
         fields=_fields(line.fields),
     )
-
-
-def _text(text: str, most: int) -> str:
-    return text[:most].replace("\x00", "\\0")
 
 
 def _fields(fields: dict[str, Any]) -> dict[str, Any]:
     encoded = msgspec.json.encode(fields)
     if len(encoded) > FIELDS_LIMIT:
         return {"fields_left_out": f"{len(encoded)} bytes are more than {FIELDS_LIMIT}"}
-    if b"\\u0000" in encoded:
-        return {"fields_left_out": "a NUL character cannot be stored"}
     return fields

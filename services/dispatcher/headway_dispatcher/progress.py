@@ -14,6 +14,7 @@ import msgspec
 from headway_contract import subjects
 from headway_contract.progress import Progress
 from headway_decisions.progress import Kept, News, Teller, digest, refusal, size_of
+from headway_decisions.texts import storable
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
 from headway_service_kit.passes import Wakeup
@@ -54,7 +55,7 @@ class ProgressDesk:
         async def on_news(message: Msg) -> None:
             try:
                 lease, worker = subjects.lease_and_worker(message.subject, kind="progress")
-                progress = msgspec.json.decode(message.data, type=Progress)
+                progress = msgspec.json.decode(storable(message.data), type=Progress)
             except (msgspec.DecodeError, ValueError) as error:
                 self._lose(1, f"news on {message.subject} that cannot be read: {error}")
                 return

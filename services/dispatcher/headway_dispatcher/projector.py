@@ -29,6 +29,7 @@ from headway_decisions import acceptance
 from headway_decisions.acceptance import Arrived, Judged, Lease
 from headway_decisions.folding import Fact, Run
 from headway_decisions.sizes import bounded
+from headway_decisions.texts import storable
 from headway_history import Record
 from headway_history.kept import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
@@ -348,7 +349,7 @@ def _read(message: Message) -> Told:
     except ValueError as error:
         raise Unreadable(str(error)) from error
     size = len(message.body)
-    known = events_in(message)
+    known = events_in(structs.replace(message, body=storable(message.body)))
     events = [bounded(one, size) for one in known if isinstance(one.data, LeaseEvent)]
     PASSED_OVER.add("events_that_are_no_workers", len(known) - len(events))
     return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=events)
