@@ -8,8 +8,12 @@ from headway import App, Client, every
 from headway.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
+from headway_contract.scheduling import CancelOutstandingRequest
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_jetstream_kit.publishing import publish
+from headway_postgres_kit import DATABASE_CLOCK
+from headway_scheduler import cancel
+from headway_scheduler.store import enqueued, works
 from support.invariants import check_invariants
 
 NEVER = RetryPolicy(attempts=3, interval_seconds=3600)
@@ -172,6 +176,61 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world, nats_url):
     outcomes = await world.rows("SELECT DISTINCT outcome FROM dispatcher.work_queue")
     assert [row["outcome"] for row in outcomes] == ["cancelled"]
     await check_invariants(world.database)
+
+
+class TestEnqueuedAndNotTakenUp:
+    """For a fifth of a second, enqueued work is a row that no scheduler has looked at."""
+
+    async def enqueue(self, world, **fields):
+        await world.declare(app_with(idle))
+        return await world.value("SELECT headway.enqueue('job', key => $1)", fields.get("key"))
+
+    async def cancel(self, world, **fields) -> cancel.Outstanding:
+        async with world.database.transaction() as connection:
+            request = CancelOutstandingRequest(reason="typo", actor="ada", **fields)
+            return await cancel.cancel(connection, request, now=utc_now())
+
+    @pytest.mark.parametrize("by_group", [False, True])
+    async def test_it_never_starts_and_is_recorded_as_cancelled(self, world, by_group):
+        work = await self.enqueue(world, key="k")
+        named = {"group": "ops"} if by_group else {"work": work}
+        found = await self.cancel(world, **named)
+        assert [(one.work, one.group) for one in found.works] == [(work, "ops")]
+        await world.dispatcher()
+        await world.scheduler()
+        await world.worker(app_with(forever))
+        await world.until_settled()
+        [row] = await world.rows("SELECT * FROM dispatcher.work_queue")
+        assert (row["id"], row["outcome"], row["cancel_reason"]) == (work, "cancelled", "typo")
+        assert await self.enqueue(world, key="k") == work, "its key is used up"
+        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+        [kept] = await world.rows(
+            "SELECT source, data FROM scheduler.history WHERE type = 'headway.work.cancel_asked.v1'"
+        )
+        assert (kept["source"], kept["data"]["works"]) == ("operator/ada", [str(work)])
+        await check_invariants(world.database)
+
+    async def test_while_it_is_being_taken_up_the_cancel_waits_and_finds_it(self, world):
+        work = await self.enqueue(world)
+        async with world.database.transaction() as connection:
+            await connection.fetch(enqueued["take"], 1)
+            asked = asyncio.create_task(self.cancel(world, work=work))
+            await world.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type='Lock'")
+            await connection.execute(
+                works["add"], [work], [None], ["c"], [0], await DATABASE_CLOCK.now(connection)
+            )
+            await connection.execute(enqueued["queued"], [work], utc_now())
+        assert [one.work for one in (await asked).works] == [work]
+
+    async def test_what_was_refused_is_said_to_be(self, world, nats_url):
+        work = await self.enqueue(world)
+        await world.value("DELETE FROM scheduler.job")
+        await world.dispatcher()
+        await world.scheduler()
+        await world.until("SELECT count(*) FROM scheduler.enqueued WHERE state = 'refused'")
+        async with Client(nats_url) as client:
+            with pytest.raises(RequestFailed, match=f"headway dismiss {work}"):
+                await client.cancel(work)
 
 
 async def _tell(world, data) -> None:

@@ -3,7 +3,8 @@
 The scheduler knows all that is outstanding, also what is still on its way to the dispatcher.
 It writes the request into its outbox, so that it is carried out whatever happens, and then asks
 the dispatcher for the same at once, to be able to say what became of each. The second telling
-finds nothing left to do.
+finds nothing left to do. What an application has enqueued and nobody has taken up yet is taken up
+for that, and never announced: the dispatcher only hears that it is cancelled.
 """
 
 from collections import Counter
@@ -29,6 +30,7 @@ from headway_scheduler.finding import find_manifest
 from headway_scheduler.store import (
     HISTORY,
     OUTBOX,
+    enqueued,
     groups,
     lock_manifests,
     occurrences,
@@ -53,11 +55,14 @@ async def cancel(
     connection: Connection, request: CancelOutstandingRequest, *, now: datetime
 ) -> Outstanding:
     """Ask for all that is outstanding to end early; what is owed is never queued."""
+    enqueued_ids = await _take_up(connection, request, now)
     ids, subject = await _manifests_of(connection, request)
     locked = await lock_manifests(connection, ids)
     rows = await connection.fetch(works["named"], locked, request.work)
     if not locked and request.work is not None:
-        rows = await connection.fetch(works["named_enqueued"], request.work)
+        enqueued_ids = [request.work]
+    if enqueued_ids:
+        rows += await connection.fetch(works["named_enqueued"], enqueued_ids)
     reason = request.reason or f"cancelled by {request.actor or 'an operator'}"
     found = [_named(row) for row in rows]
     await OUTBOX.add(
@@ -80,6 +85,19 @@ async def cancel(
         connection, [audit("headway.work.cancel_asked.v1", subject, source, data, now)], now=now
     )
     return Outstanding(works=found, reason=reason, dropped=dropped)
+
+
+async def _take_up(
+    connection: Connection, request: CancelOutstandingRequest, now: datetime
+) -> list[UUID]:
+    """Make work of what is meant and still waits to be taken up; returns its ids."""
+    rows = await connection.fetch(enqueued["lock_waiting"], request.work, request.group)
+    if not rows:
+        return []
+    ids, causes = [row["work_id"] for row in rows], [row["cause"] for row in rows]
+    await connection.execute(works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now)
+    await connection.execute(enqueued["queued"], ids, now)
+    return ids
 
 
 async def ask_dispatcher(
@@ -144,6 +162,12 @@ async def _manifests_of(
         return [row["id"] for row in rows], request.group
     found = await connection.fetchrow(works["find"], request.work)
     if found is None:
+        refused = await connection.fetchrow(enqueued["lock_refused"], request.work)
+        if refused is not None:
+            raise BadRequest(
+                f"work {request.work} was refused and never starts ({refused['reason']}):"
+                f" 'headway dismiss {request.work}' forgets it"
+            )
         raise Unknown(
             f"there is no work and no run {request.work}: see 'headway work' and 'headway runs'"
         )

@@ -21,6 +21,18 @@ FROM (
 LEFT JOIN scheduler.job ON job.name = taken.job
 ORDER BY taken.enqueued_at, taken.work_id
 
+-- name: lock_waiting
+-- What waits to be taken up: one piece of work, or all of a group. $1 work id (null for all),
+-- $2 group (null for all).
+SELECT waiting.work_id, waiting.cause
+FROM scheduler.enqueued AS waiting
+LEFT JOIN scheduler.job ON job.name = waiting.job
+WHERE waiting.state = 'waiting'
+  AND (waiting.work_id = $1
+       OR coalesce(waiting.group_name, job.terms ->> 'group', waiting.job) = $2)
+ORDER BY waiting.work_id
+FOR UPDATE OF waiting
+
 -- name: queued
 -- What is queued: it is kept until it is settled, in case its message is lost. $1 work ids,
 -- $2 now.

@@ -96,10 +96,11 @@ WHERE work.manifest_id = ANY($1::uuid[]) AND ($2::uuid IS NULL OR work.id = $2)
 ORDER BY work.id
 
 -- name: named_enqueued
--- Outstanding work that an application has enqueued. $1 id.
+-- Outstanding work that applications have enqueued. $1 ids.
 SELECT work.id, work.round, NULL::uuid AS manifest_id, NULL AS external_id,
        coalesce(enqueued.group_name, job.terms ->> 'group', enqueued.job) AS group_name
 FROM scheduler.work
 JOIN scheduler.enqueued ON enqueued.work_id = work.id
 LEFT JOIN scheduler.job ON job.name = enqueued.job
-WHERE work.id = $1
+WHERE work.id = ANY($1::uuid[])
+ORDER BY work.id
