@@ -23,12 +23,18 @@ MOST_ASKED = 1000
 
 
 class AskedWork(Struct, frozen=True, kw_only=True):
-    """A piece of work that the asker takes for unsettled, and the round that it knows of."""
+    """A piece of work that the asker takes for unsettled, and the round that it knows of.
+
+    `cancelled` says that its end was asked for, `brought_forward_at` when it was asked to come
+    first.
+    """
 
     work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
     manifest_id: UUID | None = None
     queued_at: datetime
+    cancelled: bool = False
+    brought_forward_at: datetime | None = None
 
 
 class Version(Struct, frozen=True, kw_only=True):
@@ -61,7 +67,8 @@ class ReconcileAnswer(Struct, frozen=True, kw_only=True):
     no room: ask again. `unknown`: work that never came. `expired`: work that is not known, and
     so old that it may have been settled and forgotten. `forgotten`: dead letters that are no
     longer kept. `outdated`: settings with the older version that is in force. `unburied`:
-    prunes that never came.
+    prunes that never came. `not_cancelled`, `not_brought_forward`: work that is under way, or
+    waits, although it was asked to end, or to come first: that request never came.
     """
 
     settled: list[WorkSettled] = []
@@ -74,3 +81,5 @@ class ReconcileAnswer(Struct, frozen=True, kw_only=True):
     outdated: list[Version] = []
     confirmed: list[PruneConfirmed] = []
     unburied: list[UUID] = []
+    not_cancelled: list[UUID] = []
+    not_brought_forward: list[UUID] = []

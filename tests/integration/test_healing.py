@@ -11,8 +11,12 @@ from headway import App, Client, every, retry
 from headway_contract import Event, decode, subjects
 from headway_contract.control import Heartbeat
 from headway_contract.healing import AskedWork, ReconcileAnswer, ReconcileQuestion
+from headway_contract.scheduling import CancelOutstandingRequest
 from headway_contract.work import WorkQueued
 from headway_jetstream_kit.provisioning import consumer_info
+from headway_postgres_kit import DATABASE_CLOCK
+from headway_scheduler import cancel
+from headway_scheduler.retell import retell_work
 from support.invariants import check_invariants
 from support.world import until
 
@@ -204,6 +208,123 @@ class TestWork:
         await until(lambda: stored_work(world), within=20, what="it is told again")
         [again] = await stored_work(world)
         assert (again.work, again.job) == (work, "job")
+
+
+class TestRequests:
+    """Cancels, and what is to come first, that never reach the dispatcher."""
+
+    @pytest.fixture
+    async def waiting(self, world, app):
+        """Work that waits at the dispatcher, and a scheduler whose messages do not get out."""
+        await world.dispatcher()
+        await world.declare(app)
+        await world.make_due()
+        scheduler = await world.scheduler(app, ask_after_seconds=3600)
+        work = await world.until("SELECT id FROM dispatcher.work_queue")
+        await scheduler.end_pass("relay")
+        return work
+
+    async def cancel(self, world, work) -> None:
+        async with world.database.transaction() as connection:
+            request = CancelOutstandingRequest(work=work, reason="typo")
+            await cancel.cancel(connection, request, now=await DATABASE_CLOCK.now(connection))
+
+    async def test_a_cancel_that_was_lost_is_told_again(self, world, waiting):
+        await self.cancel(world, waiting)
+        await world.value("DELETE FROM scheduler.outbox")
+        await world.scheduler(**QUICK)
+        await world.until_settled()
+        [row] = await world.rows("SELECT outcome, cancel_reason FROM dispatcher.work_queue")
+        assert tuple(row) == ("cancelled", "typo")
+        await check_invariants(world.database)
+
+    async def test_lost_work_that_was_cancelled_is_not_told_any_more(self, world, app):
+        await deaf_dispatcher(world)
+        await world.declare(app)
+        await world.make_due()
+        scheduler = await world.scheduler(app, ask_after_seconds=3600)
+        await until(lambda: stored_work(world), within=10, what="the message is stored")
+        await scheduler.end_pass("relay")
+        await self.cancel(world, await world.value("SELECT id FROM scheduler.work"))
+        await world.value("DELETE FROM scheduler.outbox")
+        await purge(world, subjects.WORK_STREAM)
+        await world.scheduler(tick="off", **QUICK)
+        await world.dispatcher()
+        await world.until_settled()
+        assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
+        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+
+    async def test_what_was_to_come_first_is_told_again_and_only_once(self, world, waiting):
+        [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
+        async with Client(world.nats_url) as client:
+            assert (await client.trigger(row["external_id"])).result == "brought_forward"
+        await world.value("DELETE FROM scheduler.outbox")
+        await world.scheduler(**QUICK)
+        forward = "SELECT count(*) FROM dispatcher.history WHERE type LIKE '%brought_forward%'"
+        await world.until(forward)
+        told_at = await world.value("SELECT forward_told_at FROM scheduler.work")
+        # It is asked about again, and the answer is that it came.
+        await world.until("SELECT asked_at > $1 AND asks > 1 FROM scheduler.work", told_at)
+        assert await world.value("SELECT forward_told_at FROM scheduler.work") == told_at
+        assert await world.value(forward) == 1
+        assert await world.value("SELECT explicit FROM dispatcher.work_queue")
+
+    async def test_work_that_ran_since_need_not_come_first(self, world, waiting):
+        now = await world.value("SELECT clock_timestamp()")
+        asked = AskedWork(work=waiting, queued_at=now, brought_forward_at=now, cancelled=True)
+        answer = await ask(world, works=[asked])
+        assert answer.not_brought_forward == answer.not_cancelled == [waiting]
+        beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
+        await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+        await world.until("SELECT count(*) FROM dispatcher.metadata")
+        answer = await ask(world, works=[asked])
+        assert (answer.not_brought_forward, answer.not_cancelled) == ([], [waiting])
+
+
+class TestPoison:
+    """Work that the dispatcher can never take in."""
+
+    async def test_what_was_told_in_vain_is_told_alone_and_noted(self, world):
+        await world.declare(many(3))
+        await world.make_due()
+        scheduler = await world.scheduler(ask_after_seconds=3600)
+        await world.until("SELECT count(*) = 3 FROM scheduler.work")
+        await scheduler.end_pass("relay")
+        works = [row["id"] for row in await world.rows("SELECT id FROM scheduler.work")]
+        told = []
+        for _ in range(3):
+            await world.value("DELETE FROM scheduler.outbox")
+            async with world.database.transaction() as connection:
+                now = await DATABASE_CLOCK.now(connection)
+                assert await retell_work(connection, works, now=now) == 3
+            rows = await world.rows("SELECT body FROM scheduler.outbox")
+            told.append(sorted(len(decode(row["body"])) for row in rows))
+        assert told == [[3], [1, 1, 1], [1, 1, 1]]
+        noted = await world.rows(
+            "SELECT subject, data FROM scheduler.history"
+            " WHERE type = 'headway.work.told_in_vain.v1' ORDER BY id"
+        )
+        assert {row["subject"] for row in noted} == {str(work) for work in works}
+        assert [row["data"]["told_again"] for row in noted] == [2, 2, 2, 3, 3, 3]
+
+    @pytest.mark.long
+    async def test_it_is_told_with_pauses_that_double_and_what_came_with_it_gets_in(self, world):
+        await world.dispatcher()
+        await world.value(
+            "ALTER TABLE dispatcher.work_queue ADD CONSTRAINT no CHECK (manifest NOT LIKE 'many-n0%')"
+        )
+        app = many(3)
+        await world.declare(app)
+        await world.make_due()
+        await world.scheduler(app, **QUICK)
+        await world.until(
+            "SELECT tellings = 3 FROM scheduler.work ORDER BY tellings DESC", within=90
+        )
+        assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 2
+        [row] = await world.rows(
+            "SELECT ask_at - told_again_at AS pause FROM scheduler.work WHERE tellings = 3"
+        )
+        assert row["pause"] >= timedelta(seconds=4 * QUICK["ask_after_seconds"])
 
 
 class TestBlocks:

@@ -43,6 +43,15 @@ def test_how_a_mark_stands_to_the_stream(seen, expected):
     assert healing.reach(MARK, seen) == expected
 
 
+def test_requests_that_never_came_are_told_again_once_they_cannot_be_on_their_way():
+    old, new, untold = UUID(int=1), UUID(int=2), UUID(int=3)
+    times = {old: NOON - timedelta(minutes=1), new: NOON}
+    seen = sight(done_through=100)
+    assert healing.unheard([old, new, untold], times, MARK, seen, leeway=LEEWAY) == [old]
+    assert healing.unheard([old], times, MARK, sight(), leeway=LEEWAY) == []
+    assert healing.unheard([old], times, None, seen, leeway=LEEWAY) == []
+
+
 @pytest.mark.parametrize(
     ("seen", "told", "expected"),
     [

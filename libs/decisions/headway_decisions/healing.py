@@ -10,7 +10,7 @@ would only make the backlog longer. A stream that went back behind the mark says
 it may still hold the older part of what was told. It gets a new mark, at its present end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -97,6 +97,22 @@ def is_lost(told_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timed
         return None
     reached = reach(mark, sight)
     return reached if reached in ("passed", "new_stream") else None
+
+
+def unheard(
+    ids: Iterable[UUID],
+    told_at: Mapping[UUID, datetime],
+    mark: Mark | None,
+    sight: Sight,
+    *,
+    leeway: timedelta,
+) -> list[UUID]:
+    """Those of what never came that cannot be on its way any more: to be told again."""
+    return [
+        one
+        for one in ids
+        if one in told_at and is_lost(told_at[one], mark, sight, leeway=leeway) is not None
+    ]
 
 
 def judge(

@@ -5,7 +5,7 @@ letters and prunes, which settings are out of date. Work that is not known never
 so old that it may have been settled and forgotten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -25,6 +25,7 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import serve, typed
 from headway_postgres_kit import Clock, Connection, Database
 from headway_tracing import span
+from msgspec import Struct
 
 from headway_dispatcher import prunes, settling
 from headway_dispatcher.store import heals
@@ -39,6 +40,17 @@ _IN_FORCE = {
     "job": heals["job_versions"],
     "manifest": heals["switch_versions"],
 }
+
+
+class _OfWork(Struct):
+    """What an answer says of work, as it is gathered."""
+
+    settled: list[WorkSettled]
+    unknown: list[UUID]
+    expired: list[UUID]
+    not_cancelled: list[UUID]
+    # Work that waits, and when it was asked to come first.
+    to_come_first: dict[UUID, datetime]
 
 
 class ReconcileDesk:
@@ -67,19 +79,21 @@ class ReconcileDesk:
                 connection.transaction(isolation="repeatable_read", readonly=True),
             ):
                 now = await self._clock.now(connection)
-                settled, left, unknown, expired = await self._of_work(
-                    connection, question.works, now
-                )
+                work = await self._of_work(connection, question.works, now)
+                not_brought_forward = await _not_brought_forward(connection, work.to_come_first)
                 retried, acknowledged, forgotten = await _of_letters(
                     connection, question.dead_letters
                 )
                 outdated = await _of_versions(connection, question.versions)
                 confirmed, unburied = await _of_prunes(connection, question.prunes)
+        settled, left = _with_room(work.settled)
         return ReconcileAnswer(
             settled=settled,
             left=left,
-            unknown=unknown,
-            expired=expired,
+            unknown=work.unknown,
+            expired=work.expired,
+            not_cancelled=work.not_cancelled,
+            not_brought_forward=not_brought_forward,
             retried=retried,
             acknowledged=acknowledged,
             forgotten=forgotten,
@@ -90,32 +104,49 @@ class ReconcileDesk:
 
     async def _of_work(
         self, connection: Connection, asked: Sequence[AskedWork], now: datetime
-    ) -> tuple[list[WorkSettled], list[UUID], list[UUID], list[UUID]]:
+    ) -> _OfWork:
+        found = _OfWork([], [], [], [], {})
         if not asked:
-            return [], [], [], []
+            return found
         rows = await connection.fetch(heals["outcomes"], [one.work for one in asked])
         known = {row["id"]: row for row in rows}
         buried = await prunes.buried(
             connection, [one.manifest_id for one in asked if one.work not in known]
         )
-        settled: list[WorkSettled] = []
-        unknown: list[UUID] = []
-        expired: list[UUID] = []
         for one in asked:
             row = known.get(one.work)
             if row is None and one.manifest_id in buried:
-                settled.append(_pruned(one, now))
+                found.settled.append(_pruned(one, now))
             elif row is None:
                 # A later round was begun here, so what is not known of it was known once.
                 old = one.round > 1 or one.queued_at < now - self._kept
-                (expired if old else unknown).append(one.work)
-            elif row["state"] == "settled":
-                if row["round"] >= one.round:
-                    settled.append(_outcome(row))
-                else:
-                    expired.append(one.work)
-        told, left = _with_room(settled)
-        return told, left, unknown, expired
+                (found.expired if old else found.unknown).append(one.work)
+            elif row["state"] != "settled":
+                _unheard(one, row, found)
+            elif row["round"] >= one.round:
+                found.settled.append(_outcome(row))
+            else:
+                found.expired.append(one.work)
+        return found
+
+
+def _unheard(asked: AskedWork, row: Any, found: _OfWork) -> None:
+    """What was asked of work that is under way; a later round was not meant."""
+    if row["round"] > asked.round:
+        return
+    if asked.cancelled and row["cancel_requested_at"] is None:
+        found.not_cancelled.append(asked.work)
+    if asked.brought_forward_at is not None and row["state"] != "dispatched":
+        found.to_come_first[asked.work] = asked.brought_forward_at
+
+
+async def _not_brought_forward(
+    connection: Connection, asked: Mapping[UUID, datetime]
+) -> list[UUID]:
+    if not asked:
+        return []
+    rows = await connection.fetch(heals["not_brought_forward"], list(asked), list(asked.values()))
+    return [row["id"] for row in rows]
 
 
 async def _of_letters(

@@ -74,6 +74,7 @@ async def cancel(
             for one in found
         ],
     )
+    await connection.execute(works["note_cancel"], [one.work for one in found], reason, now)
     dropped = 0
     if request.work is None:
         counts = await connection.fetch(occurrences["drop_owed"], locked, CANCELLED)

@@ -5,7 +5,8 @@ asked about after a minute, and again after pauses that double up to an hour; at
 of it when a stream turns out to be new or to have gone back. An outcome that was lost comes
 with the answer. Work that the dispatcher does not know is told again, but only if its message
 cannot be waiting in the stream any more (`headway_decisions.healing`): a dispatcher that is
-down for a day finds every message once.
+down for a day finds every message once. The same goes for cancels, and for what is to come first.
+What was told again and is still not known is told with pauses that double, too.
 """
 
 import logging
@@ -30,7 +31,7 @@ from nats.errors import Error as NatsError
 
 from headway_scheduler.intake import take_in
 from headway_scheduler.marking import read_marks, take_mark
-from headway_scheduler.retell import retell_work
+from headway_scheduler.retell import retell_cancels, retell_forward, retell_work
 from headway_scheduler.standing import Standing, told
 from headway_scheduler.store import HEAL_LOCK, heals
 
@@ -48,8 +49,15 @@ class HealResult(Struct, frozen=True, kw_only=True):
     settled: int = 0
     told_again: int = 0
     expired: int = 0
+    # Cancels, and requests to come first, that were told again.
+    requests: int = 0
     # There is more to ask about right away.
     unfinished: bool = False
+
+    @property
+    def healed(self) -> int:
+        """How much was made good."""
+        return self.settled + self.told_again + self.expired + self.requests
 
     def __add__(self, other: "HealResult") -> "HealResult":
         return HealResult(
@@ -57,6 +65,7 @@ class HealResult(Struct, frozen=True, kw_only=True):
             settled=self.settled + other.settled,
             told_again=self.told_again + other.told_again,
             expired=self.expired + other.expired,
+            requests=self.requests + other.requests,
             unfinished=self.unfinished or other.unfinished,
         )
 
@@ -96,12 +105,14 @@ class Healing:
             if not await guard.fetchval(heals["try_lock"], HEAL_LOCK):
                 return None
             result = await self._heal()
-        if result is not None and (result.settled or result.expired or result.told_again):
+        if result is not None and result.healed:
             logger.warning(
-                "healed: %d outcome(s) heard late, %d piece(s) of work told again, %d expired",
+                "healed: %d outcome(s) heard late, %d piece(s) of work told again, %d expired, "
+                "%d request(s) to cancel or to come first told again",
                 result.settled,
                 result.told_again,
                 result.expired,
+                result.requests,
             )
             self._tick.call()
         return result
@@ -120,7 +131,7 @@ class Healing:
             return result
 
         result += await self._ask_about_standing(work_mark, work_sight)
-        if result.told_again:
+        if result.told_again or result.requests:
             self._relay.call()
         await take_mark(self._database, self._broker, marks, sights, clock=self._clock)
         return result
@@ -193,12 +204,13 @@ class Healing:
                 verdicts = healing.judge(
                     works,
                     answer,
-                    told_again_at=_told_again(rows),
+                    told_again_at=_times(rows, "told_again_at"),
                     mark=mark,
                     sight=sight,
                     leeway=self._leeway,
                 )
                 page = await self._record(rows, verdicts)
+                page += await self._tell_requests(rows, answer, mark, sight)
             result += page
             if page.asked == 0:
                 return result
@@ -226,7 +238,7 @@ class Healing:
         async with self._database.transaction() as connection:
             told_again = await retell_work(connection, lost, now=now) if lost else 0
             again = {
-                work: self._next_ask(by_id[work]["asks"], verdict, now)
+                work: self._next_ask(by_id[work], verdict, now)
                 for work, verdict in verdicts.items()
                 if not isinstance(verdict, Settled | Expired)
             }
@@ -246,19 +258,43 @@ class Healing:
             expired=expired,
         )
 
-    def _next_ask(self, asks: int, verdict: Verdict, now: datetime) -> tuple[datetime, int]:
+    async def _tell_requests(
+        self, rows: Sequence[Any], answer: ReconcileAnswer, mark: Mark | None, sight: Sight
+    ) -> HealResult:
+        """What was asked of work that is under way, and never came."""
+        cancels = healing.unheard(
+            answer.not_cancelled, _times(rows, "cancel_told_at"), mark, sight, leeway=self._leeway
+        )
+        forward = healing.unheard(
+            answer.not_brought_forward,
+            _times(rows, "forward_told_at"),
+            mark,
+            sight,
+            leeway=self._leeway,
+        )
+        if not (cancels or forward):
+            return HealResult()
+        async with self._database.transaction() as connection:
+            now = await self._clock.now(connection)
+            told = await retell_cancels(connection, cancels, now=now)
+            told += await retell_forward(connection, forward, now=now)
+        return HealResult(requests=told)
+
+    def _next_ask(self, row: Any, verdict: Verdict, now: datetime) -> tuple[datetime, int]:
+        asks: int = row["asks"]
         match verdict:
             case AskAgain():
                 return now, asks
             case Lost():
-                return now + self._first_pause, 0
+                return now + healing.pause(row["tellings"], first=self._first_pause), 0
             case _:
                 pause = healing.pause(asks, first=self._first_pause)
                 return now + pause, min(asks + 1, 30)
 
 
-def _told_again(rows: Sequence[Any]) -> dict[UUID, datetime]:
-    return {row["id"]: row["told_again_at"] for row in rows if row["told_again_at"] is not None}
+def _times(rows: Sequence[Any], column: str) -> dict[UUID, datetime]:
+    """When each was told, where it was."""
+    return {row["id"]: row[column] for row in rows if row[column] is not None}
 
 
 def _asked(row: Any) -> AskedWork:
@@ -267,6 +303,8 @@ def _asked(row: Any) -> AskedWork:
         round=row["round"],
         manifest_id=row["manifest_id"],
         queued_at=row["queued_at"],
+        cancelled=row["cancel_told_at"] is not None,
+        brought_forward_at=row["forward_told_at"],
     )
 
 

@@ -229,6 +229,7 @@ async def _bring_forward(
     await OUTBOX.add(
         connection, [announce_brought_forward(oldest["id"], group=manifest.group, now=now)]
     )
+    await connection.execute(works["note_forward"], oldest["id"], now)
     return TriggerAnswer(
         result="brought_forward",
         work=oldest["id"],

@@ -22,6 +22,8 @@ from headway_scheduler.manifest import Manifest, read_manifests
 from headway_scheduler.metrics import Fired, Skipped
 from headway_scheduler.store import OUTBOX, manifests, occurrences, works
 
+_REPLACED = "a newer occurrence takes its place"
+
 
 class Advanced(Struct, frozen=True, kw_only=True):
     """What moving on came to, and when the tick has to look at these manifests again.
@@ -202,10 +204,11 @@ async def _cancel(connection: Connection, decided: Sequence[Decided], now: datet
         connection,
         announce_cancels(
             [(by_id[row["manifest_id"]], row["id"], row["round"]) for row in rows],
-            reason="a newer occurrence takes its place",
+            reason=_REPLACED,
             now=now,
         ),
     )
+    await connection.execute(works["note_cancel"], [row["id"] for row in rows], _REPLACED, now)
 
 
 async def write_ledger(

@@ -6,6 +6,7 @@ timeouts) is what the manifest says now, for that is what anybody would expect o
 has not run yet.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
@@ -13,44 +14,110 @@ from typing import Any
 from uuid import UUID
 
 from headway_clock import new_id
+from headway_contract.work import WorkCancelRequested
 from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
 from msgspec import structs
 
 from headway_scheduler.announce import (
+    announce_brought_forward,
+    announce_cancel,
     announce_group,
     announce_job,
     announce_pruned,
     announce_switch,
     announce_work,
 )
-from headway_scheduler.declare import group_changed, job_changed, manifest_changed
+from headway_scheduler.declare import audit, group_changed, job_changed, manifest_changed
 from headway_scheduler.enqueue import announce_again
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest, read_manifests
-from headway_scheduler.store import OUTBOX, groups, heals, manifests
+from headway_scheduler.store import HISTORY, OUTBOX, SOURCE, groups, heals, manifests, works
+
+logger = logging.getLogger(__name__)
+
+_TOGETHER = UUID(int=0)
 
 
 async def retell_work(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
     """Announce work again that is still outstanding; returns how much of it there was."""
+    cancelled = await _tell_cancels(connection, ids, now)
+    ids = [one for one in ids if one not in cancelled]
     rows = await connection.fetch(heals["lost"], sorted(ids))
     found = await read_manifests(connection, {row["manifest_id"] for row in rows}, now=now)
     by_id = {one.view.id: one for one in found if isinstance(one, Manifest)}
-    pairs = [
-        (row["queued_at"], by_id[row["manifest_id"]], row)
-        for row in rows
-        if row["manifest_id"] in by_id
-    ]
-    pairs.sort(key=lambda pair: pair[0])
-    for queued_at, members in groupby(pairs, key=lambda pair: pair[0]):
+    known = [row for row in rows if row["manifest_id"] in by_id]
+    for (queued_at, *_), members in groupby(sorted(known, key=_together), key=_together):
         # As old as it was: what waited before the loss does not wait from the beginning.
+        pairs = [(by_id[row["manifest_id"]], row) for row in members]
         messages = announce_work(
-            [(manifest, _decision(manifest, row)) for _, manifest, row in members], now=queued_at
+            [(manifest, _decision(manifest, row)) for manifest, row in pairs], now=queued_at
         )
         await OUTBOX.add(connection, _afresh(messages))
-    told = [row["id"] for _, _, row in pairs] + await _retell_enqueued(connection, ids, now)
-    await connection.execute(heals["told_again"], told, now)
-    return len(told)
+    told = [row["id"] for row in known] + await _retell_enqueued(connection, ids, now)
+    await _note_told(connection, [*told, *cancelled], now)
+    return len(told) + len(cancelled)
+
+
+def _together(row: Any) -> tuple[datetime, UUID]:
+    """What is told in one message. What was told in vain travels alone: another may be at fault."""
+    return row["queued_at"], row["id"] if row["tellings"] else _TOGETHER
+
+
+async def _note_told(connection: Connection, ids: Sequence[UUID], now: datetime) -> None:
+    """Count how often work was told again, and say so where that does not help."""
+    rows = await connection.fetch(heals["told_again"], sorted(ids), now)
+    in_vain = {row["id"]: row["tellings"] for row in rows if row["tellings"] > 1}
+    for work, times in in_vain.items():
+        logger.warning(
+            "work %s was told %d times and is still not known: see dispatcher.rejected", work, times
+        )
+    records = [
+        audit("headway.work.told_in_vain.v1", str(work), SOURCE, {"told_again": times}, now)
+        for work, times in in_vain.items()
+    ]
+    await HISTORY.append(connection, records, now=now)
+
+
+async def retell_cancels(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
+    """Ask again for outstanding work to end early."""
+    return len(await _tell_cancels(connection, ids, now))
+
+
+async def _tell_cancels(connection: Connection, ids: Sequence[UUID], now: datetime) -> set[UUID]:
+    """Ask again for those to end whose end was asked for; returns them.
+
+    Work that never came is not told any more: the dispatcher writes it down as cancelled.
+    """
+    rows = await connection.fetch(heals["to_cancel"], sorted(ids))
+    messages = [
+        announce_cancel(
+            WorkCancelRequested(
+                work=row["id"],
+                round=row["round"],
+                manifest_id=row["manifest_id"],
+                manifest=row["external_id"],
+                group=row["group_name"],
+                reason=row["reason"],
+                requested_at=now,
+            )
+        )
+        for row in rows
+    ]
+    await OUTBOX.add(connection, _afresh(messages))
+    told = [row["id"] for row in rows]
+    await connection.execute(works["note_cancel"], told, "", now)
+    return set(told)
+
+
+async def retell_forward(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
+    """Ask again for work to come first."""
+    rows = await connection.fetch(heals["to_bring_forward"], sorted(ids))
+    for row in rows:
+        message = announce_brought_forward(row["id"], group=row["group_name"], now=now)
+        await OUTBOX.add(connection, _afresh([message]))
+        await connection.execute(works["note_forward"], row["id"], now)
+    return len(rows)
 
 
 async def _retell_enqueued(
@@ -58,11 +125,12 @@ async def _retell_enqueued(
 ) -> list[UUID]:
     """The same for work that no manifest made: what was enqueued is kept until it is settled."""
     rows = await connection.fetch(heals["without_manifest"], list(ids))
-    enqueued = [row["id"] for row in rows]
-    if enqueued:
-        messages = await announce_again(connection, enqueued, now=now)
+    in_vain = [row["id"] for row in rows if row["tellings"]]
+    others = [row["id"] for row in rows if not row["tellings"]]
+    for together in ([others] if others else []) + [[one] for one in in_vain]:
+        messages = await announce_again(connection, together, now=now)
         await OUTBOX.add(connection, _afresh(messages))
-    return enqueued
+    return others + in_vain
 
 
 async def retell_groups(connection: Connection, names: Sequence[str], *, now: datetime) -> int:

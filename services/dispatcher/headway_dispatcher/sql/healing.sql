@@ -3,6 +3,7 @@
 SELECT work_queue.id, work_queue.round, work_queue.manifest_id, work_queue.manifest,
        work_queue.group_name, work_queue.state, work_queue.outcome, work_queue.run_id,
        work_queue.runs, work_queue.attempts, work_queue.settled_at, work_queue.cancel_reason,
+       work_queue.cancel_requested_at,
        letter.id AS letter, letter.reason AS letter_reason,
        CASE WHEN work_queue.state = 'settled' THEN
            (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
@@ -13,6 +14,21 @@ LEFT JOIN dispatcher.dead_letter AS letter
     ON letter.work_id = work_queue.id AND letter.round = work_queue.round
    AND letter.state = 'awaiting'
 WHERE work_queue.id = ANY($1::uuid[])
+
+-- name: not_brought_forward
+-- Work that waits and was to come first, although nobody has put it there since it was asked for,
+-- nor was it with a worker at any time since. $1 ids, $2 when that was asked for.
+SELECT asked.id
+FROM unnest($1::uuid[], $2::timestamptz[]) AS asked (id, at)
+JOIN dispatcher.work_queue USING (id)
+WHERE work_queue.state IN ('queued', 'waiting')
+  AND NOT EXISTS (
+      SELECT FROM dispatcher.history
+      WHERE history.work_id = asked.id AND history.type = 'headway.work.brought_forward.v1'
+        AND history.occurred_at >= asked.at)
+  AND NOT EXISTS (
+      SELECT FROM dispatcher.metadata
+      WHERE metadata.work_id = asked.id AND metadata.finished_at >= asked.at)
 
 -- name: letters
 -- How dead letters stand, and which slot their work has. $1 dead letters.

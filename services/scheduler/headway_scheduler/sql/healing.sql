@@ -32,7 +32,8 @@ SELECT count(*) FROM woken
 -- name: due
 -- Work to ask about, the least recently asked first. $1 now, $2 queued before this if it was
 -- never asked about, $3 how many.
-SELECT id, manifest_id, round, queued_at, told_again_at, asks
+SELECT id, manifest_id, round, queued_at, told_again_at, tellings, asks, cancel_told_at,
+       forward_told_at
 FROM scheduler.work
 WHERE CASE WHEN ask_at IS NULL THEN queued_at <= $2 ELSE ask_at <= $1 END
 ORDER BY asked_at NULLS FIRST, queued_at
@@ -49,7 +50,8 @@ WHERE work.id = told.id
 -- name: lost
 -- Work whose message was lost, with the decision that made it; locked, so that it does not
 -- settle meanwhile. $1 ids.
-SELECT work.id, work.manifest_id, work.cause, work.slot, work.queued_at, occurrence.first_due_at,
+SELECT work.id, work.manifest_id, work.cause, work.slot, work.queued_at, work.tellings,
+       occurrence.first_due_at,
        occurrence.last_due_at, occurrence.actor, occurrence.explicit, occurrence.has_input,
        occurrence.input, occurrence.not_before
 FROM scheduler.work
@@ -61,11 +63,38 @@ FOR UPDATE OF work
 
 -- name: without_manifest
 -- Those of these works that no manifest made. $1 ids.
-SELECT id FROM scheduler.work WHERE id = ANY($1::uuid[]) AND manifest_id IS NULL ORDER BY id
+SELECT id, tellings FROM scheduler.work
+WHERE id = ANY($1::uuid[]) AND manifest_id IS NULL
+ORDER BY id
 
 -- name: told_again
--- Work that was announced again. $1 ids, $2 now.
-UPDATE scheduler.work SET told_again_at = $2 WHERE id = ANY($1::uuid[])
+-- Work that was announced again; returns how often each was by now. $1 ids, $2 now.
+UPDATE scheduler.work SET told_again_at = $2, tellings = least(tellings + 1, 10000)
+WHERE id = ANY($1::uuid[])
+RETURNING id, tellings
+
+-- name: to_cancel
+-- Outstanding work whose end was asked for, as the dispatcher has to be told of it; locked, so
+-- that it does not settle meanwhile. $1 ids.
+SELECT work.id, work.round, work.manifest_id, work.cancel_reason AS reason, manifest.external_id,
+       coalesce(manifest.group_name, enqueued.group_name, job.terms ->> 'group', enqueued.job)
+           AS group_name
+FROM scheduler.work
+LEFT JOIN scheduler.manifest ON manifest.id = work.manifest_id
+LEFT JOIN scheduler.enqueued ON enqueued.work_id = work.id
+LEFT JOIN scheduler.job ON job.name = enqueued.job
+WHERE work.id = ANY($1::uuid[]) AND work.cancel_told_at IS NOT NULL
+ORDER BY work.id
+FOR UPDATE OF work
+
+-- name: to_bring_forward
+-- Outstanding work that was asked to come first, and its group. $1 ids.
+SELECT work.id, manifest.group_name
+FROM scheduler.work
+JOIN scheduler.manifest ON manifest.id = work.manifest_id
+WHERE work.id = ANY($1::uuid[]) AND work.forward_told_at IS NOT NULL
+ORDER BY work.id
+FOR UPDATE OF work
 
 -- name: blocking
 -- Dead letters that block manifests. $1 after this one, $2 how many.

@@ -62,10 +62,12 @@ WHERE manifest_id = ANY($1::uuid[])
 ORDER BY queued_at, id
 
 -- name: start_round
--- Work of a dead letter that runs again. $1 id, $2 manifest, $3 cause, $4 round, $5 now, $6 slot.
+-- Work of a dead letter that runs again; what was asked of it is a matter of its round. $1 id, $2 manifest, $3 cause, $4 round, $5 now, $6 slot.
 INSERT INTO scheduler.work AS known (id, manifest_id, cause, round, queued_at, slot)
 VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (id) DO UPDATE SET round = greatest(known.round, excluded.round)
+ON CONFLICT (id) DO UPDATE
+SET round = excluded.round, cancel_told_at = NULL, cancel_reason = NULL, forward_told_at = NULL
+WHERE excluded.round > known.round
 
 -- name: overtake
 -- A round that is over before we heard of its beginning. $1 work, $2 round, $3 when it ended.
@@ -81,6 +83,18 @@ SELECT round FROM scheduler.overtaken WHERE work_id = $1
 -- name: forget_overtaken
 -- Such rounds of long ago. $1 before.
 DELETE FROM scheduler.overtaken WHERE settled_at < $1
+
+-- name: note_cancel
+-- Work whose end is asked for; the first reason stays. It is asked about again soon, in case the
+-- request is lost. $1 ids, $2 reason, $3 now.
+UPDATE scheduler.work
+SET cancel_told_at = $3, cancel_reason = coalesce(cancel_reason, $2), ask_at = NULL, asks = 0
+FROM (SELECT id FROM scheduler.work WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE) AS locked
+WHERE work.id = locked.id
+
+-- name: note_forward
+-- Work that is asked to come first, and asked about again soon. $1 id, $2 now.
+UPDATE scheduler.work SET forward_told_at = $2, ask_at = NULL, asks = 0 WHERE id = $1
 
 -- name: find
 -- One piece of outstanding work. $1 id.
