@@ -26,9 +26,6 @@ BOOKKEEPING = {
         **dict.fromkeys(
             ("progress", "log_bytes", "log_dropped"), "told unfenced, for people, and may be lost"
         ),
-        **dict.fromkeys(
-            ("reissued", "begun_elsewhere"), "counts of what may have happened unseen, for people"
-        ),
     },
     "dead_letter": {
         "runs": "a copy of its runs, which are compared themselves",
@@ -114,6 +111,8 @@ async def test_every_column_follows_from_history_or_says_why_not(world, row):
         ("metadata", "attempt", "attempt + 1"),
         ("metadata", "output", '\'{"said": "goodbye"}\''),
         ("metadata", "finished_at", "finished_at - interval '1 us'"),
+        ("metadata", "reissued", "reissued + 1"),
+        ("metadata", "begun_elsewhere", "begun_elsewhere + 1"),
         ("dead_letter", "reason", "'boredom'"),
         ("dead_letter", "failure", 'failure || \'{"message": "fine"}\''),
     ],
@@ -268,6 +267,90 @@ async def test_work_that_was_lost_while_it_waited_runs_after_a_rebuild(world):
     await world.worker(app)
     release.set()
     await world.until_settled()
+
+
+class TestARebuildUnderLiveRuns:
+    """A worker goes on with its run while the services are down and the tables are rebuilt."""
+
+    @pytest_asyncio.fixture
+    async def running(self, world) -> asyncio.Event:
+        """A run whose body waits to be released; the services have stopped."""
+        app, release = App("verify"), asyncio.Event()
+
+        @app.job("job")
+        @every(hours=1)
+        @retry(attempts=2, interval=0.01)
+        async def job(ctx):
+            await release.wait()
+            return ctx.attempt
+
+        self.app = app
+        await world.dispatcher(orphan_timeout_seconds=60)
+        await world.worker(app)
+        await world.fire(app)
+        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+        for service in world.services:
+            await service.stop()
+        world.services.clear()
+        await world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+        return release
+
+    async def go_on(self, world, release: asyncio.Event, **settings) -> None:
+        await world.dispatcher(**{"orphan_timeout_seconds": 60, **settings})
+        await world.scheduler(self.app)
+        release.set()
+        await world.until_settled(within=30)
+
+    async def test_its_outcome_counts_because_its_lease_is_still_there(self, world, running):
+        await world.value("DELETE FROM dispatcher.metadata")
+        rebuilt = await rebuild(world.database)
+        assert (rebuilt.added, rebuilt.leases_made) == ({"metadata": 1}, 0)
+        await self.go_on(world, running)
+        [row] = await world.rows("SELECT state, attempt, output FROM dispatcher.metadata")
+        assert tuple(row) == ("completed", 1, 1)
+
+    async def test_a_lease_that_is_said_to_have_ended_is_open_again(self, world, running):
+        await world.value("UPDATE dispatcher.lease SET ended_at = clock_timestamp()")
+        [found] = (await verify(world.database)).differences
+        assert (found.table, found.column, found.expected) == ("lease", "ended_at", None)
+        assert (await rebuild(world.database)).changed == {"lease": 1}
+        await self.go_on(world, running)
+        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+
+    @pytest.mark.breaks_tables("who held a lease is lost with its row")
+    async def test_without_its_lease_the_work_is_tried_again(self, world, running):
+        lease = await world.value("DELETE FROM dispatcher.lease RETURNING id")
+        [found] = (await verify(world.database)).differences
+        assert (found.table, found.row, found.kind) == ("lease", lease, "missing")
+        rebuilt = await rebuild(world.database)
+        assert (rebuilt.added, rebuilt.leases_made) == ({"lease": 1}, 1)
+        assert (await verify(world.database)).differences == []
+        await self.go_on(world, running, stale_pending_seconds=1, orphan_timeout_seconds=1)
+        rows = await world.rows(
+            "SELECT state, failure FROM dispatcher.metadata ORDER BY created_at"
+        )
+        assert [row["state"] for row in rows] == ["failed", "completed"]
+        assert rows[0]["failure"]["kind"] == "undelivered"
+
+    async def test_what_work_waits_for_is_found_out_anew(self, world):
+        app = App("verify")
+        app.job("job", concurrency_key="one")(lambda ctx: None)
+        app.schedule("m", job="job", when=every(hours=1))
+        dispatcher = await world.dispatcher()
+        scheduler = await world.fire(app)
+        await world.until("SELECT count(*) FROM dispatcher.work_queue")
+        for service in (dispatcher, scheduler):
+            world.services.remove(service)
+            await service.stop()
+        await world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+        await world.value(
+            "UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled', wait_reason = 'x'"
+        )
+        await rebuild(world.database)
+        await world.dispatcher()
+        await world.scheduler(app)
+        await world.worker(app)
+        await world.until_settled()
 
 
 async def test_what_history_does_not_know_goes_only_if_one_says_so(stopped):

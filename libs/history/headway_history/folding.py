@@ -25,6 +25,7 @@ from headway_history.kept import (
     BroughtForward,
     CancelRequested,
     Dispatched,
+    InDoubt,
     Kept,
     LetterCreated,
     LetterResolved,
@@ -191,8 +192,6 @@ def _open_round(work: WorkRow, number: int, told: _Told) -> None:
     # Somebody asked for it: it neither expires nor waits for its manifest to be enabled.
     work.start_by, work.explicit = None, True
     work.cancel_requested_at, work.cancel_reason = None, None
-    # Somebody asked for it: it neither expires nor waits for its manifest.
-    work.start_by, work.explicit = None, True
     retries = [data for kept, data in told.events(LetterResolved) if kept.type == _RETRIED]
     for retry in sorted(retries, key=attrgetter("round")):
         work.input = work.input if retry.input is UNSET else retry.input
@@ -258,6 +257,11 @@ def _runs(told: _Told, base: Snapshot | None, work: WorkRow) -> dict[UUID, RunRo
         runs[order.run] = _ordered(kept, order, work)
     for run in runs.values():
         _live(run, told)
+    for _, doubt in told.events(InDoubt):
+        doubted = runs.get(doubt.run)
+        if doubted is not None:
+            doubted.reissued = max(doubted.reissued, doubt.reissued)
+            doubted.begun_elsewhere = max(doubted.begun_elsewhere, doubt.begun_elsewhere)
     return runs
 
 

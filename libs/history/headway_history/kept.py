@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct
 
 # What is only ever written down, and never sent.
 WORK_WAITING = "headway.work.waiting.v1"
+RUN_IN_DOUBT = "headway.run.in_doubt.v1"
 SNAPSHOT = "headway.history.snapshot.v1"
 FORGOTTEN = "headway.history.forgotten.v1"
 
@@ -111,6 +112,16 @@ class Waiting(Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
 
 
+class InDoubt(Struct, frozen=True, kw_only=True):
+    """A run whose body may have begun unseen: how often its order was put back by now, and how
+    often somebody who does not hold its lease told of a beginning.
+    """
+
+    run: UUID
+    reissued: int
+    begun_elsewhere: int
+
+
 class Settled(Struct, frozen=True, kw_only=True):
     """A round of work came to its end."""
 
@@ -204,6 +215,7 @@ DATA: dict[str, type[Struct]] = {
     "headway.work.queued.v1": Queued,
     "headway.run.dispatched.v1": Dispatched,
     WORK_WAITING: Waiting,
+    RUN_IN_DOUBT: InDoubt,
     "headway.work.settled.v1": Settled,
     "headway.work.cancel_requested.v1": CancelRequested,
     "headway.work.brought_forward.v1": BroughtForward,

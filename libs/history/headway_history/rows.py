@@ -76,6 +76,8 @@ class RunRow(Struct, kw_only=True):
     activations: Any = None
     trace_id: str | None = None
     concurrency_key: str | None = None
+    reissued: int = 0
+    begun_elsewhere: int = 0
 
 
 class LetterRow(Struct, kw_only=True):

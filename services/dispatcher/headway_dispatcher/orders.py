@@ -24,11 +24,11 @@ from headway_postgres_kit import Database
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher import store
+from headway_dispatcher import recording, store
 from headway_dispatcher.leases import last_stored
 from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import SOURCE, heals, workers
+from headway_dispatcher.store import HISTORY, SOURCE, heals, workers
 from headway_dispatcher.tidying import withdraw_leftovers
 
 logger = logging.getLogger(__name__)
@@ -82,9 +82,10 @@ class Orders:
         if gone:
             logger.warning("%d order(s) were gone from the stream and were put back", len(gone))
             async with self._database.transaction() as connection:
-                await connection.execute(
+                doubted = await connection.fetch(
                     heals["note_reissued"], sorted(run for row in gone for run in row["ids"])
                 )
+                await HISTORY.append(connection, recording.in_doubt(doubted, now), now=now)
         return OrdersResult(trusted=True, unclaimed=len(rows), reissued=len(gone))
 
     @property

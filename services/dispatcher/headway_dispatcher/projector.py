@@ -41,7 +41,7 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import first_context, span, traceparent
 from msgspec import Struct, structs
 
-from headway_dispatcher import letters, settling, store
+from headway_dispatcher import letters, recording, settling, store
 from headway_dispatcher.metrics import EventRefused, Started
 from headway_dispatcher.pushing import push
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, SOURCE, heals, leases, works
@@ -159,7 +159,8 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     changed = [run for run in after if run != before[run.id]]
     await _write(connection, changed, list(books.leases.values()), times.real)
     if books.begun_elsewhere:
-        await connection.execute(heals["note_begun_elsewhere"], books.begun_elsewhere)
+        doubted = await connection.fetch(heals["note_begun_elsewhere"], books.begun_elsewhere)
+        records += recording.in_doubt(doubted, now)
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }

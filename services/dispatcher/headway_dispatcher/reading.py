@@ -29,6 +29,8 @@ class Page(Struct, frozen=True, kw_only=True):
     events: int
     expected: dict[UUID, Folded]
     found: dict[UUID, Found]
+    # Leases of live runs that are gone (none), or that have ended, and when.
+    dead_leases: dict[UUID, datetime | None]
 
     @property
     def works(self) -> list[UUID]:
@@ -107,7 +109,15 @@ async def read_page(connection: Connection, above: UUID) -> Page | None:
         events=len(events),
         expected=await fold_works(connection, events),
         found=await _find(connection, above, up_to),
+        dead_leases=await _dead_leases(connection, above, up_to),
     )
+
+
+async def _dead_leases(
+    connection: Connection, above: UUID, up_to: UUID
+) -> dict[UUID, datetime | None]:
+    rows = await connection.fetch(projections["dead_leases"], above, up_to)
+    return {row["id"]: row["ended_at"] for row in rows}
 
 
 async def fold_works(connection: Connection, events: Sequence[Kept]) -> dict[UUID, Folded]:

@@ -55,6 +55,7 @@ async def rebuild(
                 return rebuilt
             gone = await read_gone(connection)
             await _write(connection, page, gone, rebuilt, delete_unknown=delete_unknown)
+            await connection.execute(projections["look_again"], above, page.up_to)
         rebuilt.works += len(page.works)
         rebuilt.events += page.events
         on_page(rebuilt)
@@ -83,8 +84,10 @@ async def _write(
     await _write_works(connection, page, {row for table, row in wanted if table == "work_queue"})
     runs = [run for one in page.expected.values() for run in one.runs.values()]
     written = [run for run in runs if ("metadata", run.run_id) in wanted]
-    rebuilt.leases_made += await _write_leases(connection, written)
+    leased = [run for run in runs if run in written or run.lease_id in page.dead_leases]
+    rebuilt.leases_made += await _write_leases(connection, leased)
     await connection.execute(projections["write_runs"], written)
+    await connection.execute(projections["open_leases"], list(page.dead_leases))
     letters = [letter for one in page.expected.values() for letter in one.letters.values()]
     await connection.execute(
         projections["write_letters"],

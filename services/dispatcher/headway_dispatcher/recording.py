@@ -19,7 +19,7 @@ from headway_contract.work import (
 )
 from headway_decisions.retries import Retry
 from headway_history import Record
-from headway_history.kept import FORGOTTEN, WORK_WAITING
+from headway_history.kept import FORGOTTEN, RUN_IN_DOUBT, WORK_WAITING
 
 from headway_dispatcher.store import SOURCE
 
@@ -115,6 +115,29 @@ def brought_forward(rows: Sequence[Any], now: datetime) -> list[Record]:
                 "rank": row["rank"],
                 "not_before": row["not_before"],
             },
+        )
+        for row in rows
+    ]
+
+
+def in_doubt(rows: Sequence[Any], now: datetime) -> list[Record]:
+    """Runs that may have begun unseen, with how often by now; rows as they are after it."""
+    return [
+        Record(
+            event_id=f"doubt.{row['run_id']}.{row['reissued']}.{row['begun_elsewhere']}",
+            type=RUN_IN_DOUBT,
+            subject=str(row["run_id"]),
+            source=SOURCE,
+            occurred_at=now,
+            data={
+                "work": row["work_id"],
+                "run": row["run_id"],
+                "reissued": row["reissued"],
+                "begun_elsewhere": row["begun_elsewhere"],
+            },
+            work=row["work_id"],
+            run=row["run_id"],
+            lease=row["lease_id"],
         )
         for row in rows
     ]

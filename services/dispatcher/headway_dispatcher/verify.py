@@ -6,6 +6,8 @@ costs is that PostgreSQL cannot clean up behind it while it is open.
 """
 
 from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
 
 from headway_clock import monotonic
 from headway_history import Difference, compare
@@ -60,7 +62,15 @@ def differences(page: Page, gone: Gone) -> list[Difference]:
         there = page.found.get(work, Found())
         expected = gone.without_purged(expected, there)
         found += compare(expected, there, absence=gone.absence(expected, there))
+    found += [_dead(lease, ended_at) for lease, ended_at in sorted(page.dead_leases.items())]
     return found
+
+
+def _dead(lease: UUID, ended_at: datetime | None) -> Difference:
+    """A lease that should be open, because a run under it is live."""
+    if ended_at is None:
+        return Difference(table="lease", row=lease, kind="missing")
+    return Difference(table="lease", row=lease, kind="different", column="ended_at", found=ended_at)
 
 
 def _add(verified: Verified, page: Page, gone: Gone) -> None:

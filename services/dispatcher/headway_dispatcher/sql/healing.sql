@@ -91,15 +91,18 @@ ORDER BY lease.created_at
 LIMIT $3
 
 -- name: note_reissued
--- Runs whose order was gone and was put back. $1 runs.
+-- Runs whose order was gone and was put back; returns them with what is counted of them. $1 runs.
 UPDATE dispatcher.metadata SET reissued = reissued + 1 WHERE run_id = ANY($1::uuid[])
+RETURNING run_id, work_id, lease_id, reissued, begun_elsewhere
 
 -- name: note_begun_elsewhere
--- Runs whose body another process told to have begun as well. $1 runs, one for each time.
+-- Runs whose body another process told to have begun as well; returns them with what is counted of
+-- them. $1 runs, one for each time.
 UPDATE dispatcher.metadata SET begun_elsewhere = begun_elsewhere + told.times
 FROM (SELECT run_id, count(*)::integer AS times FROM unnest($1::uuid[]) AS run_id GROUP BY run_id)
     AS told
 WHERE metadata.run_id = told.run_id
+RETURNING metadata.run_id, work_id, lease_id, reissued, begun_elsewhere
 
 -- name: finished
 -- Those of these leases of which nothing is left to run. $1 leases.

@@ -20,7 +20,7 @@ WHERE id > $1 AND id <= $2
 -- Runs of work between two ids, likewise. $1 above this id, $2 up to this.
 SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
        due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-       output, cancel_reason, activations, trace_id, concurrency_key
+       output, cancel_reason, activations, trace_id, concurrency_key, reissued, begun_elsewhere
 FROM dispatcher.metadata
 WHERE work_id > $1 AND work_id <= $2
 
@@ -100,6 +100,28 @@ SET round = excluded.round, manifest_id = excluded.manifest_id, manifest = exclu
     concurrency_key = excluded.concurrency_key, concurrency_limit = excluded.concurrency_limit,
     explicit = excluded.explicit, alone = excluded.alone
 
+-- name: dead_leases
+-- Leases that are gone or have ended although a run under them is live, which nobody would ever end.
+-- $1 above this work, $2 up to this.
+SELECT DISTINCT metadata.lease_id AS id, lease.ended_at
+FROM dispatcher.metadata
+LEFT JOIN dispatcher.lease ON lease.id = metadata.lease_id
+WHERE metadata.work_id > $1 AND metadata.work_id <= $2
+  AND metadata.finished_at IS NULL AND (lease.id IS NULL OR lease.ended_at IS NOT NULL)
+
+-- name: open_leases
+-- Leases are open while runs under them are live. $1 leases.
+UPDATE dispatcher.lease SET ended_at = NULL
+WHERE id = ANY($1::uuid[])
+  AND EXISTS (SELECT FROM dispatcher.metadata
+              WHERE metadata.lease_id = lease.id AND metadata.finished_at IS NULL)
+
+-- name: look_again
+-- Let the gate find out anew what work waits for. $1 above this work, $2 up to this.
+UPDATE dispatcher.work_queue SET held_by = 'not_before', wait_reason = 'awaiting_gate'
+WHERE id > $1 AND id <= $2 AND state IN ('queued', 'waiting')
+  AND held_by IS DISTINCT FROM 'not_before'
+
 -- name: write_leases
 -- Leases that runs need and that are gone; returns them. Tokens are not in history, so nobody can
 -- use one of these: what is live under it will be found silent, and tried again. $1 ids,
@@ -117,10 +139,10 @@ RETURNING id
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
      due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-     output, cancel_reason, activations, trace_id, concurrency_key)
+     output, cancel_reason, activations, trace_id, concurrency_key, reissued, begun_elsewhere)
 SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
        due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-       output, cancel_reason, activations, trace_id, concurrency_key
+       output, cancel_reason, activations, trace_id, concurrency_key, reissued, begun_elsewhere
 FROM jsonb_populate_recordset(NULL::dispatcher.metadata, $1)
 ORDER BY finished_at NULLS LAST
 ON CONFLICT (run_id) DO UPDATE
@@ -132,7 +154,8 @@ SET work_id = excluded.work_id, lease_id = excluded.lease_id, manifest_id = excl
     finished_at = excluded.finished_at, patience_seconds = excluded.patience_seconds,
     failure = excluded.failure, output = excluded.output,
     cancel_reason = excluded.cancel_reason, activations = excluded.activations,
-    trace_id = excluded.trace_id, concurrency_key = excluded.concurrency_key
+    trace_id = excluded.trace_id, concurrency_key = excluded.concurrency_key,
+    reissued = excluded.reissued, begun_elsewhere = excluded.begun_elsewhere
 
 -- name: write_letters
 -- Dead letters as history says they are, resolved ones first. $1 rows as an array of objects.
