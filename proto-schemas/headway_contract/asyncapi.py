@@ -104,6 +104,7 @@ _OTHER_ANSWERS = {
     "plan": "apply.answer",
     "change": "changed.answer",
     "change_group": "changed.answer",
+    "change_job": "changed.answer",
     "delete": "changed.answer",
     "dismiss": "changed.answer",
     "retry": "letters_changed.answer",

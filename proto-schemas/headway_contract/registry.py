@@ -74,6 +74,7 @@ CONTROL: dict[str, type[Struct]] = {
     "resume.request": scheduling.ResumeRequest,
     "resume.answer": scheduling.ResumeAnswer,
     "change_group.request": scheduling.ChangeGroupRequest,
+    "change_job.request": scheduling.ChangeJobRequest,
     "trigger.request": scheduling.TriggerRequest,
     "trigger.answer": scheduling.TriggerAnswer,
     "delete.request": scheduling.DeleteRequest,

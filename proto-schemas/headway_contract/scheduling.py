@@ -358,6 +358,19 @@ class ResumeAnswer(Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class ChangeJobRequest(Struct, frozen=True, kw_only=True):
+    """An operator changes the limits of a job; none lifts one.
+
+    What is given back is what the job's code says, at once.
+    """
+
+    job: Name
+    max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType | None = UNSET
+    rate: Rate | UnsetType | None = UNSET
+    give_back: list[Literal["max_active", "rate"]] = []
+    actor: Text = ""
+
+
 class TriggerRequest(Struct, frozen=True, kw_only=True):
     """Run a manifest now, or after a delay, beside its schedule.
 

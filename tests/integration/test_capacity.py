@@ -162,6 +162,34 @@ async def test_the_rate_of_a_group_is_the_operators_once_touched(world, client):
     await world.until("SELECT rate ->> 'count' = '100' FROM dispatcher.group_limit")
 
 
+async def test_the_limits_of_a_job_are_the_operators_until_given_back(world, client):
+    app, bodies = App("test"), Bodies()
+
+    @app.job("job", max_active=5)
+    async def job(ctx, number: int):
+        await bodies.run(ctx, number)
+
+    for number in range(4):
+        app.schedule(f"m{number}", job=job, when=every(hours=24), input=number)
+    await world.dispatcher()
+    await world.scheduler(app)
+    await world.until("SELECT max_active = 5 FROM dispatcher.job_limit")
+    assert (await client.change_job("job", max_active=2)).text == "job job: at most 2 at once"
+    await world.until("SELECT max_active = 2 FROM dispatcher.job_limit")
+    await world.declare(app)
+    await world.worker(app)
+    await world.make_due()
+    await world.scheduler(app)
+    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
+    bodies.go.set()
+    await world.until_settled(at_least=4)
+    assert bodies.most == 2
+    await client.change_job("job", give_back=["max_active"])
+    await world.until("SELECT max_active = 5 FROM dispatcher.job_limit")
+    with pytest.raises(RequestFailed, match="no job 'nobody': declared are job"):
+        await client.change_job("nobody", rate="1/second")
+
+
 async def test_an_input_that_makes_no_key_is_refused(world, client):
     app = App("test")
 

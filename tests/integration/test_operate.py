@@ -1,11 +1,18 @@
 """What operators do: run now, change, and what they are told."""
 
+from functools import partial
+
 import pytest
 import pytest_asyncio
 from headway import App, every
 from headway_contract import decode
-from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
-from headway_scheduler import operate
+from headway_contract.scheduling import (
+    ChangeGroupRequest,
+    ChangeJobRequest,
+    ChangeRequest,
+    TriggerRequest,
+)
+from headway_scheduler import job_limits, operate
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
@@ -197,11 +204,55 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
     await timeline.do(
         operate.change_group, ChangeGroupRequest(group="ops", give_back=["max_active"])
     )
-    await timeline.declare(app)
     rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
     assert (rows[0]["max_active"], rows[0]["touched"]) == (3, [])
     with pytest.raises(operate.Refused, match="no group 'nobody'"):
         await timeline.do(operate.change_group, ChangeGroupRequest(group="nobody", priority=1))
+
+
+async def test_a_setting_that_no_code_states_is_as_if_nobody_had_when_it_is_given_back(timeline):
+    await timeline.declare(app_with())
+    everything = {"max_active": 1, "priority": 9, "enabled": False}
+    await timeline.do(operate.change_group, ChangeGroupRequest(group="ops", **everything))
+    said = await timeline.do(
+        operate.change_group, ChangeGroupRequest(group="ops", give_back=list(everything))
+    )
+    assert said == "group ops: any number at once, priority 0, enabled"
+    [row] = await timeline.rows("SELECT * FROM scheduler.manifest_group")
+    assert (row["max_active"], row["priority"], row["enabled"]) == (None, 0, True)
+
+
+async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timeline):
+    app = App("test")
+    app.job("sync", max_active=3, rate="100/minute")(lambda ctx: None)
+    await timeline.declare(app)
+
+    async def limits() -> tuple:
+        latest = (await told(timeline, "job.changed"))[-1]
+        return latest.max_active, latest.rate and latest.rate.count
+
+    ask = partial(timeline.do, job_limits.change_job)
+    assert await limits() == (3, 100)
+    assert await ask(ChangeJobRequest(job="sync", max_active=1, rate=None, actor="me")) == (
+        "job sync: at most 1 at once, at any rate"
+    )
+    await timeline.declare(app)
+    assert await limits() == (1, None), "a declaration tells what is in force"
+    assert "nothing to change" in await ask(ChangeJobRequest(job="sync", max_active=1))
+    back = ChangeJobRequest(job="sync", give_back=["max_active", "rate"])
+    assert await ask(back) == "job sync: at most 3 at once, at most 100/minute"
+    assert await limits() == (3, 100)
+    versions = [one.version for one in await told(timeline, "job.changed")]
+    assert versions == sorted(versions)
+    rows = await timeline.rows(
+        "SELECT source, data FROM scheduler.history WHERE type = 'headway.job.changed.v1'"
+    )
+    assert [(row["source"], row["data"]["max_active"]) for row in rows] == [
+        ("operator/me", 1),
+        ("operator/unknown", 3),
+    ]
+    with pytest.raises(operate.Refused, match="no job 'nobody': declared are sync"):
+        await ask(ChangeJobRequest(job="nobody", max_active=1))
 
 
 async def test_old_decisions_and_old_audit_are_forgotten_but_nothing_that_is_open(timeline):

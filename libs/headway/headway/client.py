@@ -24,6 +24,7 @@ from headway_contract.scheduling import (
     ApplyRequest,
     Changed,
     ChangeGroupRequest,
+    ChangeJobRequest,
     ChangeRequest,
     DeleteRequest,
     DismissRequest,
@@ -361,6 +362,24 @@ class Client(Operations):
             actor=self._actor,
         )
         return await self._control.ask(subjects.RESUME_REQUEST, request, ResumeAnswer)
+
+    async def change_job(
+        self,
+        name: str,
+        *,
+        max_active: int | UnsetType | None = UNSET,
+        rate: Rate | str | UnsetType | None = UNSET,
+        give_back: Iterable[Literal["max_active", "rate"]] = (),
+    ) -> Changed:
+        """Change the limits of a job; none lifts one. What is given back is the code's again."""
+        request = ChangeJobRequest(
+            job=name,
+            max_active=max_active,
+            rate=parse_rate(rate) if isinstance(rate, str) else rate,
+            give_back=list(give_back),
+            actor=self._actor,
+        )
+        return await self._control.ask(subjects.CHANGE_JOB_REQUEST, request, Changed)
 
     async def trigger(
         self,

@@ -100,20 +100,33 @@ def _rate(
         raise click.BadParameter(f"{error}.", context, parameter) from error
 
 
-@click.command()
-@click.argument("name", metavar="NAME")
-@click.option(
+_max_active_option = click.option(
     "--max-active",
     metavar="N|none",
     callback=_limit,
     help="How many runs at once; none lifts the limit.",
 )
-@click.option(
+_rate_option = click.option(
     "--rate",
     metavar="N/UNIT|none",
     callback=_rate,
     help="How many runs may begin, such as 100/minute; none lifts the limit.",
 )
+
+
+def _lifted(**limits: Any) -> dict[str, Any]:
+    """The limits that were given; one that is to be lifted is none."""
+    return {
+        name: None if value == "none" else value
+        for name, value in limits.items()
+        if value is not None
+    }
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@_max_active_option
+@_rate_option
 @click.option("--priority", type=click.IntRange(0, 31), help="Its turn among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
 @click.option(
@@ -134,10 +147,7 @@ def group(
 ) -> None:
     """Change the limits of a group."""
     stated = {key: value for key, value in given.items() if value is not None}
-    if max_active is not None:
-        stated["max_active"] = None if max_active == "none" else max_active
-    if rate is not None:
-        stated["rate"] = None if rate == "none" else rate
+    stated |= _lifted(max_active=max_active, rate=rate)
     if not stated and not give_back:
         raise click.UsageError(
             "nothing to change: give --max-active, --rate, --priority, --enable, --disable or "
@@ -147,6 +157,37 @@ def group(
 
     async def ask(client: Client) -> Changed:
         return await client.change_group(name, give_back=returned, **stated)
+
+    click.echo(reached.ask(ask).text)
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@_max_active_option
+@_rate_option
+@click.option(
+    "--give-back",
+    "give_back",
+    type=click.Choice(["max-active", "rate"]),
+    multiple=True,
+    help=_GIVE_BACK_HELP,
+)
+@asking
+def job(
+    reached: Reached,
+    name: str,
+    max_active: int | Literal["none"] | None,
+    rate: Rate | Literal["none"] | None,
+    give_back: tuple[str, ...],
+) -> None:
+    """Change the limits of a job, over all groups."""
+    stated = _lifted(max_active=max_active, rate=rate)
+    if not stated and not give_back:
+        raise click.UsageError("nothing to change: give --max-active, --rate or --give-back")
+    returned: Any = [one.replace("-", "_") for one in give_back]
+
+    async def ask(client: Client) -> Changed:
+        return await client.change_job(name, give_back=returned, **stated)
 
     click.echo(reached.ask(ask).text)
 

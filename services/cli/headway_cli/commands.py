@@ -8,7 +8,7 @@ from headway_service_kit.process import log_to_stderr
 
 from headway_cli.apply_commands import apply, plan
 from headway_cli.bench.command import bench
-from headway_cli.change_commands import change, delete, disable, enable, group, trigger
+from headway_cli.change_commands import change, delete, disable, enable, group, job, trigger
 from headway_cli.enqueue_commands import dismiss, enqueue, enqueued
 from headway_cli.faults import INTERRUPTED, report_fault, report_misuse
 from headway_cli.history_commands import events, history, rebuild
@@ -49,7 +49,7 @@ _RUNNING = (up, migrate, provision, scheduler, dispatcher, console, worker, toke
 _ASKING = (
     *(manifests, manifest, groups, preview, explain, verify),
     *(work, runs, workers, dead_letters),
-    *(plan, apply, enable, disable, pause, resume, change, group, trigger, cancel, delete),
+    *(plan, apply, enable, disable, pause, resume, change, group, job, trigger, cancel, delete),
     *(enqueue, enqueued, dismiss),
 )
 _LOOKING = (events, history, rebuild)

@@ -251,6 +251,7 @@ async def _write_groups(
         json_array(group.rate for group in stated.values()),
     )
     await connection.execute(groups["upsert"], *arguments)
+    await connection.execute(groups["note_declared"], *arguments[:4], arguments[6])
     changed = {row["name"] for row in await connection.fetch(groups["restate"], *arguments)}
     rows = await connection.fetch(groups["read"], list(stated))
     await OUTBOX.add(connection, [announce_group(group_changed(row), now=now) for row in rows])

@@ -17,6 +17,7 @@ from headway_contract.scheduling import (
     CancelOutstandingRequest,
     Changed,
     ChangeGroupRequest,
+    ChangeJobRequest,
     ChangeRequest,
     DeleteRequest,
     DismissRequest,
@@ -37,7 +38,7 @@ from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 
-from headway_scheduler import activate, cancel, enqueue_desk, operate, pausing
+from headway_scheduler import activate, cancel, enqueue_desk, job_limits, operate, pausing
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
@@ -90,6 +91,7 @@ class Desk:
                 subjects.CHANGE_GROUP_REQUEST: typed(ChangeGroupRequest, self.change_group),
                 subjects.PAUSE_REQUEST: typed(PauseRequest, self.pause),
                 subjects.RESUME_REQUEST: typed(ResumeRequest, self.resume),
+                subjects.CHANGE_JOB_REQUEST: typed(ChangeJobRequest, self.change_job),
                 subjects.TRIGGER_REQUEST: typed(TriggerRequest, self.trigger),
                 subjects.DELETE_REQUEST: typed(DeleteRequest, self.delete),
                 subjects.ENQUEUE_REQUEST: typed(EnqueueRequest, self.enqueue),
@@ -152,6 +154,10 @@ class Desk:
     async def resume(self, request: ResumeRequest) -> ResumeAnswer:
         """End the pause of some manifests."""
         return await self._do(pausing.resume, request)
+
+    async def change_job(self, request: ChangeJobRequest) -> Changed:
+        """Change the limits of a job."""
+        return Changed(text=await self._do(job_limits.change_job, request))
 
     async def delete(self, request: DeleteRequest) -> Changed:
         """Delete a manifest."""

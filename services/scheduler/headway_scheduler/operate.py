@@ -41,7 +41,8 @@ from headway_scheduler.store import (
     works,
 )
 
-_GROUP_SETTINGS = ("max_active", "priority", "enabled", "rate")
+_UNLIMITED = {"max_active": None, "priority": 0, "enabled": True, "rate": None}
+_GROUP_SETTINGS = tuple(_UNLIMITED)
 _LONGEST_SAID = 100
 
 
@@ -77,8 +78,10 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     await tell_switches(connection, locked, now=now)
     told = _differing(after, before)
     data = {**told, "before": _differing(before, after)}
-    await _audit(connection, "headway.manifest.changed.v1", request, request.manifest, data, now)
-    return f"{request.manifest}: {_in_words(told)}"
+    await note_change(
+        connection, "headway.manifest.changed.v1", request, request.manifest, data, now
+    )
+    return f"{request.manifest}: {in_words(told)}"
 
 
 async def change_group(
@@ -95,7 +98,9 @@ async def change_group(
     }
     touched = sorted((set(row["touched"]) | set(stated)) - set(request.give_back))
     before = {key: row[key] for key in (*_GROUP_SETTINGS, "touched")}
-    after = {**before, **msgspec.to_builtins(stated), "touched": touched}
+    # What is given back is what the code says of it, or else as if nobody had said anything.
+    returned = {name: (_UNLIMITED | row["declared"])[name] for name in request.give_back}
+    after = {**before, **msgspec.to_builtins(stated), **returned, "touched": touched}
     if after == before:
         return f"group {request.group}: nothing to change"
     members: list[UUID] = []
@@ -118,8 +123,8 @@ async def change_group(
     await put_to_rest(connection, members, now=now)
     changed = _differing(after, before)
     data = {**changed, "before": _differing(before, after)}
-    await _audit(connection, "headway.group.changed.v1", request, request.group, data, now)
-    return f"group {request.group}: {_in_words(changed)}"
+    await note_change(connection, "headway.group.changed.v1", request, request.group, data, now)
+    return f"group {request.group}: {in_words(changed)}"
 
 
 async def delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> str:
@@ -157,7 +162,9 @@ async def trigger(
         )
     answer = await _trigger(connection, request, manifest, cause, now)
     data = {"result": answer.result, "cause": cause}
-    await _audit(connection, "headway.manifest.triggered.v1", request, request.manifest, data, now)
+    await note_change(
+        connection, "headway.manifest.triggered.v1", request, request.manifest, data, now
+    )
     return answer
 
 
@@ -332,7 +339,7 @@ def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in one.items() if value != other[key]}
 
 
-def _in_words(told: dict[str, Any]) -> str:
+def in_words(told: dict[str, Any]) -> str:
     """What was changed, as a person would say it."""
     said = [words for key, value in told.items() if (words := _words(key, value))]
     return ", ".join(said) or "the code owns it again"
@@ -368,7 +375,8 @@ def _source(request: Any) -> str:
     return f"operator/{request.actor or 'unknown'}"
 
 
-async def _audit(
+async def note_change(
     connection: Connection, kind: str, request: Any, subject: str, data: Any, now: datetime
 ) -> None:
+    """Write into the audit what an operator did."""
     await HISTORY.append(connection, [audit(kind, subject, _source(request), data, now)], now=now)

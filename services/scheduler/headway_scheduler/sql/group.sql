@@ -10,6 +10,18 @@ FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $7::jsonb[
 ORDER BY stated.name
 ON CONFLICT (name) DO NOTHING
 
+-- name: note_declared
+-- What code says of groups, for when an operator gives a setting back. $1 names, $2 max active,
+-- $3 priorities, $4 enabled, $5 rates.
+UPDATE scheduler.manifest_group AS known
+SET declared = stated.declared
+FROM (SELECT one.name, jsonb_strip_nulls(jsonb_build_object(
+                 'max_active', one.max_active, 'priority', one.priority,
+                 'enabled', one.enabled, 'rate', one.rate)) AS declared
+      FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $5::jsonb[])
+          AS one (name, max_active, priority, enabled, rate)) AS stated
+WHERE known.name = stated.name AND known.declared <> stated.declared
+
 -- name: restate
 -- The same for groups that are there already; returns the names of those that changed.
 -- $1 names, $2 max active, $3 priorities, $4 enabled, $5 owner, $6 now, $7 rates.
@@ -46,7 +58,7 @@ FOR KEY SHARE
 
 -- name: lock
 -- One group, locked. $1 name.
-SELECT name, max_active, priority, enabled, rate, version, touched
+SELECT name, max_active, priority, enabled, rate, version, touched, declared
 FROM scheduler.manifest_group WHERE name = $1 FOR UPDATE
 
 -- name: change

@@ -244,10 +244,28 @@ WHERE (known.owner, known.title, known.category, known.description, known.input_
                       excluded.start_within_seconds, excluded.terms)
 
 -- name: job_limits
--- The limits of jobs. $1 names.
-SELECT name, max_active, rate, counts_globally, batch, version
+-- The limits of jobs that are in force: the operator's, where there are any. $1 names.
+SELECT name,
+       CASE WHEN operator_limits ? 'max_active' THEN (operator_limits ->> 'max_active')::integer
+            ELSE max_active END AS max_active,
+       CASE WHEN operator_limits ? 'rate' THEN nullif(operator_limits -> 'rate', 'null')
+            ELSE rate END AS rate,
+       counts_globally, batch, version
 FROM scheduler.job WHERE name = ANY($1::text[])
 ORDER BY name
+
+-- name: lock_job
+-- What operators say of a job, locked. $1 name.
+SELECT operator_limits FROM scheduler.job WHERE name = $1 FOR UPDATE
+
+-- name: limit_job
+-- What operators say of a job from now on. $1 name, $2 limits.
+UPDATE scheduler.job SET operator_limits = $2, version = nextval('scheduler.job_version')
+WHERE name = $1
+
+-- name: job_names
+-- Declared jobs by name. $1 how many.
+SELECT name FROM scheduler.job ORDER BY name LIMIT $1
 
 -- name: switched
 -- Manifests of which the dispatcher was last told otherwise, paused ones being disabled to it; their
