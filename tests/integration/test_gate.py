@@ -428,7 +428,23 @@ class TestOrder:
 
 
 class TestOrders:
+    @pytest.fixture
+    async def gates(self, database, clock):
+        """Without workers: how many slots they have tells how full their leases are."""
+        made = Gates(database, clock=clock, max_active=100)
+        await made.watch_caps()
+        return made
+
+    async def test_what_waits_is_spread_over_the_slots_that_are_free(self, gates):
+        await gates.worker("etl", slots=4)
+        await gates.tell(JobChanged(job="etl", version=1, batch=20))
+        await gates.queue(*(work() for _ in range(10)))
+        assert await gates.drain() == 10
+        assert sorted(len(one.runs) for one in await gates.orders()) == [1, 3, 3, 3]
+
     async def test_runs_of_a_short_job_share_an_order(self, gates):
+        await gates.worker("etl", slots=2)
+        await gates.worker("mail", slots=1, name="other")
         await gates.tell(JobChanged(job="etl", version=1, batch=3))
         works = [work(queued_at=START + n * SECOND, input={"n": n}) for n in range(5)]
         await gates.queue(*works, work(job="mail"))
@@ -446,6 +462,7 @@ class TestOrders:
         )
 
     async def test_every_run_of_a_lease_counts(self, gates):
+        await gates.worker("etl", slots=1)
         await gates.tell(
             JobChanged(job="etl", version=1, batch=10, max_active=7),
             GroupChanged(group="etl", version=1, max_active=4),
@@ -456,10 +473,12 @@ class TestOrders:
         assert len(order.runs) == 4
 
     async def test_work_that_is_to_run_alone_does(self, gates):
+        await gates.worker("etl", slots=1)
         await gates.tell(JobChanged(job="etl", version=1, batch=10))
         suspects = await gates.queue(work(), work())
         await gates.drain()
         await gates.end(failure="orphaned")
+        await gates.worker("etl", slots=1, name="other")
         await gates.queue(work(), work(), work())
         await gates.drain()
         shared = [{run.work for run in one.runs} for one in await gates.orders()]
@@ -467,6 +486,7 @@ class TestOrders:
         assert all({one} in shared for one in suspects)
 
     async def test_inputs_of_an_order_are_bounded_by_bytes(self, gates):
+        await gates.worker("etl", slots=2)
         await gates.tell(JobChanged(job="etl", version=1, batch=10))
         large = "x" * (MOST_BYTES_OF_A_LEASE // 3)
         await gates.queue(*(work(input=large) for _ in range(5)))
@@ -474,8 +494,7 @@ class TestOrders:
         orders = await gates.orders()
         assert sorted(len(one.runs) for one in orders) == [1, 2, 2]
 
-    async def test_a_worker_slot_takes_a_lease_of_many_runs(self, database, clock):
-        gates = Gates(database, clock=clock, max_active=100)
+    async def test_a_worker_slot_takes_a_lease_of_many_runs(self, gates):
         await gates.worker("etl", slots=1)
         await gates.tell(JobChanged(job="etl", version=1, batch=10))
         await gates.queue(*(work() for _ in range(50)))

@@ -19,6 +19,7 @@ from headway_decisions.capacity import (
     Room,
     Worker,
     admit,
+    runs_of_a_lease,
 )
 from headway_decisions.rates import Bundle
 from hypothesis import given
@@ -33,10 +34,12 @@ def wants(count: int, *, start: int = 0, **fields) -> list[Candidate]:
     return [Candidate(work=UUID(int=start + n), **stated) for n in range(count)]
 
 
-def answers(candidates, *, active=None, leases=None, max_active=100, fleet=FLEET, **limits):
+def answers(
+    candidates, *, active=None, leases=None, max_active=100, fleet=FLEET, more=False, **limits
+):
     load = Load(active=active or {}, leases_on_fleet=leases or {})
     room = Room(Limits(max_active=max_active, **limits), load, fleet, now=NOW)
-    return admit(candidates, room)
+    return admit(candidates, room, more=more)
 
 
 def reasons(verdicts) -> list[str]:
@@ -155,8 +158,9 @@ def test_a_worker_that_runs_few_of_a_job_is_not_given_more():
 class TestLeasesOfSeveralRuns:
     JOBS: ClassVar = {"etl": JobLimit(batch=3)}
 
-    def leases(self, candidates, **stated) -> list[int]:
-        verdicts = answers(candidates, jobs=self.JOBS, **stated)
+    def leases(self, candidates, *, more=True, **stated) -> list[int]:
+        """By default while more waits than is looked at: then leases are as full as can be."""
+        verdicts = answers(candidates, jobs=self.JOBS, more=more, **stated)
         return [one.lease if isinstance(one, Admitted) else -1 for one in verdicts]
 
     def test_runs_of_a_job_share_up_to_its_batch(self):
@@ -184,6 +188,26 @@ class TestLeasesOfSeveralRuns:
     def test_a_slot_takes_a_lease_however_many_runs_it_has(self):
         fleet = [Worker(jobs=("etl",), slots=1)]
         assert self.leases(wants(7), fleet=fleet) == [0, 0, 0, 1, 1, 1, -1]
+
+    @pytest.mark.parametrize(
+        ("waiting", "free", "runs"),
+        [(10, 10, 1), (10, 4, 3), (10, 5, 2), (11, 5, 3), (1, 5, 1), (99, 5, 5), (3, 0, 5)],
+    )
+    def test_a_lease_takes_its_share_of_what_waits(self, waiting, free, runs):
+        assert runs_of_a_lease(5, waiting=waiting, free_slots=free) == runs
+
+    def test_no_slot_stays_free_while_others_have_several(self):
+        fleet = [Worker(jobs=("etl", "mail"), slots=2), Worker(jobs=("etl",), slots=2)]
+        assert self.leases(wants(4), more=False, fleet=fleet) == [0, 1, 2, 3]
+        assert self.leases(wants(6), more=False, fleet=fleet) == [0, 0, 1, 1, 2, 2]
+        busy = {"etl": 1, "mail": 1}
+        assert self.leases(wants(4), more=False, fleet=fleet, leases=busy) == [0, 0, 1, 1]
+        full = {"etl": 4}
+        assert self.leases(wants(4), more=False, fleet=fleet, leases=full) == [0, 0, 0, 1]
+
+    def test_a_slot_that_runs_fewer_of_a_job_counts_as_such(self):
+        fleet = [Worker(jobs=("etl",), slots=10, concurrency={"etl": 2})]
+        assert self.leases(wants(4), more=False, fleet=fleet) == [0, 0, 1, 1]
 
     def test_every_run_counts_against_every_cap(self):
         assert self.leases(wants(4), max_active=2) == [0, 0, -1, -1]

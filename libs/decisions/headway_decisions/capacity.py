@@ -8,7 +8,8 @@ A *lane* is the work of one job in one group: all of it meets the same limits bu
 and manifests, so a lane without room is passed over whole.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
@@ -169,6 +170,8 @@ class Room:
         self._fleet_of_job = _fleet_rooms(load, fleet)
         self._fleet = sum(worker.slots + MARGIN for worker in fleet)
         self._fleet -= sum(load.leases_on_fleet.values())
+        self._free_slots = _free_slots(load, fleet)
+        self._runs_of_a_lease: dict[str, int] = {}
         self._open_leases: dict[tuple[str, str], _OpenLease] = {}
         self._leases = 0
         self._keys: dict[str, int] = {}
@@ -197,6 +200,18 @@ class Room:
             room = min(room, max(0, min(leases, self._fleet)) * limit.batch)
             rooms[job] = max(0, min(room, self._all) if limit.counts_globally else room)
         return rooms
+
+    def spread(self, waiting: Mapping[str, int]) -> None:
+        """Let the leases of short jobs be no fuller than it takes to use every free slot.
+
+        `waiting` is all that waits of each job.
+        """
+        for job, count in waiting.items():
+            batch = self._limits.job(job).batch
+            if batch > 1:
+                self._runs_of_a_lease[job] = runs_of_a_lease(
+                    batch, waiting=count, free_slots=self._free_slots.get(job, 0)
+                )
 
     def answer(self, candidate: Candidate) -> Verdict:
         """Admit one, if every limit has room for it."""
@@ -292,7 +307,9 @@ class Room:
             self._fleet_of_job[candidate.job] -= 1
             lease = _OpenLease(
                 number=self._leases,
-                runs_left=self._limits.job(candidate.job).batch,
+                runs_left=self._runs_of_a_lease.get(
+                    candidate.job, self._limits.job(candidate.job).batch
+                ),
                 bytes_left=MOST_BYTES_OF_A_LEASE,
             )
             self._leases += 1
@@ -303,9 +320,20 @@ class Room:
         return lease.number
 
 
-def admit(candidates: Sequence[Candidate], room: Room) -> list[Verdict]:
-    """Answer every candidate, in the order given."""
+def admit(candidates: Sequence[Candidate], room: Room, *, more: bool = False) -> list[Verdict]:
+    """Answer every candidate, in the order given; `more` says that others wait behind them."""
+    if not more:
+        room.spread(Counter(candidate.job for candidate in candidates))
     return [room.answer(candidate) for candidate in candidates]
+
+
+def runs_of_a_lease(batch: int, *, waiting: int, free_slots: int) -> int:
+    """How many runs of a short job one lease takes, so that no slot stays free for it.
+
+    What waits is spread over the slots that are free. Where none is, the lease lies ready for the
+    next one, and a full one saves the most.
+    """
+    return min(batch, -(-waiting // free_slots)) if free_slots > 0 else batch
 
 
 def _caps(limits: dict[str, GroupLimit] | dict[str, JobLimit]) -> dict[str, int]:
@@ -322,6 +350,16 @@ def _rate_rooms(
         for name, limit in limits.items()
         if limit.rate is not None
     }
+
+
+def _free_slots(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:
+    """How many slots of the live fleet have nothing to do and could run each job."""
+    free = sum(worker.slots for worker in fleet) - sum(load.leases_on_fleet.values())
+    jobs: dict[str, int] = {}
+    for worker in fleet:
+        for job in worker.jobs:
+            jobs[job] = jobs.get(job, 0) + worker.most(job)
+    return {job: min(free, slots - load.leases_on_fleet.get(job, 0)) for job, slots in jobs.items()}
 
 
 def _fleet_rooms(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:

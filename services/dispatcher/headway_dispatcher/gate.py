@@ -85,7 +85,9 @@ class Gate:
             expired, more = await self._make_ready(tx, glance)
             room = Room(situation.limits, situation.load, situation.fleet, now=now)
             waiting = await self._candidates(tx, room, now)
-            verdicts = capacity.admit(_as_candidates(waiting, situation), room)
+            verdicts = capacity.admit(
+                _as_candidates(waiting, situation), room, more=len(waiting) == BATCH
+            )
             orders = self._orders(waiting, verdicts)
             messages = await self._record(tx, times, orders, room.rate_uses()) if orders else []
             if without_key := _held(verdicts, "key"):
