@@ -111,7 +111,7 @@ async def until(condition: Callable[[], bool], within: float = 5.0) -> None:
             await asyncio.sleep(0.01)
 
 
-async def until_gone(*process_ids: int, within: float = 5.0) -> None:
+async def until_gone(*process_ids: int, within: float = 30.0) -> None:
     await until(lambda: not any(map(is_alive, process_ids)), within)
 
 

@@ -24,7 +24,7 @@ async def test_services_are_live_and_ready(world):
         async def ready(service=service):  # on a busy machine the first passes may be late
             return await get(service.health.port, "/readyz") == (200, f"{service.name} is ready\n")
 
-        await until(ready, within=20, what="ready")
+        await until(ready, within=60, what="ready")
         assert (await get(service.health.port, "/other"))[0] == 404
 
 
@@ -40,7 +40,7 @@ async def test_without_nats_a_service_is_live_but_not_ready(database_url, databa
         status, body = await get(dispatcher.health.port, "/readyz")
         return body if status == 503 and "NATS" in body else None
 
-    body = await until(not_ready, within=10, what="not ready")
+    body = await until(not_ready, within=60, what="not ready")
     assert body.startswith("dispatcher is not ready\n")
     assert (await get(dispatcher.health.port, "/livez"))[0] == 200
 
@@ -49,7 +49,7 @@ async def test_without_nats_a_service_is_live_but_not_ready(database_url, databa
     async def ready():
         return (await get(dispatcher.health.port, "/readyz"))[0] == 200
 
-    await until(ready, within=20, what="ready again")
+    await until(ready, within=60, what="ready again")
     await world.stop()
     await server.stop()
 
