@@ -13,12 +13,9 @@ from headway_contract.work import (
     WorkBroughtForward,
     WorkCancelRequested,
 )
-from headway_decisions.capacity import MOST_BYTES_OF_A_LEASE
 from headway_dispatcher import cancels, intake
 from headway_dispatcher.store import HISTORY
-from support.gates import START, Gates, SetClock, work
-
-SECOND = timedelta(seconds=1)
+from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
 
 @pytest.fixture
@@ -55,10 +52,6 @@ async def bring_forward(gates, wanted: UUID) -> None:
         told = [WorkBroughtForward(work=wanted, group="etl", at=START)]
         await intake._bring_forward(connection, told, START, records)
         await HISTORY.append(connection, records)
-
-
-async def waiting_reasons(gates) -> list[str]:
-    return sorted((await gates.reasons()).values())
 
 
 class TestCaps:
@@ -425,79 +418,3 @@ class TestOrder:
             await gates.end()
         # One step of a group's and 31 of an entry's priority, a minute each but the group's 32.
         assert minute == 63
-
-
-class TestOrders:
-    @pytest.fixture
-    async def gates(self, database, clock):
-        """Without workers: how many slots they have tells how full their leases are."""
-        made = Gates(database, clock=clock, max_active=100)
-        await made.watch_caps()
-        return made
-
-    async def test_what_waits_is_spread_over_the_slots_that_are_free(self, gates):
-        await gates.worker("etl", slots=4)
-        await gates.tell(JobChanged(job="etl", version=1, batch=20))
-        await gates.queue(*(work() for _ in range(10)))
-        assert await gates.drain() == 10
-        assert sorted(len(one.runs) for one in await gates.orders()) == [1, 3, 3, 3]
-
-    async def test_runs_of_a_short_job_share_an_order(self, gates):
-        await gates.worker("etl", slots=2)
-        await gates.worker("mail", slots=1, name="other")
-        await gates.tell(JobChanged(job="etl", version=1, batch=3))
-        works = [work(queued_at=START + n * SECOND, input={"n": n}) for n in range(5)]
-        await gates.queue(*works, work(job="mail"))
-        assert await gates.drain() == 6
-        orders = await gates.orders()
-        shared = [[run.input["n"] for run in one.runs] for one in orders if one.job == "etl"]
-        assert sorted(shared) == [[0, 1, 2], [3, 4]]
-        assert [len(one.runs) for one in orders if one.job == "mail"] == [1]
-        runs = [run for one in orders for run in one.runs]
-        assert len({run.run for run in runs}) == 6
-        assert {run.work for run in runs} >= {one.work for one in works}
-        assert await gates.value(
-            "SELECT bool_and(history.lease_id = metadata.lease_id AND history.run_id IS NOT NULL)"
-            " AND count(*) = 6 FROM dispatcher.history JOIN dispatcher.metadata USING (run_id)"
-        )
-
-    async def test_every_run_of_a_lease_counts(self, gates):
-        await gates.worker("etl", slots=1)
-        await gates.tell(
-            JobChanged(job="etl", version=1, batch=10, max_active=7),
-            GroupChanged(group="etl", version=1, max_active=4),
-        )
-        await gates.queue(*(work() for _ in range(20)))
-        assert await gates.drain() == 4
-        [order] = await gates.orders()
-        assert len(order.runs) == 4
-
-    async def test_work_that_is_to_run_alone_does(self, gates):
-        await gates.worker("etl", slots=1)
-        await gates.tell(JobChanged(job="etl", version=1, batch=10))
-        suspects = await gates.queue(work(), work())
-        await gates.drain()
-        await gates.end(failure="orphaned")
-        await gates.worker("etl", slots=1, name="other")
-        await gates.queue(work(), work(), work())
-        await gates.drain()
-        shared = [{run.work for run in one.runs} for one in await gates.orders()]
-        assert sorted(map(len, shared)) == [1, 1, 2, 3]
-        assert all({one} in shared for one in suspects)
-
-    async def test_inputs_of_an_order_are_bounded_by_bytes(self, gates):
-        await gates.worker("etl", slots=2)
-        await gates.tell(JobChanged(job="etl", version=1, batch=10))
-        large = "x" * (MOST_BYTES_OF_A_LEASE // 3)
-        await gates.queue(*(work(input=large) for _ in range(5)))
-        await gates.drain()
-        orders = await gates.orders()
-        assert sorted(len(one.runs) for one in orders) == [1, 2, 2]
-
-    async def test_a_worker_slot_takes_a_lease_of_many_runs(self, gates):
-        await gates.worker("etl", slots=1)
-        await gates.tell(JobChanged(job="etl", version=1, batch=10))
-        await gates.queue(*(work() for _ in range(50)))
-        assert await gates.drain() == 20  # its slot, and one lease that lies ready
-        assert [len(one.runs) for one in await gates.orders()] == [10, 10]
-        assert await waiting_reasons(gates) == ["workers_full"] * 30

@@ -24,6 +24,7 @@ from headway_relay import Handover
 
 WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
 STEP = timedelta(seconds=60)
 
 
@@ -191,3 +192,8 @@ async def many_pools(url: str, count: int) -> AsyncIterator[list[Database]]:
     finally:
         for pool in pools:
             await pool.close()
+
+
+async def waiting_reasons(gates: Gates) -> list[str]:
+    """Why all that waits waits."""
+    return sorted((await gates.reasons()).values())

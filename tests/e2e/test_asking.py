@@ -1,0 +1,187 @@
+"""Commands that ask the services that run."""
+
+import json
+import re
+
+import pytest
+import pytest_asyncio
+from headway_cli.apps import load_app
+from support.shell import Done
+
+CALENDAR = """
+from headway import App, daily, exclude_days, manual
+app = App("good")
+@app.job("hello")
+@daily("02:30", tz="Europe/Berlin", exclude=exclude_days("sat"))
+async def hello(ctx): ...
+@app.job("count")
+async def count(ctx, number: int): ...
+app.schedule("by-hand", job=count, when=manual(), input=1)
+"""
+
+
+YAML = """
+app: good
+jobs:
+  hello: {takes_input: false}
+manifests:
+  yearly:
+    job: hello
+    monthly: {days: last, at: "23:00"}
+"""
+
+
+@pytest_asyncio.fixture
+async def asked(shell, world, console):
+    """A shell beside a scheduler that knows an app, and runs commands that ask it."""
+    (shell.folder / "calendar_app.py").write_text(CALENDAR)
+    (shell.folder / "app.yaml").write_text(YAML)
+    await world.scheduler(load_app(str(shell.folder / "calendar_app.py")), tick="off")
+
+    async def run(*arguments: str) -> Done:
+        return await shell.run(*arguments, **console.environment())
+
+    return run
+
+
+async def test_manifests_are_looked_at(asked):
+    done = await asked("manifests")
+    assert (done.code, done.err) == (0, "")
+    heading, by_hand, hello = done.out.splitlines()
+    assert re.match(r"MANIFEST +JOB +GROUP +NEXT FIRE +STANDS +LAST +CADENCE$", heading)
+    assert re.match(r"by-hand +count +count +- +ready +- +only when asked for", by_hand)
+    assert re.search(r" 02:30:00\+0[12]:00 +ready .*\(Europe/Berlin\)$", hello)
+    one = json.loads((await asked("manifest", "by-hand", "--json")).out)
+    assert (one["status"]["job"], one["definition"]["input"]) == ("count", 1)
+    assert re.search(r"^input +1$", (await asked("manifest", "by-hand")).out, re.MULTILINE)
+    assert re.search(
+        r"^hello +no limit +no limit +0 +yes +1 +-$", (await asked("groups")).out, re.MULTILINE
+    )
+
+
+async def test_times_ahead_are_previewed(asked):
+    done = await asked("preview", "hello-daily-02-30", "-n", "3", "--after", "2027-03-26 12:00")
+    assert done.out.splitlines() == [
+        "DUE                        FIRES                      NOTE",
+        "2027-03-27 02:30:00+01:00  not at all                 excluded: on Saturday",
+        "2027-03-28 03:00:00+02:00  2027-03-28 03:00:00+02:00  the clock goes forward that day",
+        "2027-03-29 02:30:00+02:00  2027-03-29 02:30:00+02:00",
+        "times are Europe/Berlin",
+    ]
+    done = await asked("preview", "by-hand")
+    assert done.out == "note: it has no times: it runs when somebody triggers it\n"
+    done = await asked("preview", "hello-daily-02-30", "--after", "noon")
+    assert done.code == 2
+    assert "'noon' is no time: write" in done.complaints[0]
+    assert "it is Europe/Berlin time" in done.complaints[0]
+
+
+@pytest.mark.long
+async def test_work_is_explained(asked, world):
+    done = await asked("trigger", "by-hand", "--json")
+    work = json.loads(done.out)["work"]
+    assert "headway: " in (await asked("explain", "work", work)).complaints[0]
+    await world.dispatcher()
+    await world.until("SELECT count(*) FROM dispatcher.work_queue")
+    done = await asked("explain", "work", work)
+    assert (done.code, done.err) == (0, "")
+    text, heading, *gates = done.out.splitlines()
+    assert text.startswith(f"Work {work} (of manifest 'by-hand', job 'count', group 'count') waits")
+    assert "0 live worker(s) serve job 'count'" in text
+    assert heading.split() == ["GATE", "NOW", "OPENS", "WHY"]
+    assert any(re.match(r"no_worker +closed +- +0 live", gate) for gate in gates)
+    told = json.loads((await asked("explain", "work", work, "--json")).out)
+    assert told["reason"] == "no_worker"
+    assert (await asked("explain", "work", "by-hand")).code == 2
+    assert (await asked("explain", "work", work, "more")).code == 2
+    assert (await asked("explain", "work", work, "--at", "03:15")).code == 2
+
+
+async def test_a_manifest_is_explained(asked):
+    done = await asked("explain", "hello-daily-02-30", "--at", "2099-03-27 02:30")
+    assert done.out == "2099-03-27 02:30:00+01:00 lies ahead and will fire.\n"
+    done = await asked("explain", "helo-daily-02-30")
+    assert (done.code, done.out) == (2, "")
+    assert done.complaints == [
+        "headway: there is no manifest 'helo-daily-02-30': did you mean 'hello-daily-02-30'?"
+    ]
+
+
+async def test_definitions_are_planned_and_applied(asked):
+    planned = await asked("plan", "-f", "app.yaml", "--days", "2")
+    assert planned.code == 0, planned.err
+    assert planned.out.startswith("plan for good: nothing has been changed\n  + yearly  new\n")
+    assert "  - hello-daily-02-30  deleted\n" in planned.out
+    assert re.search(r"    - \d{4}-\d\d-\d\d 02:30:00\+0[12]:00", planned.out)
+    applied = json.loads((await asked("apply", "app.yaml", "--prune", "keep", "--json")).out)
+    assert (applied["created"], applied["pruned"]) == (["yearly"], [])
+    for wrong, words in (
+        (["apply"], "give an APP, or a YAML file with -f"),
+        (["plan", "good.py", "-f", "app.yaml"], "not both"),
+        (["plan", "nosuch.py"], "there is no file 'nosuch.py'"),
+    ):
+        done = await asked(*wrong)
+        assert done.code == 2
+        assert len(done.complaints) == 1
+        assert words in done.complaints[0]
+
+
+async def test_operators_change_and_trigger(asked):
+    assert (await asked("disable", "by-hand", "hello-daily-02-30")).out.count(": disabled") == 2
+    done = await asked("enable", "by-hand", "nobody")
+    assert (done.code, done.out) == (2, "by-hand: enabled\n")
+    assert "there is no manifest 'nobody'" in done.complaints[0]
+    assert (await asked("change", "by-hand", "--jitter", "5")).out == "by-hand: jitter 5 s\n"
+    done = await asked("group", "count", "--max-active", "3", "--disable")
+    assert (done.code, done.out) == (0, "group count: at most 3 at once, disabled\n")
+    assert (await asked("group", "count", "--max-active", "none", "--enable")).code == 0
+    assert "queued" in (await asked("trigger", "by-hand", "--input", "2")).out
+    assert "a trigger by ada-admin fired" in (await asked("explain", "by-hand")).out
+    for wrong, words in (
+        (["trigger", "by-hand", "--input", '"two"'], "the input does not fit job 'count'"),
+        (["trigger", "by-hand", "--input", "two"], "'two' is no JSON"),
+        (["group", "count", "--max-active", "many"], "'many' is neither a number nor none"),
+        (["group", "count"], "nothing to change"),
+        (["change", "by-hand"], "nothing to change"),
+        (["delete", "by-hand"], "is declared by the application 'good'"),
+    ):
+        done = await asked(*wrong)
+        assert done.code == 2
+        assert len(done.complaints) == 1
+        assert words in done.complaints[0]
+
+
+async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
+    done = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60")
+    assert re.fullmatch(r"count: enqueued as work [0-9a-f-]{36}\n", done.out), done.err
+    again = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60", "--json")
+    assert json.loads(again.out)["work"] in done.out
+    await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')")
+    assert (await asked("enqueued")).out == "nothing waits, nothing was refused\n"
+    work = await world.value("SELECT headway.enqueue('count', '\"two\"'::text::jsonb)")
+    await world.until("SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'refused')")
+    assert "invalid_input" in (await asked("enqueued", "--refused")).out
+    assert json.loads((await asked("enqueued", "--json")).out)[0]["work"] == str(work)
+    assert "forgotten" in (await asked("dismiss", str(work))).out
+    for wrong, words in (
+        (["enqueue", "nobody"], 'job "nobody" is not declared'),
+        (["enqueue", "count", "--input", "two"], "'two' is no JSON"),
+        (["enqueue", "count", "--input", "3", "--key", "k"], "with other parameters"),
+        (["enqueue", "count", "--input", "1", "--start-by", "soon"], "'soon' is no time"),
+        (["dismiss", str(work)], "was not refused"),
+    ):
+        done = await asked(*wrong)
+        assert done.code == 2
+        assert words in done.complaints[0]
+
+
+async def test_the_ledger_is_proved_or_its_gaps_are_told(asked, world):
+    done = await asked("verify")
+    assert (done.code, done.out) == (0, "2 manifests, 0 decisions compared: no gaps\n")
+    await world.value("UPDATE scheduler.timing SET since = since - interval '3 days'")
+    done = await asked("verify", "hello-daily-02-30")
+    assert done.code == 1
+    gap, summary = done.out.splitlines()
+    assert re.match(r"hello-daily-02-30: .* to .*: no decision is in the ledger$", gap)
+    assert summary.endswith(" compared: 1 gap")
+    assert len(json.loads((await asked("verify", "--json")).out)["gaps"]) == 1

@@ -1,0 +1,217 @@
+"""Dead letters and the manifests whose they are: slots, blocks, prunes."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+from headway import App, Client, every, retry
+from headway.client import RequestFailed
+from headway_clock import utc_now
+from headway_contract.dispatching import LetterFilter
+from headway_contract.work import ManifestPruned
+from support.invariants import check_invariants
+from support.world import until
+
+
+class TestSlots:
+    async def test_while_its_slot_is_taken_it_waits_and_then_runs(self, ops):
+        manifest = uuid4()
+        work, letter = await ops.letter(manifest_id=manifest, manifest="m")
+        ops.mended.set()
+        ops.hold.clear()
+        other = await ops.queue(manifest_id=manifest, manifest="m")
+        await ops.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        [result] = await ops.client.retry(letter)
+        assert (result.result, str(other) in result.text) == ("waits", True)
+        [again] = await ops.client.retry(letter)
+        assert (again.result, "ada" in again.text) == ("already_asked", True)
+        [listed] = await ops.client.dead_letters()
+        assert (listed.retry_asked_by, listed.waits_for) == ("ada", other)
+        assert (await ops.row(work))["state"] == "settled"
+        ops.hold.set()
+        await ops.until_outcome(work, "completed")
+        assert await ops.client.dead_letters() == []
+        rows = await ops.world.rows(
+            "SELECT work_id, started_at, finished_at FROM dispatcher.metadata ORDER BY started_at"
+        )
+        assert [row["work_id"] for row in rows] == [work, other, work]
+        assert rows[1]["finished_at"] <= rows[2]["started_at"], "one after the other"
+        await check_invariants(ops.world.database)
+
+    async def test_it_comes_before_the_next_work_of_its_manifest(self, ops):
+        """Otherwise a manifest that fires all the time would never let it in."""
+        manifest = uuid4()
+        work, letter = await ops.letter(manifest_id=manifest, manifest="m")
+        ops.mended.set()
+        ops.hold.clear()
+        await ops.queue(manifest_id=manifest, manifest="m")
+        await ops.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        await ops.client.retry(letter)
+        # Nothing but the settling itself may bring it back: the pass that makes good is off.
+        for service in ops.world.services:
+            await service.end_pass("letters")
+        ops.hold.set()
+        await ops.until_outcome(work, "completed")
+
+    async def test_an_acknowledgement_or_a_cancel_withdraws_the_wish(self, ops):
+        manifest = uuid4()
+        letters = [await ops.letter(manifest_id=manifest, manifest="m") for _ in range(2)]
+        ops.mended.set()
+        ops.hold.clear()
+        await ops.queue(manifest_id=manifest, manifest="m")
+        await ops.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+        answers = await ops.client.retry(letters[0][1], letters[1][1])
+        assert [one.result for one in answers] == ["waits", "waits"]
+        [away] = await ops.client.acknowledge(letters[0][1], note="by hand")
+        assert away.result == "acknowledged"
+        cancelled = await ops.client.cancel(letters[1][0])
+        assert cancelled.result == "already_settled"
+        assert "withdrawn" in cancelled.text
+        ops.hold.set()
+        await ops.world.until(
+            "SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE state <> 'settled')"
+        )
+        assert len(ops.inputs) == 3, "neither ran again"
+        [left] = await ops.client.dead_letters()
+        assert (left.dead_letter, left.retry_asked_at) == (letters[1][1], None)
+
+    async def test_two_letters_of_one_slot_run_one_after_the_other(self, ops):
+        manifest = uuid4()
+        letters = [await ops.letter(manifest_id=manifest, manifest="m") for _ in range(3)]
+        ops.mended.set()
+        answers = await ops.client.retry_all(LetterFilter(manifest="m"))
+        assert [one.result for one in answers] == ["retried", "waits", "waits"]
+        for work, _ in letters:
+            await ops.until_outcome(work, "completed")
+        overlapping = await ops.world.value(
+            "SELECT count(*) FROM dispatcher.metadata AS one JOIN dispatcher.metadata AS other"
+            " ON one.run_id < other.run_id AND one.started_at < other.finished_at"
+            " AND other.started_at < one.finished_at"
+        )
+        assert overlapping == 0
+        await check_invariants(ops.world.database)
+
+    async def test_retries_race_with_work_for_the_same_slot(self, ops):
+        await ops.world.dispatcher()
+        manifests = [uuid4() for _ in range(12)]
+        letters = [
+            await ops.letter(manifest_id=manifest, manifest=f"m{number}")
+            for number, manifest in enumerate(manifests)
+        ]
+        ops.mended.set()
+        arrivals = [
+            ops.queue(manifest_id=manifest, manifest=f"m{number}")
+            for number, manifest in enumerate(manifests)
+        ]
+        retries = [ops.client.retry(letter) for _, letter in letters]
+        mixed = [one for pair in zip(arrivals, retries, strict=True) for one in pair]
+        answers = await asyncio.gather(*mixed)
+        assert {one.result for [one] in answers[1::2]} <= {"retried", "waits"}
+        for work, _ in letters:
+            await ops.until_outcome(work, "completed")
+        await ops.world.until(
+            "SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE state <> 'settled')"
+        )
+        outcomes = await ops.world.rows("SELECT DISTINCT outcome FROM dispatcher.work_queue")
+        assert {row["outcome"] for row in outcomes} <= {"completed", "coalesced"}
+        await check_invariants(ops.world.database)
+
+
+class TestPrunes:
+    async def test_nothing_of_a_pruned_manifest_comes_back(self, ops):
+        manifest = uuid4()
+        work, letter = await ops.letter(manifest_id=manifest, manifest="m")
+        # The tombstone is there and the rows are, too: the moment in between.
+        for service in ops.world.services:
+            await service.end_pass("prunes")
+        await ops.tell(
+            ManifestPruned(manifest_id=manifest, manifest="m", group="ops", pruned_at=utc_now())
+        )
+        await ops.world.until("SELECT count(*) FROM dispatcher.tombstone")
+        [result] = await ops.client.retry(letter)
+        assert (result.result, "manifest was deleted" in result.text) == ("pruned", True)
+        assert (await ops.row(work))["state"] == "settled"
+        assert [one.result for one in await ops.client.acknowledge(letter)] == ["pruned"]
+
+    async def test_retries_race_with_prunes(self, ops):
+        manifests = [uuid4() for _ in range(10)]
+        letters = [
+            await ops.letter(manifest_id=manifest, manifest=f"m{number}")
+            for number, manifest in enumerate(manifests)
+        ]
+        pruned = [
+            ops.tell(
+                ManifestPruned(manifest_id=one, manifest="m", group="ops", pruned_at=utc_now())
+            )
+            for one in manifests
+        ]
+        retries = [ops.client.retry(letter) for _, letter in letters]
+        mixed = [one for pair in zip(pruned, retries, strict=True) for one in pair]
+        answers = await asyncio.gather(*mixed)
+        assert {one.result for [one] in answers[1::2]} <= {"retried", "pruned", "unknown"}
+        await ops.world.until(
+            "SELECT count(*) = 10 FROM dispatcher.tombstone WHERE confirmed_at IS NOT NULL"
+        )
+        for table in ("work_queue", "dead_letter", "metadata"):
+            assert await ops.world.value(f"SELECT count(*) FROM dispatcher.{table}") == 0
+
+
+class TestManifests:
+    """With the scheduler: what a letter does to its manifest."""
+
+    @pytest.mark.parametrize("retried", [True, False])
+    async def test_it_blocks_until_somebody_has_seen_to_it(self, world, nats_url, retried):
+        mended = asyncio.Event()
+        app = App("test")
+
+        @app.job("job", group="ops")
+        @every(hours=1, name="m")
+        @retry(attempts=1)
+        async def job(ctx):
+            if not mended.is_set():
+                raise ValueError("boom")
+
+        await world.dispatcher()
+        await world.worker(app)
+        await world.fire(app)
+        letter = await world.until("SELECT blocked_by FROM scheduler.manifest")
+        mended.set()
+        async with Client(nats_url, actor="ada") as client:
+            name = (await client.manifests())[0].external_id
+            with pytest.raises(RequestFailed, match=str(letter)):
+                await client.trigger(name)
+            act = client.retry if retried else client.acknowledge
+            [result] = await act(letter)
+            assert result.result == ("retried" if retried else "acknowledged")
+            await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
+            await world.until_settled()
+            outcome = await world.value("SELECT outcome FROM scheduler.occurrence")
+            assert outcome == ("completed" if retried else "dead_lettered")
+            assert (await client.trigger(name)).result == "queued"
+            await world.until_settled(at_least=2)
+        await check_invariants(world.database)
+
+    async def test_a_policy_lets_it_go_on(self, world, nats_url):
+        app = App("test")
+
+        @app.job("job", group="ops", on_dead_letter="go_on")
+        @every(hours=1, name="m")
+        @retry(attempts=1)
+        async def job(ctx):
+            raise ValueError("boom")
+
+        await world.dispatcher()
+        await world.worker(app)
+        await world.fire(app)
+        await world.until("SELECT last_outcome = 'dead_lettered' FROM scheduler.manifest")
+        assert await world.value("SELECT blocked_by FROM scheduler.manifest") is None
+        async with Client(nats_url) as client:
+            [letter] = await client.dead_letters()
+            answer = await client.trigger(letter.manifest)
+            assert answer.result == "queued"
+
+            async def two():
+                return len(await client.dead_letters(manifest=letter.manifest)) == 2
+
+            await until(two, within=20, what="the second one fails as well")
+        await check_invariants(world.database)

@@ -1,0 +1,129 @@
+"""Orders that were lost are put back, and nothing else is."""
+
+import asyncio
+
+import msgspec
+import pytest
+from headway import App, every
+from headway_contract import subjects
+from headway_contract.control import Heartbeat
+from support.healing import nightly, purge
+from support.invariants import check_invariants
+from support.world import until
+
+
+@pytest.fixture
+def app():
+    return nightly()
+
+
+class TestOrders:
+    async def test_an_order_that_is_gone_is_put_back_and_counted(self, world, app):
+        await world.dispatcher()
+        await world.fire(app)
+        await world.until("SELECT count(*) FROM dispatcher.work_queue")
+        # Somebody serves the job, takes no order, and so nobody claims.
+        beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
+        await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+        await world.until("SELECT count(*) FROM dispatcher.lease")
+        await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+        await purge(world, subjects.RUNS_STREAM)
+        await world.worker(app)
+        await world.until_settled()
+        [row] = await world.rows("SELECT state, reissued, attempt FROM dispatcher.metadata")
+        assert tuple(row) == ("completed", 1, 1)
+        await check_invariants(world.database)
+
+    async def test_an_order_that_a_heartbeat_lists_is_not_put_back(self, world, app):
+        await world.dispatcher(orphan_timeout_seconds=3.0)
+        await world.fire(app)
+        await world.until("SELECT count(*) FROM dispatcher.work_queue")
+
+        async def beat(*leases) -> None:
+            heartbeat = Heartbeat(worker="w", nonce="n", jobs=["job"], slots=1, leases=list(leases))
+            await world.broker.client.request(
+                subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5
+            )
+
+        async def stored() -> int:
+            info = await world.broker.api(f"STREAM.INFO.{subjects.RUNS_STREAM}")
+            return info["state"]["messages"]
+
+        await beat()
+        lease = await world.until("SELECT id FROM dispatcher.lease")
+        await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+        await beat(lease)
+        await purge(world, subjects.RUNS_STREAM)
+        for _ in range(20):
+            await beat(lease)
+            await asyncio.sleep(0.2)
+            assert await stored() == 0
+        # Once nobody lists it for the orphan timeout, it may be given out again.
+        await until(stored, within=10, what="the order is back")
+        await world.until("SELECT reissued = 1 FROM dispatcher.metadata")
+
+    async def test_a_lease_that_somebody_lists_is_not_taken_for_undelivered(self, world, app):
+        await world.dispatcher(orphan_timeout_seconds=2.0, stale_pending_seconds=0.5)
+        await world.fire(app)
+        await world.until("SELECT count(*) FROM dispatcher.work_queue")
+
+        async def beat(*leases) -> None:
+            heartbeat = Heartbeat(worker="w", nonce="n", jobs=["job"], slots=1, leases=list(leases))
+            await world.broker.client.request(
+                subjects.HEARTBEAT, msgspec.json.encode(heartbeat), timeout=5
+            )
+
+        await beat()
+        lease = await world.until("SELECT id FROM dispatcher.lease")
+        for _ in range(20):
+            await beat(lease)
+            await asyncio.sleep(0.2)
+        assert await world.value(
+            "SELECT ended_at IS NULL FROM dispatcher.lease WHERE id = $1", lease
+        )
+        await world.until("SELECT ended_at IS NOT NULL FROM dispatcher.lease WHERE id = $1", lease)
+
+    async def test_an_order_that_waits_is_offered_in_vain(self, world, app):
+        await world.dispatcher()
+        await world.fire(app)
+        await world.until("SELECT count(*) FROM dispatcher.work_queue")
+        beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
+        await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
+        await world.until("SELECT count(*) FROM dispatcher.lease")
+        dispatcher = world.services[0]
+        for _ in range(8):
+            dispatcher.wake("orders")
+            await asyncio.sleep(0.3)
+        info = await world.broker.api(f"STREAM.INFO.{subjects.RUNS_STREAM}")
+        assert info["state"]["messages"] == 1
+        assert await world.value("SELECT reissued FROM dispatcher.metadata") == 0
+
+    async def test_a_worker_whose_last_words_were_lost_says_them_again_and_runs_nothing_twice(
+        self, world
+    ):
+        app = App("test")
+        begun = []
+
+        @app.job("job", group="ops")
+        @every(hours=24)
+        async def job(ctx):
+            begun.append(ctx.run)
+            return "once"
+
+        dispatcher = await world.dispatcher(orphan_timeout_seconds=1.5)
+        await dispatcher.end_pass("projector")
+        worker = await world.worker(app)
+        await world.fire(app)
+        await until(lambda: _finished(worker), within=10, what="the run has ended")
+        for stream in (subjects.EVENTS_STREAM, subjects.RUNS_STREAM):
+            await world.broker.api(f"STREAM.DELETE.{stream}")
+        await world.dispatcher(orphan_timeout_seconds=1.5)
+        await world.until_settled(within=30)
+        [row] = await world.rows("SELECT state, output, reissued FROM dispatcher.metadata")
+        assert tuple(row) == ("completed", "once", 1)
+        assert len(begun) == 1
+        await check_invariants(world.database)
+
+
+async def _finished(worker) -> bool:
+    return bool(worker._finished)

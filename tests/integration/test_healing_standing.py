@@ -1,0 +1,195 @@
+"""Anti-entropy of what stands open besides work: blocks, settings, prunes; and the answers to it all."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from headway import App, Client, every, retry
+from headway_contract import subjects
+from headway_contract.healing import AskedWork
+from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
+from support.invariants import check_invariants
+
+
+@pytest.fixture
+def app():
+    return nightly()
+
+
+class TestBlocks:
+    """A manifest that a dead letter blocks, and messages about it that never came."""
+
+    @pytest.fixture
+    async def failing(self, world):
+        app = App("test")
+
+        @app.job("job", group="ops")
+        @every(hours=24)
+        @retry(attempts=1)
+        async def job(ctx):
+            raise RuntimeError("no")
+
+        await world.dispatcher()
+        await world.worker(app)
+        return app
+
+    async def blocked(self, world, app):
+        await world.fire(app)
+        await world.until("SELECT blocked_by IS NOT NULL FROM scheduler.manifest")
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
+        return await world.value("SELECT blocked_by FROM scheduler.manifest")
+
+    async def test_a_letter_whose_outcome_was_lost_blocks_all_the_same(self, world, failing):
+        await world.declare(failing)
+        await world.make_due()
+        scheduler = await world.scheduler(failing, ask_after_seconds=3600)
+        await scheduler.end_pass("intake")
+        await world.until("SELECT count(*) FROM dispatcher.dead_letter")
+        await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+        await purge(world, subjects.SETTLED_STREAM)
+        await world.scheduler(**QUICK)
+        await world.until("SELECT blocked_by IS NOT NULL FROM scheduler.manifest")
+        letter = await world.value("SELECT id FROM dispatcher.dead_letter")
+        assert await world.value("SELECT blocked_by FROM scheduler.manifest") == letter
+        await check_invariants(world.database)
+
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
+    async def test_a_letter_that_was_acknowledged_unheard_unblocks(self, world, failing):
+        await self.blocked(world, failing)
+        await world.value(
+            "UPDATE dispatcher.dead_letter"
+            " SET state = 'acknowledged', resolved_at = clock_timestamp(), actor = 'ada'"
+        )
+        await world.scheduler(**QUICK)
+        await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
+
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
+    async def test_a_letter_that_nobody_keeps_any_more_unblocks(self, world, failing):
+        await self.blocked(world, failing)
+        await world.value("DELETE FROM dispatcher.dead_letter")
+        await world.scheduler(**QUICK)
+        await world.until("SELECT blocked_by IS NULL FROM scheduler.manifest")
+
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
+    async def test_a_letter_that_was_retried_unheard_is_under_way_again(self, world, failing):
+        letter = await self.blocked(world, failing)
+        await world.value(
+            "UPDATE dispatcher.dead_letter SET state = 'retried', resolved_at = clock_timestamp()"
+        )
+        await world.value(
+            "UPDATE dispatcher.work_queue SET round = 2, state = 'queued', wait_reason = 'x',"
+            " outcome = NULL, settled_at = NULL, attempts = 0"
+        )
+        await world.scheduler(**QUICK)
+        await world.until("SELECT blocked_by <> $1 FROM scheduler.manifest", letter)
+        assert await world.value("SELECT count(*) FROM dispatcher.metadata WHERE round = 2") == 1
+        [row] = await world.rows("SELECT settled_round, outcome FROM scheduler.occurrence")
+        assert tuple(row) == (2, "dead_lettered")
+
+    async def test_a_letter_that_waits_for_a_person_goes_on_blocking(self, world, failing):
+        letter = await self.blocked(world, failing)
+        answer = await ask(world, dead_letters=[letter])
+        assert (answer.retried, answer.acknowledged, answer.forgotten) == ([], [], [])
+
+
+class TestStanding:
+    async def test_limits_that_were_lost_are_told_again(self, world, app):
+        await deaf_dispatcher(world, knows_limits=False)
+        await world.scheduler(app, **QUICK)
+        await world.until("SELECT count(*) FROM scheduler.manifest_group")
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
+        await purge(world, subjects.WORK_STREAM)
+        await world.dispatcher()
+        for told, known in (("manifest_group", "group_limit"), ("job", "job_limit")):
+            await world.until(
+                f"SELECT known.version = told.version FROM dispatcher.{known} AS known"
+                f" JOIN scheduler.{told} AS told USING (name)"
+            )
+
+    async def test_a_switch_that_was_lost_is_told_again(self, world, app):
+        await world.dispatcher()
+        scheduler = await world.scheduler(app, ask_after_seconds=3600)
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
+        await scheduler.end_pass("relay")
+        [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
+        async with Client(world.nats_url) as client:
+            await client.disable(row["external_id"])
+        await world.value("DELETE FROM scheduler.outbox")
+        await world.scheduler(**QUICK)
+        await world.until("SELECT NOT enabled FROM dispatcher.manifest_switch")
+
+    async def test_a_prune_that_was_lost_is_told_again(self, world, app):
+        await world.dispatcher()
+        await world.declare(app)
+        scheduler = await world.scheduler(ask_after_seconds=3600)
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
+        await scheduler.end_pass("relay")
+        await world.declare(App("test"))
+        await world.value("DELETE FROM scheduler.outbox")
+        await world.scheduler(**QUICK)
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.manifest)")
+        assert await world.value("SELECT count(*) FROM dispatcher.tombstone") == 1
+
+    async def test_a_confirmation_that_was_lost_comes_with_the_answer(self, world, app):
+        await world.dispatcher()
+        await world.declare(app)
+        scheduler = await world.scheduler(ask_after_seconds=3600)
+        await scheduler.end_pass("intake")
+        await world.declare(App("test"))
+        await world.until(
+            "SELECT count(*) FROM dispatcher.tombstone WHERE confirmed_at IS NOT NULL"
+        )
+        await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+        await purge(world, subjects.SETTLED_STREAM)
+        await world.scheduler(**QUICK)
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.manifest)")
+
+
+class TestAnswers:
+    """What a dispatcher says to a question, seen from the wire."""
+
+    async def test_unknown_work_is_unknown_unless_it_is_too_old_or_its_manifest_is_gone(
+        self, world
+    ):
+        await world.dispatcher(history_days=30)
+        gone, young, old, round_two, pruned = (uuid4() for _ in range(5))
+        await world.value(
+            "INSERT INTO dispatcher.tombstone (manifest_id, manifest, group_name, reason, pruned_at)"
+            " VALUES ($1, 'm', 'ops', '', clock_timestamp())",
+            gone,
+        )
+        now = await world.value("SELECT clock_timestamp()")
+        works = [
+            AskedWork(work=young, queued_at=now - timedelta(days=29)),
+            AskedWork(work=old, queued_at=now - timedelta(days=31)),
+            AskedWork(work=round_two, round=2, queued_at=now),
+            AskedWork(work=pruned, manifest_id=gone, queued_at=now),
+        ]
+        answer = await ask(world, works=works)
+        assert answer.unknown == [young]
+        assert set(answer.expired) == {old, round_two}
+        assert [(one.work, one.outcome) for one in answer.settled] == [(pruned, "cancelled")]
+
+    @pytest.mark.breaks_tables("what is resolved or added here has no event of its own")
+    async def test_an_answer_has_room_for_so_much_and_says_what_it_left_out(self, world, app):
+        await world.dispatcher()
+        await world.worker(app)
+        await world.fire(app)
+        await world.until_settled()
+        [row] = await world.rows("SELECT id FROM dispatcher.work_queue")
+        work = row["id"]
+        await world.value(
+            "INSERT INTO dispatcher.work_queue SELECT (jsonb_populate_record(work_queue,"
+            " jsonb_build_object('id', gen_random_uuid(), 'slot', n, 'cancel_reason',"
+            " repeat('x', 300000), 'cancel_requested_at', clock_timestamp()))).*"
+            " FROM dispatcher.work_queue, generate_series(1, 4) AS n"
+        )
+        rows = await world.rows(
+            "SELECT id, queued_at FROM dispatcher.work_queue ORDER BY id = $1", work
+        )
+        works = [AskedWork(work=row["id"], queued_at=row["queued_at"]) for row in rows]
+        answer = await ask(world, works=works)
+        assert len(answer.settled) == 2
+        assert {one.work for one in answer.settled} | set(answer.left) == {
+            one.work for one in works
+        }

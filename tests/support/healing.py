@@ -1,0 +1,85 @@
+"""Messages that are lost, and a dispatcher that hears none of them."""
+
+import base64
+
+import msgspec
+from headway import App, every
+from headway_contract import Event, decode, subjects
+from headway_contract.healing import ReconcileAnswer, ReconcileQuestion
+from headway_contract.work import WorkQueued
+from headway_jetstream_kit.provisioning import consumer_info
+
+from support.world import until
+
+QUICK = {"ask_after_seconds": 0.4}
+
+
+def nightly() -> App:
+    """An app whose one job fires once a day."""
+    app = App("test")
+
+    @app.job("job", group="ops")
+    @every(hours=24)
+    async def job(ctx):
+        return "done"
+
+    return app
+
+
+def many(count: int) -> App:
+    """An app of so many manifests, which fire together."""
+    app = App("test")
+
+    @app.job("job", group="ops")
+    async def job(ctx): ...
+
+    app.schedule_many(
+        "many", job=job, items=[(f"n{i}", None) for i in range(count)], when=every(hours=24)
+    )
+    return app
+
+
+async def stored_work(world) -> list[WorkQueued]:
+    """Every piece of work that waits in the stream, and again for each time it is there."""
+    info = await world.broker.api(f"STREAM.INFO.{subjects.WORK_STREAM}")
+    state, found = info["state"], []
+    for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
+        raw = await world.broker.api(f"STREAM.MSG.GET.{subjects.WORK_STREAM}", {"seq": sequence})
+        found += [
+            one.data
+            for one in decode(base64.b64decode(raw["message"]["data"]))
+            if isinstance(one, Event) and isinstance(one.data, WorkQueued)
+        ]
+    return found
+
+
+async def deaf_dispatcher(world, *, knows_limits: bool = True, **settings):
+    """A dispatcher that answers questions and takes nothing in."""
+    dispatcher = await world.dispatcher(**settings)
+    await dispatcher.end_pass("intake")
+    if knows_limits:
+        # Otherwise its limits are told again first, and it does not take them in either.
+        await world.value("INSERT INTO dispatcher.group_limit (name, version) VALUES ('ops', 9999)")
+        await world.value("INSERT INTO dispatcher.job_limit (name, version) VALUES ('job', 9999)")
+
+    async def has_no_pull_open() -> bool:
+        info = await consumer_info(world.broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
+        return info["num_waiting"] == 0
+
+    await until(has_no_pull_open, within=10, what="its last pull is over")
+    return dispatcher
+
+
+async def ask(world, **question) -> ReconcileAnswer:
+    """What a dispatcher answers to the scheduler's question."""
+    reply = await world.broker.client.request(
+        subjects.RECONCILE_QUESTION,
+        msgspec.json.encode(ReconcileQuestion(**question)),
+        timeout=5,
+    )
+    return msgspec.json.decode(reply.data, type=ReconcileAnswer)
+
+
+async def purge(world, stream: str) -> None:
+    """Lose all that is in a stream."""
+    await world.broker.api(f"STREAM.PURGE.{stream}")

@@ -1,0 +1,309 @@
+"""Cadences as they are written: their values, their names, and the policies that they bring along."""
+
+import re
+from datetime import UTC, date, datetime, time
+
+import pytest
+from headway import (
+    LAST,
+    App,
+    Days,
+    Months,
+    Weeks,
+    allow,
+    catch_up,
+    cron,
+    daily,
+    every,
+    exclude_dates,
+    exclude_days,
+    exclude_range,
+    exclude_times,
+    fire_once,
+    manual,
+    monthly,
+    monthly_dow,
+    once,
+    skip_missed,
+    spaced,
+    weekly,
+)
+from headway_decisions.cadence import (
+    Cron,
+    Daily,
+    Every,
+    Manual,
+    Monthly,
+    MonthlyDow,
+    Once,
+    Spaced,
+    Weekly,
+)
+from headway_decisions.calendar import (
+    ExcludedDates,
+    ExcludedDays,
+    ExcludedRange,
+    ExcludedTimes,
+    Filters,
+)
+from headway_decisions.policies import Misfire, Overlap
+from support.definitions import problems
+
+
+def test_half_an_hour_is_a_whole_number_of_seconds():
+    assert every(hours=0.5).cadence == Every(1800)
+    assert every(hours=0.5).name == "every-30m"
+
+
+@pytest.mark.parametrize(
+    ("when", "cadence", "name"),
+    [
+        (cron("*/5 8-18 * * 1,5"), Cron("*/5 8-18 * * 1,5"), "cron-anyper5_8-18_any_any_1and5"),
+        (every(seconds=90), Every(90), "every-90s"),
+        (every(minutes=5), Every(300), "every-5m"),
+        (every(hours=24), Every(86_400), "every-24h"),
+        (every(days=2), Daily("00:00", 2), "every-2d"),
+        (every(days=2, at="9:30"), Daily("09:30", 2), "every-2d-09-30"),
+        (every(days=1, at="09:00"), Daily("09:00"), "daily-09-00"),
+        (
+            every(days=3, start="2027-01-05"),
+            Daily("00:00", 3, date(2027, 1, 5)),
+            "every-3d",
+        ),
+        (spaced(minutes=10), Spaced(600.0), "spaced-10m"),
+        (spaced(days=2), Spaced(172_800.0), "spaced-2d"),
+        (spaced(seconds=1.5), Spaced(1.5), "spaced-1_5s"),
+        (daily("9:00"), Daily("09:00"), "daily-09-00"),
+        (daily(time(9, 0, 30)), Daily("09:00:30"), "daily-09-00-30"),
+        (
+            weekly(Days.FRI | Days.MON, "06:00"),
+            Weekly(("mon", "fri"), "06:00"),
+            "weekly-mon-fri-06-00",
+        ),
+        (weekly(["fri", "MON"], "06:00"), Weekly(("mon", "fri"), "06:00"), "weekly-mon-fri-06-00"),
+        (
+            weekly("mon", "06:00", every=2, start="2027-01-04"),
+            Weekly(("mon",), "06:00", 2, date(2027, 1, 4)),
+            "weekly-mon-06-00-every-2",
+        ),
+        (monthly([LAST, 1], "00:30"), Monthly((1, "last"), "00:30"), "monthly-01-last-00-30"),
+        (monthly(15, "00:30"), Monthly((15,), "00:30"), "monthly-15-00-30"),
+        (
+            monthly_dow(Weeks.FIRST | Weeks.LAST, Days.MON, "06:00"),
+            MonthlyDow(("first", "last"), ("mon",), "06:00"),
+            "monthly-dow-first-last-mon-06-00",
+        ),
+        (once("2027-06-01 09:00"), Once("2027-06-01 09:00"), "once-2027-06-01-09-00"),
+        (once(datetime(2027, 6, 1, 9)), Once("2027-06-01 09:00"), "once-2027-06-01-09-00"),
+        (manual(), Manual(), "manual"),
+    ],
+)
+def test_each_cadence_has_its_value_and_its_name(when, cadence, name):
+    assert when.cadence == cadence
+    assert when.name == name
+    assert when.problems == ()
+    app = App("billing")
+    app.job("job")(when(lambda ctx: None))
+    [manifest] = app.definitions().manifests
+    assert manifest.external_id == f"job-{name}"
+    assert manifest.timing == when.timing
+
+
+@pytest.mark.parametrize(
+    ("when", "filters", "name"),
+    [
+        (
+            daily("09:00", days=Days.WEEKDAYS),
+            {"days": ("mon", "tue", "wed", "thu", "fri")},
+            "weekdays",
+        ),
+        (daily("09:00", days="weekends"), {"days": ("sat", "sun")}, "weekends"),
+        (daily("09:00", days=["sun", Days.TUE]), {"days": ("tue", "sun")}, "tue-sun"),
+        (daily("09:00", months=Months.QUARTERS), {"months": (1, 4, 7, 10)}, "jan-apr-jul-oct"),
+        (daily("09:00", months=[4, 1]), {"months": (1, 4)}, "jan-apr"),
+        (daily("09:00", months=2), {"months": (2,)}, "feb"),
+        (daily("09:00", weeks="last"), {"weeks": ("last",)}, "last"),
+        (daily("09:00", between="8:00-17:00"), {"between": "8:00-17:00"}, "800-1700"),
+    ],
+)
+def test_filters_are_part_of_the_name(when, filters, name):
+    assert when.timing.filters == Filters(**filters)
+    assert when.name == f"daily-09-00-{name}"
+
+
+def test_what_restricts_nothing_is_no_filter():
+    when = daily("09:00", days=Days.ALL, months=Months.ALL, weeks=Weeks.ALL)
+    assert when == daily("09:00")
+
+
+def test_days_are_a_step_or_a_filter():
+    assert every(minutes=5, days=Days.MON).timing.filters.days == ("mon",)
+    assert spaced(minutes=5, days="mon").timing.filters.days == ("mon",)
+    assert every(days=2).timing.filters.days == ()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tz": "Europe/Berlin"},
+        {"jitter": 5},
+        {"start": "2027-01-01"},
+        {"end": date(2030, 1, 1)},
+        {"exclude": exclude_days("sun")},
+        {"misfire": "skip"},
+        {"overlap": "queue_one"},
+        {"enabled": False},
+    ],
+)
+def test_names_leave_out_what_may_change_under_an_operator_s_hands(changed):
+    assert daily("09:00", **changed).name == "daily-09-00"
+    app = App("billing")
+    app.job("job")(daily("09:00")(daily("09:00", **changed)(lambda ctx: None)))
+    [problem] = problems(app)
+    assert "two cadences that are both called 'job-daily-09-00'" in problem
+    assert "give one of them a name=" in problem
+
+
+def test_names_do_not_depend_on_order_or_on_others():
+    def ids(*cadences):
+        app = App("billing")
+
+        def body(ctx): ...
+
+        for one in cadences:
+            one(body)
+        app.job("job")(body)
+        return {one.external_id for one in app.definitions().manifests}
+
+    one, other = daily("09:00"), daily("09:00", days="weekdays")
+    assert ids(one) == {"job-daily-09-00"}
+    assert ids(one, other) == ids(other, one) == {"job-daily-09-00", "job-daily-09-00-weekdays"}
+
+
+def test_the_same_cadence_twice_is_a_problem():
+    app = App("billing")
+    app.job("job")(every(hours=1)(every(minutes=60)(lambda ctx: None)))
+    assert problems(app) == [
+        "job 'job' has the same cadence twice, which gives two manifests 'job-every-1h': remove one"
+    ]
+
+
+def test_a_cadence_brings_its_policies_along():
+    app = App("billing")
+
+    @app.job("job", title="The job", category="Ops")
+    @daily(
+        "03:15",
+        tz="Europe/Berlin",
+        start=datetime(2027, 1, 1, 12),
+        end="2027-12-31",
+        jitter=30,
+        misfire=catch_up(3, threshold=5),
+        overlap=allow(2),
+        enabled=False,
+        exclude=[
+            exclude_days("sat", Days.SUN),
+            exclude_dates("2027-12-24", date(2027, 5, 1)),
+            exclude_range("2027-08-01", datetime(2027, 8, 14, 12)),
+            exclude_times("22:00-03:00"),
+        ],
+    )
+    def job(ctx): ...
+
+    definitions = app.definitions()
+    [manifest] = definitions.manifests
+    assert manifest.timing.filters == Filters(start="2027-01-01 12:00", end="2027-12-31")
+    assert manifest.timing.exclusions == (
+        ExcludedDays(("sat", "sun")),
+        ExcludedDates((date(2027, 5, 1), date(2027, 12, 24))),
+        ExcludedRange(date(2027, 8, 1), date(2027, 8, 14)),
+        ExcludedTimes("22:00-03:00"),
+    )
+    assert manifest.misfire == Misfire(policy="catch_up", threshold_seconds=5, limit=3)
+    assert manifest.overlap == Overlap(policy="allow", limit=2)
+    assert (manifest.jitter_seconds, manifest.enabled) == (30, False)
+    [described] = definitions.jobs
+    assert (described.title, described.category) == ("The job", "Ops")
+    assert described.takes_input is False
+
+
+@pytest.mark.parametrize(
+    ("given", "policy"),
+    [
+        ({"misfire": "fire_once"}, Misfire()),
+        ({"misfire": fire_once(threshold=9)}, Misfire(threshold_seconds=9)),
+        ({"misfire": "skip"}, Misfire(policy="skip")),
+        ({"misfire": skip_missed(threshold=9)}, Misfire(policy="skip", threshold_seconds=9)),
+        ({"overlap": "skip"}, Overlap()),
+        ({"overlap": "queue_one"}, Overlap(policy="queue_one")),
+        ({"overlap": "cancel_running"}, Overlap(policy="cancel_running")),
+    ],
+)
+def test_policies_by_name_and_by_value(given, policy):
+    app = App("a")
+    app.job("j")(lambda ctx: None)
+    app.schedule("m", job="j", when=every(hours=1, **given))
+    [manifest] = app.definitions().manifests
+    assert policy in (manifest.misfire, manifest.overlap)
+    for name in given:
+        assert getattr(manifest, name) == policy
+
+
+@pytest.mark.parametrize(
+    ("when", "complaint"),
+    [
+        (daily("25:00"), "time of day '25:00' is not valid"),
+        (daily("09:00", days="moon"), "'moon' is no weekday: use mon, tue"),
+        (daily("09:00", days=["mon", 3]), "3 is no weekday"),
+        (daily("09:00", months=13), "13 is no month"),
+        (daily("09:00", weeks="fifth"), "'fifth' is no week of a month.*did you mean 'first'"),
+        (daily("09:00", between="9-17"), "time of day '9' is not valid"),
+        (daily("09:00", start="soon"), "start 'soon' is not valid"),
+        (daily("09:00", start=datetime(2027, 1, 1, tzinfo=UTC)), "carries a zone"),
+        (daily("09:00", exclude=exclude_dates("2027-13-01")), "'2027-13-01' is no date to exclude"),
+        (daily("09:00", exclude=exclude_range("a", "2027-01-01")), "'a' is no date to exclude"),
+        (daily("09:00", exclude=[exclude_days("x")]), "'x' is no weekday"),
+        (daily("09:00", exclude="sundays"), "exclude= takes exclude_days"),
+        (daily("09:00", misfire="catchup"), "'catchup' is no misfire policy"),
+        (daily("09:00", overlap="queue"), "'queue' is no overlap policy.*did you mean 'queue_one'"),
+        (daily("09:00", overlap=allow(0)), "Expected `int` >= 1"),
+        (daily("09:00", misfire=catch_up(0)), "Expected `int` >= 1"),
+        (daily("09:00", jitter=-1), "Expected `float` >= 0.0"),
+        (daily("09:00", name="my name"), "manifest id 'job-my name' is not valid"),
+        (daily("03:00", exclude=exclude_times("02:00-04:00")), "never fires"),
+        (every(), r"every\(0 s\) is not valid"),
+        (every(hours=25), r"every\(90000 s\) is not valid"),
+        (every(days=1.5), "every=1.5 is not valid: write a whole number of days"),
+        (every(days=1, hours=2), r"every\(days=...\) takes no hours"),
+        (every(hours=1, at="09:00"), r"every\(at=...\) goes with days="),
+        (spaced(), r"spaced\(0.0 s\) is not valid"),
+        (weekly([], "06:00"), "days is empty"),
+        (monthly([], "06:00"), "days is empty"),
+        (monthly(32, "06:00"), "32 is no day of a month: use a number from 1 to 31, or LAST"),
+        (monthly_dow("first", None, "06:00"), "days is empty"),
+        (once("2027-06-01"), "names no time"),
+    ],
+)
+def test_a_cadence_that_cannot_be_kept_is_told_in_one_line(when, complaint):
+    app = App("billing")
+    app.job("job")(when(lambda ctx: None))
+    [problem] = problems(app)
+    assert re.search(complaint, problem)
+
+
+def test_an_unknown_keyword_is_refused_at_once():
+    with pytest.raises(TypeError, match=r"daily\(\) takes no keyword 'dayz'; did you mean 'days'"):
+        daily("09:00", dayz="mon")
+    with pytest.raises(TypeError, match=r"manual\(\) takes no keyword 'tz'"):
+        manual(tz="UTC")
+
+
+@pytest.mark.parametrize(
+    "when",
+    [lambda: every(minutes="5"), lambda: spaced(hours=None), lambda: every(seconds=[1])],
+)
+def test_a_step_that_is_no_number_is_a_problem_and_no_exception(when):
+    app = App("billing")
+    app.job("job")(lambda ctx: None)
+    app.schedule("m", job="job", when=when())
+    assert any("write a number" in problem for problem in problems(app))
