@@ -222,9 +222,13 @@ async def test_a_body_that_another_process_began_as_well_is_counted(desk):
     await desk.force("w2", RunStarted(**desk.rights(nonce="n2"), run=desk.run))
     await desk.force("w3", RunStarted(**desk.rights(nonce="n3", token="guess"), run=desk.run))
     await desk.world.until(
-        "SELECT count(*) = 5 FROM dispatcher.history WHERE lease_id = $1", desk.order.lease
+        "SELECT count(*) = 6 FROM dispatcher.history WHERE lease_id = $1", desk.order.lease
     )
     assert await desk.world.value("SELECT begun_elsewhere FROM dispatcher.metadata") == 1
+    doubts = await desk.world.rows(
+        "SELECT data FROM dispatcher.history WHERE type = 'headway.run.in_doubt.v1'"
+    )
+    assert [row["data"]["begun_elsewhere"] for row in doubts] == [1]
     await check_invariants(desk.world.database)
 
 

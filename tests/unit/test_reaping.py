@@ -1,9 +1,10 @@
 """How the runs of a lease end that is taken away."""
 
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_decisions.reaping import LiveRun, endings
+from headway_decisions.reaping import LiveRun, Witness, endings
 
 BEGUN, UNBEGUN, OVERDUE = (UUID(int=number) for number in (1, 2, 3))
 LIVE = [
@@ -31,3 +32,16 @@ def test_a_shared_lease(why, expected):
 @pytest.mark.parametrize("run", LIVE, ids=["begun", "unbegun", "overdue"])
 def test_the_only_run_of_a_lease_is_its_own_cause(why, run):
     assert endings(why, [run], shared=False) == {run.run: why}
+
+
+NOON = datetime(2027, 3, 28, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("since", "last", "trusted"),
+    [(-60, 0, True), (-60, -9, True), (-60, -10, False), (-59, 0, False), (-600, -300, False)],
+)
+def test_a_silence_counts_only_for_whoever_would_have_heard(since, last, trusted):
+    witness = Witness(heard_since=NOON + since * SECOND, last_heard_at=NOON + last * SECOND)
+    assert witness.would_have_heard(NOON, throughout=60 * SECOND, gap=9 * SECOND) is trusted

@@ -6,6 +6,7 @@ moment late, so either may be: retries see to it that all of them come back sing
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Literal, assert_never
 from uuid import UUID
 
@@ -14,6 +15,20 @@ from msgspec import Struct
 # Why a lease is taken away: its worker fell silent, nobody claimed it, or a run will not end.
 Silence = Literal["orphaned", "undelivered", "timed_out"]
 Ending = Literal["orphaned", "undelivered", "timed_out", "unbegun", "recalled"]
+
+
+class Witness(Struct, frozen=True, kw_only=True):
+    """How a dispatcher's own heartbeat, which travels as a worker's does, was heard of late."""
+
+    heard_since: datetime
+    last_heard_at: datetime
+
+    def would_have_heard(self, now: datetime, *, throughout: timedelta, gap: timedelta) -> bool:
+        """Whether somebody who spoke in that time would have been heard.
+
+        `gap` is how long ago the last heartbeat may be.
+        """
+        return now - self.last_heard_at <= gap and now - self.heard_since >= throughout
 
 
 class LiveRun(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Commands by which operators change manifests and groups, or run them."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 import click
@@ -12,7 +13,15 @@ from msgspec import UNSET
 from headway_cli import options
 from headway_cli.asking import Reached, asking, json_option, print_json
 
-_GIVE_BACK_HELP = "Let the code decide about it again; may be repeated."
+
+def _give_back_option(*settings: str) -> Callable[..., Any]:
+    return click.option(
+        "--give-back",
+        "give_back",
+        type=click.Choice(settings),
+        multiple=True,
+        help="Let the code decide about it again; may be repeated.",
+    )
 
 
 @click.command()
@@ -51,13 +60,7 @@ def delete(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
 @options.seconds_option(
     "--jitter", "jitter", "How late it may fire, by chance.", type=click.FloatRange(0, 86_400)
 )
-@click.option(
-    "--give-back",
-    "give_back",
-    type=click.Choice(["enabled", "retry", "jitter"]),
-    multiple=True,
-    help=_GIVE_BACK_HELP,
-)
+@_give_back_option("enabled", "retry", "jitter")
 @asking
 def change(
     reached: Reached, manifest_id: str, give_back: tuple[Any, ...], **given: float | None
@@ -129,13 +132,7 @@ def _lifted(**limits: Any) -> dict[str, Any]:
 @_rate_option
 @click.option("--priority", type=click.IntRange(0, 31), help="Its turn among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
-@click.option(
-    "--give-back",
-    "give_back",
-    type=click.Choice(["max-active", "rate", "priority", "enabled"]),
-    multiple=True,
-    help=_GIVE_BACK_HELP,
-)
+@_give_back_option("max-active", "rate", "priority", "enabled")
 @asking
 def group(
     reached: Reached,
@@ -153,25 +150,14 @@ def group(
             "nothing to change: give --max-active, --rate, --priority, --enable, --disable or "
             "--give-back"
         )
-    returned: Any = [one.replace("-", "_") for one in give_back]
-
-    async def ask(client: Client) -> Changed:
-        return await client.change_group(name, give_back=returned, **stated)
-
-    click.echo(reached.ask(ask).text)
+    _limit_it(reached, Client.change_group, name, stated, give_back)
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
 @_max_active_option
 @_rate_option
-@click.option(
-    "--give-back",
-    "give_back",
-    type=click.Choice(["max-active", "rate"]),
-    multiple=True,
-    help=_GIVE_BACK_HELP,
-)
+@_give_back_option("max-active", "rate")
 @asking
 def job(
     reached: Reached,
@@ -184,12 +170,7 @@ def job(
     stated = _lifted(max_active=max_active, rate=rate)
     if not stated and not give_back:
         raise click.UsageError("nothing to change: give --max-active, --rate or --give-back")
-    returned: Any = [one.replace("-", "_") for one in give_back]
-
-    async def ask(client: Client) -> Changed:
-        return await client.change_job(name, give_back=returned, **stated)
-
-    click.echo(reached.ask(ask).text)
+    _limit_it(reached, Client.change_job, name, stated, give_back)
 
 
 @click.command()
@@ -242,6 +223,22 @@ def trigger(
         print_json(found)
     else:
         click.echo(found.text)
+
+
+def _limit_it(
+    reached: Reached,
+    act: Callable[..., Awaitable[Changed]],
+    name: str,
+    stated: dict[str, Any],
+    give_back: tuple[str, ...],
+) -> None:
+    """Change the limits of a group or a job, and say what was changed."""
+    returned = [one.replace("-", "_") for one in give_back]
+
+    async def ask(client: Client) -> Changed:
+        return await act(client, name, give_back=returned, **stated)
+
+    click.echo(reached.ask(ask).text)
 
 
 def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any) -> None:

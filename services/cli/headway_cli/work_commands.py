@@ -1,7 +1,8 @@
 """Work, runs and workers: what is under way, what waits and why, and how to end it early."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import click
@@ -26,6 +27,10 @@ from headway_cli.tables import fields, table
 
 _DONE = ("settled", "asked_to_stop", "asked")
 _LISTED = 20
+_WORK_HEADINGS = ("WORK", "MANIFEST", "JOB", "GROUP", "STATE", "WHY", "ROUND", "RUNS", "AGE")
+_RUN_HEADINGS = ("RUN", "MANIFEST", "JOB", "STATE", "ATTEMPT", "WORKER", "STARTED", "TOOK", "WHY")
+
+_Listed = TypeVar("_Listed")
 
 
 @click.command()
@@ -111,9 +116,7 @@ def work(reached: Reached, identity: UUID | None, most: int, as_json: bool, **gi
     elif not found:
         click.echo("no such work" if any(given.values()) else "no work is under way")
     else:
-        headings = ("WORK", "MANIFEST", "JOB", "GROUP", "STATE", "WHY", "ROUND", "RUNS", "AGE")
-        print_lines(table(headings, [_work_row(one) for one in found[:most]]))
-        _say_more(found, most)
+        _print_some(_WORK_HEADINGS, found, _work_row, most)
 
 
 @click.command()
@@ -148,19 +151,7 @@ def runs(reached: Reached, identity: UUID | None, most: int, as_json: bool, **gi
     elif not found:
         click.echo("no such runs" if any(given.values()) else "nothing has run yet")
     else:
-        headings = (
-            "RUN",
-            "MANIFEST",
-            "JOB",
-            "STATE",
-            "ATTEMPT",
-            "WORKER",
-            "STARTED",
-            "TOOK",
-            "WHY",
-        )
-        print_lines(table(headings, [_run_row(one) for one in found[:most]]))
-        _say_more(found, most)
+        _print_some(_RUN_HEADINGS, found, _run_row, most)
 
 
 @click.command()
@@ -184,7 +175,14 @@ def _refuse_filters(given: dict[str, Any]) -> None:
         raise click.UsageError(f"an id stands for one thing: leave {', '.join(stated)} out")
 
 
-def _say_more(found: list[Any], most: int) -> None:
+def _print_some(
+    headings: Sequence[str],
+    found: Sequence[_Listed],
+    row: Callable[[_Listed], tuple[object, ...]],
+    most: int,
+) -> None:
+    """As many as were asked for, and that there is more."""
+    print_lines(table(headings, [row(one) for one in found[:most]]))
     if len(found) > most:
         click.echo(f"there is more: use -n, or narrow it down (shown: {most})")
 

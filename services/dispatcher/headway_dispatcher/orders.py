@@ -28,7 +28,7 @@ from headway_dispatcher import recording, store
 from headway_dispatcher.leases import last_stored
 from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import HISTORY, SOURCE, heals, workers
+from headway_dispatcher.store import HISTORY, SOURCE, heals
 from headway_dispatcher.tidying import withdraw_leftovers
 
 logger = logging.getLogger(__name__)
@@ -69,8 +69,10 @@ class Orders:
         async with self._database.acquire() as connection:
             now = await store.read_now(connection)
             patience = timedelta(seconds=self._patience)
-            witness = await connection.fetchrow(workers["witness"], self._name)
-            if not _heard_for(witness, patience, now):
+            witness = await store.read_witness(connection, self._name)
+            if witness is None or not witness.would_have_heard(
+                now, throughout=patience, gap=patience
+            ):
                 return OrdersResult(trusted=False)
             orphaned = now - timedelta(seconds=self._settings.orphan_timeout_seconds)
             rows = await connection.fetch(
@@ -145,12 +147,3 @@ class Orders:
             time=now,
             traceparent=row["traceparent"],
         )
-
-
-def _heard_for(witness: Any, patience: timedelta, now: datetime) -> bool:
-    """Whether our own heartbeat came through all that time, so a worker's would have."""
-    if witness is None:
-        return False
-    since: datetime = witness["heard_since"]
-    last: datetime = witness["last_heard_at"]
-    return now - since >= patience and now - last <= patience

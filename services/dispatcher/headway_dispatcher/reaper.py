@@ -28,7 +28,7 @@ from headway_contract.lifecycle import (
     LeaseRevoked,
     RunFailed,
 )
-from headway_decisions.reaping import LiveRun, Silence, endings
+from headway_decisions.reaping import LiveRun, Silence, Witness, endings
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
@@ -71,8 +71,8 @@ class Reaper:
         """Revoke the leases of silent workers, and orders that nobody wanted."""
         async with self._database.acquire() as connection:
             now = await store.read_now(connection)
-            witness = await connection.fetchrow(workers["witness"], self._name)
-            if not self._may_trust(witness, now):
+            witness = await store.read_witness(connection, self._name)
+            if witness is None or not self._may_trust(witness, now):
                 return ReaperResult(trusted=False)
             silent = await connection.fetch(
                 leases["silent"],
@@ -86,15 +86,13 @@ class Reaper:
         reasons = Counter(row["kind"] for row, gone in zip(silent, revoked, strict=True) if gone)
         return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked), reasons=reasons)
 
-    def _may_trust(self, witness: Any, now: datetime) -> bool:
+    def _may_trust(self, witness: Witness, now: datetime) -> bool:
         """Whether we would have heard a worker that spoke."""
-        if witness is None:
-            return False
-        gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
-        needed = timedelta(seconds=self._settings.orphan_timeout_seconds)
-        heard_lately: bool = now - witness["last_heard_at"] <= gap
-        heard_throughout: bool = now - witness["heard_since"] >= needed
-        return heard_lately and heard_throughout
+        return witness.would_have_heard(
+            now,
+            throughout=timedelta(seconds=self._settings.orphan_timeout_seconds),
+            gap=timedelta(seconds=3 * self._settings.heartbeat_seconds),
+        )
 
     async def _revoke(self, row: Any, now: datetime) -> bool:
         kind: Silence = row["kind"]

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from headway_decisions.reaping import Witness
 from headway_history import History
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Migrations, Queries
 from headway_relay import Outbox, Rejected
@@ -50,6 +51,12 @@ async def read_now(connection: Connection) -> datetime:
     """PostgreSQL's time, to be read after the locks were taken."""
     now: datetime = await connection.fetchval(works["now"])
     return now
+
+
+async def read_witness(connection: Connection, name: str) -> Witness | None:
+    """How a dispatcher's own heartbeat was heard; none if it never was."""
+    row = await connection.fetchrow(workers["witness"], name)
+    return None if row is None else Witness(**dict(row))
 
 
 async def read_times(connection: Connection, clock: Clock) -> Times:

@@ -142,13 +142,7 @@ async def _write_decisions(
     written = await connection.fetch(
         occurrences["record"],
         now,
-        [row.manifest for row in rows],
-        [row.cause for row in rows],
-        [row.first_due_at for row in rows],
-        [row.last_due_at for row in rows],
-        [row.decision for row in rows],
-        [row.reason for row in rows],
-        [row.work for row in rows],
+        *_decision_columns(rows),
         [row.slot for row in rows],
         *_as_columns(verdicts),
         *OUTBOX.columns(messages),
@@ -219,13 +213,7 @@ async def write_ledger(
         return set()
     written = await connection.fetch(
         occurrences["decide"],
-        [row.manifest for row in rows],
-        [row.cause for row in rows],
-        [row.first_due_at for row in rows],
-        [row.last_due_at for row in rows],
-        [row.decision for row in rows],
-        [row.reason for row in rows],
-        [row.work for row in rows],
+        *_decision_columns(rows),
         now,
         [row.actor for row in rows],
         [row.explicit for row in rows],
@@ -248,6 +236,19 @@ async def move_on(connection: Connection, verdicts: Sequence[Verdict]) -> None:
     """Say how manifests go on; they are locked."""
     if verdicts:
         await connection.execute(manifests["move_on"], *_as_columns(verdicts))
+
+
+def _decision_columns(rows: Sequence[LedgerRow]) -> tuple[list[Any], ...]:
+    """What was decided, as the parameters of a statement."""
+    return (
+        [row.manifest for row in rows],
+        [row.cause for row in rows],
+        [row.first_due_at for row in rows],
+        [row.last_due_at for row in rows],
+        [row.decision for row in rows],
+        [row.reason for row in rows],
+        [row.work for row in rows],
+    )
 
 
 def _as_columns(verdicts: Sequence[Verdict]) -> tuple[list[Any], ...]:
