@@ -58,6 +58,11 @@ async def goes_on(world, within: float = LONG) -> None:
     )
 
 
+def tries_under_way() -> int:
+    """How many tasks try to connect."""
+    return sum(task.get_coro().__name__ == "_attempt_reconnect" for task in asyncio.all_tasks())
+
+
 async def settles(world, scheduler) -> None:
     await scheduler.end_pass("tick")
     await world.until_settled(within=LONG)
@@ -126,6 +131,22 @@ class TestAStalledConnection:
         async with asyncio.timeout(LONG):
             await broker.closed.wait()
         assert proxy.accepted > 1, "it was tried anew before"
+        await broker.close()
+
+    async def test_however_often_it_is_begun_anew_one_try_is_made_at_a_time(self, proxy):
+        """Of two, each would take the other's connection away, and look like an outage."""
+        broker = await Broker.connect(proxy.url, name="test", patience=Patience(ask_every=600))
+        proxy.stall_after(HANDSHAKE_ENDS)
+        for _ in range(4):
+            accepted = proxy.accepted
+            await broker.client.begin_anew()
+
+            async def is_made(accepted=accepted):
+                return proxy.accepted > accepted and broker.client.is_connected
+
+            await until(is_made, within=LONG, what="a connection that stalls")
+            assert tries_under_way() <= 1
+        assert broker.client.failed_tries == 0
         await broker.close()
 
     async def test_a_service_ends_with_the_reason(self, world, proxy):

@@ -14,6 +14,8 @@ from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+_MOST_CANCELS = 3
+
 
 class SturdyClient(Client):
     """A client whose reader survives what others send, and that can be made to begin anew."""
@@ -44,13 +46,23 @@ class SturdyClient(Client):
         """
         if self.is_closed:
             return
+        # First of all: a reader that finds its connection cut off would make another by itself,
+        # and of two tries at once each takes the other's connection away.
+        self._status = Client.RECONNECTING
         self.cut_off()
-        if self._reconnection_task is not None:
-            self._reconnection_task.cancel()
-            await asyncio.wait({self._reconnection_task}, timeout=1)
+        await self._stop_trying()
         self._status = Client.RECONNECTING
         self._ps.reset()
         self._reconnection_task = asyncio.create_task(self._attempt_reconnect())
+
+    async def _stop_trying(self) -> None:
+        """End an earlier try to connect; one that swallows being cancelled is cancelled again."""
+        tried = self._reconnection_task
+        for _ in range(_MOST_CANCELS):
+            if tried is None or tried.done():
+                return
+            tried.cancel()
+            await asyncio.wait({tried}, timeout=1)
 
     def cut_off(self) -> None:
         """Drop the connection and what was not sent yet; a close would wait for it to be sent."""
