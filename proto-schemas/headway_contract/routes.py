@@ -152,6 +152,11 @@ FORWARDED: tuple[Route, ...] = (
         question=dispatching.OccupancyQuestion, answer=dispatching.OccupancyAnswer,
     ),
     Route(
+        name="change_job", method="PATCH", path="/jobs/{job}", role="operator", tag=JOBS,
+        summary="Change the limits of a job.", subject=subjects.CHANGE_JOB_REQUEST,
+        question=scheduling.ChangeJobRequest, answer=scheduling.Changed,
+    ),
+    Route(
         name="enqueue", method="POST", path="/jobs/{job}/enqueue", role="operator", tag=JOBS,
         summary="Queue work of a declared job, without a manifest.",
         subject=subjects.ENQUEUE_REQUEST, key="key",

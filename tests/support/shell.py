@@ -46,7 +46,7 @@ class Shell:
     async def run(self, *arguments: str, **environment: str) -> Done:
         process = await self.start(*arguments, **environment)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):  # a busy machine starts a process slowly
                 out, err = await process.communicate()
         finally:
             if process.returncode is None:

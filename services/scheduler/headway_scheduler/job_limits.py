@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from headway_scheduler.announce import announce_job
 from headway_scheduler.declare import job_changed
-from headway_scheduler.operate import Refused, in_words, note_change
+from headway_scheduler.operate import NotThere, in_words, note_change
 from headway_scheduler.store import DECLARE_LOCK, OUTBOX, manifests
 
 _LIMITS = ("max_active", "rate")
@@ -22,7 +22,7 @@ async def change_job(connection: Connection, request: ChangeJobRequest, *, now: 
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     row = await connection.fetchrow(manifests["lock_job"], request.job)
     if row is None:
-        raise Refused(await _no_such_job(connection, request.job))
+        raise NotThere(await _no_such_job(connection, request.job))
     before: dict[str, object] = row["operator_limits"]
     stated = {name: value for name in _LIMITS if (value := getattr(request, name)) is not UNSET}
     after = {
