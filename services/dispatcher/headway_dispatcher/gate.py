@@ -86,7 +86,9 @@ class Gate:
             room = Room(situation.limits, situation.load, situation.fleet, now=now)
             waiting = await self._candidates(tx, room, now)
             verdicts = capacity.admit(
-                _as_candidates(waiting, situation), room, more=len(waiting) == BATCH
+                _as_candidates(waiting, situation),
+                room,
+                more=len(waiting) == self._settings.gate_batch,
             )
             orders = self._orders(waiting, verdicts)
             messages = await self._record(tx, times, orders, room.rate_uses()) if orders else []
