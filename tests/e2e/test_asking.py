@@ -135,10 +135,6 @@ async def test_operators_change_and_trigger(asked):
     done = await asked("group", "count", "--max-active", "3", "--disable")
     assert (done.code, done.out) == (0, "group count: at most 3 at once, disabled\n")
     assert (await asked("group", "count", "--max-active", "none", "--enable")).code == 0
-    done = await asked("job", "count", "--max-active", "3", "--rate", "10/minute")
-    assert done.out == "job count: at most 3 at once, at most 10/minute\n"
-    done = await asked("job", "count", "--give-back", "max-active", "--give-back", "rate")
-    assert done.out == "job count: any number at once, at any rate\n"
     assert "queued" in (await asked("trigger", "by-hand", "--input", "2")).out
     assert "a trigger by ada-admin fired" in (await asked("explain", "by-hand")).out
     for wrong, words in (
@@ -146,8 +142,6 @@ async def test_operators_change_and_trigger(asked):
         (["trigger", "by-hand", "--input", "two"], "'two' is no JSON"),
         (["group", "count", "--max-active", "many"], "'many' is neither a number nor none"),
         (["group", "count"], "nothing to change"),
-        (["job", "count"], "nothing to change: give --max-active, --rate or --give-back"),
-        (["job", "nobody", "--max-active", "3"], "there is no job 'nobody': declared are count"),
         (["change", "by-hand"], "nothing to change"),
         (["delete", "by-hand"], "is declared by the application 'good'"),
     ):
@@ -155,6 +149,16 @@ async def test_operators_change_and_trigger(asked):
         assert done.code == 2
         assert len(done.complaints) == 1
         assert words in done.complaints[0]
+
+
+async def test_operators_limit_jobs(asked):
+    done = await asked("job", "count", "--max-active", "3", "--rate", "10/minute")
+    assert (done.out, done.err) == ("job count: at most 3 at once, at most 10/minute\n", "")
+    done = await asked("job", "count", "--give-back", "max-active", "--give-back", "rate")
+    assert done.out == "job count: any number at once, at any rate\n"
+    done = await asked("job", "nobody", "--max-active", "3")
+    assert (done.code, done.out) == (2, "")
+    assert "there is no job 'nobody': declared are count" in done.complaints[0]
 
 
 async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
