@@ -11,10 +11,16 @@ import pytest_asyncio
 import uvloop
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
+from hypothesis import settings
 from support.consoles import LOCAL, Console, run_console
 from support.invariants import broken_invariants
 from support.servers import TestPostgres, run_nats, run_postgres
 from support.world import World
+
+
+# How long an example takes says something about the machine, and nothing about the code.
+settings.register_profile("headway", deadline=None)
+settings.load_profile("headway")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
