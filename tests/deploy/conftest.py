@@ -30,7 +30,8 @@ def rendered(tmp_path_factory) -> list[Document]:
     overlay = folder / "k8s" / "overlays" / "dev"
     (overlay / "secrets").mkdir(exist_ok=True)
     (overlay / "secrets" / "database-url").write_text("postgresql://headway:x@postgres/headway")
-    (overlay / "secrets" / "postgres-password").write_text("x")
+    for name in ("postgres-password", "session-key", "tokens.yaml"):
+        (overlay / "secrets" / name).write_text("x")
     done = subprocess.run(
         [*render_command(), str(overlay)], capture_output=True, text=True, check=False
     )

@@ -9,6 +9,7 @@ import click
 import pytest
 from headway_cli.commands import headway
 from headway_cli.services import MigrateSettings, WorkerProgramSettings
+from headway_console.settings import ConsoleSettings
 from headway_dispatcher.settings import DispatcherSettings
 from headway_scheduler.settings import SchedulerSettings
 
@@ -17,14 +18,17 @@ DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 SETTINGS = {
     f"HEADWAY_{field.upper()}"
-    for struct in (SchedulerSettings, DispatcherSettings, WorkerProgramSettings, MigrateSettings)
+    for struct in (
+        *(SchedulerSettings, DispatcherSettings, ConsoleSettings),
+        *(WorkerProgramSettings, MigrateSettings),
+    )
     for field in struct.__struct_fields__
 } | {"HEADWAY_APP"}
 TELEMETRY = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_SERVICE_NAME"}
 
 
 def known(variable: str) -> bool:
-    return variable.removesuffix("_FILE") in SETTINGS or variable in TELEMETRY
+    return bool({variable, variable.removesuffix("_FILE")} & (SETTINGS | TELEMETRY))
 
 
 def parses(arguments: list[str]) -> None:
@@ -63,7 +67,7 @@ def test_the_compose_file_names_what_exists(compose):
                 rf"^FROM .* AS {service['build']['target']}$", DOCKERFILE.read_text(), re.MULTILINE
             )
             assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
-    assert started == 5
+    assert started == 6
 
 
 def test_the_manifests_name_what_exists(rendered):
@@ -82,7 +86,8 @@ def test_the_manifests_name_what_exists(rendered):
                 parses(one["args"])
                 started.append(one["args"][0])
     assert sorted(started) == [
-        *("dispatcher", "migrate", "migrate", "migrate", "provision", "scheduler", "worker"),
+        *("console", "dispatcher", "migrate", "migrate", "migrate", "migrate", "provision"),
+        *("scheduler", "worker"),
     ]
 
 

@@ -46,13 +46,14 @@ def test_all_parts_are_there(rendered):
     assert named(rendered, "Deployment") == {
         "headway-scheduler",
         "headway-dispatcher",
+        "headway-console",
         "headway-worker",
         "headway-worker-typescript",
         "jaeger",
     }
     assert named(rendered, "Job") == {"headway-migrate", "headway-provision"}
     assert named(rendered, "PodDisruptionBudget") == {
-        f"headway-{name}" for name in ("scheduler", "dispatcher", "worker")
+        f"headway-{name}" for name in ("scheduler", "dispatcher", "console", "worker")
     }
     replicas = {
         one["metadata"]["name"]: one["spec"]["replicas"]
@@ -211,7 +212,7 @@ class TestNetwork:
             assert matches(nothing["podSelector"], labels), document["metadata"]["name"]
 
     @pytest.mark.parametrize(
-        "service", ["headway-scheduler", "headway-dispatcher", "headway-migrate"]
+        "service", ["headway-scheduler", "headway-dispatcher", "headway-console", "headway-migrate"]
     )
     def test_services_reach_the_database(self, may, service):
         assert may(service, "postgres", 5432)
@@ -226,6 +227,7 @@ class TestNetwork:
         for name in (
             "headway-scheduler",
             "headway-dispatcher",
+            "headway-console",
             "headway-worker",
             "headway-worker-typescript",
             "headway-provision",
@@ -234,6 +236,7 @@ class TestNetwork:
             assert may(name, "jaeger", 4318)
         assert not may("postgres", "nats", 4222)
         assert not may("headway-worker", "headway-scheduler", 8080)
+        assert not may("headway-worker", "headway-console", 8000)
 
     @pytest.mark.parametrize("service", ["scheduler", "dispatcher", "worker"])
     def test_a_prometheus_next_door_may_scrape_and_no_more(self, rendered, service):

@@ -314,10 +314,10 @@ async def test_the_module_is_the_command(shell):
         *("up", "migrate", "provision", "scheduler", "dispatcher", "console", "worker", "token"),
         "settings",
         *("manifests", "manifest", "groups", "preview", "explain", "verify"),
-        *("work", "runs", "workers", "dead-letters"),
+        *("work", "runs", "workers", "dead-letters", "events"),
         *("plan", "apply", "enable", "disable", "change", "group", "trigger", "cancel", "delete"),
         *("enqueue", "enqueued", "dismiss"),
-        *("events", "history", "rebuild"),
+        *("history", "rebuild"),
         "bench",
     ]
 

@@ -1,7 +1,7 @@
 """Following history: numbers may appear out of order, and some never do."""
 
 import pytest
-from headway_dispatcher.events import type_pattern
+from headway_console.reading.events import type_pattern
 from headway_history.numbers import PATIENCE_SECONDS, Numbers
 from hypothesis import given
 from hypothesis import strategies as st

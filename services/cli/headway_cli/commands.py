@@ -10,8 +10,9 @@ from headway_cli.apply_commands import apply, plan
 from headway_cli.bench.command import bench
 from headway_cli.change_commands import change, delete, disable, enable, group, job, trigger
 from headway_cli.enqueue_commands import dismiss, enqueue, enqueued
+from headway_cli.event_commands import events
 from headway_cli.faults import INTERRUPTED, report_fault, report_misuse
-from headway_cli.history_commands import events, history, rebuild
+from headway_cli.history_commands import history, rebuild
 from headway_cli.letter_commands import dead_letters
 from headway_cli.look_commands import explain, groups, manifest, manifests, preview
 from headway_cli.options import debug_option
@@ -48,11 +49,11 @@ def headway() -> None:
 _RUNNING = (up, migrate, provision, scheduler, dispatcher, console, worker, token, settings)
 _ASKING = (
     *(manifests, manifest, groups, preview, explain, verify),
-    *(work, runs, workers, dead_letters),
+    *(work, runs, workers, dead_letters, events),
     *(plan, apply, enable, disable, pause, resume, change, group, job, trigger, cancel, delete),
     *(enqueue, enqueued, dismiss),
 )
-_LOOKING = (events, history, rebuild)
+_LOOKING = (history, rebuild)
 for command in (*_RUNNING, *_ASKING, *_LOOKING, bench):
     headway.add_command(command)
 

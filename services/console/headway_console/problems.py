@@ -4,6 +4,7 @@ import logging
 from typing import Any
 from urllib.parse import quote
 
+import asyncpg
 import msgspec
 from headway.control import NotAnswered, NotThere, Refused, RequestFailed
 from headway.definitions import InvalidDefinitions
@@ -39,6 +40,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], int, str, str], ...] = (
     ((Forbidden,), 403, "forbidden", "Your role is not enough"),
     ((Forged,), 403, "forged", "The request was not made by our own page"),
     ((InvalidRequest, InvalidDefinitions, BadCursor), 422, "invalid", "The request does not fit"),
+    ((asyncpg.DataError,), 422, "invalid", "The request does not fit"),
     ((msgspec.DecodeError,), 400, "unreadable", "The request cannot be read"),
     ((NotThere,), 404, "not-there", "There is no such thing"),
     ((Refused,), 409, "refused", "The service has refused"),

@@ -9,11 +9,14 @@ from headway_service_kit.settings import (
     Above0,
     DatabaseUrl,
     HealthAddress,
+    InvalidSettings,
     NatsCreds,
     NatsPing,
     NatsUrl,
 )
 from msgspec import Meta, Struct
+
+_SHORTEST_KEY = 32
 
 
 class ConsoleSettings(Struct, frozen=True, kw_only=True):
@@ -116,6 +119,15 @@ def check_exposure(settings: ConsoleSettings) -> None:
         "and no auth is configured: set HEADWAY_API_TOKENS_FILE ('headway token new' makes its "
         "entries) or HEADWAY_OIDC_ISSUER, or listen on 127.0.0.1"
     )
+
+
+def check_key(settings: ConsoleSettings) -> None:
+    """Refuse a key that could be guessed."""
+    if settings.session_key is not None and len(settings.session_key) < _SHORTEST_KEY:
+        raise InvalidSettings(
+            f"HEADWAY_SESSION_KEY has fewer than {_SHORTEST_KEY} characters: make one with "
+            "'openssl rand -hex 32'"
+        )
 
 
 def is_loopback(host: str) -> bool:

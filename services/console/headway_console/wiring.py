@@ -27,7 +27,7 @@ from headway_console.application import (
 from headway_console.feed import Feed
 from headway_console.reading import connect_reader
 from headway_console.server import HttpServer, listen
-from headway_console.settings import ConsoleSettings, check_exposure
+from headway_console.settings import ConsoleSettings, check_exposure, check_key
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ async def start_console(
 ) -> ConsoleService:
     """Connect, then serve."""
     check_exposure(settings)
+    check_key(settings)
     check_oidc(settings)
     tokens = Tokens(_path(settings), _given(local))
     listening = listen(settings.console_address)

@@ -1,22 +1,16 @@
-"""Looking at history: what was, and what happens now.
+"""History as it is exported: every event, and what was made of it."""
 
-It is read from the database and not from the streams. That takes no message away from anybody,
-and it says what was made of each event: accepted, or refused and why.
-"""
-
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_history.numbers import Numbers
-from headway_postgres_kit import Connection, Database
+from headway_postgres_kit import Database
 from msgspec import Struct
 
 from headway_dispatcher.store import events as queries
 
 _PAGE = 1000
-_PREFIX, _VERSION = "headway.", ".v"
 
 
 class HistoryEvent(Struct, frozen=True, kw_only=True):
@@ -37,55 +31,6 @@ class HistoryEvent(Struct, frozen=True, kw_only=True):
     data: Any
 
 
-class Filters(Struct, frozen=True, kw_only=True):
-    """Which events to show; what is none lets everything through."""
-
-    types: Sequence[str] = ()
-    job: str | None = None
-    work: UUID | None = None
-    run: UUID | None = None
-
-    @property
-    def arguments(self) -> tuple[list[str] | None, str | None, UUID | None, UUID | None]:
-        """The filters as the queries take them."""
-        patterns = [type_pattern(one) for one in self.types]
-        return patterns or None, self.job, self.work, self.run
-
-
-def type_pattern(given: str) -> str:
-    """A pattern for types out of what people write: `run.completed`, `run.*`, or the full name."""
-    full = given if given.startswith(_PREFIX) else _PREFIX + given
-    pattern = full.replace("_", r"\_").replace("*", "%")
-    return pattern if _VERSION in pattern else f"{pattern}{_VERSION}%"
-
-
-async def latest(
-    database: Database, filters: Filters, *, count: int, since: datetime | None = None
-) -> list[HistoryEvent]:
-    """The newest events, oldest first."""
-    async with database.acquire() as connection:
-        below = await _last_number(connection) + 1
-        rows = await connection.fetch(queries["latest"], below, *filters.arguments, since, count)
-    return [_event(row) for row in reversed(rows)]
-
-
-async def last_number(database: Database) -> int:
-    """The number of the newest event."""
-    async with database.acquire() as connection:
-        return await _last_number(connection)
-
-
-async def news(
-    database: Database, numbers: Numbers, filters: Filters, *, now: float
-) -> list[HistoryEvent]:
-    """What has been written down since the last time."""
-    async with database.acquire() as connection:
-        rows = await connection.fetch(queries["numbers"], numbers.settled, 10 * _PAGE)
-        new = numbers.news((row["id"] for row in rows), now)
-        found = await connection.fetch(queries["these"], new, *filters.arguments) if new else []
-    return [_event(row) for row in found]
-
-
 async def export(
     database: Database, *, since: datetime | None, until: datetime | None
 ) -> AsyncIterator[list[HistoryEvent]]:
@@ -101,11 +46,6 @@ async def export(
                 return
             yield [_event(row) for row in rows]
             above = rows[-1]["id"]
-
-
-async def _last_number(connection: Connection) -> int:
-    number: int = await connection.fetchval(queries["last_number"])
-    return number
 
 
 def _event(row: Any) -> HistoryEvent:

@@ -1,0 +1,73 @@
+"""The API against its own document, by schemathesis: what it describes is what it does."""
+
+import asyncio
+import os
+
+import pytest
+import schemathesis
+from headway import App, every
+from headway_console.api.openapi import document
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.core.failures import Failure, FailureGroup
+from schemathesis.specs.openapi.checks import ignored_auth
+
+# A stream never ends; it has tests of its own.
+STREAM = "/api/v1/events/stream"
+EXAMPLES = 50 if os.environ.get("HEADWAY_LONG") else 3
+QUIETLY = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def an_app() -> App:
+    app = App("shop")
+
+    @app.job("sync", group="ops")
+    async def sync(ctx, number: int): ...
+
+    app.schedule("nightly", job="sync", when=every(hours=1), input=1)
+    return app
+
+
+def broken_promises(url: str, token: str) -> list[str]:
+    """Ask every route what fits and what does not; what it answers against its document."""
+    schema = schemathesis.openapi.from_dict(document()).exclude(path=STREAM)
+    schema.config.update(base_url=url)
+    headers = {"Authorization": f"Bearer {token}"}
+    broken: list[str] = []
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+
+            @QUIETLY
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case) -> None:
+                # Strangers are sent away from every route in test_console_access.
+                case.call_and_validate(headers=headers, excluded_checks=[ignored_auth], timeout=30)
+
+            try:
+                ask()
+            except (FailureGroup, Failure) as failure:
+                broken.append(f"{operation.label} ({mode.value}): {told(failure)}")
+    return broken
+
+
+def told(failure: BaseException) -> str:
+    """What schemathesis says is wrong, and how to ask it again."""
+    inner = getattr(failure, "exceptions", [failure])
+    return "; ".join(f"{one.title}: {one.message[:300]}" for one in inner) + str(failure)[-600:]
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.long
+async def test_the_api_does_what_its_document_says(world, console):
+    await world.dispatcher()
+    await world.scheduler(an_app(), tick="off")
+    broken = await asyncio.to_thread(broken_promises, console.url, console.tokens["admin"])
+    assert broken == [], "\n\n".join(broken)
