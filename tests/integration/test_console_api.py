@@ -182,3 +182,56 @@ async def test_what_code_owns_is_not_changed_by_hand(world, console):
         assert "deleted" in (await client.delete("mine")).text
     sources = await world.rows("SELECT DISTINCT source FROM scheduler.history WHERE subject='mine'")
     assert [row["source"] for row in sources] == ["operator/ada-admin"]
+
+
+FILE = """
+app: billing
+jobs:
+  invoice: {takes_input: false}
+manifests:
+  invoices: {job: invoice, daily: "03:15"}
+"""
+
+
+async def test_manifests_are_made_and_changed_at_run_time(world, console):
+    await world.scheduler(an_app(), tick="off")
+    async with console.signed_in("admin") as client:
+        path = "/api/v1/manifests/mine"
+        made = await client.put(path, json={"job": "sync", "daily": "03:15", "input": 1})
+        assert made.status_code == 200, made.text
+        assert made.json()["created"] == ["mine"]
+        again = await client.put(path, json={"job": "sync", "daily": "03:15", "input": 1})
+        assert again.json()["unchanged"] == 1
+        changed = await client.put(path, json={"job": "sync", "every": {"hours": 2}, "input": 2})
+        assert changed.json()["changed"] == ["mine"]
+        shown = (await client.get(path)).json()
+        assert (shown["status"]["owner"], shown["status"]["group"]) == ("api", "sync")
+        for body, status, words in (
+            ({"job": "sync", "daily": "25:99"}, 422, "25:99"),
+            ({"job": "sync", "daily": "03:15", "input": "text"}, 409, "does not fit job 'sync'"),
+            ({"job": "nobody", "daily": "03:15"}, 409, "which nobody declared"),
+            ({"job": "sync", "weekday": "monday"}, 422, "unknown field `weekday`"),
+        ):
+            reply = await client.put(path, json=body)
+            assert (reply.status_code, words in reply.json()["detail"]) == (status, True), (
+                reply.text
+            )
+        mine = await client.put(
+            "/api/v1/manifests/nightly", json={"job": "sync", "daily": "03:15", "input": 1}
+        )
+        assert (mine.status_code, "shop" in mine.json()["detail"]) == (409, True), mine.text
+
+
+async def test_a_file_is_planned_and_applied(world, console):
+    await world.scheduler(an_app(), tick="off")
+    async with console.signed_in("viewer") as client:
+        planned = await client.post("/api/v1/plan/yaml", json={"yaml": FILE, "days": 2})
+        assert (planned.json()["created"], len(planned.json()["fires"])) == (["invoices"], 1)
+        assert (await client.post("/api/v1/apply/yaml", json={"yaml": FILE})).status_code == 403
+        bad = await client.post("/api/v1/plan/yaml", json={"yaml": "app: [\n"})
+        assert (bad.status_code, "line" in bad.json()["detail"]) == (422, True)
+        named = await client.post("/api/v1/plan/yaml", json={"yaml": "/etc/passwd.yaml"})
+        assert (named.status_code, "cannot be read" in named.json()["detail"]) == (422, False)
+    async with console.signed_in("admin") as client:
+        applied = await client.post("/api/v1/apply/yaml", json={"yaml": FILE})
+        assert applied.json()["created"] == ["invoices"]

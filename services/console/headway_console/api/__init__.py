@@ -5,13 +5,14 @@ as people write them; `whoami`, `lists` and `stream` are the console's own. Each
 a question and an answer, and `openapi` makes the document of the same entries.
 """
 
+from headway_console.api.definitions import DEFINED
 from headway_console.api.endpoints import Endpoint
 from headway_console.api.forwarding import forwarded
 from headway_console.api.lists import LISTS
 from headway_console.api.stream import STREAM
 from headway_console.api.whoami import WHOAMI
 
-_OWN = (*LISTS, STREAM, WHOAMI)
+_OWN = (*DEFINED, *LISTS, STREAM, WHOAMI)
 _ANSWERED_HERE = {endpoint.route.name for endpoint in _OWN}
 
 # What the console can answer itself it does not hand on.

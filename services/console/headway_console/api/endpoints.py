@@ -20,11 +20,10 @@ Answered = Callable[[Request[Any, Any, Any], Any], Awaitable[Any]]
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """A route and what answers it. `takes` names another media type that its body may have."""
+    """A route and what answers it."""
 
     route: Route
     answered: Answered
-    takes: str = ""
     streams: bool = False
 
 

@@ -97,7 +97,7 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     if route.key:
         made["parameters"].append(_IDEMPOTENCY_KEY)
     if shape.body is not None and shape.body.__struct_fields__:
-        made["requestBody"] = _body(endpoint, shape.body, schemas[shape.body])
+        made["requestBody"] = _body(shape.body, schemas[shape.body])
     return made
 
 
@@ -153,10 +153,8 @@ def _page(route: Route) -> dict[str, Any]:
     }
 
 
-def _body(endpoint: Endpoint, kind: type[Struct], schema: Any) -> dict[str, Any]:
+def _body(kind: type[Struct], schema: Any) -> dict[str, Any]:
     content = {"application/json": {"schema": schema}}
-    if endpoint.takes:
-        content[endpoint.takes] = {"schema": {"type": "string"}}
     required = any(one.required for one in structs.fields(kind))
     return {"required": required, "content": content}
 
