@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
+from headway_clock import monotonic
 from headway_contract.control import Text
 from headway_contract.http import InvalidRequest
 from headway_contract.routes import SYSTEM, Route
@@ -23,6 +24,8 @@ from headway_console.reading.events import EventFilter, EventRow
 
 # A sign of life, so that proxies and clients do not take a quiet system for a dead one.
 _HEARTBEAT_SECONDS = 15.0
+# Then clients come back by themselves, and are asked again who they are.
+_LONGEST_SECONDS = 3600.0
 _LAST_EVENT_ID = "last-event-id"
 _LARGEST = 2**63 - 1
 
@@ -59,9 +62,10 @@ async def _follow(request: Request[Any, Any, Any], asked: FollowQuestion) -> Str
 
 async def messages(feed: Feed, asked: EventFilter, after: int | None) -> AsyncIterator[bytes]:
     """The stream, until the client goes away or the console stops."""
+    ends_at = monotonic() + _LONGEST_SECONDS
     async with feed.follow(asked, after=after) as following:
         yield b": hello\n\n"
-        while True:
+        while monotonic() < ends_at:
             try:
                 heard = await following.hear(_HEARTBEAT_SECONDS)
             except FeedEnded:
