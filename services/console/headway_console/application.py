@@ -20,6 +20,7 @@ from headway_console.envelope import Envelope
 from headway_console.feed import Feed
 from headway_console.pages import HANDLERS, PAGES
 from headway_console.pages.errors import answer_error
+from headway_console.pages.live import Listening
 from headway_console.settings import ConsoleSettings, host_of, is_loopback
 
 _STATIC = Path(__file__).parent / "static"
@@ -37,6 +38,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     database: Database
     feed: Feed
     origins: frozenset[str]
+    listening: Listening
 
 
 def make_application(parts: Parts) -> Litestar:

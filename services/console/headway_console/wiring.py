@@ -25,6 +25,7 @@ from headway_console.application import (
     make_application,
 )
 from headway_console.feed import Feed
+from headway_console.pages.live import Listening
 from headway_console.reading import connect_reader
 from headway_console.server import HttpServer, listen
 from headway_console.settings import ConsoleSettings, check_exposure, check_key
@@ -50,11 +51,13 @@ class ConsoleService(Service):
         self.issuer: Issuer | None = None
         self.feed: Feed | None = None
         self.port = 0
+        self.listening = Listening(database)
 
     async def stop(self) -> None:
         """Stop everything."""
         if self.feed is not None:
             await self.feed.stop()  # or the streams would keep the server from stopping
+        self.listening.stop()
         if self.server is not None:
             await self.server.stop()
         if self.issuer is not None:
@@ -103,6 +106,7 @@ async def start_console(
                 database=service.database,
                 feed=service.feed,
                 origins=known_origins(settings, service.port),
+                listening=service.listening,
             )
         )
         service.server = HttpServer(enveloped(app, settings, port=service.port), listening)

@@ -4,10 +4,14 @@ A page renders on the server and works without a script; htmx makes it quick. It
 from `reading` or from the services, by the same functions as the API.
 """
 
-from headway_console.pages import home, sign_in
+from headway_console.pages import home, live, sign_in
 from headway_console.pages.shell import Page
 
 # In the order of the navigation.
 PAGES: tuple[Page, ...] = (home.PAGE,)
 
-HANDLERS = [*sign_in.HANDLERS, *(handler for page in PAGES for handler in page.handlers)]
+HANDLERS = [
+    *sign_in.HANDLERS,
+    *live.HANDLERS,
+    *(handler for page in PAGES for handler in page.handlers),
+]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from headway_clock import utc_now
 from headway_contract.routes import ROLES, Role
 from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
@@ -12,6 +13,8 @@ from msgspec import Struct
 from headway_console.access.authentication import Doorkeeper
 from headway_console.access.forgery import csrf_token
 from headway_console.access.people import Person, may
+from headway_console.pages.filters import FILTERS
+from headway_console.pages.flash import forget_flash, read_flash
 
 _FOLDER = Path(__file__).parent
 _templates = jinja2.Environment(
@@ -21,6 +24,7 @@ _templates = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_templates.filters.update(FILTERS)
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -29,14 +33,20 @@ class Page(Struct, frozen=True, kw_only=True):
     title: str
     path: str
     handlers: tuple[HTTPRouteHandler, ...]
+    # The letter that leads there after `g`.
+    key: str = ""
 
 
 def show(
     request: Request[Any, Any, Any], template: str, *, status: int = 200, **content: Any
 ) -> Response[str]:
     """Render a template, with what `base.html` needs."""
-    text = _templates.get_template(template).render(**_frame(request), **content)
-    return Response(text, media_type="text/html; charset=utf-8", status_code=status)
+    flash = read_flash(request)
+    text = _templates.get_template(template).render(**_frame(request), flash=flash, **content)
+    answer = Response(text, media_type="text/html; charset=utf-8", status_code=status)
+    if flash is not None:
+        forget_flash(request, answer)
+    return answer
 
 
 def _frame(request: Request[Any, Any, Any]) -> dict[str, Any]:
@@ -50,4 +60,6 @@ def _frame(request: Request[Any, Any, Any]) -> dict[str, Any]:
         "csrf": csrf_token(doorkeeper.seal, person.session) if person else "",
         "navigation": request.app.state.navigation,
         "path": request.url.path,
+        "query": request.url.query,
+        "now": utc_now(),
     }

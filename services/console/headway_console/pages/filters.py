@@ -1,0 +1,90 @@
+"""How values are written on pages."""
+
+import json
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+_UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
+
+# The colour of a state or an outcome; others are plain.
+TINTS = {
+    "good": ("completed", "enabled", "accepted", "retried", "alive", "leads", "ok"),
+    "bad": ("failed", "dead_lettered", "awaiting", "refused", "lost", "unknown", "troubled"),
+    "warn": (
+        *("blocked", "blocked_by_dead_letter", "cancelled", "expired", "skipped", "disabled"),
+        *("manifest_disabled", "group_disabled", "draining", "late", "invalid_input"),
+    ),
+    "busy": ("in_progress", "pending", "dispatched", "under_way", "owed", "waiting", "queued"),
+}
+_TINT_OF = {state: tint for tint, states in TINTS.items() for state in states}
+
+
+def seconds(value: float | None) -> str:
+    """A length of time, short: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
+    if value is None:
+        return "\u2013"
+    for size, unit in _UNITS:
+        if value >= size:
+            return f"{value / size:.1f}".removesuffix(".0") + f" {unit}"
+    if value >= 10:
+        return f"{value:.0f} s"
+    return f"{value:.1f} s" if value >= 0.1 or value == 0 else f"{value * 1000:.0f} ms"
+
+
+def size(value: float) -> str:
+    """A number of bytes, short."""
+    for bytes_, unit in _SIZES:
+        if value >= bytes_:
+            return f"{value / bytes_:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def count(value: float) -> str:
+    """A number with spaces between its thousands."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def words(value: object) -> str:
+    """A state as words: `dead_lettered` is `dead lettered`."""
+    return str(value).replace("_", " ")
+
+
+def tint(value: object) -> str:
+    """The class that colours a state."""
+    return _TINT_OF.get(str(value).partition(":")[0], "")
+
+
+def iso(value: datetime) -> str:
+    """A time as machines read it."""
+    return value.isoformat()
+
+
+def utc(value: datetime) -> str:
+    """A time for those without the script that writes it in their own zone."""
+    return value.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
+
+
+def pretty(value: Any) -> str:
+    """JSON, for reading."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def query(values: dict[str, Any]) -> str:
+    """The part of an address after its path, without what is empty."""
+    given = {name: value for name, value in values.items() if value not in (None, "", [], ())}
+    return f"?{urlencode(given, doseq=True)}" if given else ""
+
+
+FILTERS = {
+    "seconds": seconds,
+    "size": size,
+    "count": count,
+    "words": words,
+    "tint": tint,
+    "iso": iso,
+    "utc": utc,
+    "pretty": pretty,
+    "query": query,
+}

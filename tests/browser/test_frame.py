@@ -1,0 +1,36 @@
+"""What is around every page: the way in, the navigation, the keys, and news."""
+
+from playwright.async_api import Browser, Page, expect
+from support.browsers import NARROW, System, check_fits, look_closely, open_page
+
+
+async def test_somebody_signs_in_with_a_token_and_out_again(chromium: Browser, system: System):
+    async with open_page(chromium, system, role="viewer") as page:
+        await expect(page.locator(".who")).to_contain_text("ada-viewer")
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        await look_closely(page, "sign-in")
+
+
+async def test_the_navigation_works_on_a_phone(page: Page):
+    await page.goto("/")
+    await page.set_viewport_size({"width": NARROW, "height": 800})
+    for link in await page.locator(".top nav a").all():
+        await link.click()
+        await expect(page.locator(".top nav [aria-current=page]")).to_be_in_viewport()
+        await check_fits(page)
+
+
+async def test_keys_list_themselves(page: Page):
+    await page.goto("/")
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+async def test_a_page_that_is_not_there_says_so(page: Page):
+    answer = await page.goto("/nothing-here")
+    assert answer is not None
+    assert answer.status == 404
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("no such page")
