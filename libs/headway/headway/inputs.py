@@ -33,6 +33,23 @@ def problem_of_input(schema: dict[str, Any] | None, takes_input: bool, value: An
     return f"{_told(first)}{f' (and {more} more)' if more else ''}"
 
 
+def problems_of_input(
+    schema: dict[str, Any] | None, takes_input: bool, value: Any
+) -> list[tuple[list[str], str]]:
+    """Everything that is wrong with an input, each with the steps to where it is."""
+    if not takes_input or schema is None:
+        problem = problem_of_input(schema, takes_input, value)
+        return [] if problem is None else [([], problem)]
+    try:
+        errors = _validator(msgspec.json.encode(schema, order="sorted")).iter_errors(value)
+        return [
+            ([str(step) for step in error.instance_path], _shortened(_first_line(error)))
+            for error in errors
+        ]
+    except ValueError as error:
+        return [([], _told(error))]
+
+
 def problem_of_schema(schema: Any) -> str | None:
     """Why something is no usable JSON Schema, or none."""
     if schema is None:
@@ -57,5 +74,12 @@ def _told(error: Exception) -> str:
     """What is wrong and where, without what only the library knows of."""
     path = error.instance_path if isinstance(error, jsonschema_rs.ValidationError) else []
     place = ".".join(str(step) for step in path)
-    text = f"{f'at {place}: ' if place else ''}{str(error).partition(chr(10))[0]}"
+    return _shortened(f"{f'at {place}: ' if place else ''}{_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -4,11 +4,11 @@ A page renders on the server and works without a script; htmx makes it quick. It
 from `reading` or from the services, by the same functions as the API.
 """
 
-from headway_console.pages import home, live, sign_in
+from headway_console.pages import groups, live, overview, plan, schedules, sign_in
 from headway_console.pages.shell import Page
 
 # In the order of the navigation.
-PAGES: tuple[Page, ...] = (home.PAGE,)
+PAGES: tuple[Page, ...] = (overview.PAGE, schedules.PAGE, groups.PAGE, plan.PAGE)
 
 HANDLERS = [
     *sign_in.HANDLERS,

@@ -14,11 +14,11 @@ TINTS = {
     "bad": ("failed", "dead_lettered", "awaiting", "refused", "lost", "unknown", "troubled"),
     "warn": (
         *("blocked", "blocked_by_dead_letter", "cancelled", "expired", "skipped", "disabled"),
-        *("manifest_disabled", "group_disabled", "draining", "late", "invalid_input"),
+        *("manifest_disabled", "group_disabled", "draining", "late", "invalid_input", "not_fired"),
     ),
     "busy": ("in_progress", "pending", "dispatched", "under_way", "owed", "waiting", "queued"),
 }
-_TINT_OF = {state: tint for tint, states in TINTS.items() for state in states}
+TINT_OF = {state: tint for tint, states in TINTS.items() for state in states}
 
 
 def seconds(value: float | None) -> str:
@@ -53,7 +53,7 @@ def words(value: object) -> str:
 
 def tint(value: object) -> str:
     """The class that colours a state."""
-    return _TINT_OF.get(str(value).partition(":")[0], "")
+    return TINT_OF.get(str(value).partition(":")[0], "")
 
 
 def iso(value: datetime) -> str:
@@ -71,6 +71,11 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def compact(value: Any) -> str:
+    """JSON in one line."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def query(values: dict[str, Any]) -> str:
     """The part of an address after its path, without what is empty."""
     given = {name: value for name, value in values.items() if value not in (None, "", [], ())}
@@ -86,5 +91,6 @@ FILTERS = {
     "iso": iso,
     "utc": utc,
     "pretty": pretty,
+    "compact": compact,
     "query": query,
 }

@@ -18,6 +18,8 @@ from headway_console.access.guarding import needs
 from headway_console.reading.pulse import Pulse, read_pulse
 
 _EVERY_SECONDS = 1.0
+# What follows from a change may leave no trace in a history: tell once more, soon after.
+_ECHO_AFTER = 3
 # Ages and lags grow without anything being written down.
 _AT_LEAST_EVERY = 15
 # Then the browser comes back, and is asked again who it is.
@@ -40,14 +42,15 @@ class Listening:
 
     async def changes(self) -> AsyncIterator[ServerSentEventMessage]:
         """`changed` whenever something was written down, and now and then anyway."""
-        seen, quiet = await self._now(), 0
+        seen, quiet, patience = await self._now(), 0, _ECHO_AFTER
         yield ServerSentEventMessage(event="listening", data="")
         for _ in range(int(_LONGEST_SECONDS / _EVERY_SECONDS)):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), _EVERY_SECONDS)
                 return
             pulse, quiet = await self._now(), quiet + 1
-            if pulse != seen or quiet >= _AT_LEAST_EVERY:
+            if pulse != seen or quiet >= patience:
+                patience = _AT_LEAST_EVERY if pulse == seen else _ECHO_AFTER
                 seen, quiet = pulse, 0
                 yield ServerSentEventMessage(event="changed", data="")
 

@@ -16,7 +16,7 @@
 
   function writeTimes(root) {
     const now = Date.now();
-    for (const time of root.querySelectorAll("time[datetime]")) {
+    for (const time of root.querySelectorAll("time[datetime]:not([data-fixed])")) {
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
       if (!time.title) time.title = `${exact.format(at)} (${at.toISOString()})`;
@@ -32,10 +32,11 @@
 
   function countChecked() {
     for (const form of document.querySelectorAll("form[data-bulk]")) {
-      const all = boxes(form.id), checked = all.filter((box) => box.checked).length;
+      const id = form.getAttribute("id");  // not form.id: a field may be called id
+      const all = boxes(id), checked = all.filter((box) => box.checked).length;
       form.querySelector("[data-count]").textContent = checked;
       for (const button of form.querySelectorAll("button[name]")) button.disabled = !checked;
-      const every = document.querySelector(`[data-check-all="${CSS.escape(form.id)}"]`);
+      const every = document.querySelector(`[data-check-all="${CSS.escape(id)}"]`);
       if (every) {
         every.checked = checked > 0 && checked === all.length;
         every.indeterminate = checked > 0 && checked < all.length;
@@ -101,7 +102,7 @@
   // Live: every element with an id and `data-live` is replaced when something has changed, by
   // what the same address shows now. Not while somebody is at work in it.
   const QUIET = 1500;
-  let asked = 0, again = false, asking = false;
+  let asked = Date.now(), again = false, asking = false;
 
   function atWork(element) {
     return element.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")
@@ -142,13 +143,11 @@
     if (!document.querySelector("[data-live]")) return;
     const source = new EventSource("/live");
     source.addEventListener("changed", refresh);
-    let lost = false;
-    source.addEventListener("error", () => { lost = true; document.body.classList.add("offline"); });
+    source.addEventListener("error", () => document.body.classList.add("offline"));
     source.addEventListener("listening", () => {
       document.body.classList.remove("offline");
       document.body.dataset.listening = "yes";
-      if (lost) refresh();
-      lost = false;
+      refresh();  // what was written down between this page and now
     });
     addEventListener("pagehide", () => source.close());
   }

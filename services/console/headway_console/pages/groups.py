@@ -1,0 +1,112 @@
+"""Groups: what limits them, what is under way in them, what waits and why."""
+
+from typing import Any
+
+import msgspec
+from headway import Client
+from headway.control import NotThere, RequestFailed
+from headway_contract.work import Rate
+from headway_decisions.rates import parse_rate, rate_in_words
+from litestar import Request, Response, get, post
+from litestar.params import FromPath
+
+from headway_console.access.guarding import needs
+from headway_console.pages.asking import back_of, client_of, refused
+from headway_console.pages.flash import go_to
+from headway_console.pages.shell import Page, show
+from headway_console.reading.groups import GroupRow, page_of_groups
+
+_FIELDS = ("max_active", "priority", "enabled", "rate")
+
+
+@get("/groups", opt=needs("viewer"))
+async def groups(request: Request[Any, Any, Any]) -> Response[str]:
+    """All groups."""
+    cursor = request.query_params.get("cursor") or None
+    async with request.app.state.database.acquire() as connection:
+        page = await page_of_groups(connection, cursor=cursor)
+    return show(request, "groups.html", page=page, cursor=cursor, rate_of=rate_of)
+
+
+@get("/groups/{name:str}", opt=needs("viewer"))
+async def group(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[str]:
+    """One group, to be changed."""
+    async with request.app.state.database.acquire() as connection:
+        page = await page_of_groups(connection, name=name)
+    if not page.items:
+        raise NotThere(f"there is no group {name!r}: declaring a job in it makes one")
+    return show(request, "group.html", group=page.items[0], rate_of=rate_of)
+
+
+@post("/groups/bulk", opt=needs("operator"))
+async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Enable or disable those that are checked."""
+    sent, back = await request.form(), await back_of(request, "/groups")
+    names = [str(one) for one in sent.getall("id", [])]
+    client, done = client_of(request), 0
+    for name in names:
+        try:
+            await client.change_group(name, enabled=sent.get("action") == "enable")
+        except RequestFailed as error:
+            return refused(request, back, error)
+        done += 1
+    word = "enabled" if sent.get("action") == "enable" else "disabled"
+    return go_to(request, back, text=f"{done} groups {word}.")
+
+
+@post("/groups/{name:str}/switch", opt=needs("operator"))
+async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    """Enable or disable a group."""
+    sent, back = await request.form(), await back_of(request, f"/groups/{name}")
+    try:
+        answer = await client_of(request).change_group(name, enabled=sent.get("enabled") == "yes")
+    except RequestFailed as error:
+        return refused(request, back, error)
+    return go_to(request, back, text=answer.text)
+
+
+@post("/groups/{name:str}/change", opt=needs("operator"))
+async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    """Change its limits, or give one back to the code."""
+    sent, here = await request.form(), f"/groups/{name}"
+    client, returned = client_of(request), sent.get("give_back")
+    try:
+        if returned in _FIELDS:
+            answer = await client.change_group(name, give_back=[returned])
+        else:
+            answer = await client.change_group(name, **await _wanted(client, name, sent))
+    except RequestFailed as error:
+        return refused(request, here, error)
+    except ValueError as error:
+        return go_to(request, here, text=str(error), kind="bad")
+    return go_to(request, here, text=answer.text)
+
+
+async def _wanted(client: Client, name: str, sent: Any) -> dict[str, Any]:
+    """What differs from how the group stands; raises `ValueError` for what cannot be read."""
+    now = next((one for one in await client.groups() if one.name == name), None)
+    most, rate = str(sent.get("max_active", "")).strip(), str(sent.get("rate", "")).strip()
+    try:
+        given: dict[str, Any] = {
+            "max_active": int(most) if most else None,
+            "priority": int(str(sent.get("priority", "0"))),
+            "rate": parse_rate(rate) if rate else None,
+        }
+    except ValueError as error:
+        raise ValueError(f"Nothing was changed: {error}") from error
+    differs = {
+        field: value
+        for field, value in given.items()
+        if now is None or getattr(now, field) != value
+    }
+    if not differs:
+        raise ValueError("Nothing was changed: all is as it was.")
+    return differs
+
+
+def rate_of(row: GroupRow) -> str:
+    """The rate of a group as people write it; empty without one."""
+    return rate_in_words(msgspec.convert(row.rate, Rate)) if row.rate else ""
+
+
+PAGE = Page(title="Groups", path="/groups", handlers=(groups, group, bulk, switch, change), key="u")

@@ -1,0 +1,97 @@
+"""Is all well, what goes on, what needs somebody?"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from headway_clock import utc_now
+from litestar import Request, Response, get
+from msgspec import Struct
+
+from headway_console.access.guarding import needs
+from headway_console.pages.charts import throughput
+from headway_console.pages.shell import Page, show
+from headway_console.reading.overview import Overview, read_overview
+from headway_console.reading.system import Backlog
+
+# As the dispatcher, by default, gives up a worker.
+_ALIVE = timedelta(seconds=60)
+# Passes look around every five seconds even if nothing wakes them.
+_LATE, _STUCK = timedelta(seconds=10), timedelta(seconds=60)
+
+_PASSES = {
+    "tick": ("Tick", "decides what is due", "fire times that nobody has decided"),
+    "scheduler_outbox": ("Scheduler's relay", "sends what is decided", "messages to send"),
+    "dispatcher_outbox": ("Dispatcher's relay", "sends orders and outcomes", "messages to send"),
+    "dispatcher_intake": ("Intake of work", "takes up what is queued", "works on their way"),
+    "scheduler_intake": ("Intake of outcomes", "hears how work ended", "outcomes on their way"),
+    "projector": ("Projector", "writes down what workers tell", "events"),
+}
+
+
+class PassLine(Struct, frozen=True, kw_only=True):
+    """One pass, and whether its work is being done."""
+
+    title: str
+    does: str
+    of_what: str
+    state: str
+    backlog: Backlog
+
+
+def lines_of(overview: Overview) -> list[PassLine]:
+    """The passes, each with a word for how it goes."""
+    return [
+        PassLine(
+            title=_PASSES[one.name][0],
+            does=_PASSES[one.name][1],
+            of_what=_PASSES[one.name][2],
+            state=state_of(one, now=overview.now),
+            backlog=one,
+        )
+        for one in overview.health.backlogs
+    ]
+
+
+def state_of(backlog: Backlog, *, now: datetime) -> str:
+    """`ok`, `late` or `stuck`: by the age of the oldest that waits."""
+    if backlog.oldest_at is None or now - backlog.oldest_at < _LATE:
+        return "ok"
+    return "late" if now - backlog.oldest_at < _STUCK else "stuck"
+
+
+def troubles_of(overview: Overview, lines: list[PassLine]) -> list[str]:
+    """What somebody should see to, in sentences."""
+    found = []
+    if not overview.health.dispatchers:
+        found.append("No dispatcher was heard of: nothing runs. Start 'headway dispatcher'.")
+    if not overview.counts.workers:
+        found.append("No worker is alive: work waits. Start one with 'headway worker'.")
+    found += [
+        f"{line.title} is {line.state}: {line.backlog.waiting} {line.of_what}."
+        for line in lines
+        if line.state != "ok"
+    ]
+    return found
+
+
+@get("/", opt=needs("viewer"))
+async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
+    """How things stand."""
+    now = utc_now()
+    async with request.app.state.database.acquire() as connection:
+        found = await read_overview(connection, now=now, heard_since=now - _ALIVE)
+    lines = lines_of(found)
+    return show(
+        request,
+        "overview.html",
+        overview=found,
+        lines=lines,
+        troubles=troubles_of(found, lines),
+        chart=throughput(found.day),
+        ended=sum(one.completed for one in found.day),
+        failed=sum(one.failed for one in found.day),
+        cancelled=sum(one.cancelled for one in found.day),
+    )
+
+
+PAGE = Page(title="Overview", path="/", handlers=(overview_page,), key="o")

@@ -1,0 +1,144 @@
+"""Definitions in YAML: what they would change, which fire times come and go, and the applying."""
+
+from typing import Any, get_args
+
+from headway.control import RequestFailed
+from headway.definitions import Definitions, InvalidDefinitions
+from headway.yaml_file import load_yaml
+from headway_contract.scheduling import ApplyAnswer, FireChange, PrunePolicy
+from litestar import Request, Response, get, post
+from litestar.datastructures import UploadFile
+from msgspec import Struct
+
+from headway_console.access.guarding import needs
+from headway_console.pages.asking import client_of
+from headway_console.pages.flash import go_to
+from headway_console.pages.shell import Page, show
+
+PRUNES: tuple[str, ...] = get_args(PrunePolicy)
+_DAYS = (1, 7, 30, 90)
+_SHOWN = 20
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What somebody has written, or sent as a file."""
+
+    text: str = ""
+    prune: PrunePolicy = "keep"
+    days: int = 7
+
+
+class Moves(Struct, frozen=True, kw_only=True):
+    """The fire times of one manifest that change; `moved` are those that go to another time."""
+
+    change: FireChange
+    moved: list[tuple[str, str]]
+    appear: list[str]
+    vanish: list[str]
+    left: int
+
+
+@get("/plan", opt=needs("viewer"), sync_to_thread=False)
+def plan_page(request: Request[Any, Any, Any]) -> Response[str]:
+    """Ask for definitions."""
+    return _show(request, Asked())
+
+
+@post("/plan", opt=needs("viewer"))
+async def plan(request: Request[Any, Any, Any]) -> Response[str]:
+    """Tell what applying them would change; nothing is changed."""
+    asked = await _read(request)
+    try:
+        answer = await client_of(request).plan(
+            definitions_of(asked.text), prune=asked.prune, days=asked.days
+        )
+    except (InvalidDefinitions, RequestFailed) as error:
+        return _show(request, asked, trouble=str(error))
+    return _show(request, asked, answer=answer)
+
+
+@post("/plan/apply", opt=needs("admin"))
+async def apply(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Apply them."""
+    asked = await _read(request)
+    try:
+        answer = await client_of(request).apply(definitions_of(asked.text), prune=asked.prune)
+    except (InvalidDefinitions, RequestFailed) as error:
+        return _show(request, asked, trouble=str(error))
+    if answer.stale:
+        text = "Nothing was changed: a newer generation of these definitions is in force already."
+        return go_to(request, "/plan", text=text, kind="bad")
+    text = f"Applied {answer.owner}: {told(answer)}."
+    return go_to(request, "/plan", text="\n".join([text, *answer.warnings]))
+
+
+def definitions_of(text: str) -> Definitions:
+    """Definitions out of text; a line break keeps it from ever being read as a path."""
+    return load_yaml(f"{text}\n")
+
+
+def told(answer: ApplyAnswer) -> str:
+    """What changes, in a line."""
+    return (
+        f"{len(answer.created)} created, {len(answer.changed)} changed, "
+        f"{len(answer.pruned)} deleted, {len(answer.disabled)} disabled, "
+        f"{answer.unchanged} unchanged"
+    )
+
+
+def moves_of(change: FireChange) -> Moves:
+    """Pair what vanishes with what appears in its place on the same day."""
+    appear, vanish = list(change.appear), list(change.vanish)
+    moved: list[tuple[str, str]] = []
+    by_day = {fire.local[:10]: fire for fire in reversed(appear)}
+    for gone in change.vanish:
+        instead = by_day.pop(gone.local[:10], None)
+        if instead is not None:
+            moved.append((gone.local, instead.local))
+            vanish.remove(gone)
+            appear.remove(instead)
+    left = sum(max(0, count - _SHOWN) for count in (len(moved), len(appear), len(vanish)))
+    return Moves(
+        change=change,
+        moved=moved[:_SHOWN],
+        appear=[fire.local for fire in appear[:_SHOWN]],
+        vanish=[fire.local for fire in vanish[:_SHOWN]],
+        left=left,
+    )
+
+
+async def _read(request: Request[Any, Any, Any]) -> Asked:
+    sent = await request.form()
+    file, text = sent.get("file"), str(sent.get("text", ""))
+    if isinstance(file, UploadFile) and file.filename:
+        text = (await file.read()).decode("utf-8-sig", errors="replace")
+    prune, days = str(sent.get("prune", "keep")), str(sent.get("days", "7"))
+    return Asked(
+        text=text.replace("\r\n", "\n"),
+        prune=prune if prune in PRUNES else "keep",  # type: ignore[arg-type]
+        days=int(days) if days.isdecimal() and int(days) in _DAYS else 7,
+    )
+
+
+def _show(
+    request: Request[Any, Any, Any],
+    asked: Asked,
+    *,
+    answer: ApplyAnswer | None = None,
+    trouble: str = "",
+) -> Response[str]:
+    return show(
+        request,
+        "plan.html",
+        status=422 if trouble else 200,
+        asked=asked,
+        answer=answer,
+        moves=[moves_of(one) for one in answer.fires] if answer else [],
+        summary=told(answer) if answer else "",
+        trouble=trouble,
+        prunes=PRUNES,
+        days=_DAYS,
+    )
+
+
+PAGE = Page(title="Plan", path="/plan", handlers=(plan_page, plan, apply), key="p")

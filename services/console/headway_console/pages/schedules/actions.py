@@ -1,0 +1,137 @@
+"""What can be done with schedules, one or many: each is a request to the scheduler."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headway import Client
+from headway.control import NotAnswered, RequestFailed
+from headway_contract.scheduling import Changed
+from litestar import Request, Response, post
+from litestar.params import FromPath
+from msgspec import UNSET
+
+from headway_console.access.guarding import needs
+from headway_console.pages.asking import back_of, client_of, refused
+from headway_console.pages.flash import go_to
+from headway_console.pages.schedules import form as forms
+from headway_console.pages.schedules.detail import find, setting_of, show_schedule
+
+_MOST_AT_ONCE = 500
+_TOLD = 8
+
+
+@post("/schedules/bulk", opt=needs("operator"), status_code=303)
+async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Enable, disable or run those that are checked."""
+    sent = await request.form()
+    names = [str(one) for one in sent.getall("id", [])][:_MOST_AT_ONCE]
+    back = await back_of(request, "/schedules")
+    does = _one_of(client_of(request), str(sent.get("action", "")))
+    if does is None or not names:
+        return go_to(request, back, text="Check some schedules first.", kind="bad")
+    done, wrong = [], []
+    for name in names:
+        try:
+            done.append(await does(name))
+        except RequestFailed as error:
+            wrong.append(f"{name}: {error}")
+            if isinstance(error, NotAnswered):
+                break  # it would not answer for the others either
+    lines = [*wrong[:_TOLD], *done[: _TOLD - min(_TOLD, len(wrong))]]
+    left = len(wrong) + len(done) - len(lines)
+    lines += [f"… and {left} more"] if left else []
+    counts = f"{len(done)} done, {len(wrong)} refused." if wrong else f"{len(done)} done."
+    text = "\n".join([counts, *lines])
+    return go_to(request, back, text=text, kind="bad" if wrong else "good")
+
+
+@post("/schedules/{name:str}/run", opt=needs("operator"))
+async def run_now(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    """Run it now, with its own input or with the one that was filled in."""
+    sent, here = await request.form(), f"/schedules/{name}"
+    given: Any = UNSET
+    if sent.get("with") == "input":
+        found = await find(request, name)
+        empty = forms.made_of(
+            found.input_schema, setting_of(found, "input"), takes_input=found.takes_input
+        )
+        given, filled = forms.read(empty, dict(sent))
+        filled = forms.checked(filled, found.input_schema, given, takes_input=found.takes_input)
+        if not forms.is_sound(filled):
+            return await show_schedule(request, found, form=filled, status=422)
+    try:
+        answer = await client_of(request).trigger(name, input=given)
+    except RequestFailed as error:
+        return refused(request, here, error)
+    return go_to(request, here, text=answer.text)
+
+
+@post("/schedules/{name:str}/switch", opt=needs("operator"))
+async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    """Enable or disable it."""
+    sent = await request.form()
+    client = client_of(request)
+    does = client.enable if sent.get("enabled") == "yes" else client.disable
+    return await _changed(request, name, does(name))
+
+
+@post("/schedules/{name:str}/change", opt=needs("operator"))
+async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    """Change what operators own of it, or give that back to the code."""
+    sent, here = await request.form(), f"/schedules/{name}#settings"
+    client = client_of(request)
+    returned = sent.get("give_back")
+    if returned in ("enabled", "retry", "jitter"):
+        return await _changed(request, name, client.change(name, give_back=[returned]))
+    try:
+        attempts = int(str(sent.get("attempts", "")))
+        interval, jitter = (float(str(sent.get(one, ""))) for one in ("interval", "jitter"))
+    except ValueError as error:
+        return go_to(request, here, text=f"Write numbers: {error}", kind="bad")
+    found = await find(request, name)
+    retry = setting_of(found, "retry") or {}
+    wanted: dict[str, Any] = {}
+    if (attempts, interval) != (retry.get("attempts", 3), retry.get("interval_seconds", 60.0)):
+        wanted |= {"attempts": attempts, "interval": interval}
+    if jitter != (setting_of(found, "jitter_seconds") or 0):
+        wanted["jitter"] = jitter
+    if not wanted:
+        return go_to(request, here, text="Nothing was changed: all is as it was.")
+    return await _changed(request, name, client.change(name, **wanted))
+
+
+@post("/schedules/{name:str}/delete", opt=needs("admin"))
+async def delete(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    """Delete it, if it was made at run time."""
+    try:
+        answer = await client_of(request).delete(name)
+    except RequestFailed as error:
+        return refused(request, f"/schedules/{name}", error)
+    return go_to(request, "/schedules", text=answer.text)
+
+
+async def _changed(
+    request: Request[Any, Any, Any], name: str, asked: Awaitable[Changed]
+) -> Response[Any]:
+    here = f"/schedules/{name}"
+    try:
+        answer = await asked
+    except RequestFailed as error:
+        return refused(request, here, error)
+    return go_to(request, here, text=answer.text)
+
+
+def _one_of(client: Client, action: str) -> Callable[[str], Awaitable[str]] | None:
+    async def enable(name: str) -> str:
+        return (await client.enable(name)).text
+
+    async def disable(name: str) -> str:
+        return (await client.disable(name)).text
+
+    async def run(name: str) -> str:
+        return f"{name}: {(await client.trigger(name)).text}"
+
+    return {"enable": enable, "disable": disable, "run": run}.get(action)
+
+
+HANDLERS = (bulk, run_now, switch, change, delete)

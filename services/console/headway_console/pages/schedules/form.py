@@ -1,0 +1,181 @@
+"""A form made from a job's JSON Schema, and an input made from what was filled in. Pure.
+
+An object of plain fields becomes fields; anything else is a text of JSON.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from headway.inputs import problems_of_input
+from msgspec import Struct
+
+WHOLE = "input"
+_PREFIX = "field-"
+_KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "checkbox"}
+_MOST_FIELDS = 40
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """One field: `kind` is that of an input element, or `choice` or `json`."""
+
+    name: str
+    key: str
+    label: str
+    kind: str
+    required: bool
+    value: str
+    checked: bool = False
+    choices: tuple[str, ...] = ()
+    hint: str = ""
+    step: str = ""
+    problem: str = ""
+
+
+class Form(Struct, frozen=True, kw_only=True):
+    """What is asked for. `problem` is about the whole."""
+
+    fields: list[Field]
+    problem: str = ""
+
+
+def made_of(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
+    """The form for an input of this schema, filled with a value."""
+    if not takes_input:
+        return Form(fields=[])
+    properties = _plain(schema)
+    if properties is None or not (value is None or isinstance(value, dict)):
+        text = "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+        return Form(fields=[_whole(text)])
+    required = set(_target(schema).get("required", ()))
+    known = value or {}
+    return Form(
+        fields=[
+            _field(key, one, known.get(key, one.get("default")), required=key in required)
+            for key, one in properties.items()
+        ]
+    )
+
+
+def read(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
+    """The input that was filled in, and the form as it was, with what cannot be read."""
+    value: dict[str, Any] = {}
+    fields = []
+    for field in form.fields:
+        text = str(given.get(field.name, "")).strip()
+        problem = ""
+        try:
+            if field.kind == "checkbox":
+                value[field.key] = field.name in given
+            elif text or (field.required and field.kind == "text"):
+                value[field.key] = _value(field, text)
+        except ValueError as error:
+            problem = str(error)
+        fields.append(
+            Field(
+                **{
+                    **{name: getattr(field, name) for name in field.__struct_fields__},
+                    "value": text,
+                    "checked": field.name in given,
+                    "problem": problem,
+                }
+            )
+        )
+    filled = Form(fields=fields)
+    if [field.name for field in form.fields] == [WHOLE]:
+        return value.get(WHOLE), filled
+    return (value if form.fields else None), filled
+
+
+def checked(form: Form, schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
+    """The form with what the schema says against the value, each beside its field."""
+    if any(field.problem for field in form.fields):
+        return form
+    found = problems_of_input(schema, takes_input, value)
+    at = {path[0]: text for path, text in reversed(found) if path}
+    whole = [text for path, text in found if not path or path[0] not in _keys(form)]
+    fields = [
+        Field(
+            **{
+                **{name: getattr(field, name) for name in field.__struct_fields__},
+                "problem": at.get(field.key, ""),
+            }
+        )
+        for field in form.fields
+    ]
+    return Form(fields=fields, problem="; ".join(whole))
+
+
+def is_sound(form: Form) -> bool:
+    """Whether nothing is wrong with it."""
+    return not form.problem and not any(field.problem for field in form.fields)
+
+
+def _keys(form: Form) -> set[str]:
+    return {field.key for field in form.fields}
+
+
+def _target(schema: dict[str, Any] | None) -> dict[str, Any]:
+    """The schema itself, or what it refers to inside itself."""
+    found = schema or {}
+    reference = found.get("$ref", "")
+    if isinstance(reference, str) and reference.startswith("#/$defs/"):
+        target = found.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
+        return target if isinstance(target, dict) else {}
+    return found
+
+
+def _plain(schema: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
+    """The properties of an object of plain fields; none if it is something else."""
+    target = _target(schema)
+    properties = target.get("properties")
+    if not isinstance(properties, dict) or len(properties) > _MOST_FIELDS:
+        return None
+    if all(isinstance(one, dict) and _kind(one) for one in properties.values()):
+        return properties
+    return None
+
+
+def _kind(one: dict[str, Any]) -> str | None:
+    choices = one.get("enum")
+    if isinstance(choices, list) and all(isinstance(choice, str) for choice in choices):
+        return "choice"
+    kind = one.get("type")
+    return _KINDS.get(kind) if isinstance(kind, str) else None
+
+
+def _field(key: str, one: dict[str, Any], value: Any, *, required: bool) -> Field:
+    kind = _kind(one) or "text"
+    return Field(
+        name=f"{_PREFIX}{key}",
+        key=key,
+        label=str(one.get("title") or key),
+        kind=kind,
+        required=required,
+        value="" if value is None or isinstance(value, bool) else str(value),
+        checked=value is True,
+        choices=tuple(one.get("enum", ())) if kind == "choice" else (),
+        hint=str(one.get("description", "")),
+        step="1" if one.get("type") == "integer" else "any",
+    )
+
+
+def _whole(text: str) -> Field:
+    return Field(
+        name=WHOLE, key=WHOLE, label="Input (JSON)", kind="json", required=False, value=text
+    )
+
+
+def _value(field: Field, text: str) -> Any:
+    if field.kind == "json":
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"this is not JSON: {error}") from error
+    if field.kind == "number":
+        try:
+            return int(text) if field.step == "1" else float(text)
+        except ValueError:
+            wanted = "a whole number" if field.step == "1" else "a number"
+            raise ValueError(f"{text!r} is not {wanted}") from None
+    return text

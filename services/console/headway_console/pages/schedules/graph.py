@@ -1,0 +1,105 @@
+"""Manifests that depend on each other, laid out in layers from left to right. Pure."""
+
+from collections import defaultdict
+from uuid import UUID
+
+from msgspec import Struct
+
+from headway_console.reading.manifests import Family, Relative
+
+_BOX_WIDTH, _BOX_HEIGHT = 190, 40
+_ACROSS, _DOWN = 60, 14
+_MARGIN = 6
+_MOST_LETTERS = 24
+
+
+class Box(Struct, frozen=True, kw_only=True):
+    """A manifest on the drawing."""
+
+    x: float
+    y: float
+    text: str
+    of: Relative
+    is_here: bool
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """From a parent to what its success queues."""
+
+    path: str
+    dormant: bool
+
+
+class Drawing(Struct, frozen=True, kw_only=True):
+    """The whole."""
+
+    width: float
+    height: float
+    box_width: int
+    box_height: int
+    boxes: list[Box]
+    lines: list[Line]
+
+
+def draw(family: Family, here: UUID) -> Drawing | None:
+    """Every manifest on its layer, beside its parent as far as there is room; none if alone."""
+    if len(family.nodes) < 2:
+        return None
+    rows = _rows(family)
+    boxes = {
+        node.id: Box(
+            x=_MARGIN + node.depth * (_BOX_WIDTH + _ACROSS),
+            y=_MARGIN + rows[node.id] * (_BOX_HEIGHT + _DOWN),
+            text=_short(node.external_id),
+            of=node,
+            is_here=node.id == here,
+        )
+        for node in family.nodes
+    }
+    lines = [
+        Line(path=_curve(boxes[edge.parent], boxes[edge.child]), dormant=edge.dormant)
+        for edge in family.edges
+    ]
+    return Drawing(
+        width=max(box.x for box in boxes.values()) + _BOX_WIDTH + _MARGIN,
+        height=max(box.y for box in boxes.values()) + _BOX_HEIGHT + _MARGIN,
+        box_width=_BOX_WIDTH,
+        box_height=_BOX_HEIGHT,
+        boxes=list(boxes.values()),
+        lines=lines,
+    )
+
+
+def _rows(family: Family) -> dict[UUID, float]:
+    """On which row each one is: leaves one below the other, a parent in the middle of its own."""
+    children: defaultdict[UUID, list[UUID]] = defaultdict(list)
+    for edge in family.edges:
+        children[edge.parent].append(edge.child)
+    rows: dict[UUID, float] = {}
+    leaves = 0
+    # Without recursion, for chains may be long: a parent comes after all of its children.
+    roots = [node.id for node in family.nodes if node.depth == 0]
+    waiting = [(one, False) for one in reversed(roots)]
+    while waiting:
+        node, is_placed_below = waiting.pop()
+        if is_placed_below:
+            below = [rows[child] for child in children[node]]
+            rows[node] = (below[0] + below[-1]) / 2
+        elif children[node]:
+            waiting.append((node, True))
+            waiting += [(child, False) for child in reversed(children[node])]
+        else:
+            rows[node] = float(leaves)
+            leaves += 1
+    return {node.id: rows.get(node.id, 0.0) for node in family.nodes}
+
+
+def _curve(parent: Box, child: Box) -> str:
+    x1, y1 = parent.x + _BOX_WIDTH, parent.y + _BOX_HEIGHT / 2
+    x2, y2 = child.x, child.y + _BOX_HEIGHT / 2
+    middle = (x1 + x2) / 2
+    return f"M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"

@@ -1,0 +1,60 @@
+"""The list of schedules, by text, group, label and state."""
+
+from typing import Any, get_args
+
+from litestar import Request, Response, get
+
+from headway_console.access.guarding import needs
+from headway_console.pages.shell import show
+from headway_console.reading.groups import page_of_groups
+from headway_console.reading.manifests import (
+    Label,
+    ManifestFilter,
+    ManifestState,
+    list_labels,
+    page_of_manifests,
+)
+
+STATES = get_args(ManifestState)
+_MOST_GROUPS = 200
+_NAMES = ("text", "group", "label", "state", "job", "owner")
+
+
+@get("/schedules", opt=needs("viewer"))
+async def schedules(request: Request[Any, Any, Any]) -> Response[str]:
+    """What is scheduled."""
+    given = request.query_params
+    values = {name: given.get(name, "").strip() for name in _NAMES}
+    asked = filter_of(values)
+    cursor = given.get("cursor") or None
+    async with request.app.state.database.acquire() as connection:
+        page = await page_of_manifests(connection, asked, cursor=cursor)
+        groups = (await page_of_groups(connection, limit=_MOST_GROUPS)).items
+        labels = await list_labels(connection)
+    return show(
+        request,
+        "schedules/list.html",
+        page=page,
+        values=values,
+        cursor=cursor,
+        groups=[group.name for group in groups],
+        labels=[_choice(label) for label in labels],
+        states=STATES,
+    )
+
+
+def filter_of(values: dict[str, str]) -> ManifestFilter:
+    """The filter that an address names; a state that there is not is none."""
+    key, _, value = values["label"].partition("=")
+    return ManifestFilter(
+        text=values["text"] or None,
+        group=values["group"] or None,
+        job=values["job"] or None,
+        owner=values["owner"] or None,
+        labels={key: value} if key else {},
+        state=values["state"] if values["state"] in STATES else None,  # type: ignore[arg-type]
+    )
+
+
+def _choice(label: Label) -> tuple[str, str]:
+    return f"{label.key}={label.value}", f"{label.key}: {label.value} ({label.manifests})"

@@ -1,0 +1,147 @@
+"""A month of one schedule as a grid of weeks: what every day came to, and what it will bring. Pure.
+
+Days are those of the schedule's zone, as its times are.
+"""
+
+import calendar
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from headway_contract.scheduling import FireTime
+from msgspec import Struct
+
+from headway_console.pages.filters import TINT_OF, words
+from headway_console.reading.calendar import Past, Stretch
+
+# The worst of a day colours it.
+_ORDER = ("bad", "warn", "busy", "good", "")
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """So many fires of a day that came to the same; `fires` is none for a stretch."""
+
+    state: str
+    reason: str
+    fires: int | None
+    tint: str
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        why = f" ({words(self.reason)})" if self.reason else ""
+        return f"{'all day' if self.fires is None else self.fires} {words(self.state)}{why}"
+
+
+class Day(Struct, frozen=True, kw_only=True):
+    """A cell. `coming` are the fires that are still to come."""
+
+    day: date
+    in_month: bool
+    is_today: bool
+    tint: str
+    marks: list[Mark]
+    coming: int
+
+    @property
+    def label(self) -> str:
+        """The cell for those who do not see it."""
+        told = [mark.text for mark in self.marks]
+        told += [f"{self.coming} to come"] if self.coming else []
+        return f"{self.day:%d %B}: {', '.join(told) or 'nothing'}"
+
+
+class Month(Struct, frozen=True, kw_only=True):
+    """The grid, and the months beside it."""
+
+    first: date
+    before: str
+    after: str
+    weeks: list[list[Day]]
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return f"{self.first:%B %Y}"
+
+
+def first_of(text: str | None, *, today: date) -> date:
+    """The first day of the month that an address names, `2027-03`; otherwise of this one."""
+    try:
+        named = datetime.strptime(text or "", "%Y-%m").replace(tzinfo=UTC).date()
+    except ValueError:
+        return today.replace(day=1)
+    return named if 2000 <= named.year <= 2199 else today.replace(day=1)
+
+
+def instant(day: date, zone: ZoneInfo) -> datetime:
+    """When a day begins there."""
+    return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
+
+
+def span(first: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """From when until when the grid of a month goes."""
+    weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
+    return instant(weeks[0][0], zone), instant(weeks[-1][-1] + timedelta(days=1), zone)
+
+
+def grid(
+    first: date, zone: ZoneInfo, past: Past, coming: Sequence[FireTime], *, today: date
+) -> Month:
+    """The month with everything in it."""
+    marks = _marks(past, zone)
+    counts: defaultdict[date, int] = defaultdict(int)
+    for fire in coming:
+        counts[fire.due_at.astimezone(zone).date()] += 0 if fire.excluded else 1
+    weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
+    return Month(
+        first=first,
+        before=f"{first - timedelta(days=1):%Y-%m}",
+        after=f"{first + timedelta(days=31):%Y-%m}",
+        weeks=[
+            [
+                Day(
+                    day=day,
+                    in_month=day.month == first.month,
+                    is_today=day == today,
+                    tint=_worst(mark.tint for mark in marks[day]),
+                    marks=marks[day],
+                    coming=counts[day],
+                )
+                for day in week
+            ]
+            for week in weeks
+        ],
+    )
+
+
+def _marks(past: Past, zone: ZoneInfo) -> defaultdict[date, list[Mark]]:
+    found: defaultdict[date, list[Mark]] = defaultdict(list)
+    for one in past.days:
+        tint = TINT_OF.get(one.state, "")
+        found[one.day].append(Mark(state=one.state, reason=one.reason, fires=one.fires, tint=tint))
+    for stretch in past.stretches:
+        mark = Mark(
+            state=stretch.state,
+            reason=stretch.reason,
+            fires=None,
+            tint=TINT_OF.get(stretch.state, ""),
+        )
+        for day in _days_of(stretch, zone):
+            if mark not in found[day]:
+                found[day].append(mark)
+    return found
+
+
+def _days_of(stretch: Stretch, zone: ZoneInfo) -> Iterable[date]:
+    day, last = (at.astimezone(zone).date() for at in (stretch.first_due_at, stretch.last_due_at))
+    # A grid has six weeks; what began years ago is cut to the last of them by who reads it.
+    day = max(day, last - timedelta(days=400))
+    while day <= last:
+        yield day
+        day += timedelta(days=1)
+
+
+def _worst(tints: Iterable[str]) -> str:
+    return min(tints, key=_ORDER.index, default="")

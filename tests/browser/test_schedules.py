@@ -1,0 +1,123 @@
+"""Schedules as people use them: found, understood, run, switched and changed."""
+
+import re
+
+from playwright.async_api import Browser, Page, expect
+from support.browsers import System, look_closely, open_page
+
+
+async def test_the_list_is_searched_and_every_filter_is_in_the_address(system: System, page: Page):
+    await system.world.value(
+        'UPDATE scheduler.manifest SET labels = \'{"team": "billing"}\''
+        " WHERE external_id = 'nightly-report'"
+    )
+    await page.goto("/schedules")
+    await page.keyboard.press("/")
+    await page.keyboard.type("-report")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile("text=-report"))
+    names = page.get_by_role("region", name="Schedules").locator("tbody a[href^='/schedules/']")
+    await expect(names).to_have_text(["mail-report", "nightly-report", "nightly-report"])
+    await page.get_by_label("Label").select_option("team=billing")
+    await expect(page).to_have_url(re.compile("label=team%3Dbilling"))
+    await expect(names).to_have_text(["nightly-report"])
+    await page.get_by_role("link", name="Clear").click()
+    await expect(names).to_have_count(6)
+    await look_closely(page, "schedules")
+    await page.goto("/schedules?text=nothing-like-this")
+    await expect(page.get_by_text("No schedule fits")).to_be_visible()
+
+
+async def test_checked_ones_are_disabled_and_enabled_together(system: System, page: Page):
+    await page.goto("/schedules?group=reports")
+    await page.get_by_label("Check all").check()
+    await expect(page.locator("[data-count]")).to_have_text("3")
+    await page.get_by_label("Check import").uncheck()
+    await page.get_by_role("button", name="Disable").click()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".flash.good")).to_contain_text("2 done")
+    assert await enabled(system) == {"import": True, "mail-report": False, "nightly-report": False}
+    await page.get_by_label("Check all").check()
+    await page.get_by_role("button", name="Enable").click()
+    await expect(page.locator(".flash.good")).to_contain_text("3 done")
+    assert set((await enabled(system)).values()) == {True}
+
+
+async def test_run_now_asks_for_what_the_job_takes(system: System, page: Page):
+    await page.goto("/schedules/greeting")
+    await expect(page.get_by_text("<img src=x onerror=alert(1)>")).to_be_visible()
+    await page.get_by_label("name").fill("Grace")
+    await page.get_by_label("times").fill("many")
+    await page.get_by_role("button", name="Run with this input").click()
+    await expect(page.locator("#field-times-hint")).to_have_text("'many' is not a whole number")
+    await expect(page.get_by_label("name")).to_have_value("Grace")
+    await page.get_by_label("times").fill("2")
+    await page.get_by_label("loud").check()
+    await page.get_by_role("button", name="Run with this input").click()
+    await expect(page.locator(".flash.good")).to_be_visible()
+    await expect(page.locator("#standing")).to_contain_text("completed")
+    [greeted] = system.shown.greeted
+    assert (greeted.name, greeted.times, greeted.loud) == ("Grace", 2, True)
+    await expect(page.locator("#durations circle")).to_have_count(1)
+    await look_closely(page, "schedule")
+
+
+async def test_retries_are_changed_and_given_back(system: System, page: Page):
+    await page.goto("/schedules/archive")
+    await page.get_by_label("Attempts").fill("7")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".flash.good")).to_be_visible()
+    attempts = "SELECT retry ->> 'attempts' FROM scheduler.manifest WHERE external_id = 'archive'"
+    assert await system.world.value(attempts) == "7"
+    yours = page.locator("section").filter(has=page.get_by_role("heading", name="Yours"))
+    await expect(yours).to_contain_text("retry")
+    await yours.get_by_role("button", name="Give back to the code").click()
+    await expect(yours).to_contain_text("Nothing yet")
+
+
+async def test_what_the_scheduler_refuses_is_told(system: System, page: Page):
+    await page.goto("/schedules/archive")
+    await page.get_by_label("Jitter in seconds").fill("100000")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".flash.bad")).to_contain_text("jitter")
+
+
+async def test_one_made_at_run_time_can_be_deleted(system: System, page: Page):
+    await make_at_run_time(system)
+    await page.goto("/schedules/passing")
+    await page.get_by_role("button", name="Delete").click()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page).to_have_url(re.compile("/schedules$"))
+    await expect(page.locator(".flash.good")).to_contain_text("passing")
+
+
+async def test_dependents_are_drawn_and_lead_to_each_other(page: Page):
+    await page.goto("/schedules/nightly-report")
+    graph = page.get_by_role("region", name="Graph of dependents")
+    await expect(graph.locator("rect")).to_have_count(2)
+    await expect(graph.locator("path.edge")).to_have_count(1)
+    await graph.get_by_role("link", name="mail-report").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("mail-report")
+
+
+async def test_a_viewer_looks_and_changes_nothing(chromium: Browser, system: System):
+    async with open_page(chromium, system, role="viewer") as page:
+        await page.goto("/schedules/archive")
+        await expect(page.get_by_role("button", name="Run now")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Save")).to_have_count(0)
+        answer = await page.request.post("/schedules/archive/switch", form={"enabled": "no"})
+        assert answer.status == 403
+
+
+async def enabled(system: System) -> dict[str, bool]:
+    rows = await system.world.rows(
+        "SELECT external_id, enabled FROM scheduler.manifest WHERE group_name = 'reports'"
+    )
+    return {row["external_id"]: row["enabled"] for row in rows}
+
+
+async def make_at_run_time(system: System) -> None:
+    from headway import Client, daily
+
+    async with Client(system.url, token=system.console.tokens["admin"]) as client:
+        await client.schedule("passing", job="report", when=daily("05:00"))

@@ -1,0 +1,77 @@
+"""A new user asks: why did the report not run at 02:30? Three clicks."""
+
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from playwright.async_api import Page, expect
+from support.browsers import System, check_accessible, look_closely
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+async def test_why_did_the_report_not_run_at_half_past_two(system: System, page: Page):
+    today = datetime.now(BERLIN).date()
+    missed = today - timedelta(days=1)
+    await was_disabled_around(system, datetime.combine(missed, time(2, 30), tzinfo=BERLIN))
+
+    await page.goto("/")
+    await page.get_by_role("link", name="nightly-report").click()
+    if missed.month != today.month and today.weekday() == 0:
+        await page.get_by_role("link", name="Earlier").click()
+    cell = page.get_by_role("link", name=f"{missed:%d %B}: ")
+    await expect(cell).to_contain_text("skipped")
+    await cell.click()
+
+    line = page.locator("#day li").first
+    await expect(line).to_contain_text("02:30")
+    await expect(line.locator(".why")).to_contain_text("it was disabled")
+    await expect(line.locator(".why")).to_contain_text("It is enabled again.")
+    await look_closely(page, "why")
+
+
+async def test_any_time_of_a_day_can_be_asked_about(system: System, page: Page):
+    await page.goto(f"/schedules/nightly-report?day={datetime.now(BERLIN).date()}")
+    await page.get_by_label("Why, or why not, at").fill("14:05")
+    await page.get_by_role("button", name="Explain").click()
+    await expect(page.locator("#day [role=status]")).to_contain_text("is no due time")
+    await page.get_by_label("Why, or why not, at").fill("half past")
+    await page.get_by_role("button", name="Explain").click()
+    await expect(page.locator("#day [role=status]")).to_contain_text("write it like 02:30")
+
+
+async def test_what_a_pause_holds_shows_while_it_lasts(system: System, page: Page):
+    """Nothing is written down until a pause ends; the calendar tells of it already."""
+    since = datetime.now(UTC) - timedelta(hours=7)
+    async with system.console.signed_in("operator") as client:
+        await client.patch("/api/v1/manifests/archive", json={"enabled": False})
+    await backdate(system, "archive", since)
+    await page.goto(f"/schedules/archive?day={since.date()}")
+    held = page.locator("#day li").first
+    await expect(held).to_contain_text("not fired")
+    await expect(held.locator(".why")).to_contain_text("it is disabled")
+    await check_accessible(page)
+
+
+async def was_disabled_around(system: System, due_at: datetime) -> None:
+    """As if the report had been disabled before a time, and enabled only now."""
+    async with system.console.signed_in("operator") as client:
+        await client.patch("/api/v1/manifests/nightly-report", json={"enabled": False})
+        await backdate(system, "nightly-report", due_at)
+        answer = await client.patch("/api/v1/manifests/nightly-report", json={"enabled": True})
+    assert answer.status_code == 200, answer.text
+    await system.world.until(
+        "SELECT count(*) FROM scheduler.occurrence JOIN scheduler.manifest"
+        " ON manifest.id = manifest_id WHERE external_id = 'nightly-report'"
+    )
+
+
+async def backdate(system: System, manifest: str, due_at: datetime) -> None:
+    """As if a manifest had been declared long ago, and nobody had decided since a time."""
+    await system.world.value(
+        "WITH backdated AS (UPDATE scheduler.manifest SET next_due_at = $2,"
+        " declared_at = declared_at - interval '30 days' WHERE external_id = $1 RETURNING id)"
+        " UPDATE scheduler.timing SET since = since - interval '30 days'"
+        " FROM backdated WHERE manifest_id = backdated.id",
+        manifest,
+        due_at,
+    )
