@@ -17,7 +17,6 @@ from support.invariants import broken_invariants
 from support.servers import TestPostgres, run_nats, run_postgres
 from support.world import World
 
-
 # How long an example takes says something about the machine, and nothing about the code.
 settings.register_profile("headway", deadline=None)
 settings.load_profile("headway")
