@@ -4,10 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 from support.browsers import System, open_page, run_chromium, run_system
 from support.servers import TestPostgres
 from support.shown_app import ShownApp
+
+# A busy machine takes its time.
+expect.set_options(timeout=20_000)
 
 
 @pytest_asyncio.fixture(scope="session")

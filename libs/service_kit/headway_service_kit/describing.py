@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import FieldInfo
+from msgspec.structs import FieldInfo, replace
 
 from headway_service_kit import settings
 from headway_service_kit.settings import InvalidSettings, Source
@@ -55,6 +55,22 @@ def describe(struct: type[Struct]) -> list[Described]:
 def look(struct: type[Struct], environment: Mapping[str, str]) -> list[Effective]:
     """What holds for every setting of a struct."""
     return [_look(field, environment) for field in msgspec.structs.fields(struct)]
+
+
+def holding(values: Struct, environment: Mapping[str, str]) -> list[Effective]:
+    """What holds in a process that runs, and who says so: what its environment does not, a flag."""
+    return [
+        _holding(field, getattr(values, field.name), _look(field, environment))
+        for field in msgspec.structs.fields(type(values))
+    ]
+
+
+def _holding(field: FieldInfo, value: Any, told: Effective) -> Effective:
+    shown = mask(value) if isinstance(value, str) else value
+    if _is_secret(field) and value is not None:
+        shown = _HIDDEN
+    is_told = told.problem is None and told.value == shown
+    return replace(told, value=shown, source=told.source if is_told else "flag", problem=None)
 
 
 def mask(text: str) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.control import Control
+from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from litestar import Litestar
 from litestar.datastructures import CacheControlHeader, State
@@ -16,6 +17,7 @@ from headway_console.access.guarding import check_declared, guard, open_to_anyon
 from headway_console.api import ENDPOINTS
 from headway_console.api.endpoints import handler_of
 from headway_console.api.openapi import document_handler
+from headway_console.canaries import Canaries
 from headway_console.envelope import Envelope
 from headway_console.feed import Feed
 from headway_console.pages import HANDLERS, PAGES
@@ -39,6 +41,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     feed: Feed
     origins: frozenset[str]
     listening: Listening
+    canaries: Canaries
+    broker: Broker
 
 
 def make_application(parts: Parts) -> Litestar:

@@ -24,6 +24,7 @@ from headway_console.application import (
     known_origins,
     make_application,
 )
+from headway_console.canaries import Canaries
 from headway_console.feed import Feed
 from headway_console.pages.live import Listening
 from headway_console.reading import connect_reader
@@ -52,12 +53,15 @@ class ConsoleService(Service):
         self.feed: Feed | None = None
         self.port = 0
         self.listening = Listening(database)
+        self.control = NatsControl(broker)
+        self.canaries = Canaries(database, self.control)
 
     async def stop(self) -> None:
         """Stop everything."""
         if self.feed is not None:
             await self.feed.stop()  # or the streams would keep the server from stopping
         self.listening.stop()
+        await self.canaries.stop()
         if self.server is not None:
             await self.server.stop()
         if self.issuer is not None:
@@ -102,11 +106,13 @@ async def start_console(
             Parts(
                 settings=settings,
                 doorkeeper=doorkeeper,
-                control=NatsControl(service.broker),
+                control=service.control,
                 database=service.database,
                 feed=service.feed,
                 origins=known_origins(settings, service.port),
                 listening=service.listening,
+                canaries=service.canaries,
+                broker=service.broker,
             )
         )
         service.server = HttpServer(enveloped(app, settings, port=service.port), listening)

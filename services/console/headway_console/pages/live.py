@@ -6,11 +6,11 @@ what is read: a hundred open pages cost the database what one does.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from headway_clock import monotonic, utc_now
-from headway_postgres_kit import Database, DatabaseUnavailable
+from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from litestar import Request, get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
@@ -24,6 +24,10 @@ _ECHO_AFTER = 3
 _AT_LEAST_EVERY = 15
 # Then the browser comes back, and is asked again who it is.
 _LONGEST_SECONDS = 300
+# For those who look at one thing closely.
+_CLOSELY_SECONDS = 0.5
+
+Look = Callable[[Connection], Awaitable[Any]]
 
 
 class Listening:
@@ -53,6 +57,27 @@ class Listening:
                 patience = _AT_LEAST_EVERY if pulse == seen else _ECHO_AFTER
                 seen, quiet = pulse, 0
                 yield ServerSentEventMessage(event="changed", data="")
+
+    async def to(self, look: Look) -> AsyncIterator[ServerSentEventMessage]:
+        """`changed` whenever another look shows something else than the one before."""
+        seen: Any = ...
+        async for connection in self.beats():
+            shown = await look(connection)
+            if seen is ...:
+                yield ServerSentEventMessage(event="listening", data="")
+            elif shown != seen:
+                yield ServerSentEventMessage(event="changed", data="")
+            seen = shown
+
+    async def beats(self) -> AsyncIterator[Connection]:
+        """A connection to look with, twice a second, until the console stops."""
+        for _ in range(int(_LONGEST_SECONDS / _CLOSELY_SECONDS)):
+            with contextlib.suppress(DatabaseUnavailable):
+                async with self._database.acquire() as connection:
+                    yield connection
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), _CLOSELY_SECONDS)
+                return
 
     async def _now(self) -> Pulse | None:
         """The latest pulse; none while the database does not answer."""

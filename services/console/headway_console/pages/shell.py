@@ -49,6 +49,11 @@ def show(
     return answer
 
 
+def render(template: str, **content: Any) -> str:
+    """Render a part of a page, which has no frame."""
+    return _templates.get_template(template).render(**content)
+
+
 def _frame(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """Who looks, what they may do, and where they are."""
     person: Person | None = request.scope.get("user")

@@ -89,3 +89,9 @@ async def read_log(
     """Lines that a run has logged, behind the one with this number."""
     rows = await connection.fetch(queries["log"], run, after, limit)
     return [LogLine(**dict(row)) for row in rows]
+
+
+async def look_at_run(connection: Connection, run: UUID) -> tuple[Any, ...]:
+    """What changes about a run while somebody looks at it: two looks that differ are news."""
+    row = await connection.fetchrow(queries["look"], run)
+    return () if row is None else tuple(row.values())

@@ -42,3 +42,9 @@ def _worker(row: Any) -> WorkerStatus:
             )
         },
     )
+
+
+async def look_at_workers(connection: Connection) -> tuple[Any, ...]:
+    """What changes whenever a worker is heard: two looks that differ are news."""
+    [row] = await connection.fetch(queries["look"])
+    return tuple(row.values())

@@ -1,5 +1,6 @@
 """The work queue: what waits for what, what is under way, and how work ended."""
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,8 @@ queries = Queries("headway_console.reading", "sql/works.sql")
 # Among how much of the latest settled work a search looks.
 LOOKED_THROUGH = 20_000
 _RUNS_OF_WORK = 100
+# How much waiting work is counted; who has more knows enough.
+_COUNTED_WAITING = 50_000
 _UNSETTLED, _SETTLED = "work", "settled work"
 
 
@@ -83,6 +86,15 @@ async def _settled(
         return page
     reached = await connection.fetchrow(queries["reached"], *place, LOOKED_THROUGH)
     return searched(page, _SETTLED, reached, "settled_at")
+
+
+async def count_waiting(connection: Connection) -> dict[str, int]:
+    """How much waits for what, the most first; counted to 50,000 at most."""
+    rows = await connection.fetch(queries["waiting_by_reason"], _COUNTED_WAITING)
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row["reason"]] += row["works"]
+    return dict(counts.most_common())
 
 
 async def read_work(connection: Connection, identity: UUID) -> WorkInFull | None:

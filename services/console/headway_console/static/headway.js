@@ -5,6 +5,7 @@
   const UNITS = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
   const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+  const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
   const plain = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 
   function written(at, now) {
@@ -20,7 +21,7 @@
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
       if (!time.title) time.title = `${exact.format(at)} (${at.toISOString()})`;
-      const text = "exact" in time.dataset ? plain.format(at) : written(at, now);
+      const text = "clock" in time.dataset ? clock.format(at) : "exact" in time.dataset ? plain.format(at) : written(at, now);
       if (time.textContent !== text) time.textContent = text;
     }
   }
@@ -140,8 +141,10 @@
   }
 
   function listen() {
-    if (!document.querySelector("[data-live]")) return;
-    const source = new EventSource("/live");
+    const part = document.querySelector("[data-live]");
+    if (!part) return;
+    // Some pages hear of more than is written down: `data-live` names where.
+    const source = new EventSource(part.dataset.live || "/live");
     source.addEventListener("changed", refresh);
     source.addEventListener("error", () => document.body.classList.add("offline"));
     source.addEventListener("listening", () => {

@@ -80,3 +80,23 @@ WHERE dead_letter.id = $1
 -- name: awaiting
 -- How many dead letters await somebody.
 SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'awaiting'
+
+-- name: retried
+-- What became of letters that somebody wanted retried: how the letter and its work stand, and the
+-- failure of the next round if that ended in a letter too. $1 letters.
+SELECT letter.id, letter.state, letter.retry_asked_at, letter.fingerprint, work_queue.state AS work,
+       work_queue.outcome, following.fingerprint AS following
+FROM dispatcher.dead_letter AS letter
+JOIN dispatcher.work_queue ON work_queue.id = letter.work_id
+LEFT JOIN LATERAL (
+    SELECT dead_letter.fingerprint FROM dispatcher.dead_letter
+    WHERE dead_letter.work_id = letter.work_id AND dead_letter.round > letter.round
+    ORDER BY dead_letter.round
+    LIMIT 1
+) AS following ON true
+WHERE letter.id = ANY($1::uuid[])
+
+-- name: count
+-- How many letters of a failure await somebody. $1 fingerprint, $2 code version (null for any).
+SELECT count(*) FROM dispatcher.dead_letter
+WHERE state = 'awaiting' AND fingerprint = $1 AND ($2::text IS NULL OR code_version = $2)

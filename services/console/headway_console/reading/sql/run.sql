@@ -59,3 +59,13 @@ SELECT number, at, level, message, fields FROM dispatcher.run_log
 WHERE run_id = $1 AND number > $2
 ORDER BY number
 LIMIT $3
+
+-- name: look
+-- What changes about a run while somebody looks at it; none if there is no such run. $1 run.
+SELECT metadata.state, metadata.progress::text AS progress, metadata.log_dropped, metadata.worker,
+       work_queue.state AS work_state, work_queue.runs, work_queue.round,
+       work_queue.cancel_requested_at,
+       (SELECT max(number) FROM dispatcher.run_log WHERE run_log.run_id = $1) AS lines
+FROM dispatcher.metadata
+JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+WHERE metadata.run_id = $1

@@ -14,3 +14,7 @@ WHERE worker.name > $3
   AND ($4::text IS NULL OR worker.name = $4)
 ORDER BY worker.name
 LIMIT $5
+
+-- name: look
+-- What changes whenever a worker is heard, comes or goes.
+SELECT count(*) AS workers, max(last_heard_at) AS last_heard_at FROM dispatcher.worker

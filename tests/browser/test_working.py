@@ -1,0 +1,203 @@
+"""The pages of work, runs, workers and what happens, as people use them."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+from headway.client import Client
+from headway.nats_control import NatsControl
+from playwright.async_api import Browser, Page, expect
+from support.browsers import System, look_closely, open_page, run_system
+from support.servers import TestPostgres
+from support.troubled_app import TroubledApp
+
+
+@pytest_asyncio.fixture(scope="module")
+async def system(
+    chromium: Browser, postgres: TestPostgres, tmp_path_factory
+) -> AsyncIterator[System]:
+    """A system whose jobs do what the test says."""
+    app: Any = TroubledApp()
+    async with run_system(postgres, tmp_path_factory.mktemp("system"), app) as made:
+        yield made
+
+
+def client_of(system: System) -> Client:
+    return Client(control=NatsControl(system.world.broker), actor="ada")
+
+
+async def run_of(system: System, work: Any) -> Any:
+    """The run of a piece of work, once there is one."""
+    return await system.world.until(
+        "SELECT run_id FROM dispatcher.metadata WHERE work_id = $1 ORDER BY created_at LIMIT 1",
+        work,
+    )
+
+
+WORK_PAGE = re.compile(r"/work/[0-9a-f-]{36}$")
+EMPTY = [
+    ("/runs", "Nothing has run yet"),
+    ("/work", "Nothing waits, and nothing runs"),
+    ("/dead-letters", "Nothing awaits anybody"),
+    ("/audit", "Nobody has changed anything"),
+]
+
+
+async def test_empty_pages_teach(page: Page):
+    for path, words in EMPTY:
+        await page.goto(path)
+        await expect(page.get_by_text(words)).to_be_visible()
+        await look_closely(page, f"empty{path.replace('/', '-')}")
+
+
+async def test_a_run_tells_its_progress_and_its_log_as_they_come(page: Page, system: System):
+    system.shown.hold()
+    triggered = await client_of(system).trigger("archive")
+    run = await run_of(system, triggered.work)
+    await page.goto(f"/runs/{run}")
+    await expect(page.get_by_text("half way <img")).to_be_visible()
+    system.shown.say("first line <img src=x onerror=alert(3)>")
+    await expect(page.get_by_role("log")).to_contain_text("first line <img")
+    system.shown.say("second line")
+    await expect(page.get_by_role("log")).to_contain_text("second line")
+    await look_closely(page, "run-live")
+    system.shown.release()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("completed")
+    await expect(page.get_by_role("heading", name="Output")).to_be_hidden()
+    await page.reload()
+    await expect(page.get_by_role("heading", name="Output")).to_be_visible()
+    await look_closely(page, "run-completed")
+
+
+async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, system: System):
+    system.shown.broken = True
+    work = (await client_of(system).enqueue("ship", {"item": "needle", "pieces": 7})).work
+    await system.world.until(
+        "SELECT true FROM dispatcher.work_queue WHERE id = $1 AND state = 'settled'", work
+    )
+    await page.goto("/runs")
+    await page.get_by_label("Text").fill("needle")
+    await page.get_by_role("button", name="Filter").click()
+    await expect(page).to_have_url(
+        "/runs?state=&text=needle&in=&manifest=&job=&group=&worker=&since=&before="
+    )
+    await expect(page.locator("#list tbody tr")).to_have_count(2)
+    await page.get_by_label("State").select_option("failed")
+    await expect(page.locator("#list tbody tr")).to_have_count(2)
+    await look_closely(page, "runs")
+    await page.locator("#list tbody tr a").first.click()
+    await expect(page.locator(".attempt")).to_have_count(2)
+    await expect(page.locator(".trouble")).to_contain_text(
+        "no room for <img src=x onerror=alert(1)>"
+    )
+    await expect(page.locator("pre").filter(has_text="troubled_app.py")).to_be_visible()
+    await expect(page.locator("#input")).to_contain_text('"pieces": 7')
+    await look_closely(page, "run-failed")
+
+
+async def test_a_search_without_an_index_says_how_far_it_looked(page: Page):
+    await page.goto("/runs?text=nothing-has-this")
+    await expect(page.get_by_text("No run fits")).to_be_visible()
+    await page.goto("/runs?manifest=nobody")
+    await expect(page.get_by_text("There is no manifest nobody")).to_be_visible()
+
+
+async def test_a_run_is_run_again_and_cancelled(page: Page, system: System):
+    system.shown.hold()
+    triggered = await client_of(system).trigger("archive")
+    run = await run_of(system, triggered.work)
+    await page.goto(f"/runs/{run}")
+    await page.get_by_role("button", name="Cancel").first.click()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".flash.good")).to_be_visible()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
+    await page.get_by_role("button", name="Run again").click()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".flash.good")).to_be_visible()
+    await expect(page).to_have_url(WORK_PAGE)
+    system.shown.release()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("completed")
+
+
+async def test_waiting_work_says_for_what_and_is_cancelled_in_bulk(page: Page, system: System):
+    system.shown.hold()
+    first = await client_of(system).trigger("archive")
+    holder = await run_of(system, first.work)
+    second = await client_of(system).trigger("archive-2")
+    await system.world.until(
+        "SELECT reason = 'group_cap' FROM dispatcher.waiting WHERE id = $1", second.work
+    )
+    await page.goto("/work")
+    row = page.locator("tr").filter(has_text="archive-2")
+    await expect(row).to_contain_text("room in its group")
+    await look_closely(page, "work-queue")
+    await row.get_by_role("link", name="room in its group").click()
+    await expect(page.locator(".gates .closed")).to_contain_text("1 of 1 active in group 'slow'")
+    await expect(page.get_by_role("link", name=str(holder)[:8])).to_be_visible()
+    await look_closely(page, "work")
+    await page.goto("/work?group=slow")
+    await page.get_by_label("Check all").check()
+    await expect(page.locator("[data-count]")).to_have_text("2")
+    await page.get_by_label("Reason").fill("not today")
+    await page.get_by_role("button", name="Cancel", exact=True).first.click()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".flash.good")).to_contain_text("1 will never start")
+    system.shown.release()
+    await expect(page.get_by_text("No work fits")).to_be_visible()
+
+
+async def test_workers_are_heard_as_they_live(page: Page, system: System):
+    await page.goto("/workers")
+    row = page.locator("#list tbody tr")
+    await expect(row).to_have_count(1)
+    await expect(row).to_contain_text("alive")
+    await expect(row).to_contain_text("python")
+    await look_closely(page, "workers")
+    beat = await row.locator("time").first.get_attribute("datetime")
+    await expect(row.locator("time").first).not_to_have_attribute("datetime", beat or "")
+
+
+async def test_events_come_by_themselves_and_wait_while_paused(page: Page, system: System):
+    system.shown.broken = False
+    await page.goto("/events?type=run.completed")
+    await expect(page.locator("#events[data-listening]")).to_be_attached()
+    before = await page.locator("#events tr").count()
+    await client_of(system).enqueue("ship", {"item": "lamp"})
+    await expect(page.locator("#events tr")).to_have_count(before + 1)
+    await page.get_by_role("button", name="Pause").click()
+    await client_of(system).enqueue("ship", {"item": "chair"})
+    await expect(page.get_by_role("button", name="Go on (1 new)")).to_be_visible()
+    await expect(page.locator("#events tr")).to_have_count(before + 1)
+    await page.get_by_role("button", name="Go on (1 new)").click()
+    await expect(page.locator("#events tr")).to_have_count(before + 2)
+    await page.goto("/events")
+    await look_closely(page, "events")
+
+
+async def test_the_audit_names_who_did_what(page: Page, system: System):
+    await client_of(system).disable("deliver")
+    await page.goto("/audit?action=manifest.*")
+    row = page.locator("#list tbody tr").filter(has_text="deliver").first
+    await expect(row).to_contain_text("ada")
+    await expect(row).to_contain_text('"enabled": false')
+    await client_of(system).enable("deliver")
+    await expect(page.locator("#list tbody tr").first).to_contain_text('"enabled": true')
+    await page.goto("/audit")
+    await look_closely(page, "audit")
+
+
+async def test_the_system_shows_its_leader_and_its_streams(page: Page, system: System):
+    await system.world.make_due("deliver")
+    await system.world.until("SELECT true FROM scheduler.leader WHERE name = 'tick'")
+    await page.goto("/system")
+    for words in ("ticks since", "HEADWAY_WORK", "projector", "worker-ship", "headway-dispatcher"):
+        await expect(page.get_by_text(words).first).to_be_visible()
+    await look_closely(page, "system")
+
+
+async def test_who_may_only_look_is_offered_no_change(chromium: Browser, system: System):
+    async with open_page(chromium, system, role="viewer") as page:
+        for path in ("/runs", "/work", "/dead-letters/list"):
+            await page.goto(path)
+            await expect(page.locator("form[method=post]:not(.who)")).to_have_count(0)
