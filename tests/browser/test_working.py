@@ -196,6 +196,15 @@ async def test_the_system_shows_its_leader_and_its_streams(page: Page, system: S
     await look_closely(page, "system")
 
 
+async def test_settings_say_who_said_them(page: Page):
+    await page.goto("/settings")
+    row = page.locator("tr").filter(has_text="HEADWAY_SESSION_HOURS")
+    await expect(row).to_contain_text("default")
+    await page.get_by_label("Show").select_option("changed")
+    await expect(row).to_have_count(0)
+    await look_closely(page, "settings")
+
+
 async def test_who_may_only_look_is_offered_no_change(chromium: Browser, system: System):
     async with open_page(chromium, system, role="viewer") as page:
         for path in ("/runs", "/work", "/dead-letters/list"):

@@ -22,6 +22,7 @@ PAGE = 4_000
 MORE = {
     # What waits, 3,000 here, is counted and searched in full.
     "groups": 10_000,
+    "work: counted by reason": 10_000,
     "work: by reason": 20_000,
     "work: by reason (none)": 20_000,
     "work: of a group": 8_000,

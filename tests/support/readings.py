@@ -95,6 +95,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
     manifest, job = FigureFilter(manifest=named("manifest 17")), FigureFilter(job="job-07")
     return {
         **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
+        "a look at a run": lambda c: run.look_at_run(c, named(f"run {number}")),
         "run in full": lambda c: run.read_run(c, named(f"run {number}")),
         **{n: lambda c, f=f: manifests.page_of_manifests(c, f) for n, f in manifest_lists.items()},
         "manifest in full": lambda c: manifests.read_manifest(c, "manifest-00017"),
@@ -102,6 +103,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "jobs": lambda c: manifests.page_of_jobs(c, heard_since=heard),
         "groups": groups.page_of_groups,
         **{n: lambda c, f=f: works.page_of_works(c, f) for n, f in work_lists.items()},
+        "work: counted by reason": works.count_waiting,
         "work in full": lambda c: works.read_work(c, named(f"work {number}")),
         "failures": dead_letters.page_of_failures,
         "failures: of a job": lambda c: dead_letters.page_of_failures(c, job="job-00"),
@@ -112,6 +114,11 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "dead letter in full": lambda c: dead_letters.read_letter(
             c, named(f"letter {named(f'work {number}')}")
         ),
+        "fates of dead letters": lambda c: dead_letters.read_fates(
+            c, [named(f"letter {named(f'work {one}')}") for one in range(100)]
+        ),
+        "dead letters: counted of a failure": lambda c: dead_letters.count_of_failure(c, "f00d"),
+        "a look at workers": workers.look_at_workers,
         "workers": lambda c: workers.page_of_workers(c, heard_since=heard),
         **{n: lambda c, f=f: events.page_of_events(c, f) for n, f in event_lists.items()},
         **{n: lambda c, f=f: audit.page_of_audit(c, f) for n, f in audit_lists.items()},

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
-from headway_clock import utc_now
+from headway_clock import monotonic, utc_now
 from headway_contract.http import InvalidRequest
 from litestar import Request, Response, get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
@@ -11,6 +11,7 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from headway_console.access.guarding import needs
 from headway_console.feed import Feed, FeedEnded
 from headway_console.pages.asked import choice_of, filters_of, id_asked, moment_of, text_of
+from headway_console.pages.live import LONGEST_SECONDS
 from headway_console.pages.shell import Page, render, show
 from headway_console.reading.events import EventFilter, begin_to_follow, page_of_events
 
@@ -52,7 +53,8 @@ async def _rows(
     followed: Feed = request.app.state.feed
     async with followed.follow(asked, after=_begin(request)) as following:
         yield ServerSentEventMessage(event="listening", data="")
-        while True:
+        until = monotonic() + LONGEST_SECONDS
+        while monotonic() < until:
             try:
                 heard = await following.hear(_STILL_HERE_SECONDS)
             except FeedEnded:

@@ -23,7 +23,7 @@ _ECHO_AFTER = 3
 # Ages and lags grow without anything being written down.
 _AT_LEAST_EVERY = 15
 # Then the browser comes back, and is asked again who it is.
-_LONGEST_SECONDS = 300
+LONGEST_SECONDS = 300
 # For those who look at one thing closely.
 _CLOSELY_SECONDS = 0.5
 
@@ -48,7 +48,7 @@ class Listening:
         """`changed` whenever something was written down, and now and then anyway."""
         seen, quiet, patience = await self._now(), 0, _ECHO_AFTER
         yield ServerSentEventMessage(event="listening", data="")
-        for _ in range(int(_LONGEST_SECONDS / _EVERY_SECONDS)):
+        for _ in range(int(LONGEST_SECONDS / _EVERY_SECONDS)):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), _EVERY_SECONDS)
                 return
@@ -61,20 +61,14 @@ class Listening:
     async def to(self, look: Look) -> AsyncIterator[ServerSentEventMessage]:
         """`changed` whenever another look shows something else than the one before."""
         seen: Any = ...
-        async for connection in self.beats():
-            shown = await look(connection)
-            if seen is ...:
-                yield ServerSentEventMessage(event="listening", data="")
-            elif shown != seen:
-                yield ServerSentEventMessage(event="changed", data="")
-            seen = shown
-
-    async def beats(self) -> AsyncIterator[Connection]:
-        """A connection to look with, twice a second, until the console stops."""
-        for _ in range(int(_LONGEST_SECONDS / _CLOSELY_SECONDS)):
+        for _ in range(int(LONGEST_SECONDS / _CLOSELY_SECONDS)):
             with contextlib.suppress(DatabaseUnavailable):
                 async with self._database.acquire() as connection:
-                    yield connection
+                    shown = await look(connection)
+                if shown != seen:
+                    name = "listening" if seen is ... else "changed"
+                    yield ServerSentEventMessage(event=name, data="")
+                seen = shown
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), _CLOSELY_SECONDS)
                 return
