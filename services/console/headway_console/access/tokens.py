@@ -115,7 +115,8 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         raise InvalidSettings(f"{called} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise InvalidSettings(
-            f"{called}: {error}; 'headway token new' prints what an entry looks like"
+            f"{called}: {' '.join(str(error).split())}; 'headway token new' prints what an "
+            "entry looks like"
         ) from error
     return found
 

@@ -1,0 +1,157 @@
+"""Who comes in: the rules that need no server."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+from headway_cli.commands import headway
+from headway_console.access.issuer import check_oidc, read_roles
+from headway_console.access.sessions import Cookies, Seal, SigningIn
+from headway_console.access.tokens import Rejected, Tokens, as_yaml, new_token, read_tokens
+from headway_console.application import known_hosts, known_origins
+from headway_console.pages.sign_in import safe_path
+from headway_console.settings import AuthMissing, ConsoleSettings, check_exposure, check_key
+from headway_service_kit.settings import InvalidSettings
+
+NOW = datetime(2027, 3, 1, tzinfo=UTC)
+
+
+def settings(**given) -> ConsoleSettings:
+    return ConsoleSettings(database_url="postgresql://", nats_url="nats://x", **given)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8080", ":8080", "[::]:8080", "10.0.0.7:80", "box:80"])
+def test_nobody_listens_to_a_network_without_knowing_who_comes(address):
+    with pytest.raises(AuthMissing, match="HEADWAY_API_TOKENS_FILE"):
+        check_exposure(settings(console_address=address))
+    check_exposure(settings(console_address=address, api_tokens_file="tokens.yaml"))
+    check_exposure(settings(console_address=address, oidc_issuer="https://issuer"))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8080", "localhost:0", "[::1]:8080"])
+def test_on_this_machine_alone_it_may(address):
+    check_exposure(settings(console_address=address))
+
+
+def test_a_key_that_could_be_guessed_is_refused():
+    with pytest.raises(InvalidSettings, match="HEADWAY_SESSION_KEY"):
+        check_key(settings(session_key="secret"))
+    check_key(settings(session_key="x" * 32))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"oidc_issuer": "http://issuer"}, "no https:// URL"),
+        ({"oidc_issuer": "https://issuer"}, "HEADWAY_OIDC_AUDIENCE is not set"),
+        (
+            {"oidc_issuer": "https://issuer", "oidc_client_id": "x"},
+            "HEADWAY_CONSOLE_URL is not set",
+        ),
+    ],
+)
+def test_settings_of_an_issuer_fit_together(given, complaint):
+    with pytest.raises(InvalidSettings, match=complaint):
+        check_oidc(settings(**given))
+
+
+def test_roles_are_found_in_claims():
+    rule = read_roles(settings(oidc_role_claim="realm.roles", oidc_roles="sre=admin, dev = viewer"))
+    assert rule.role_of({"realm": {"roles": ["dev", "sre"]}}) == "admin"
+    assert rule.role_of({"realm": {"roles": "dev"}}) == "viewer"
+    assert rule.role_of({"realm": {"roles": ["operator"]}}) == "operator"
+    for nothing in (
+        {},
+        {"realm": "sre"},
+        {"realm": {"roles": [["sre"], 1, None]}},
+        {"roles": "sre"},
+    ):
+        assert rule.role_of(nothing) is None
+    with pytest.raises(InvalidSettings, match="'sre=boss' is no value=role"):
+        read_roles(settings(oidc_roles="sre=boss"))
+
+
+@pytest.mark.parametrize(
+    ("given", "to"),
+    [
+        ("/runs?state=failed", "/runs?state=failed"),
+        (None, "/"),
+        ("https://evil.example", "/"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/a\r\nSet-Cookie: x", "/"),
+        ("javascript:alert(1)", "/"),
+        ("/" * 3000, "/"),
+    ],
+)
+def test_nobody_is_sent_elsewhere_after_signing_in(given, to):
+    assert safe_path(given) == to
+
+
+def test_a_seal_is_for_one_purpose_and_for_a_time():
+    seal = Seal(b"key")
+    begun = SigningIn(
+        state="s", nonce="n", verifier="v", next="/", until=NOW + timedelta(minutes=1)
+    )
+    sealed = seal.close("signing-in", begun)
+    assert seal.open("signing-in", sealed, SigningIn, NOW) == begun
+    assert seal.open("session", sealed, SigningIn, NOW) is None
+    assert seal.open("signing-in", sealed, SigningIn, NOW + timedelta(minutes=1)) is None
+    assert Seal(b"other").open("signing-in", sealed, SigningIn, NOW) is None
+    for broken in ("", ".", "ä.ö", sealed[:-1], sealed + "x"):
+        assert seal.open("signing-in", broken, SigningIn, NOW) is None
+
+
+def test_cookies_are_bound_to_the_host_over_https_and_to_the_port_without():
+    assert Cookies.made_for(secure=True, port=8080).session == "__Host-headway"
+    assert Cookies.made_for(secure=False, port=8080).session == "headway-8080"
+
+
+def test_names_and_pages_that_are_ours():
+    local = settings(console_address="127.0.0.1:0")
+    assert known_hosts(local, 80) == {"127.0.0.1:80", "localhost:80", "[::1]:80"}
+    assert "http://localhost:80" in known_origins(local, 80)
+    proxied = settings(console_address="0.0.0.0:8000", console_url="https://Headway.example.org/")
+    assert known_hosts(proxied, 8000) == frozenset()
+    assert known_origins(proxied, 8000) == {"https://headway.example.org"}
+
+
+def test_a_file_of_tokens_is_read_again_and_a_broken_one_is_not(tmp_path):
+    file = tmp_path / "tokens.yaml"
+    first, entry = new_token("ada", "viewer")
+    file.write_text(as_yaml(entry))
+    tokens = Tokens(file)
+    assert tokens.person(first, NOW).name == "ada"
+    file.write_text("- name: [")
+    assert tokens.person(first, NOW).role == "viewer"
+    second, other = new_token("bob", "admin", NOW)
+    file.write_text(as_yaml(other))
+    with pytest.raises(Rejected, match="not known"):
+        tokens.person(first, NOW)
+    with pytest.raises(Rejected, match="'bob' expired at 2027-03-01"):
+        tokens.person(second, NOW)
+    assert tokens.person(second, NOW - timedelta(seconds=1)).role == "admin"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["name: x", "- name: x\n  role: boss\n  sha256: " + "0" * 64, "- name: x\n  role: viewer", "{"],
+)
+def test_what_is_wrong_with_a_file_of_tokens_is_told(tmp_path, content):
+    file = tmp_path / "tokens.yaml"
+    file.write_text(content)
+    with pytest.raises(
+        InvalidSettings, match=r"HEADWAY_API_TOKENS_FILE.*'headway token new' prints"
+    ):
+        read_tokens(file)
+
+
+def test_a_new_token_is_shown_once_and_its_entry_lets_it_in(tmp_path):
+    done = CliRunner().invoke(headway, ["token", "new", "--name", "ci", "--role", "operator"])
+    assert done.exit_code == 0, done.output
+    token = done.stderr.rsplit(" ", 1)[-1].strip()
+    assert token not in done.stdout
+    file = tmp_path / "tokens.yaml"
+    file.write_text(done.stdout)
+    person = Tokens(file).person(token, NOW)
+    assert (person.name, person.role) == ("ci", "operator")
