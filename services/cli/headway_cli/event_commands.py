@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 import msgspec
 from headway.control import NotAnswered
-from headway.http_control import HttpControl
 from headway_clock import utc_now
 from headway_contract.routes import API
 from headway_dispatcher.events import HistoryEvent
@@ -20,6 +19,9 @@ from msgspec import Struct
 
 from headway_cli.asking import Reached, asking
 from headway_cli.moments import read_moment
+
+if TYPE_CHECKING:
+    from headway.http_control import HttpControl
 
 _TOLD = ("job", "manifest", "outcome", "attempt", "cause", "reason", "host")
 _AGAIN_SECONDS = 1.0
@@ -82,6 +84,9 @@ def events(
         past.append(("since", instant.isoformat()))
     given = reached.settings()
 
+    # Not above: every other command would wait for it, too.
+    from headway.http_control import HttpControl  # noqa: PLC0415
+
     async def show() -> None:
         stop = stop_on_signals() if follow else None
         async with HttpControl(given.url, token=given.token) as control:
@@ -94,13 +99,13 @@ def events(
     run_program(show())
 
 
-async def _newest(control: HttpControl) -> int:
+async def _newest(control: "HttpControl") -> int:
     """The number of the newest event: what is behind it is news."""
     page = await _page(control, [("limit", "1")])
     return page.items[0].number if page.items else 0
 
 
-async def _past(control: HttpControl, asked: Query, count: int) -> list[HistoryEvent]:
+async def _past(control: "HttpControl", asked: Query, count: int) -> list[HistoryEvent]:
     """So many of the newest that are asked for, the newest first."""
     found: list[HistoryEvent] = []
     cursor: Query = []
@@ -114,13 +119,13 @@ async def _past(control: HttpControl, asked: Query, count: int) -> list[HistoryE
     return found
 
 
-async def _page(control: HttpControl, query: Query) -> EventPage:
+async def _page(control: "HttpControl", query: Query) -> EventPage:
     body = await control.call("GET", f"{API}/events", query=query)
     return msgspec.json.decode(body, type=EventPage)
 
 
 async def _follow(
-    control: HttpControl, asked: Query, after: str, stop: asyncio.Event, as_json: bool
+    control: "HttpControl", asked: Query, after: str, stop: asyncio.Event, as_json: bool
 ) -> None:
     """Print what happens until a signal comes; after a break go on where it was."""
     hearing = asyncio.create_task(_hear(control, asked, after, as_json))
@@ -132,7 +137,7 @@ async def _follow(
         await hearing
 
 
-async def _hear(control: HttpControl, asked: Query, after: str, as_json: bool) -> None:
+async def _hear(control: "HttpControl", asked: Query, after: str, as_json: bool) -> None:
     seen: set[str] = set()  # what is heard again after a break
     while True:
         try:
