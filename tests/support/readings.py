@@ -8,6 +8,7 @@ from uuid import UUID
 
 from headway_console.reading import (
     audit,
+    calendar,
     dead_letters,
     events,
     figures,
@@ -15,6 +16,7 @@ from headway_console.reading import (
     manifests,
     occurrences,
     overview,
+    pulse,
     run,
     runs,
     system,
@@ -123,6 +125,10 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         **{n: lambda c, f=f: events.page_of_events(c, f) for n, f in event_lists.items()},
         **{n: lambda c, f=f: audit.page_of_audit(c, f) for n, f in audit_lists.items()},
         "occurrences": lambda c: occurrences.page_of_occurrences(c, named("manifest 17")),
+        "days of a month": lambda c: calendar.read_past(
+            c, named("manifest 17"), since=now - month, until=now, zone="Europe/Berlin"
+        ),
+        "pulse": lambda c: pulse.read_pulse(c, now=now),
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
         ),

@@ -10,11 +10,13 @@ from msgspec import Struct
 from headway_console.access.guarding import needs
 from headway_console.pages.charts import throughput
 from headway_console.pages.shell import Page, show
+from headway_console.reading.groups import GroupRow
 from headway_console.reading.overview import Overview, read_overview
 from headway_console.reading.system import Backlog
 
 # As the dispatcher, by default, gives up a worker.
 _ALIVE = timedelta(seconds=60)
+_SHOWN_GROUPS = 12
 # Passes look around every five seconds even if nothing wakes them.
 _LATE, _STUCK = timedelta(seconds=10), timedelta(seconds=60)
 
@@ -74,6 +76,11 @@ def troubles_of(overview: Overview, lines: list[PassLine]) -> list[str]:
     return found
 
 
+def busiest(groups: list[GroupRow]) -> list[GroupRow]:
+    """Groups by how much goes on in them, then by name."""
+    return sorted(groups, key=lambda one: (-one.active - sum(one.waiting.values()), one.name))
+
+
 @get("/", opt=needs("viewer"))
 async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
     """How things stand."""
@@ -87,6 +94,7 @@ async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
         overview=found,
         lines=lines,
         troubles=troubles_of(found, lines),
+        groups=busiest(found.groups)[:_SHOWN_GROUPS],
         chart=throughput(found.day),
         ended=sum(one.completed for one in found.day),
         failed=sum(one.failed for one in found.day),

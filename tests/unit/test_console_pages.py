@@ -1,0 +1,257 @@
+"""What pages work out before they show it: calendars, graphs, forms, charts."""
+
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from headway.definitions import InvalidDefinitions
+from headway_console.pages import charts, filters
+from headway_console.pages.overview import state_of
+from headway_console.pages.plan import definitions_of, moves_of
+from headway_console.pages.schedules import form as forms
+from headway_console.pages.schedules import graph, month
+from headway_console.reading.calendar import DayCount, Past, Stretch
+from headway_console.reading.figures import RunFigure
+from headway_console.reading.manifests import Edge, Family, Relative
+from headway_console.reading.overview import Throughput
+from headway_console.reading.system import Backlog
+from headway_contract.scheduling import FireChange, FireTime
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOW = datetime(2027, 3, 10, 12, tzinfo=UTC)
+EMPTY = Past(days=[], stretches=[], in_full=True)
+
+
+def fire(at: datetime, *, excluded: str | None = None) -> FireTime:
+    return FireTime(due_at=at, fire_at=at, local=at.isoformat(sep=" "), excluded=excluded)
+
+
+class TestMonth:
+    def test_days_are_those_of_the_schedules_zone(self):
+        late = datetime(2027, 3, 10, 23, 30, tzinfo=UTC)  # half past midnight in Berlin
+        made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, [fire(late)], today=date(2027, 3, 10))
+        assert {day.day: day.coming for week in made.weeks for day in week if day.coming} == {
+            date(2027, 3, 11): 1
+        }
+
+    def test_the_worst_of_a_day_colours_it(self):
+        day = date(2027, 3, 9)
+        counts = [
+            DayCount(day=day, state="completed", reason="", fires=20),
+            DayCount(day=day, state="skipped", reason="still_outstanding", fires=2),
+            DayCount(day=day, state="dead_lettered", reason="", fires=1),
+        ]
+        past = Past(days=counts, stretches=[], in_full=True)
+        made = month.grid(date(2027, 3, 1), BERLIN, past, [], today=date(2027, 3, 10))
+        [cell] = [one for week in made.weeks for one in week if one.marks]
+        assert cell.tint == "bad"
+        assert cell.label == (
+            "09 March: 20 completed, 2 skipped (still outstanding), 1 dead lettered"
+        )
+
+    def test_a_stretch_marks_all_of_its_days(self):
+        stretch = Stretch(
+            first_due_at=datetime(2027, 3, 3, 1, 30, tzinfo=UTC),
+            last_due_at=datetime(2027, 3, 5, 1, 30, tzinfo=UTC),
+            state="skipped",
+            reason="manifest_disabled",
+        )
+        past = Past(days=[], stretches=[stretch], in_full=True)
+        made = month.grid(date(2027, 3, 1), BERLIN, past, [], today=date(2027, 3, 10))
+        marked = [one.day.day for week in made.weeks for one in week if one.tint == "warn"]
+        assert marked == [3, 4, 5]
+
+    def test_what_an_exclusion_skips_is_not_to_come(self):
+        at = datetime(2027, 3, 12, 9, tzinfo=UTC)
+        coming = [fire(at, excluded="holiday")]
+        made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming, today=date(2027, 3, 10))
+        assert not any(day.coming for week in made.weeks for day in week)
+
+    def test_the_span_goes_from_a_monday_to_a_sunday_across_a_change_of_clocks(self):
+        since, until = month.span(date(2027, 3, 1), BERLIN)
+        assert since == datetime(2027, 2, 28, 23, tzinfo=UTC)
+        assert until == datetime(2027, 4, 4, 22, tzinfo=UTC)
+
+    @pytest.mark.parametrize("text", [None, "", "nonsense", "2027-13", "0001-01", "9999-12"])
+    def test_an_address_that_names_no_month_means_this_one(self, text):
+        assert month.first_of(text, today=date(2027, 3, 10)) == date(2027, 3, 1)
+
+    def test_the_months_beside_it(self):
+        made = month.grid(date(2027, 1, 1), BERLIN, EMPTY, [], today=date(2027, 3, 10))
+        assert (made.before, made.after) == ("2026-12", "2027-02")
+
+
+class TestGraph:
+    def test_one_alone_is_not_drawn(self):
+        assert graph.draw(family("a"), UUID(int=1)) is None
+
+    def test_layers_go_to_the_right_and_nothing_overlaps(self):
+        drawn = graph.draw(family("a", "b<a", "c<a", "d<b", "e<b"), UUID(int=1))
+        assert drawn is not None
+        at = {box.text: (box.x, box.y) for box in drawn.boxes}
+        assert at["a"][0] < at["b"][0] == at["c"][0] < at["d"][0] == at["e"][0]
+        assert len(set(at.values())) == 5
+        ys = sorted(y for x, y in at.values() if x == at["d"][0])
+        assert ys[1] - ys[0] >= drawn.box_height
+        assert at["d"][1] < at["b"][1] < at["e"][1]
+        assert len(drawn.lines) == 4
+
+    def test_a_long_chain_is_no_trouble(self):
+        links = ["n0", *(f"n{number}<n{number - 1}" for number in range(1, 500))]
+        drawn = graph.draw(family(*links), UUID(int=1))
+        assert drawn is not None
+        assert len(drawn.boxes) == 500
+
+
+def family(*links: str) -> Family:
+    """Manifests by `child<parent`, parents first."""
+    nodes: dict[str, Relative] = {}
+    edges = []
+    for number, link in enumerate(links, start=1):
+        name, _, parent = link.partition("<")
+        depth = nodes[parent].depth + 1 if parent else 0
+        nodes[name] = Relative(
+            id=UUID(int=number), external_id=name, job="j", group="g", held_by=None, dormant=False,
+            last_outcome=None, next_due_at=None, depth=depth,
+        )  # fmt: skip
+        if parent:
+            edges.append(Edge(parent=nodes[parent].id, child=nodes[name].id, dormant=False))
+    return Family(nodes=list(nodes.values()), edges=edges)
+
+
+SCHEMA = {
+    "$ref": "#/$defs/Order",
+    "$defs": {
+        "Order": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "minLength": 2},
+                "count": {"type": "integer", "default": 1},
+                "size": {"enum": ["small", "large"]},
+                "gift": {"type": "boolean"},
+            },
+            "required": ["name", "gift"],
+        }
+    },
+}
+
+
+class TestForm:
+    def filled(self, **given: str):
+        empty = forms.made_of(SCHEMA, {"name": "Ada"}, takes_input=True)
+        sent = {f"field-{name}": value for name, value in given.items()}
+        value, form = forms.read(empty, sent)
+        return value, forms.checked(form, SCHEMA, value, takes_input=True)
+
+    def test_plain_fields_become_fields(self):
+        form = forms.made_of(SCHEMA, {"name": "Ada"}, takes_input=True)
+        assert [(one.key, one.kind, one.value) for one in form.fields] == [
+            ("name", "text", "Ada"), ("count", "number", "1"), ("size", "choice", ""),
+            ("gift", "checkbox", ""),
+        ]  # fmt: skip
+
+    def test_what_is_filled_in_has_its_types(self):
+        value, form = self.filled(name="Grace", count="3", gift="yes")
+        assert forms.is_sound(form)
+        assert value == {"name": "Grace", "count": 3, "gift": True}
+
+    def test_what_is_wrong_stands_beside_its_field(self):
+        _, form = self.filled(name="G", count="3")
+        assert {one.key for one in form.fields if one.problem} == {"name"}
+        _, form = self.filled(name="Grace", count="three")
+        [count] = [one for one in form.fields if one.problem]
+        assert (count.key, count.value) == ("count", "three")
+
+    def test_anything_else_is_a_text_of_json(self):
+        schema = {"type": "array", "items": {"type": "integer"}}
+        empty = forms.made_of(schema, [1], takes_input=True)
+        assert [one.kind for one in empty.fields] == ["json"]
+        value, form = forms.read(empty, {"input": "[1, 2]"})
+        assert value == [1, 2]
+        assert forms.is_sound(forms.checked(form, schema, value, takes_input=True))
+        value, form = forms.read(empty, {"input": '["x"]'})
+        assert "integer" in forms.checked(form, schema, value, takes_input=True).problem
+        _, form = forms.read(empty, {"input": "[1,"})
+        assert "not JSON" in form.fields[0].problem
+
+    def test_a_job_that_takes_nothing_asks_for_nothing(self):
+        form = forms.made_of(None, None, takes_input=False)
+        assert form.fields == []
+        assert forms.read(form, {})[0] is None
+
+
+class TestCharts:
+    def test_bars_stay_inside_and_what_is_little_is_seen(self):
+        stretches = [
+            Throughput(at=NOW, completed=1000, failed=1, cancelled=0),
+            Throughput(at=NOW, completed=0, failed=0, cancelled=0),
+        ]
+        drawn = charts.throughput(stretches)
+        assert [part.tint for part in drawn.bars[0].parts] == ["bad", "good"]
+        for part in drawn.bars[0].parts:
+            assert part.height >= 1
+            assert part.y >= 0
+            assert part.y + part.height <= drawn.height + 2
+        assert drawn.bars[1].parts == []
+
+    def test_dots_are_over_time_and_runs_that_never_began_are_left_out(self):
+        figures = [
+            RunFigure(
+                run=UUID(int=number), state=state, attempt=1,
+                created_at=NOW - timedelta(minutes=number), started_at=NOW, took_seconds=took,
+                late_seconds=None,
+            )
+            for number, (state, took) in enumerate(
+                [("completed", 1.0), ("failed", 4.0), ("cancelled", None)]
+            )
+        ]  # fmt: skip
+        drawn = charts.durations(figures)
+        assert drawn is not None
+        assert [dot.tint for dot in drawn.dots] == ["bad", "good"]
+        assert drawn.dots[0].x < drawn.dots[1].x
+        assert drawn.dots[0].y < drawn.dots[1].y
+        assert charts.durations(figures[2:]) is None
+
+
+def test_a_pass_is_judged_by_the_oldest_that_waits():
+    for seconds, state in ((None, "ok"), (3, "ok"), (30, "late"), (90, "stuck")):
+        oldest = None if seconds is None else NOW - timedelta(seconds=seconds)
+        backlog = Backlog(name="tick", waiting=1, oldest_at=oldest)
+        assert state_of(backlog, now=NOW) == state
+
+
+def test_a_time_that_goes_and_one_that_comes_on_the_same_day_is_a_move():
+    days = [NOW + timedelta(days=number) for number in range(3)]
+    change = FireChange(
+        manifest="m",
+        zone="UTC",
+        appear=[fire(days[0] + timedelta(hours=1)), fire(days[1])],
+        vanish=[fire(days[0]), fire(days[2])],
+    )
+    moves = moves_of(change)
+    assert moves.moved == [("2027-03-10 12:00:00+00:00", "2027-03-10 13:00:00+00:00")]
+    assert moves.appear == ["2027-03-11 12:00:00+00:00"]
+    assert moves.vanish == ["2027-03-12 12:00:00+00:00"]
+
+
+def test_definitions_are_never_read_from_a_path(tmp_path):
+    file = tmp_path / "there.yaml"
+    file.write_text("app: there\n")
+    with pytest.raises(InvalidDefinitions):
+        definitions_of(str(file))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "\u2013"),
+        (0.004, "4 ms"),
+        (0.42, "0.4 s"),
+        (12, "12 s"),
+        (90, "1.5 min"),
+        (7200, "2 h"),
+    ],
+)
+def test_lengths_of_time(value, shown):
+    assert filters.seconds(value) == shown
