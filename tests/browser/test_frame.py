@@ -29,6 +29,16 @@ async def test_keys_list_themselves(page: Page):
     await expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
 
 
+async def test_g_and_a_letter_leads_to_a_page(page: Page):
+    await page.goto("/")
+    await page.keyboard.press("g")
+    await page.keyboard.press("s")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Schedules")
+    await page.keyboard.press("/")
+    await page.keyboard.type("go")  # in a field letters are letters
+    await expect(page.get_by_label("Search")).to_have_value("go")
+
+
 async def test_a_page_that_is_not_there_says_so(page: Page):
     answer = await page.goto("/nothing-here")
     assert answer is not None

@@ -6,11 +6,7 @@ from playwright.async_api import Browser, Page, expect
 from support.browsers import System, look_closely, open_page
 
 
-async def test_the_list_is_searched_and_every_filter_is_in_the_address(system: System, page: Page):
-    await system.world.value(
-        'UPDATE scheduler.manifest SET labels = \'{"team": "billing"}\''
-        " WHERE external_id = 'nightly-report'"
-    )
+async def test_the_list_is_searched_and_every_filter_is_in_the_address(page: Page):
     await page.goto("/schedules")
     await page.keyboard.press("/")
     await page.keyboard.type("-report")
@@ -73,6 +69,24 @@ async def test_retries_are_changed_and_given_back(system: System, page: Page):
     await expect(yours).to_contain_text("retry")
     await yours.get_by_role("button", name="Give back to the code").click()
     await expect(yours).to_contain_text("Nothing yet")
+
+
+async def test_a_pause_tells_what_will_catch_up_before_it_ends(system: System, page: Page):
+    await page.goto("/schedules/import")
+    await page.locator("summary", has_text="Pause").click()
+    await page.get_by_label("For how many hours").fill("2")
+    await page.get_by_label("Why").fill("the disk is <b>full</b>")
+    await page.get_by_role("button", name="Pause it").click()
+    await expect(page.locator(".flash.good")).to_be_visible()
+    notice = page.locator(".flash.notice")
+    await expect(notice).to_contain_text("the disk is <b>full</b>")
+    await expect(notice.locator(".why")).not_to_be_empty()
+    await page.goto("/schedules?state=paused")
+    await expect(page.get_by_role("row").filter(has_text="import")).to_contain_text("paused")
+    await page.get_by_label("Check import").check()
+    await page.get_by_role("button", name="Resume").click()
+    await expect(page.locator(".flash.good")).to_contain_text("1 done")
+    await expect(page.get_by_text("No schedule fits")).to_be_visible()
 
 
 async def test_what_the_scheduler_refuses_is_told(system: System, page: Page):

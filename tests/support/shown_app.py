@@ -63,7 +63,12 @@ class ShownApp:
             await self._released.wait()
 
         app.schedule("greeting", job=greet, when=daily("09:00"), input=Greeting(name="Ada"))
-        app.schedule("nightly-report", job=report, when=daily("02:30", tz="Europe/Berlin"))
+        app.schedule(
+            "nightly-report",
+            job=report,
+            when=daily("02:30", tz="Europe/Berlin"),
+            labels={"team": "billing", "note": HOSTILE},
+        )
         app.manifest("nightly-report").then("mail-report", job=mail)
         app.schedule("import", job=broken, when=daily("04:00"))
         app.schedule("archive", job=slow, when=every(hours=6))

@@ -14,7 +14,15 @@ TINTS = {
     "bad": ("failed", "dead_lettered", "awaiting", "refused", "lost", "unknown", "troubled"),
     "warn": (
         *("blocked", "blocked_by_dead_letter", "cancelled", "expired", "skipped", "disabled"),
-        *("manifest_disabled", "group_disabled", "draining", "late", "invalid_input", "not_fired"),
+        *(
+            "manifest_disabled",
+            "group_disabled",
+            "draining",
+            "late",
+            "invalid_input",
+            "not_fired",
+            "paused",
+        ),
     ),
     "busy": ("in_progress", "pending", "dispatched", "under_way", "owed", "waiting", "queued"),
 }

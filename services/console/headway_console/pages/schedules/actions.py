@@ -1,11 +1,13 @@
 """What can be done with schedules, one or many: each is a request to the scheduler."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 from headway import Client
 from headway.control import NotAnswered, RequestFailed
-from headway_contract.scheduling import Changed
+from headway_clock import utc_now
+from headway_contract.scheduling import Changed, PauseAnswer, ResumeAnswer
 from litestar import Request, Response, post
 from litestar.params import FromPath
 from msgspec import UNSET
@@ -75,6 +77,26 @@ async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
     return await _changed(request, name, does(name))
 
 
+@post("/schedules/{name:str}/pause", opt=needs("operator"))
+async def pause(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    """Let nothing of it begin, for some hours or until it is resumed."""
+    sent, here = await request.form(), f"/schedules/{name}"
+    hours = str(sent.get("hours", "")).strip()
+    try:
+        until = utc_now() + timedelta(hours=float(hours)) if hours else None
+    except (ValueError, OverflowError):
+        text = f"{hours!r} is no number of hours: write it like 1.5"
+        return go_to(request, here, text=text, kind="bad")
+    reason = str(sent.get("reason", "")).strip()
+    return await _changed(request, name, client_of(request).pause(name, until=until, reason=reason))
+
+
+@post("/schedules/{name:str}/resume", opt=needs("operator"))
+async def resume(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
+    """End its pause."""
+    return await _changed(request, name, client_of(request).resume(name))
+
+
 @post("/schedules/{name:str}/change", opt=needs("operator"))
 async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
     """Change what operators own of it, or give that back to the code."""
@@ -111,7 +133,9 @@ async def delete(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
 
 
 async def _changed(
-    request: Request[Any, Any, Any], name: str, asked: Awaitable[Changed]
+    request: Request[Any, Any, Any],
+    name: str,
+    asked: Awaitable[Changed | PauseAnswer | ResumeAnswer],
 ) -> Response[Any]:
     here = f"/schedules/{name}"
     try:
@@ -131,7 +155,14 @@ def _one_of(client: Client, action: str) -> Callable[[str], Awaitable[str]] | No
     async def run(name: str) -> str:
         return f"{name}: {(await client.trigger(name)).text}"
 
-    return {"enable": enable, "disable": disable, "run": run}.get(action)
+    async def pause(name: str) -> str:
+        return (await client.pause(name)).text
+
+    async def resume(name: str) -> str:
+        return (await client.resume(name)).text
+
+    actions = (enable, disable, run, pause, resume)
+    return {one.__name__: one for one in actions}.get(action)
 
 
-HANDLERS = (bulk, run_now, switch, change, delete)
+HANDLERS = (bulk, run_now, switch, pause, resume, change, delete)

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from headway.control import NotAnswered, NotThere
+from headway.control import NotAnswered, NotThere, RequestFailed
 from headway_clock import utc_now
 from headway_contract.scheduling import PreviewAnswer
 from litestar import Request, Response, get
@@ -70,6 +70,7 @@ async def show_schedule(
     if chosen:
         day = await read_day(request, found, chosen, zone, now=now)
     value = setting_of(found, "input")
+    resuming = await _resuming(request, found)
     return show(
         request,
         "schedules/detail.html",
@@ -81,6 +82,7 @@ async def show_schedule(
         past=past,
         day=day,
         upcoming=upcoming,
+        resuming=resuming,
         plot=durations(figures),
         drawing=graph.draw(found.family, found.status.id),
         form=form or forms.made_of(found.input_schema, value, takes_input=found.takes_input),
@@ -105,6 +107,17 @@ async def _preview(
     except NotAnswered:
         note = "the scheduler does not answer, so nobody can say when it fires"
         return PreviewAnswer(manifest=name, zone=found.status.zone, note=note)
+
+
+async def _resuming(request: Request[Any, Any, Any], found: ManifestInFull) -> str:
+    """What ending its pause would make good, before somebody ends it."""
+    if found.status.held_by != "paused":
+        return ""
+    try:
+        answer = await client_of(request).resume(found.status.external_id, dry_run=True)
+    except RequestFailed as error:
+        return str(error)
+    return " ".join([answer.text, *(one.text for one in answer.manifests)])
 
 
 def _with_pause(past: Past, found: ManifestInFull, now: datetime) -> Past:
