@@ -43,15 +43,16 @@ async def events(request: Request[Any, Any, Any]) -> Response[str]:
 @get("/events/feed", opt=needs("viewer"))
 async def feed(request: Request[Any, Any, Any]) -> ServerSentEvent:
     """What is added to the page, row by row."""
-    return ServerSentEvent(_rows(request, _asked(request)), retry_duration=2000)
+    return ServerSentEvent(
+        _rows(request.app.state.feed, _asked(request), _begin(request)), retry_duration=2000
+    )
 
 
 async def _rows(
-    request: Request[Any, Any, Any], asked: EventFilter
+    followed: Feed, asked: EventFilter, after: int
 ) -> AsyncIterator[ServerSentEventMessage]:
     """Rows for the table, the oldest first. Whoever comes back says up to where it has all."""
-    followed: Feed = request.app.state.feed
-    async with followed.follow(asked, after=_begin(request)) as following:
+    async with followed.follow(asked, after=after) as following:
         yield ServerSentEventMessage(event="listening", data="")
         until = monotonic() + LONGEST_SECONDS
         while monotonic() < until:

@@ -1,0 +1,64 @@
+"""Pages that change something: who may, and what they say to what makes no sense."""
+
+from uuid import UUID
+
+ID = UUID(int=7)
+CHANGES = [
+    "/runs/cancel",
+    f"/runs/{ID}/cancel",
+    f"/runs/{ID}/again",
+    "/work/cancel",
+    f"/work/{ID}/cancel",
+    "/dead-letters/change",
+    f"/dead-letters/{ID}/retry",
+    f"/dead-letters/{ID}/acknowledge",
+    "/dead-letters/canary",
+    f"/dead-letters/canary/{ID}/stop",
+]
+
+
+async def test_who_may_only_look_changes_nothing(console):
+    async with console.signed_in("viewer") as client:
+        for path in CHANGES:
+            reply = await client.post(path, data={"id": str(ID)})
+            assert reply.status_code == 403, path
+            assert "needs the role operator" in reply.text, path
+
+
+WRONG = [
+    ("/runs/cancel", {}, 422, "nothing is checked"),
+    ("/runs/cancel", {"id": "seven"}, 422, "is no id"),
+    (f"/runs/{ID}/again", {}, 404, "there is no run"),
+    ("/dead-letters/change", {"action": "retry"}, 422, "nothing is checked"),
+    ("/dead-letters/change", {"action": "retry-all"}, 422, "all of which failure?"),
+    ("/dead-letters/change", {"action": "burn"}, 422, "is nothing that can be done"),
+    ("/dead-letters/canary", {}, 422, "of which failure?"),
+    (f"/dead-letters/canary/{ID}/stop", {}, 404, "this console knows no canary"),
+]
+
+
+async def test_what_makes_no_sense_is_refused_with_the_reason(console):
+    async with console.signed_in("operator") as client:
+        for path, form, status, words in WRONG:
+            reply = await client.post(path, data=form)
+            assert (reply.status_code, words in reply.text) == (status, True), (path, reply.text)
+
+
+ASKED = [
+    ("/runs?state=lost", 422, "is none of"),
+    ("/runs?since=yesterday", 422, "is no time"),
+    ("/runs?cursor=nonsense", 422, "is no cursor"),
+    ("/events?work=seven", 422, "is no id"),
+    (f"/runs/{ID}", 404, "there is no run"),
+    (f"/work/{ID}", 404, "there is no work"),
+    (f"/dead-letters/{ID}", 404, "there is no dead letter"),
+    (f"/dead-letters/canary/{ID}", 404, "ends when that stops"),
+    ("/events/feed?after=x", 422, "is the number of an event"),
+]
+
+
+async def test_filters_that_make_no_sense_say_what_would(console):
+    async with console.signed_in("viewer") as client:
+        for path, status, words in ASKED:
+            reply = await client.get(path)
+            assert (reply.status_code, words in reply.text) == (status, True), (path, reply.text)
