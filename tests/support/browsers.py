@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    async_playwright,
+    expect,
+)
 
 from support.consoles import LOCAL, Console, run_console
 from support.servers import TestPostgres, run_nats
@@ -24,6 +31,8 @@ from support.world import World
 
 WIDE, NARROW = 1400, 400
 _AXE = Path(__file__).parents[1] / "browser" / "vendor" / "axe.min.js"
+# A deadline that a busy machine can keep; what is there is seen at once.
+expect.set_options(timeout=15_000)
 _SERIOUS = ("serious", "critical")
 
 
