@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from headway_contract import dispatching, scheduling, subjects, waiting
+from headway_contract import dispatching, pausing, scheduling, subjects, waiting
 
 Role = Literal["viewer", "operator", "admin"]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -113,13 +113,13 @@ FORWARDED: tuple[Route, ...] = (
         name="pause", method="POST", path="/pause", role="operator", tag=MANIFESTS,
         summary="Let nothing of manifests begin: those named, of a group, with labels, or all.",
         subject=subjects.PAUSE_REQUEST, seconds=PATIENT_SECONDS,
-        question=scheduling.PauseRequest, answer=scheduling.PauseAnswer,
+        question=pausing.PauseRequest, answer=pausing.PauseAnswer,
     ),
     Route(
         name="resume", method="POST", path="/resume", role="operator", tag=MANIFESTS,
         summary="End the pause of manifests, or with dry_run tell what they would make good.",
         subject=subjects.RESUME_REQUEST, seconds=PATIENT_SECONDS,
-        question=scheduling.ResumeRequest, answer=scheduling.ResumeAnswer,
+        question=pausing.ResumeRequest, answer=pausing.ResumeAnswer,
     ),
     Route(
         name="check_ledger", method="GET", path="/ledger", role="viewer", tag=MANIFESTS,

@@ -6,7 +6,8 @@ import pytest
 import pytest_asyncio
 from headway import App, catch_up, every
 from headway_contract import decode
-from headway_contract.scheduling import PauseRequest, ResumeRequest, TriggerRequest
+from headway_contract.pausing import PauseRequest, ResumeRequest
+from headway_contract.scheduling import TriggerRequest
 from headway_jetstream_kit.controlling import BadRequest
 from headway_relay import Handover
 from headway_scheduler import operate, pausing

@@ -11,7 +11,7 @@ Manifests that it makes belong to nobody's code: no start of an application prun
 """
 
 import getpass
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -45,13 +45,9 @@ from headway_contract.scheduling import (
     ManifestsAnswer,
     ManifestsQuestion,
     ManifestStatus,
-    PauseAnswer,
-    PauseRequest,
     PreviewAnswer,
     PreviewQuestion,
     PrunePolicy,
-    ResumeAnswer,
-    ResumeRequest,
     TriggerAnswer,
     TriggerRequest,
 )
@@ -71,6 +67,7 @@ from headway.made_at_run_time import one_batch, one_manifest
 from headway.nats_control import NatsControl
 from headway.operations import Operations
 from headway.packing import pack
+from headway.pauses import Pauses
 from headway.when import When
 
 if TYPE_CHECKING:
@@ -89,7 +86,7 @@ def login_name() -> str:
         return "unknown"
 
 
-class Client(Operations):
+class Client(Operations, Pauses):
     """One connection to Headway's services. `actor` is who the audit says asked, over NATS."""
 
     def __init__(
@@ -317,51 +314,6 @@ class Client(Operations):
             actor=self._actor,
         )
         return await self._control.ask(subjects.CHANGE_GROUP_REQUEST, request, Changed)
-
-    async def pause(
-        self,
-        *external_ids: str,
-        group: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        everything: bool = False,
-        until: datetime | None = None,
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> PauseAnswer:
-        """Let nothing of some manifests begin: those named, of a group, with labels, or all."""
-        request = PauseRequest(
-            manifests=list(external_ids),
-            group=group,
-            labels=dict(labels or {}),
-            all=everything,
-            until=until,
-            reason=reason,
-            dry_run=dry_run,
-            actor=self._actor,
-        )
-        return await self._control.ask(subjects.PAUSE_REQUEST, request, PauseAnswer)
-
-    async def resume(
-        self,
-        *external_ids: str,
-        group: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        everything: bool = False,
-        dry_run: bool = False,
-    ) -> ResumeAnswer:
-        """End the pause of some manifests; the answer says what they make good.
-
-        With `dry_run` it says what they would, and changes nothing.
-        """
-        request = ResumeRequest(
-            manifests=list(external_ids),
-            group=group,
-            labels=dict(labels or {}),
-            all=everything,
-            dry_run=dry_run,
-            actor=self._actor,
-        )
-        return await self._control.ask(subjects.RESUME_REQUEST, request, ResumeAnswer)
 
     async def change_job(
         self,

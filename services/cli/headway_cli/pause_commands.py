@@ -8,7 +8,7 @@ from typing import Any
 import click
 from headway import Client
 from headway_clock import utc_now
-from headway_contract.scheduling import PauseAnswer, ResumeAnswer, ResumedManifest
+from headway_contract.pausing import PauseAnswer, ResumeAnswer, ResumedManifest
 
 from headway_cli import options
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines

@@ -9,6 +9,7 @@ from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of
 from headway_contract import subjects
 from headway_contract.dispatching import CancelAnswer
+from headway_contract.pausing import PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
 from headway_contract.scheduling import (
     ActivationAnswer,
     ActivationQuestion,
@@ -25,10 +26,6 @@ from headway_contract.scheduling import (
     EnqueuedAnswer,
     EnqueuedQuestion,
     EnqueueRequest,
-    PauseAnswer,
-    PauseRequest,
-    ResumeAnswer,
-    ResumeRequest,
     TriggerAnswer,
     TriggerRequest,
 )

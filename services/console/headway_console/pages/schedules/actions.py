@@ -7,7 +7,8 @@ from typing import Any
 from headway import Client
 from headway.control import NotAnswered, RequestFailed
 from headway_clock import utc_now
-from headway_contract.scheduling import Changed, PauseAnswer, ResumeAnswer
+from headway_contract.pausing import PauseAnswer, ResumeAnswer
+from headway_contract.scheduling import Changed
 from litestar import Request, Response, post
 from litestar.params import FromPath
 from msgspec import UNSET
