@@ -234,6 +234,8 @@ def _collected(kind: type[Struct], query: Iterable[tuple[str, str]]) -> dict[str
             found.setdefault(name, []).append(value)
         elif name in found:
             raise InvalidRequest(f"{name}: it is there more than once")
+        elif value.lower() == "null" and name in _fields_without_text(kind):
+            raise InvalidRequest(f"{name}: a parameter is never null; leave it out")
         else:
             found[name] = value
     return found
@@ -245,6 +247,21 @@ def _list_fields(kind: type[Struct]) -> frozenset[str]:
     return frozenset(
         one.name for one in structs.fields(kind) if isinstance(inspect.type_info(one.type), lists)
     )
+
+
+@functools.cache
+def _fields_without_text(kind: type[Struct]) -> frozenset[str]:
+    """Those for which the word null would be read as none, and not as a text."""
+    return frozenset(
+        one.name
+        for one in structs.fields(kind)
+        if not any(isinstance(option, inspect.StrType) for option in _options(one.type))
+    )
+
+
+def _options(kind: Any) -> tuple[inspect.Type, ...]:
+    found = inspect.type_info(kind)
+    return found.types if isinstance(found, inspect.UnionType) else (found,)
 
 
 def _spelled(said: Mapping[str, Any]) -> list[tuple[str, str]]:

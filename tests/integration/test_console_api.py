@@ -49,6 +49,7 @@ WRONG = [
     ("GET", "/manifests?limit=0", {}, 422, "limit: Expected `int` >= 1"),
     ("GET", "/manifests?colour=red", {}, 422, "unknown field `colour`"),
     ("GET", "/manifests?cursor=%23", {}, 422, "no cursor"),
+    ("GET", "/events?accepted=null", {}, 422, "never null"),
     ("GET", "/manifests?limit=1&limit=2", {}, 422, "more than once"),
     ("PATCH", "/manifests/nightly", {"content": b"{"}, 400, "Input data was truncated"),
     ("PATCH", "/manifests/nightly", {"json": {"actor": "eve"}}, 422, "unknown field `actor`"),

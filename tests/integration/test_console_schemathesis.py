@@ -8,6 +8,7 @@ import schemathesis
 from headway import App, every
 from headway_console.api.openapi import document
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.core.failures import Failure, FailureGroup
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
@@ -61,6 +62,8 @@ def broken_promises(url: str, token: str, *, only: Collection[str], examples: in
 
             try:
                 ask()
+            except Unsatisfiable:
+                assert mode is GenerationMode.NEGATIVE, operation.label  # it takes nothing at all
             except (FailureGroup, Failure) as failure:
                 broken.append(f"{operation.label} ({mode.value}): {told(failure)}")
     return broken
@@ -76,7 +79,7 @@ def told(failure: BaseException) -> str:
     ("only", "examples"),
     [
         pytest.param(SAMPLE, 3, id="some"),
-        pytest.param((), 25, id="all", marks=[pytest.mark.long, pytest.mark.timeout(1200)]),
+        pytest.param((), 10, id="all", marks=[pytest.mark.long, pytest.mark.timeout(1200)]),
     ],
 )
 async def test_the_api_does_what_its_document_says(world, console, only, examples):
