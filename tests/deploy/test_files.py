@@ -34,7 +34,7 @@ def known(variable: str) -> bool:
 def parses(arguments: list[str]) -> None:
     """Raise unless the command line is one of ours."""
     name, *rest = arguments
-    command = headway.commands.get(name)
+    command = headway.get_command(None, name)
     assert command is not None, f"there is no command {name!r}"
     try:
         command.make_context(name, rest)

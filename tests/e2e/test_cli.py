@@ -323,9 +323,9 @@ async def test_the_module_is_the_command(shell):
     ]
 
 
-@pytest.mark.parametrize("name", list(headway.commands))
+@pytest.mark.parametrize("name", headway.list_commands(None))
 def test_every_command_and_every_option_is_explained(name):
-    command = headway.commands[name]
+    command = headway.get_command(None, name)
     assert len(command.get_short_help_str(limit=200)) < 60
     for parameter in command.params:
         assert parameter.param_type_name == "argument" or parameter.help

@@ -8,6 +8,8 @@ from support.processes import Processes
 from support.world import until
 
 QUICK = {"heartbeat_seconds": "0.5", "orphan_timeout_seconds": "4", "provision": "auto"}
+# Long enough for a dispatcher to start on a busy machine: until then it answers no worker.
+PATIENT = {**QUICK, "orphan_timeout_seconds": "15"}
 DEFAULTS = {"provision": "auto"}
 
 RUN_UNDER_WAY = """
@@ -75,7 +77,7 @@ async def test_killing_the_scheduler(scene):
     await scene.end(within=4 + 30)
 
 
-@pytest.mark.parametrize("processes", [QUICK], indirect=True)
+@pytest.mark.parametrize("processes", [PATIENT], indirect=True)
 async def test_killing_the_dispatcher(scene):
     await scene.begin()
     await scene.processes.kill(scene.dispatcher)

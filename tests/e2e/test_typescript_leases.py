@@ -180,7 +180,7 @@ async def until_told(folder: Path, words: str) -> None:
 async def test_a_long_lease_is_renewed_and_only_its_latest_renewal_told_again(
     world, processes, monkeypatch
 ):
-    monkeypatch.setattr(gate, "MAX_AGE_SECONDS", 0.8)
+    monkeypatch.setattr(gate, "renew_seconds", lambda settings: 0.2)
     await start(world, processes)
     work = await queue(world, job="ts-slow", cancel_grace_seconds=5)
     renewals = "SELECT count(*) FROM dispatcher.history WHERE type = 'headway.lease.renewed.v1'"

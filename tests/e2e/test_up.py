@@ -187,15 +187,14 @@ def used_place(place, made_data) -> Place:
 
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-async def test_a_minute_of_the_demo_loses_and_doubles_nothing(
-    place, database, database_url, nats_url
-):
+@pytest.mark.parametrize("seconds", [20, pytest.param(60, marks=pytest.mark.long)])
+async def test_the_demo_loses_and_doubles_nothing(place, database, database_url, nats_url, seconds):
     place.app = ROOT / "examples" / "demo_app.py"
     urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
-    async with place.up("--for", "60", "--json", **urls) as up:
+    async with place.up("--for", str(seconds), "--json", **urls) as up:
         assert await up.end(within=120) == 0, up.said
         report = await up.report()
-    assert not place.data.exists()
+    assert not {one.name for one in place.data.iterdir()} & {"postgres", "nats"}
     async with database.acquire() as connection:
 
         async def count(query: str) -> int:
@@ -221,7 +220,7 @@ async def test_a_minute_of_the_demo_loses_and_doubles_nothing(
             "runs_in_doubt": 0,
             "lateness_ms": report["lateness_ms"],
         }
-    assert report["occurrences"] > 90
+    assert report["occurrences"] > 1.5 * seconds
     assert 0 <= report["lateness_ms"]["p50"] <= report["lateness_ms"]["p99"]
     await check_invariants(database)
 

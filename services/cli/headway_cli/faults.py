@@ -76,6 +76,15 @@ def explain(error: Exception) -> list[str]:
     return [f"headway: unforeseen: {message}{place}; run it with --debug to see the traceback"]
 
 
+def report(error: Exception, *, debug: bool) -> int:
+    """Say what has ended a command, and return its exit code."""
+    if isinstance(error, click.ClickException):
+        return report_misuse(error)
+    if isinstance(error, click.Abort):
+        return INTERRUPTED
+    return report_fault(error, debug=debug)
+
+
 def report_misuse(error: click.ClickException) -> int:
     """Tell what is wrong with the command line in one line; returns the exit code."""
     message = error.format_message()

@@ -67,10 +67,11 @@ def pause(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Let nothing of manifests begin, until a time or until 'headway resume'.
+    """Let nothing of some manifests begin for a while.
 
-    What comes due meanwhile is decided when the pause ends, by each manifest's misfire policy. What
-    runs goes on to its end; what somebody triggers by name runs.
+    That is until a time, or until 'headway resume'. What comes due meanwhile is decided when the
+    pause ends, by each manifest's misfire policy. What runs goes on to its end; what somebody
+    triggers by name runs.
     """
     ends_at = _until(until, seconds)
 
