@@ -18,9 +18,12 @@ from support.telling import cancel, queue
 from support.typescript import start
 from support.world import until
 
-pytestmark = pytest.mark.skipif(
-    typescript.missing() is not None, reason=f"TypeScript: {typescript.missing()}"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        typescript.missing() is not None, reason=f"TypeScript: {typescript.missing()}"
+    ),
+]
 
 ALL_SETTLED = "SELECT bool_and(state = 'settled') FROM dispatcher.work_queue"
 RUNS = """

@@ -17,6 +17,8 @@ from headway_scheduler.tick import Tick
 from support.invariants import check_invariants
 from support.world import until
 
+pytestmark = pytest.mark.long
+
 
 async def set_most_bytes(world, stream: str, most: int) -> None:
     info = await stream_info(world.broker, stream)

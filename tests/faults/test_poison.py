@@ -36,6 +36,8 @@ from hypothesis import strategies as st
 from support.invariants import check_invariants
 from support.raw_nats import publish_raw
 
+pytestmark = pytest.mark.long
+
 RUNS = 12
 ROUNDS = settings(
     max_examples=4,

@@ -11,7 +11,7 @@ from headway_dispatcher.store import gates as queries
 from support.gates import START, Gates
 from support.plans import FILL, outline, rows_read, scans_of
 
-pytestmark = pytest.mark.breaks_tables("fills the queue by hand")
+pytestmark = [pytest.mark.breaks_tables("fills the queue by hand"), pytest.mark.long]
 
 # Much more than may be read; a hundred thousand with `./justw faults`.
 BACKLOG = 100_000 if os.environ.get("HEADWAY_LONG") else 20_000

@@ -22,6 +22,8 @@ from headway_scheduler import operate
 from headway_scheduler.ledger_questions import check_page
 from support.timeline import START, Timeline
 
+pytestmark = pytest.mark.long
+
 SEEDS = range(int(os.environ.get("HEADWAY_HISTORIES", "10")))
 SCHEDULED = ("m0", "m1", "m2")
 NAMES = (*SCHEDULED, "dependent", "dormant")

@@ -9,6 +9,8 @@ from support.gates import WATCH_CAPS
 from support.invariants import check_invariants
 from support.world import until
 
+pytestmark = pytest.mark.long
+
 GLOBAL_CAP = 6
 GROUP_CAP = 2
 
