@@ -46,6 +46,7 @@ async def all_of(puller: Puller, count: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])
+@pytest.mark.long
 async def test_it_comes_again_at_once(broker: Broker, new_name, retention: str) -> None:
     name = new_name(STREAM)
     await fill(broker, name, retention, delivered=7, acked=3)

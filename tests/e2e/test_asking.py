@@ -126,6 +126,7 @@ async def test_definitions_are_planned_and_applied(asked):
         assert words in done.complaints[0]
 
 
+@pytest.mark.long
 async def test_operators_change_and_trigger(asked):
     assert (await asked("disable", "by-hand", "hello-daily-02-30")).out.count(": disabled") == 2
     done = await asked("enable", "by-hand", "nobody")
@@ -161,6 +162,7 @@ async def test_operators_limit_jobs(asked):
     assert "there is no job 'nobody': declared are count" in done.complaints[0]
 
 
+@pytest.mark.long
 async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
     done = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60")
     assert re.fullmatch(r"count: enqueued as work [0-9a-f-]{36}\n", done.out), done.err

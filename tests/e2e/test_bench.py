@@ -17,6 +17,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_all_scenarios_in_one_document(tmp_path):
     done = bench("--work", "20", "--json")
     assert done.returncode == 0, done.stderr

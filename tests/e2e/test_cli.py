@@ -211,6 +211,7 @@ async def test_a_port_in_use(shell, database_url, nats_url, command):
     assert re.search(rf"{address}: .*in use; .*HEADWAY_HEALTH_ADDRESS", done.complaints[0])
 
 
+@pytest.mark.long
 async def test_a_schema_newer_than_the_code(shell, database, database_url, nats_url):
     async with database.acquire() as connection:
         for schema in ("scheduler", "dispatcher"):

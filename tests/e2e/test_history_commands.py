@@ -130,6 +130,7 @@ async def test_rebuild_refuses_and_then_mends(told, command):
     assert (await command.run("verify", "--only", "tables"))[0] == 0
 
 
+@pytest.mark.long
 async def test_events_of_the_past(told, command):
     code, lines, err = await command.run("events", "--type", "work.settled", "--type", "run.f*")
     assert code == 0, err
@@ -187,6 +188,7 @@ async def test_history_is_exported_as_json_lines(told, command, tmp_path):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 async def test_beside_an_up_and_after_it_on_its_data_folder(tmp_path):
     needs_embedded()
     (tmp_path / "app.py").write_text(UP)

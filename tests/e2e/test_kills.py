@@ -70,6 +70,7 @@ async def scene(processes, database) -> Scene:
 
 
 @pytest.mark.parametrize("processes", [QUICK], indirect=True)
+@pytest.mark.long
 async def test_killing_the_scheduler(scene):
     await scene.begin()
     await scene.processes.kill(scene.scheduler)
@@ -105,6 +106,7 @@ async def test_killing_the_worker_with_the_default_timeouts(scene):
 
 
 @pytest.mark.parametrize("processes", [QUICK], indirect=True)
+@pytest.mark.long
 async def test_killing_all_of_them_at_once(scene):
     await scene.begin()
     for program in (scene.scheduler, scene.dispatcher, scene.worker):

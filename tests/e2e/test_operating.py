@@ -60,6 +60,7 @@ async def night(world, tmp_path, console):
     made.hold.set()
 
 
+@pytest.mark.long
 async def test_dead_letters_are_listed_and_shown(night):
     letters = await night.letters()
     done = await night("dead-letters")

@@ -225,6 +225,7 @@ async def test_the_demo_loses_and_doubles_nothing(place, database, database_url,
     await check_invariants(database)
 
 
+@pytest.mark.long
 async def test_twice_in_a_row_on_one_folder(place):
     for expected in ("1 new, 0 changed", "0 new, 0 changed"):
         async with place.up("--for", "3", "--json") as up:
@@ -301,6 +302,7 @@ async def test_a_signal_ends_it_in_order(used_place, number):
         (signal.SIGINT, "the worker is awaited"),
     ],
 )
+@pytest.mark.long
 async def test_a_signal_while_it_starts_takes_everything_back(place, number, moment):
     moments = {
         "the data folder is locked": (place.data / "lock").exists,
@@ -318,6 +320,7 @@ async def test_a_signal_while_it_starts_takes_everything_back(place, number, mom
         assert await up.end() == 0, up.said
 
 
+@pytest.mark.long
 async def test_kill_takes_all_with_it_and_the_next_start_recovers(used_place):
     async with used_place.up() as up:
         await up.until_said("hello from a job")

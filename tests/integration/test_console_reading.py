@@ -167,6 +167,7 @@ class TestLists:
         assert done.trace_id == (await client.run(fine.run)).trace_id
         assert await read_run(reader, uuid4()) is None
 
+    @pytest.mark.long
     async def test_work_waits_is_under_way_or_settled(self, settled, reader):
         client, world = settled
         await world.until("SELECT count(*) = 1 FROM dispatcher.dead_letter")
