@@ -4,6 +4,10 @@ set positional-arguments
 
 uv := "uv run --quiet"
 
+# Commands and tests start many processes, and each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE := ""
+export UV_COMPILE_BYTECODE := "1"
+
 # List the recipes
 default:
     @just --list --unsorted

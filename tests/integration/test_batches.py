@@ -130,7 +130,7 @@ async def test_a_cancel_before_the_claim_lets_the_others_be_ordered_anew(world):
 
 async def test_a_run_that_takes_its_worker_down_costs_only_what_had_begun(world):
     bodies = Bodies(hold={1})
-    await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1.5)
+    await world.dispatcher(heartbeat_seconds=0.5, orphan_timeout_seconds=2)
     zombie = await world.worker(bodies.app(), worker_name="zombie")
     works = await queue_many(world, 4, retry=PATIENT)
     await order(world, works)
@@ -170,7 +170,7 @@ async def test_a_run_that_will_not_end_takes_its_lease_along_but_costs_the_other
 ):
     monkeypatch.setattr("headway.worker.execution.Execution.stop", lambda *_: None)
     bodies = Bodies(hold={0})
-    await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1)
+    await world.dispatcher(heartbeat_seconds=0.5, orphan_timeout_seconds=2)
     await world.worker(bodies.app(), drain_seconds=0.1)
     works = await queue_many(world, 3)
     await order(world, works, patience=0.5)

@@ -95,7 +95,7 @@ async def test_a_run_that_its_worker_cannot_end_is_taken_away(world, monkeypatch
         await release.wait()
 
     app = app_with(endless, timeout=0.2, cancel_grace=0.1)
-    row = await run_once(world, app, heartbeat_seconds=0.2, orphan_timeout_seconds=1)
+    row = await run_once(world, app, heartbeat_seconds=0.5, orphan_timeout_seconds=2)
     release.set()
     assert row["failure"]["kind"] == "timed_out"
     assert row["failure"]["message"] == "the run took longer than its timeout and its grace"

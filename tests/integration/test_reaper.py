@@ -45,7 +45,7 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
             await release.wait()
         return f"attempt {ctx.attempt}"
 
-    await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1.5)
+    await world.dispatcher(heartbeat_seconds=0.5, orphan_timeout_seconds=2)
     zombie = await world.worker(app, worker_name="zombie")
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
@@ -76,7 +76,7 @@ async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again
     async def job(ctx): ...
 
     await world.dispatcher(
-        heartbeat_seconds=0.2, orphan_timeout_seconds=1.0, stale_pending_seconds=1.5
+        heartbeat_seconds=0.5, orphan_timeout_seconds=2, stale_pending_seconds=1.5
     )
     worker = await world.worker(app)
     await world.until("SELECT count(*) FROM dispatcher.worker")
@@ -107,7 +107,7 @@ async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(
         if ctx.attempt == 1:
             await stuck.wait()
 
-    await world.dispatcher(heartbeat_seconds=0.2, orphan_timeout_seconds=1.5)
+    await world.dispatcher(heartbeat_seconds=0.5, orphan_timeout_seconds=2)
     rude = await world.worker(app, worker_name="rude")
     await world.until("SELECT count(*) FROM dispatcher.worker")
     await world.fire(app)
