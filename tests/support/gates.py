@@ -21,6 +21,7 @@ from headway_dispatcher.waits import Waits
 from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, Together
 from headway_relay import Handover
+from headway_service_kit.passes import Wakeup
 
 WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -50,7 +51,7 @@ class Gates:
 
     def another(self, database: Database) -> Gate:
         """One more gate, as another dispatcher would have it."""
-        return Gate(database, self.settings, clock=self.clock, relay=Handover())
+        return Gate(database, self.settings, clock=self.clock, relay=Handover(), waits=Wakeup())
 
     async def watch_caps(self) -> None:
         async with self.database.acquire() as connection:

@@ -65,8 +65,11 @@ class World:
         return await self.scheduler(app)
 
     async def declare(self, app: App, *, prune: PrunePolicy = "delete") -> Applied:
-        """Declare an app as a starting scheduler does."""
-        return await apply(self.database, app.definitions(), policy=prune, clock=DATABASE_CLOCK)
+        """Declare an app as a starting scheduler does; whoever runs need not wait to notice."""
+        applied = await apply(self.database, app.definitions(), policy=prune, clock=DATABASE_CLOCK)
+        for service in self.services:
+            service.wake("relay")
+        return applied
 
     async def make_due(self, *external_ids: str) -> None:
         """Make manifests due right now, all of them if none is named."""

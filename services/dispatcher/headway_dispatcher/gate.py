@@ -21,6 +21,7 @@ from headway_decisions import capacity
 from headway_decisions.capacity import Admitted, Held, RateUse, Reason, Room, Verdict
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import TRACES_APART, Handover, OutboxMessage, stamped
+from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
 from msgspec import Struct
 
@@ -62,11 +63,13 @@ class Gate:
         *,
         clock: Clock,
         relay: Handover,
+        waits: Wakeup,
     ) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
         self._relay = relay
+        self._waits = waits
         self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
         self._group_step = group_step(settings)
 
@@ -94,6 +97,8 @@ class Gate:
             messages = await self._record(tx, times, orders, room.rate_uses()) if orders else []
             if without_key := _held(verdicts, "key"):
                 await tx.wait_for_key(without_key)
+        # What is left says nothing of why, so have that found out.
+        self._waits.call()
         disabled = await self._put_aside(_held(verdicts, "manifest_disabled"))
         self._relay.hand(messages)
         if expired:

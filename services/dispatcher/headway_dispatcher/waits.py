@@ -1,18 +1,22 @@
 """Why ready work waits, lane by lane.
 
 The gate passes lanes without room over, and so tells nobody why they wait. This pass does,
-now and then and without the gate's lock: its word is for people, and nothing is decided by
+after the gate and without its lock: its word is for people, and nothing is decided by
 it. It costs a step for each lane that has ready work, however much that is. Why other work
 waits stands in its own row; the view `dispatcher.waiting` tells both.
 """
 
 from datetime import timedelta
 
+from headway_clock import monotonic
 from headway_decisions.capacity import Room
 from headway_postgres_kit import Clock, Database
 
 from headway_dispatcher.gate_store import GateTransaction
 from headway_dispatcher.settings import DispatcherSettings
+
+# Under load the gate runs all the time, and nobody reads that fast.
+_SECONDS_BETWEEN = 1.0
 
 
 class Waits:
@@ -22,9 +26,14 @@ class Waits:
         self._database = database
         self._settings = settings
         self._clock = clock
+        self._may_run_at = 0.0
 
     async def run_once(self) -> float | None:
-        """Write down which lanes are closed, once."""
+        """Write down which lanes are closed, but not more than once in a second."""
+        early = self._may_run_at - monotonic()
+        if early > 0:
+            return early
+        self._may_run_at = monotonic() + _SECONDS_BETWEEN
         async with self._database.transaction() as connection:
             tx = GateTransaction(connection, self._clock)
             lanes = await tx.lanes()

@@ -88,7 +88,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     wake = Followers(gate=Wakeup(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
-    gate = Gate(database, settings, clock=clock, relay=wake.relay)
+    waits_wakeup = Wakeup()
+    gate = Gate(database, settings, clock=clock, relay=wake.relay, waits=waits_wakeup)
     reaper = Reaper(database, broker, settings, name=name)
     retention = Retention(database, days=settings.history_days, clock=clock)
     orders = Orders(database, broker, settings, name=name)
@@ -149,7 +150,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
         await intake.take_over()
         service.keep(pass_name, intake.run_once)
     service.keep("gate", run_gate, wake.gate)
-    service.keep("waits", Waits(database, settings, clock=clock).run_once)
+    service.keep("waits", Waits(database, settings, clock=clock).run_once, waits_wakeup)
     service.keep("cancels", Cancels(database, broker, name=name).run_once, wake.cancels)
     service.keep("prunes", prunes.run_once, wake.prunes)
     retries = WaitingRetries(database, clock=clock, wake=wake)
