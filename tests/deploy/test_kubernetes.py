@@ -139,7 +139,7 @@ def test_prometheus_is_sent_to_where_metrics_are(rendered):
         [port] = [port["containerPort"] for port in one["ports"] if port["name"] == "health"]
         assert (notes["prometheus.io/port"], notes["prometheus.io/path"]) == (str(port), "/metrics")
         scraped.add(document["metadata"]["name"])
-    assert scraped == {"headway-scheduler", "headway-dispatcher", "headway-worker"}
+    assert scraped == {f"headway-{one}" for one in ("scheduler", "dispatcher", "worker", "console")}
 
 
 def test_the_monitor_selects_what_is_scraped(rendered):
@@ -238,7 +238,7 @@ class TestNetwork:
         assert not may("headway-worker", "headway-scheduler", 8080)
         assert not may("headway-worker", "headway-console", 8000)
 
-    @pytest.mark.parametrize("service", ["scheduler", "dispatcher", "worker"])
+    @pytest.mark.parametrize("service", ["scheduler", "dispatcher", "worker", "console"])
     def test_a_prometheus_next_door_may_scrape_and_no_more(self, rendered, service):
         [policy] = [one["spec"] for one in rendered if one["metadata"]["name"] == "headway-metrics"]
         [document] = [
@@ -247,7 +247,9 @@ class TestNetwork:
         assert matches(policy["podSelector"], document["spec"]["template"]["metadata"]["labels"])
         [rule] = policy["ingress"]
         assert [one["port"] for one in rule["ports"]] == [
-            port["containerPort"] for port in pod(document)["containers"][0]["ports"]
+            port["containerPort"]
+            for port in pod(document)["containers"][0]["ports"]
+            if port["name"] == "health"
         ]
         [peer] = rule["from"]
         assert peer["namespaceSelector"]["matchLabels"] == {"headway.dev/metrics": "true"}

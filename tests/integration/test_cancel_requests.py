@@ -13,7 +13,9 @@ from headway_contract.work import RetryPolicy, WorkQueued
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler import cancel
+from headway_scheduler.enqueue import Enqueue
 from headway_scheduler.store import enqueued, works
+from headway_service_kit.passes import Wakeup
 from support.invariants import check_invariants
 
 NEVER = RetryPolicy(attempts=3, interval_seconds=3600)
@@ -219,7 +221,40 @@ class TestEnqueuedAndNotTakenUp:
             await connection.execute(
                 works["add"], [work], [None], ["c"], [0], await DATABASE_CLOCK.now(connection)
             )
-            await connection.execute(enqueued["queued"], [work], utc_now())
+            await connection.execute(enqueued["queued"], [work], ["ops"], utc_now())
+        assert [one.work for one in (await asked).works] == [work]
+
+    @pytest.mark.parametrize("moved", [False, True])
+    async def test_taken_up_and_not_at_the_dispatcher_yet_it_ends_with_its_group(
+        self, world, moved
+    ):
+        work = await self.enqueue(world)
+        take_up = Enqueue(world.database, clock=DATABASE_CLOCK, relay=Wakeup())
+        await take_up.run_once()
+        assert await world.value("SELECT count(*) FROM scheduler.work") == 1, "it is on its way"
+        if moved:  # it stays of the group that it was announced in
+            await world.value('UPDATE scheduler.job SET terms = terms || \'{"group": "other"}\'')
+        found = await self.cancel(world, group="ops")
+        assert [(one.work, one.group) for one in found.works] == [(work, "ops")]
+        await world.dispatcher()
+        await world.scheduler()
+        await world.worker(app_with(forever))
+        await world.until_settled()
+        [row] = await world.rows("SELECT id, outcome FROM dispatcher.work_queue")
+        assert tuple(row) == (work, "cancelled")
+        assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
+        await check_invariants(world.database)
+
+    async def test_a_group_taken_up_at_this_moment_is_waited_for_and_found(self, world):
+        work = await self.enqueue(world)
+        async with world.database.transaction() as connection:
+            await connection.fetch(enqueued["take"], 1)
+            asked = asyncio.create_task(self.cancel(world, group="ops"))
+            await world.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type='Lock'")
+            await connection.execute(
+                works["add"], [work], [None], ["c"], [0], await DATABASE_CLOCK.now(connection)
+            )
+            await connection.execute(enqueued["queued"], [work], ["ops"], utc_now())
         assert [one.work for one in (await asked).works] == [work]
 
     async def test_what_was_refused_is_said_to_be(self, world, nats_url):

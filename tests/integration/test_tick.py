@@ -89,6 +89,17 @@ async def test_a_change_of_leader_raises_the_epoch(world):
         assert (row["holder"], row["epoch"]) == (holder, epoch)
 
 
+async def test_a_fresh_system_shows_its_leader_before_anything_is_due(world):
+    tick = tick_of(world, holder="first")
+    assert (await tick.run_once()).fired == 0
+    [row] = await world.rows("SELECT epoch, holder, ticked_at FROM scheduler.leader")
+    assert (row["epoch"], row["holder"]) == (1, "first")
+    await tick.run_once()
+    assert await world.value("SELECT ticked_at FROM scheduler.leader") == row["ticked_at"], (
+        "looking again writes nothing"
+    )
+
+
 async def test_two_leaders_at_once_decide_each_occurrence_once(world, monkeypatch):
     """Should the lock ever fail, the leader's row and the ledger's key hold."""
     await declare_due(world, *(f"m-{number}" for number in range(40)))

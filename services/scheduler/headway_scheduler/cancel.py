@@ -55,14 +55,12 @@ async def cancel(
     connection: Connection, request: CancelOutstandingRequest, *, now: datetime
 ) -> Outstanding:
     """Ask for all that is outstanding to end early; what is owed is never queued."""
-    enqueued_ids = await _take_up(connection, request, now)
+    await _take_up(connection, request, now)
     ids, subject = await _manifests_of(connection, request)
     locked = await lock_manifests(connection, ids)
     rows = await connection.fetch(works["named"], locked, request.work)
-    if not locked and request.work is not None:
-        enqueued_ids = [request.work]
-    if enqueued_ids:
-        rows += await connection.fetch(works["named_enqueued"], enqueued_ids)
+    if request.group is not None or (request.work is not None and not locked):
+        rows += await connection.fetch(works["named_enqueued"], request.work, request.group)
     reason = request.reason or f"cancelled by {request.actor or 'an operator'}"
     found = [_named(row) for row in rows]
     await OUTBOX.add(
@@ -90,15 +88,17 @@ async def cancel(
 
 async def _take_up(
     connection: Connection, request: CancelOutstandingRequest, now: datetime
-) -> list[UUID]:
-    """Make work of what is meant and still waits to be taken up; returns its ids."""
+) -> None:
+    """Make work of what is meant and still waits to be taken up.
+
+    What somebody else takes up at this moment is waited for, and found among the outstanding.
+    """
     rows = await connection.fetch(enqueued["lock_waiting"], request.work, request.group)
     if not rows:
-        return []
+        return
     ids, causes = [row["work_id"] for row in rows], [row["cause"] for row in rows]
     await connection.execute(works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now)
-    await connection.execute(enqueued["queued"], ids, now)
-    return ids
+    await connection.execute(enqueued["queued"], ids, [row["group_name"] for row in rows], now)
 
 
 async def ask_dispatcher(

@@ -195,7 +195,7 @@ async def _record(
         ids, causes = [one.work for one in queued], [one.cause for one in queued]
         await connection.execute(works["add"], ids, nothing, causes, [0] * len(queued), now)
         await OUTBOX.add(connection, announce_enqueued(queued, now=now))
-        await connection.execute(enqueued["queued"], ids, now)
+        await connection.execute(enqueued["queued"], ids, [one.group for one in queued], now)
         note(*(TakenUp(one.job, "queued") for one in queued))
     await _refuse(connection, refused, now)
 

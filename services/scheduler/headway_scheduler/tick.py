@@ -56,16 +56,20 @@ class Tick:
         self._max_entries = max_entries
         self._relay = relay
         self._clock = clock
+        self._known = False
 
     async def run_once(self) -> TickResult:
         """Queue every manifest that is due, once."""
         seen = await self._look()
-        if not seen.due:
+        # The first time also with nothing due: people see who leads before anything fires.
+        if not seen.due and self._known:
             return TickResult(led=True, rest=_rest(seen.next_at, seen.at))
         try:
-            return await self._fire(seen, one_by_one=False)
+            result = await self._fire(seen, one_by_one=False)
         except FAULTS_OF_A_ROW:
-            return await self._fire(seen, one_by_one=True)
+            result = await self._fire(seen, one_by_one=True)
+        self._known = self._known or result.led
+        return result
 
     async def _look(self) -> _Seen:
         """What is due. Nothing is locked yet: what is decided is decided by what the lock finds."""

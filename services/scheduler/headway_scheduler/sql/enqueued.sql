@@ -24,7 +24,8 @@ ORDER BY taken.enqueued_at, taken.work_id
 -- name: lock_waiting
 -- What waits to be taken up: one piece of work, or all of a group. $1 work id (null for all),
 -- $2 group (null for all).
-SELECT waiting.work_id, waiting.cause
+SELECT waiting.work_id, waiting.cause,
+       coalesce(waiting.group_name, job.terms ->> 'group', waiting.job) AS group_name
 FROM scheduler.enqueued AS waiting
 LEFT JOIN scheduler.job ON job.name = waiting.job
 WHERE waiting.state = 'waiting'
@@ -34,11 +35,12 @@ ORDER BY waiting.work_id
 FOR UPDATE OF waiting
 
 -- name: queued
--- What is queued: it is kept until it is settled, in case its message is lost. $1 work ids,
--- $2 now.
+-- What is queued: it is kept until it is settled, in case its message is lost, with the group that
+-- it was told to be of, whatever its job says later. $1 work ids, $2 their groups, $3 now.
 UPDATE scheduler.enqueued
-SET state = 'queued', decided_at = $2
-WHERE work_id = ANY($1::uuid[])
+SET state = 'queued', group_name = told.group_name, decided_at = $3
+FROM unnest($1::uuid[], $2::text[]) AS told (work_id, group_name)
+WHERE enqueued.work_id = told.work_id
 
 -- name: settled
 -- What is settled: only keys are remembered. $1 work ids.

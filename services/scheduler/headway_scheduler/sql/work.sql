@@ -110,11 +110,15 @@ WHERE work.manifest_id = ANY($1::uuid[]) AND ($2::uuid IS NULL OR work.id = $2)
 ORDER BY work.id
 
 -- name: named_enqueued
--- Outstanding work that applications have enqueued. $1 ids.
+-- Outstanding work that applications have enqueued: one, or all of a group, also what is still on
+-- its way to the dispatcher. $1 work id (null for any), $2 group (null for any).
 SELECT work.id, work.round, NULL::uuid AS manifest_id, NULL AS external_id,
        coalesce(enqueued.group_name, job.terms ->> 'group', enqueued.job) AS group_name
 FROM scheduler.work
 JOIN scheduler.enqueued ON enqueued.work_id = work.id
 LEFT JOIN scheduler.job ON job.name = enqueued.job
-WHERE work.id = ANY($1::uuid[])
+WHERE work.manifest_id IS NULL
+  AND ($1::uuid IS NULL OR work.id = $1)
+  AND ($2::text IS NULL
+       OR coalesce(enqueued.group_name, job.terms ->> 'group', enqueued.job) = $2)
 ORDER BY work.id
