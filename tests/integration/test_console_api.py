@@ -1,11 +1,19 @@
 """The HTTP API: requests handed to the services, and what comes back."""
 
+import re
 from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
 from headway import App, Client, every, manual
-from headway.control import NotAnswered, NotThere, Refused, RequestFailed
+from headway.control import (
+    Invalid,
+    NotAnswered,
+    NotThere,
+    Refused,
+    RequestFailed,
+    TooLarge,
+)
 
 
 def an_app() -> App:
@@ -73,6 +81,48 @@ async def test_what_is_wrong_is_a_problem(world, console):
             assert words in problem.get("detail", ""), called
             assert problem["type"].startswith("urn:headway:problem:")
             assert problem["title"]
+
+
+ASKED = [
+    (lambda one: one.manifest("nobody"), NotThere),
+    (lambda one: one.cancel_group("nobody"), NotThere),
+    (lambda one: one.trigger("nightly", input="no number"), Invalid),
+    (lambda one: one.enqueue("sync", input="no number"), Invalid),
+    (lambda one: one.enqueue("nobody"), NotThere),
+    (lambda one: one.delete("nightly"), Refused),
+    (lambda one: one.trigger("nightly", key="k", input=2), Refused),
+    (lambda one: one.run(UUID(int=0)), NotAnswered),
+    (lambda one: one.trigger("nightly", input=["x" * 1_100_000]), TooLarge),
+]
+STATUSES = {NotThere: 404, Invalid: 422, Refused: 409, NotAnswered: 503, TooLarge: 413}
+
+
+async def test_a_failure_is_the_same_over_nats_and_over_http(world, console, nats_url):
+    await world.scheduler(an_app(), tick="off")
+    seen: list[int] = []
+    http = Client(console.url, token=console.tokens["admin"])
+    async with Client(nats_url) as nats, http as over_http:
+        over_http._control._client.event_hooks["response"].append(note_status(seen))
+        await nats.trigger("nightly", key="k")
+        for asking, kind in ASKED:
+            told = []
+            for client in (nats, over_http):
+                with pytest.raises(RequestFailed) as failed:
+                    await asking(client)
+                assert type(failed.value) is kind, failed.value
+                told.append(str(failed.value).partition("\n")[0])
+            # But for the length of the name of who asks, which is in the request.
+            assert re.sub(r"\d+ bytes", "", told[0]) == re.sub(r"\d+ bytes", "", told[1])
+    assert seen == [STATUSES[kind] for _, kind in ASKED]
+
+
+def note_status(seen):
+    async def note(reply):
+        seen.append(reply.status_code)
+        again = "retry-after" in reply.headers
+        assert again == (reply.status_code in (503, 504))
+
+    return note
 
 
 async def test_the_same_key_triggers_once(world, console):
@@ -209,8 +259,8 @@ async def test_manifests_are_made_and_changed_at_run_time(world, console):
         assert (shown["status"]["owner"], shown["status"]["group"]) == ("api", "sync")
         for body, status, words in (
             ({"job": "sync", "daily": "25:99"}, 422, "25:99"),
-            ({"job": "sync", "daily": "03:15", "input": "text"}, 409, "does not fit job 'sync'"),
-            ({"job": "nobody", "daily": "03:15"}, 409, "which nobody declared"),
+            ({"job": "sync", "daily": "03:15", "input": "text"}, 422, "does not fit job 'sync'"),
+            ({"job": "nobody", "daily": "03:15"}, 422, "which nobody declared"),
             ({"job": "sync", "weekday": "monday"}, 422, "unknown field `weekday`"),
         ):
             reply = await client.put(path, json=body)

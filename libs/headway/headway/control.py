@@ -19,7 +19,15 @@ class RequestFailed(Exception):
 
 
 class Refused(RequestFailed):
-    """The service has understood the request and will not do it."""
+    """The service has understood the request and will not do it, as things are."""
+
+
+class Invalid(Refused):
+    """The request is at fault, whatever the state of things: change it."""
+
+
+class TooLarge(Invalid):
+    """The request has more bytes than can be sent at once."""
 
 
 class NotThere(Refused):
@@ -28,6 +36,10 @@ class NotThere(Refused):
 
 class NotAnswered(RequestFailed):
     """No service has answered: it does not run, or cannot be reached, or takes too long."""
+
+
+class TimedOut(NotAnswered):
+    """A service has not answered in time; it may have done what was asked for, or still do it."""
 
 
 class Control(Protocol):

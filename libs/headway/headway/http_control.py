@@ -12,13 +12,36 @@ import msgspec
 from headway_contract import http
 from msgspec import Struct
 
-from headway.control import USUAL_SECONDS, Answer, NotAnswered, NotThere, Refused, RequestFailed
+from headway.control import (
+    USUAL_SECONDS,
+    Answer,
+    Invalid,
+    NotAnswered,
+    NotThere,
+    Refused,
+    RequestFailed,
+    TimedOut,
+    TooLarge,
+)
 
 # What a proxy between us may take, beside the time that a service has.
 _SLACK_SECONDS = 5.0
 # The server says something at least this often while nothing happens.
 _SILENCE_SECONDS = 60.0
-_REFUSALS = {400: Refused, 404: NotThere, 409: Refused, 413: Refused, 422: Refused}
+# The same failures as over NATS; what has no like there is just a failed request.
+_FAILURES: dict[int, type[RequestFailed]] = {
+    400: Invalid,
+    404: NotThere,
+    409: Refused,
+    413: TooLarge,
+    422: Invalid,
+    429: NotAnswered,
+    502: NotAnswered,
+    503: NotAnswered,
+    504: TimedOut,
+}
+# The service itself has failed, which is not the gateway that a proxy means by 502.
+_SERVICE_FAILED = "urn:headway:problem:service-failed"
 
 
 class HttpControl:
@@ -107,7 +130,8 @@ class HttpControl:
 
     def _not_answered(self, error: httpx.HTTPError) -> NotAnswered:
         reason = str(error) or type(error).__name__
-        return NotAnswered(
+        kind = TimedOut if isinstance(error, httpx.ReadTimeout) else NotAnswered
+        return kind(
             f"Headway at {self.url} does not answer ({reason}): is its console running? "
             "Check HEADWAY_URL"
         )
@@ -131,13 +155,11 @@ def _failure(status: int, body: bytes, url: str) -> RequestFailed:
     """What the server says is wrong, as the kind of failure that it is."""
     problem = _problem(body)
     text = str(problem.get("detail") or problem.get("title") or f"status {status}")
-    if status in _REFUSALS:
-        return _REFUSALS[status](text)
-    if status in (502, 503, 504):
-        return NotAnswered(text)
     if status == 401:
         return RequestFailed(f"Headway at {url} does not know you: {text}")
-    return RequestFailed(text)
+    if problem.get("type") == _SERVICE_FAILED:
+        return RequestFailed(text)
+    return _FAILURES.get(status, RequestFailed)(text)
 
 
 def _problem(body: bytes) -> dict[str, Any]:

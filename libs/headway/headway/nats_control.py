@@ -4,16 +4,31 @@ from typing import Self
 
 import msgspec
 from headway_jetstream_kit import Broker, BrokerUnavailable
-from headway_jetstream_kit.controlling import REFUSED, UNKNOWN
+from headway_jetstream_kit.controlling import CONFLICT, INVALID, UNAVAILABLE, UNKNOWN
 from msgspec import Struct
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from headway.control import USUAL_SECONDS, Answer, NotAnswered, NotThere, Refused, RequestFailed
+from headway.control import (
+    USUAL_SECONDS,
+    Answer,
+    Invalid,
+    NotAnswered,
+    NotThere,
+    Refused,
+    RequestFailed,
+    TimedOut,
+    TooLarge,
+)
 
 _ERROR_HEADER = "Nats-Service-Error"
 _CODE_HEADER = "Nats-Service-Error-Code"
-_REFUSALS: dict[str | None, type[Refused]] = {REFUSED: Refused, UNKNOWN: NotThere}
+_FAILURES: dict[str | None, type[RequestFailed]] = {
+    INVALID: Invalid,
+    UNKNOWN: NotThere,
+    CONFLICT: Refused,
+    UNAVAILABLE: NotAnswered,
+}
 
 
 class NatsControl:
@@ -47,7 +62,7 @@ class NatsControl:
         body = msgspec.json.encode(question)
         most = self._broker.client.max_payload
         if len(body) > most:
-            raise RequestFailed(
+            raise TooLarge(
                 f"the request has {len(body)} bytes and NATS takes {most} at most: send fewer "
                 "definitions at once, or raise max_payload in the configuration of NATS"
             )
@@ -56,7 +71,10 @@ class NatsControl:
         except NoRespondersError as error:
             raise NotAnswered(f"no service answers on {subject}: is it running?") from error
         except TimeoutError as error:
-            raise NotAnswered(f"{subject}: no answer within {timeout:g} s") from error
+            raise TimedOut(
+                f"{subject}: no answer within {timeout:g} s; look whether it was done before you "
+                "ask again"
+            ) from error
         except (OSError, NatsError) as error:
             raise NotAnswered(f"{subject}: {error or type(error).__name__}") from error
         headers = reply.headers or {}
@@ -64,9 +82,9 @@ class NatsControl:
         if fault:
             # A header has one line; a service with more to say says it in the body.
             text = reply.data.decode(errors="replace") or fault
-            refusal = _REFUSALS.get(headers.get(_CODE_HEADER))
-            if refusal is not None:
-                raise refusal(text)
+            known = _FAILURES.get(headers.get(_CODE_HEADER))
+            if known is not None:
+                raise known(text)
             raise RequestFailed(f"{subject}: {text}")
         try:
             return msgspec.json.decode(reply.data, type=answer)

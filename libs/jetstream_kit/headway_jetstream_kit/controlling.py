@@ -22,21 +22,35 @@ Question = TypeVar("Question", bound=Struct)
 
 
 # What kind of error an answer is, in the header where micro services say so.
-REFUSED = "400"
+INVALID = "400"
 UNKNOWN = "404"
+CONFLICT = "409"
 FAILED = "500"
+UNAVAILABLE = "503"
 
 
 class BadRequest(Exception):
-    """The request is at fault; its text is the answer."""
+    """The request is at fault, whoever makes it and whenever; its text is the answer."""
 
-    code = REFUSED
+    code = INVALID
 
 
 class Unknown(BadRequest):
     """The request names something that there is not."""
 
     code = UNKNOWN
+
+
+class Conflict(BadRequest):
+    """The request is sound, and cannot be carried out as things are."""
+
+    code = CONFLICT
+
+
+class Unavailable(BadRequest):
+    """What the answer depends on cannot be had now; the same request may be made again."""
+
+    code = UNAVAILABLE
 
 
 async def serve(

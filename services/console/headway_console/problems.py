@@ -6,7 +6,15 @@ from urllib.parse import quote
 
 import asyncpg
 import msgspec
-from headway.control import NotAnswered, NotThere, Refused, RequestFailed
+from headway.control import (
+    Invalid,
+    NotAnswered,
+    NotThere,
+    Refused,
+    RequestFailed,
+    TimedOut,
+    TooLarge,
+)
 from headway.definitions import InvalidDefinitions
 from headway_contract.http import InvalidRequest
 from headway_postgres_kit import DatabaseUnavailable
@@ -43,11 +51,17 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], int, str, str], ...] = (
     ((asyncpg.DataError,), 422, "invalid", "The request does not fit"),
     ((msgspec.DecodeError,), 400, "unreadable", "The request cannot be read"),
     ((NotThere,), 404, "not-there", "There is no such thing"),
+    ((TooLarge,), 413, "too-large", "The request is too large"),
+    ((Invalid,), 422, "invalid", "The request does not fit"),
     ((Refused,), 409, "refused", "The service has refused"),
+    ((TimedOut,), 504, "timed-out", "No service has answered in time"),
     ((NotAnswered,), 503, "not-answered", "No service has answered"),
     ((RequestFailed,), 502, "service-failed", "The service has failed"),
     ((DatabaseUnavailable,), 503, "database-unavailable", "PostgreSQL does not answer"),
 )
+# Nothing is wrong with the request: the same may do in a moment, and this is when.
+_TRY_AGAIN = (503, 504)
+_TRY_AGAIN_AFTER = "5"
 _SEE_TO = "The console itself runs: see to the scheduler, the dispatcher and NATS"
 
 
@@ -70,8 +84,8 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The answer to a request that failed: a problem, or for people a page."""
     problem = msgspec.structs.replace(problem_of(error), instance=request.url.path)
     headers = {"WWW-Authenticate": 'Bearer realm="headway"'} if problem.status == 401 else {}
-    if problem.status == 503:
-        headers["Retry-After"] = "5"
+    if problem.status in _TRY_AGAIN:
+        headers["Retry-After"] = _TRY_AGAIN_AFTER
     if isinstance(error, HTTPException) and error.headers:
         headers |= {name: value for name, value in error.headers.items() if name == "Allow"}
     return Response(

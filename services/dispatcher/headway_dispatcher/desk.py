@@ -17,7 +17,7 @@ from headway_contract.dispatching import (
 )
 from headway_contract.scheduling import InputAnswer, InputQuestion
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest, serve, typed
+from headway_jetstream_kit.controlling import BadRequest, Unavailable, serve, typed
 from headway_postgres_kit import Clock, Connection, Database, storable
 from msgspec import UNSET, Struct
 from nats.errors import Error as NatsError
@@ -126,7 +126,7 @@ class Desk:
             )
             answer = msgspec.json.decode(reply.data, type=InputAnswer)
         except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
-            raise BadRequest(
+            raise Unavailable(
                 f"the input of job {job!r} cannot be checked, because no scheduler answers "
                 f"({error or type(error).__name__}): start one, or retry it as it is"
             ) from error

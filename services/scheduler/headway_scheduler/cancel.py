@@ -18,7 +18,7 @@ from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResu
 from headway_contract.scheduling import CancelOutstandingRequest
 from headway_contract.work import WorkCancelRequested
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest, Unknown
+from headway_jetstream_kit.controlling import BadRequest, Conflict, Unknown
 from headway_postgres_kit import Connection
 from msgspec import Struct
 from nats.errors import Error as NatsError
@@ -165,7 +165,7 @@ async def _manifests_of(
     if found is None:
         refused = await connection.fetchrow(enqueued["lock_refused"], request.work)
         if refused is not None:
-            raise BadRequest(
+            raise Conflict(
                 f"work {request.work} was refused and never starts ({refused['reason']}):"
                 f" 'headway dismiss {request.work}' forgets it"
             )

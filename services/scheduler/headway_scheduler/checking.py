@@ -1,9 +1,9 @@
 """What only the scheduler can say about definitions: how they go with what is stored."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headway.definitions import Definitions, ManifestDefinition
+from headway.definitions import Definitions, InvalidDefinitions, ManifestDefinition
 from headway.inputs import problem_of_input
 from headway_decisions.lineage import find_cycles
 from headway_postgres_kit import Connection
@@ -11,15 +11,27 @@ from headway_postgres_kit import Connection
 from headway_scheduler.store import manifests
 
 
-async def problems_of(
-    connection: Connection, definitions: Definitions, known: Mapping[str, Any]
-) -> list[str]:
-    """Every problem, a line each."""
-    return [
-        *_foreign(definitions, known),
+class ForeignDefinitions(InvalidDefinitions):
+    """They would take what another application has."""
+
+
+async def refuse_problems(
+    connection: Connection,
+    definitions: Definitions,
+    known: Mapping[str, Any],
+    found: Sequence[str] = (),
+) -> None:
+    """Raise `InvalidDefinitions` with every problem, those that were found before included."""
+    foreign = [*_foreign(definitions, known), *await _foreign_jobs(connection, definitions)]
+    problems = [
+        *found,
+        *foreign,
         *await _jobs(connection, definitions),
         *await _parents(connection, definitions),
     ]
+    if problems:
+        kind = ForeignDefinitions if foreign else InvalidDefinitions
+        raise kind(list(dict.fromkeys(problems)))
 
 
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
@@ -32,13 +44,12 @@ def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
     ]
 
 
-async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
-    """Jobs that this app does not declare itself must be declared by another, and only there."""
+async def _foreign_jobs(connection: Connection, definitions: Definitions) -> list[str]:
+    """Two applications may share a job, if they mean the same."""
     own = {job.name: job for job in definitions.jobs}
-    named = {one.job for one in definitions.manifests} | set(own)
-    rows = await connection.fetch(manifests["jobs"], list(named))
+    rows = await connection.fetch(manifests["jobs"], list(own))
     declared = {row["name"]: row for row in rows}
-    problems = [
+    return [
         f"job {name!r} is declared by the application {declared[name]['owner']!r} with another "
         "input: give one of them another name"
         for name, job in own.items()
@@ -47,6 +58,15 @@ async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
         and (declared[name]["input_schema"], declared[name]["takes_input"])
         != (job.input_schema, job.takes_input)
     ]
+
+
+async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
+    """Jobs that this app does not declare itself must be declared by another, and fit."""
+    own = {job.name for job in definitions.jobs}
+    named = {one.job for one in definitions.manifests} - own
+    rows = await connection.fetch(manifests["jobs"], list(named))
+    declared = {row["name"]: row for row in rows}
+    problems: list[str] = []
     for one in definitions.manifests:
         if one.job not in own:
             problems += _elsewhere(one, declared.get(one.job))

@@ -15,7 +15,6 @@ from headway.definitions import (
     API_OWNER,
     Definitions,
     GroupDefinition,
-    InvalidDefinitions,
     ManifestDefinition,
 )
 from headway_clock import new_id
@@ -29,7 +28,7 @@ from msgspec import Struct
 
 from headway_scheduler.advance import account_for, advance, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_group, announce_job, announce_switch
-from headway_scheduler.checking import problems_of
+from headway_scheduler.checking import refuse_problems
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.store import (
     DECLARE_LOCK,
@@ -103,9 +102,7 @@ async def declare(
     if not await _is_current(connection, definitions, declared_at):
         return Declared(at=declared_at, stale=True)
     compared = await compare(connection, definitions)
-    problems = await problems_of(connection, definitions, compared.known)
-    if problems:
-        raise InvalidDefinitions(problems)
+    await refuse_problems(connection, definitions, compared.known)
     ids = {one.external_id: new_id() for one in compared.new} | {
         external_id: stored.id for external_id, stored in compared.known.items()
     }

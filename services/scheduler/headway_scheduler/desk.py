@@ -30,12 +30,13 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest, Unknown, serve, typed
+from headway_jetstream_kit.controlling import BadRequest, Conflict, Unknown, serve, typed
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 
 from headway_scheduler import activate, cancel, enqueue_desk, job_limits, operate, pausing
+from headway_scheduler.checking import ForeignDefinitions
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
@@ -119,6 +120,8 @@ class Desk:
                 source=f"operator/{request.actor}" if request.actor else None,
                 may_fire=self._settings.tick == "on",
             )
+        except ForeignDefinitions as error:
+            raise Conflict(str(error)) from error
         except InvalidDefinitions as error:
             raise BadRequest(str(error)) from error
         self._wake()
@@ -189,8 +192,10 @@ class Desk:
                 answer = await act(connection, request, now=await self._now(connection))
         except operate.NotThere as error:
             raise Unknown(str(error)) from error
-        except operate.Refused as error:
+        except operate.Invalid as error:
             raise BadRequest(str(error)) from error
+        except operate.Refused as error:
+            raise Conflict(str(error)) from error
         self._wake()
         return answer
 

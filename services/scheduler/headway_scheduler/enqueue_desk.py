@@ -17,16 +17,16 @@ from headway_contract.scheduling import (
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare import audit
-from headway_scheduler.operate import Refused
+from headway_scheduler.operate import Invalid, NotThere, Refused
 from headway_scheduler.store import HISTORY, enqueued, manifests
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 # What headway.enqueue() refuses with; anything else is a fault of ours.
-_REFUSALS = (
-    asyncpg.UndefinedObjectError,
-    asyncpg.InvalidParameterValueError,
-    asyncpg.UniqueViolationError,
-)
+_REFUSALS: dict[type[Exception], type[Refused]] = {
+    asyncpg.UndefinedObjectError: NotThere,
+    asyncpg.InvalidParameterValueError: Invalid,
+    asyncpg.UniqueViolationError: Refused,
+}
 
 
 async def enqueue(
@@ -48,8 +48,8 @@ async def enqueue(
             request.key,
             request.traceparent,
         )
-    except _REFUSALS as error:
-        raise Refused(_told(error)) from error
+    except tuple(_REFUSALS) as error:
+        raise _REFUSALS[type(error)](_told(error)) from error
     data = {"job": request.job, "key": request.key}
     await _audit(connection, "headway.work.enqueued.v1", str(work), request, data, now)
     return EnqueueAnswer(work=work, text=f"{request.job}: enqueued as work {work}")
@@ -80,7 +80,7 @@ async def dismiss(connection: Connection, request: DismissRequest, *, now: datet
     """Forget work that was refused; the audit keeps why."""
     row = await connection.fetchrow(enqueued["lock_refused"], request.work)
     if row is None:
-        raise Refused(
+        raise NotThere(
             f"work {request.work} was not refused, or not enqueued at all: see 'headway enqueued'"
         )
     await connection.execute(enqueued["dismiss"], request.work)
@@ -94,7 +94,7 @@ async def _check_input(connection: Connection, request: EnqueueRequest) -> None:
     for job in rows:
         problem = problem_of_input(job["input_schema"], job["takes_input"], request.input)
         if problem is not None:
-            raise Refused(f"the input does not fit job {request.job!r}: {problem}")
+            raise Invalid(f"the input does not fit job {request.job!r}: {problem}")
 
 
 def _told(error: Any) -> str:

@@ -54,6 +54,10 @@ class NotThere(Refused):
     """The request names something that there is not."""
 
 
+class Invalid(Refused):
+    """The request is at fault, however things are."""
+
+
 async def change(connection: Connection, request: ChangeRequest, *, now: datetime) -> str:
     """Change what operators own of a manifest; returns in words what was changed."""
     found = await _find(connection, request.manifest)
@@ -259,12 +263,12 @@ def _check_trigger(request: TriggerRequest, manifest: Manifest, row: Any) -> Non
     try:
         key_of(manifest, request.input)
     except InvalidKey as error:
-        raise Refused(str(error)) from error
+        raise Invalid(str(error)) from error
     problem = problem_of_given(
         manifest.job, manifest.input_schema, manifest.takes_input, request.input
     )
     if problem is not None:
-        raise Refused(problem)
+        raise Invalid(problem)
 
 
 def _check_key(request: TriggerRequest, known: Any) -> None:

@@ -33,7 +33,7 @@ from headway_scheduler.advance import account_for, put_to_rest
 from headway_scheduler.declare import audit, tell_switches
 from headway_scheduler.finding import find_manifest
 from headway_scheduler.manifest import Manifest, read_manifests
-from headway_scheduler.operate import Refused
+from headway_scheduler.operate import Invalid, NotThere
 from headway_scheduler.store import HISTORY, SOURCE, lock_manifests, manifests
 
 logger = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ async def _choose(connection: Connection, chosen: Chosen, *, paused: bool) -> li
     """The manifests that a request means."""
     ways = [bool(chosen.manifests), chosen.group is not None, bool(chosen.labels), chosen.all]
     if sum(ways) != 1:
-        raise Refused(
+        raise Invalid(
             "say which manifests are meant, in one way: by their names, by a group, by labels, or "
             "all of them"
         )
@@ -170,7 +170,7 @@ async def _choose(connection: Connection, chosen: Chosen, *, paused: bool) -> li
             # One that is not paused is fine; one that nobody knows is not.
             await find_manifest(connection, named)
     if not rows and not paused:
-        raise Refused("there is no such manifest: see 'headway manifests'")
+        raise NotThere("there is no such manifest: see 'headway manifests'")
     return [row["id"] for row in rows]
 
 
@@ -294,9 +294,9 @@ def _check_until(until: datetime | None, now: datetime) -> None:
     if until is None:
         return
     if until.tzinfo is None:
-        raise Refused(f"the time {until.isoformat()} has no offset: write {until.isoformat()}Z")
+        raise Invalid(f"the time {until.isoformat()} has no offset: write {until.isoformat()}Z")
     if until <= now:
-        raise Refused(f"{_shown(until)} has passed: name a time to come, or none")
+        raise Invalid(f"{_shown(until)} has passed: name a time to come, or none")
 
 
 async def _audit(

@@ -14,11 +14,11 @@ from headway_contract.scheduling import ApplyAnswer, ApplyRequest, FireChange, P
 from headway_contract.work import Rate
 from headway_decisions.rates import rate_in_words
 from headway_decisions.timing import Timing
-from headway_jetstream_kit.controlling import BadRequest
+from headway_jetstream_kit.controlling import BadRequest, Conflict
 from headway_postgres_kit import Connection
 from msgspec import structs
 
-from headway_scheduler.checking import problems_of
+from headway_scheduler.checking import ForeignDefinitions, refuse_problems
 from headway_scheduler.declare import Comparison, Known, compare, first_due
 from headway_scheduler.finding import queries
 from headway_scheduler.fire_changes import Firing, Move, changes
@@ -76,9 +76,12 @@ async def _refuse_problems(
     connection: Connection, definitions: Definitions, compared: Comparison
 ) -> None:
     found = await asyncio.to_thread(problems_of_definitions, definitions)
-    found += await problems_of(connection, definitions, compared.known)
-    if found:
-        raise BadRequest(str(InvalidDefinitions(list(dict.fromkeys(found)))))
+    try:
+        await refuse_problems(connection, definitions, compared.known, found)
+    except ForeignDefinitions as error:
+        raise Conflict(str(error)) from error
+    except InvalidDefinitions as error:
+        raise BadRequest(str(error)) from error
 
 
 def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Known]]:

@@ -30,7 +30,7 @@ from headway_contract.scheduling import (
 )
 from headway_decisions import timing
 from headway_decisions.timing import Timing
-from headway_jetstream_kit.controlling import BadRequest, Endpoint, typed
+from headway_jetstream_kit.controlling import BadRequest, Conflict, Endpoint, typed
 from headway_postgres_kit import Clock, Connection, Database
 
 from headway_scheduler.explain import explain
@@ -197,7 +197,7 @@ def timing_of(row: Any) -> Timing:
         kept = msgspec.convert(row["timing"], Timing)
         timing.local(kept, row["declared_at"])
     except (msgspec.ValidationError, ValueError) as error:
-        raise BadRequest(f"the timing of {row['external_id']!r} cannot be read: {error}") from error
+        raise Conflict(f"the timing of {row['external_id']!r} cannot be read: {error}") from error
     return kept
 
 

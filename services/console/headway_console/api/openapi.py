@@ -27,11 +27,20 @@ _ERRORS = {
     "401": "Nobody knows who asks.",
     "403": "The role is not enough.",
     "404": "There is no such thing.",
-    "409": "The service has refused, and says why.",
+    "409": "The service refuses it as things are, and says why.",
     "413": "It is too large.",
     "422": "It does not fit.",
+    "502": "The service has failed; its log says why.",
     "503": "No service has answered, and what to do about it.",
+    "504": "No service has answered in time; it may have been done all the same.",
 }
+_RETRY_AFTER = {
+    "Retry-After": {
+        "description": "After how many seconds to try again.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+}
+_AGAIN = ("503", "504")
 
 
 @get(f"{API}/openapi.json", opt=needs("viewer"), sync_to_thread=False)
@@ -161,7 +170,14 @@ def _body(kind: type[Struct], schema: Any) -> dict[str, Any]:
 
 def _problems(schemas: dict[Any, Any]) -> dict[str, Any]:
     content = {MEDIA_TYPE: {"schema": schemas[Problem]}}
-    return {code: {"description": text, "content": content} for code, text in _ERRORS.items()}
+    return {
+        code: {
+            "description": text,
+            "content": content,
+            **({"headers": _RETRY_AFTER} if code in _AGAIN else {}),
+        }
+        for code, text in _ERRORS.items()
+    }
 
 
 _IDEMPOTENCY_KEY = {
