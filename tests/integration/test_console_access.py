@@ -209,6 +209,35 @@ async def test_a_session_begins_with_a_token_and_ends_with_it(console, tmp_path)
         assert (gone.status_code, "not known" in gone.json()["detail"]) == (401, True)
 
 
+async def test_who_fails_too_often_waits_and_who_is_in_goes_on(console):
+    ours = {"origin": console.url}
+    async with console.browser() as inside, console.browser() as client:
+        await inside.get(f"/sign-in/local/{LOCAL.ticket}")
+        for _ in range(5):
+            assert (await client.post("/sign-in", data={"token": "x"}, headers=ours)).is_error
+            assert (await client.get("/sign-in/local/wrong")).status_code == 401
+        good = {"token": console.tokens["admin"]}
+        # Forwarded addresses are anybody's word: no proxy is trusted here.
+        told = {**ours, "x-forwarded-for": "203.0.113.9"}
+        late = await client.post("/sign-in", data=good, headers=told)
+        assert (late.status_code, "try again in" in late.text) == (429, True)
+        assert 1 <= int(late.headers["retry-after"]) <= 300
+        assert (await client.get(f"/sign-in/local/{LOCAL.ticket}")).status_code == 429
+        assert (await inside.get(f"{API}/me")).status_code == 200
+    async with console.signed_in("viewer") as program:
+        assert (await program.get(f"{API}/me")).status_code == 200
+
+
+async def test_whoever_signs_out_leaves_no_cookie_that_works(console):
+    async with console.browser() as client:
+        await client.get(f"/sign-in/local/{LOCAL.ticket}")
+        copy = dict(client.cookies)
+        await client.post("/sign-out", headers={"origin": console.url})
+    async with console.browser(cookies=copy) as thief:
+        gone = await thief.get(f"{API}/me")
+        assert (gone.status_code, "the session is over" in gone.text) == (401, True)
+
+
 async def test_a_tampered_cookie_is_none(console):
     async with console.browser() as client:
         link = f"/sign-in/local/{LOCAL.ticket}"

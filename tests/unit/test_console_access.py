@@ -5,8 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 from headway_cli.commands import headway
+from headway_console.access.attempts import (
+    Attempts,
+    TooManyAttempts,
+    address_of,
+    read_networks,
+)
 from headway_console.access.issuer import check_oidc, read_roles
-from headway_console.access.sessions import Cookies, Seal, SigningIn
+from headway_console.access.sessions import Cookies, Seal, SignedOut, SigningIn
 from headway_console.access.tokens import Rejected, Tokens, as_yaml, new_token, read_tokens
 from headway_console.application import known_hosts, known_origins
 from headway_console.pages.sign_in import safe_path
@@ -155,3 +161,71 @@ def test_a_new_token_is_shown_once_and_its_entry_lets_it_in(tmp_path):
     file.write_text(done.stdout)
     person = Tokens(file).person(token, NOW)
     assert (person.name, person.role) == ("ci", "operator")
+
+
+class TestAttempts:
+    def test_an_address_that_fails_too_often_waits_until_the_oldest_is_past(self):
+        attempts = Attempts(per_address=3, in_all=100, within=60)
+        for at in (0.0, 10.0, 20.0):
+            attempts.begin("a", at)
+        with pytest.raises(TooManyAttempts) as refused:
+            attempts.begin("a", 30.0)
+        assert refused.value.wait == 30
+        attempts.begin("b", 30.0)
+        attempts.begin("a", 60.0)
+        with pytest.raises(TooManyAttempts):
+            attempts.begin("a", 60.5)
+
+    def test_all_together_are_bounded_and_so_is_what_is_remembered(self):
+        attempts = Attempts(per_address=3, in_all=5, within=60)
+        for number in range(5):
+            attempts.begin(f"a{number}", float(number))
+        for number in range(100):
+            with pytest.raises(TooManyAttempts) as refused:
+                attempts.begin(f"b{number}", 10.0)
+            assert refused.value.wait == 50
+        assert len(attempts._failed) == 5
+        attempts.begin("b", 60.5)
+
+    def test_who_comes_in_has_not_failed(self):
+        attempts = Attempts(per_address=2)
+        for at in range(50):
+            attempts.begin("a", float(at))
+            attempts.succeeded("a")
+        attempts.begin("a", 50.0)
+        attempts.begin("a", 50.0)
+        with pytest.raises(TooManyAttempts):
+            attempts.begin("a", 50.0)
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "trusted", "found"),
+    [
+        ("10.0.0.7", "1.2.3.4", "", "10.0.0.7"),
+        ("10.0.0.7", "1.2.3.4", "10.0.0.0/8", "1.2.3.4"),
+        ("10.0.0.7", "6.6.6.6, 1.2.3.4, 10.0.0.9", "10.0.0.0/8", "1.2.3.4"),
+        ("8.8.8.8", "1.2.3.4", "10.0.0.0/8", "8.8.8.8"),
+        ("10.0.0.7", "", "10.0.0.0/8", "10.0.0.7"),
+        ("10.0.0.7", "nonsense", "10.0.0.0/8, 192.168.0.1", "nonsense"),
+        ("2001:db8::1:2", "", "", "2001:db8::/64"),
+        ("::ffff:1.2.3.4", "", "", "1.2.3.4"),
+        ("", "1.2.3.4", "10.0.0.0/8", ""),
+    ],
+)
+def test_an_address_is_a_strangers_word_only_if_a_trusted_proxy_passes_it_on(
+    peer, forwarded, trusted, found
+):
+    headers = {"x-forwarded-for": forwarded} if forwarded else {}
+    assert address_of(peer, headers, read_networks(trusted)) == found
+
+
+def test_a_proxy_that_is_no_address_is_refused():
+    with pytest.raises(InvalidSettings, match="HEADWAY_TRUSTED_PROXIES"):
+        read_networks("10.0.0.0/8, the-proxy")
+
+
+def test_signed_out_sessions_are_remembered_until_they_would_end_and_not_without_bound():
+    gone = SignedOut(most=2)
+    for number in range(3):
+        gone.add(f"s{number}", until=NOW + timedelta(hours=number), now=NOW)
+    assert [gone.has(f"s{number}") for number in range(3)] == [False, True, True]

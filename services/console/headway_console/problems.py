@@ -22,6 +22,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from msgspec import Struct
 
+from headway_console.access.attempts import TooManyAttempts
 from headway_console.access.forgery import Forged
 from headway_console.access.guarding import Forbidden, SignInNeeded
 from headway_console.reading import BadCursor
@@ -50,6 +51,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], int, str, str], ...] = (
     ((InvalidRequest, InvalidDefinitions, BadCursor), 422, "invalid", "The request does not fit"),
     ((asyncpg.DataError,), 422, "invalid", "The request does not fit"),
     ((msgspec.DecodeError,), 400, "unreadable", "The request cannot be read"),
+    ((TooManyAttempts,), 429, "too-many", "Too many sign-ins have failed"),
     ((NotThere,), 404, "not-there", "There is no such thing"),
     ((TooLarge,), 413, "too-large", "The request is too large"),
     ((Invalid,), 422, "invalid", "The request does not fit"),
@@ -86,6 +88,8 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     headers = {"WWW-Authenticate": 'Bearer realm="headway"'} if problem.status == 401 else {}
     if problem.status in _TRY_AGAIN:
         headers["Retry-After"] = _TRY_AGAIN_AFTER
+    if isinstance(error, TooManyAttempts):
+        headers["Retry-After"] = str(error.wait)
     if isinstance(error, HTTPException) and error.headers:
         headers |= {name: value for name, value in error.headers.items() if name == "Allow"}
     return Response(

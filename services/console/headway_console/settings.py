@@ -72,6 +72,14 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
             extra=SECRET,
         ),
     ] = None
+    trusted_proxies: Annotated[
+        str,
+        Meta(
+            description="Proxies that are believed when they say whom a request comes from "
+            "(`X-Forwarded-For`), as addresses or networks: `10.0.0.0/8, 192.168.1.7`. Failed "
+            "sign-ins are counted by address."
+        ),
+    ] = ""
     session_hours: Annotated[Above0, Meta(description="How long a browser session lasts.")] = 12.0
     oidc_issuer: Annotated[str | None, Meta(description="Whose JWTs are taken.")] = None
     oidc_audience: Annotated[

@@ -13,9 +13,10 @@ from headway_service_kit.service import Service, open_service
 from headway_service_kit.settings import ServiceSettings
 from msgspec import Struct
 
+from headway_console.access.attempts import Attempts, read_networks
 from headway_console.access.authentication import Doorkeeper, Local
 from headway_console.access.issuer import Issuer, check_oidc, read_roles
-from headway_console.access.sessions import Cookies, Seal
+from headway_console.access.sessions import Cookies, Seal, SignedOut
 from headway_console.access.tokens import Token, Tokens, fingerprint
 from headway_console.application import (
     Parts,
@@ -155,6 +156,9 @@ def _doorkeeper(
         audience=settings.oidc_audience or settings.oidc_client_id or "",
         roles=read_roles(settings),
         local=None if local is None else Local(token=local.token, ticket=local.ticket),
+        attempts=Attempts(),
+        proxies=read_networks(settings.trusted_proxies),
+        signed_out=SignedOut(),
     )
 
 

@@ -8,9 +8,10 @@ from litestar.connection import ASGIConnection
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
 from msgspec import Struct
 
+from headway_console.access.attempts import Attempts, Network, address_of
 from headway_console.access.issuer import Issuer, IssuerUnavailable, RoleRule, looks_like_jwt
 from headway_console.access.people import Person
-from headway_console.access.sessions import Cookies, Seal, Session
+from headway_console.access.sessions import Cookies, Seal, Session, SignedOut
 from headway_console.access.tokens import Rejected, Tokens, fingerprint
 
 SESSION = "session"
@@ -42,6 +43,9 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
     audience: str
     roles: RoleRule
     local: Local | None = None
+    attempts: Attempts
+    proxies: tuple[Network, ...] = ()
+    signed_out: SignedOut
 
     async def recognise(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Person | Unknown:
         """Who asks: by their token, or else by their cookie."""
@@ -54,6 +58,13 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
             return Unknown(reason=str(error))
         except IssuerUnavailable as error:
             return Unknown(reason=f"the OIDC issuer does not answer: {error}", unavailable=True)
+
+    def begin_attempt(self, connection: ASGIConnection[Any, Any, Any, Any], now: float) -> str:
+        """Somebody tries to sign in; returns from where. Raises `TooManyAttempts`."""
+        peer = connection.client.host if connection.client else ""
+        address = address_of(peer, connection.headers, self.proxies)
+        self.attempts.begin(address, now)
+        return address
 
     async def person_with(self, token: str) -> Person:
         """Whose a token is; raises `Rejected` if it is nobody's."""
@@ -80,6 +91,13 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
         )
         return self.seal.close(SESSION, session)
 
+    def end_session(self, cookie: str) -> None:
+        """Let nobody come in by a cookie any more, whoever has a copy of it."""
+        now = utc_now()
+        session = self.seal.open(SESSION, cookie, Session, now)
+        if session is not None:
+            self.signed_out.add(session.id, until=session.until, now=now)
+
     async def _by_header(self, header: str) -> Person:
         if header[: len(_BEARER)].lower() != _BEARER:
             raise Rejected("send the token as 'Authorization: Bearer <token>'")
@@ -90,7 +108,7 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
             raise Rejected("sign in, or send a token as 'Authorization: Bearer <token>'")
         now = utc_now()
         session = self.seal.open(SESSION, cookie, Session, now)
-        if session is None:
+        if session is None or self.signed_out.has(session.id):
             raise Rejected("the session is over: sign in again")
         if session.token:
             return self.tokens.person_by(session.token, now, session=session.id)

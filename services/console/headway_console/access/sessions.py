@@ -72,6 +72,30 @@ class Seal:
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
+class SignedOut:
+    """Sessions whose people have signed out, until they would have ended anyway.
+
+    They are known to this process alone: another console behind the same address takes a copy of
+    the cookie until the session's end.
+    """
+
+    def __init__(self, *, most: int = 10_000) -> None:
+        self._most = most
+        self._until: dict[str, datetime] = {}
+
+    def add(self, session: str, *, until: datetime, now: datetime) -> None:
+        """A session is over."""
+        if len(self._until) >= self._most:
+            self._until = {one: at for one, at in self._until.items() if at > now}
+        while len(self._until) >= self._most:
+            self._until.pop(next(iter(self._until)))
+        self._until[session] = until
+
+    def has(self, session: str) -> bool:
+        """Whether a session is over."""
+        return session in self._until
+
+
 class Cookies(Struct, frozen=True, kw_only=True):
     """How our cookies are called and sent.
 

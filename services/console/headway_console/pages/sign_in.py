@@ -5,10 +5,11 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from headway_clock import new_secret, utc_now
+from headway_clock import monotonic, new_secret, utc_now
 from litestar import Request, Response, get, post
 from litestar.datastructures import Cookie
 
+from headway_console.access.attempts import TooManyAttempts
 from headway_console.access.authentication import Doorkeeper
 from headway_console.access.forgery import check_origin
 from headway_console.access.guarding import open_to_anyone
@@ -40,9 +41,11 @@ async def sign_in(request: Request[Any, Any, Any]) -> Response[Any]:
     to, token = safe_path(form.get("next")), str(form.get("token", "")).strip()
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     try:
+        address = doorkeeper.begin_attempt(request, monotonic())
         person = doorkeeper.tokens.person(token, utc_now())
-    except Rejected as error:
-        return _ask(request, to, trouble=str(error))
+    except (Rejected, TooManyAttempts) as error:
+        return _ask(request, to, trouble=error)
+    doorkeeper.attempts.succeeded(address)
     return _signed_in(request, person, to, token=token)
 
 
@@ -51,10 +54,15 @@ def sign_in_local(request: Request[Any, Any, Any]) -> Response[Any]:
     """Begin a session for the person at this machine, who was shown the ticket."""
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     local, ticket = doorkeeper.local, str(request.path_params["ticket"])
+    try:
+        address = doorkeeper.begin_attempt(request, monotonic())
+    except TooManyAttempts as error:
+        return _ask(request, "/", trouble=error)
     if local is None or not hmac.compare_digest(local.ticket.encode(), ticket.encode()):
         return _ask(
             request, "/", trouble="this link is no longer valid: 'headway up' shows a new one"
         )
+    doorkeeper.attempts.succeeded(address)
     person = doorkeeper.tokens.person(local.token, utc_now())
     return _signed_in(request, person, "/", token=local.token)
 
@@ -102,11 +110,13 @@ async def back_from_issuer(request: Request[Any, Any, Any]) -> Response[Any]:
     if begun is None:
         return _ask(request, "/", trouble="that took too long, or began in another browser")
     try:
+        address = doorkeeper.begin_attempt(request, monotonic())
         person = await _person_of(request, begun)
-    except Rejected as error:
-        return _ask(request, begun.next, trouble=str(error))
+    except (Rejected, TooManyAttempts) as error:
+        return _ask(request, begun.next, trouble=error)
     except IssuerUnavailable as error:
         return _ask(request, begun.next, trouble=f"the issuer does not answer: {error}")
+    doorkeeper.attempts.succeeded(address)
     answer = _signed_in(request, person, begun.next)
     answer.set_cookie(_cookie(request, doorkeeper.cookies.signing_in, "", timedelta(0)))
     return answer
@@ -117,6 +127,7 @@ def sign_out(request: Request[Any, Any, Any]) -> Response[Any]:
     """Forget the session."""
     check_origin(request.headers, request.app.state.origins)
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    doorkeeper.end_session(request.cookies.get(doorkeeper.cookies.session, ""))
     answer = _go_to("/sign-in")
     answer.set_cookie(_cookie(request, doorkeeper.cookies.session, "", timedelta(0)))
     return answer
@@ -175,17 +186,23 @@ def _cookie(request: Request[Any, Any, Any], name: str, value: str, lasts: timed
     )
 
 
-def _ask(request: Request[Any, Any, Any], to: str, *, trouble: str = "") -> Response[Any]:
+def _ask(
+    request: Request[Any, Any, Any], to: str, *, trouble: str | Exception = ""
+) -> Response[Any]:
     settings, issuer = _oidc(request)
-    return show(
+    wait = trouble.wait if isinstance(trouble, TooManyAttempts) else None
+    answer = show(
         request,
         "sign_in.html",
-        status=401 if trouble else 200,
+        status=429 if wait else 401 if trouble else 200,
         next=to,
-        trouble=trouble,
+        trouble=str(trouble),
         with_issuer=issuer is not None,
         with_tokens=request.app.state.doorkeeper.local is not None or settings.api_tokens_file,
     )
+    if wait:
+        answer.headers["Retry-After"] = str(wait)
+    return answer
 
 
 def _oidc(request: Request[Any, Any, Any]) -> tuple[ConsoleSettings, Issuer | None]:
