@@ -45,7 +45,7 @@ async def test_streams_do_not_hold_up_a_console_that_stops(console):
         lines = stream.aiter_lines()
         async with asyncio.timeout(10):
             await _until(lines, "event: listening")
-            console.service.listening.stop()
+            await console.service.feed.stop()
             assert [line async for line in lines if line.startswith("event")] == []
 
 

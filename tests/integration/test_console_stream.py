@@ -4,7 +4,10 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
+import pytest
 from headway import App, every
+from headway_console import feed as feed_module
+from support.consoles import LOCAL
 from support.world import until
 
 
@@ -108,9 +111,72 @@ async def test_a_console_that_stops_ends_its_streams(world, console):
         client.stream("GET", "/api/v1/events/stream") as reply,
     ):
         lines = reply.aiter_lines()
-        assert await anext(lines) == ": hello"
+        assert await anext(lines) == ": still here"
         stopping = asyncio.create_task(console.service.server.stop())
         await console.service.feed.stop()
         async with asyncio.timeout(5):
             assert [line async for line in lines if line] == []
         await stopping
+
+
+STREAMS = ("/api/v1/events/stream", "/live", "/events/feed", "/workers/live")
+
+
+@pytest.mark.parametrize("path", STREAMS)
+async def test_a_stream_ends_when_whoever_opened_it_signs_out(console, path):
+    async with console.browser() as client, console.signed_in("viewer") as other:
+        await client.get(f"/sign-in/local/{LOCAL.ticket}")
+        async with client.stream("GET", path) as mine, other.stream("GET", path) as theirs:
+            lines, others = mine.aiter_lines(), theirs.aiter_lines()
+            assert await anext(lines)
+            assert await anext(others)
+            await client.post("/sign-out", headers={"origin": console.url})
+            async with asyncio.timeout(8):
+                await read_on(lines)
+            ends = asyncio.create_task(read_on(others))
+            assert not (await asyncio.wait({ends}, timeout=0.1))[0], "the others' go on"
+            ends.cancel()
+
+
+async def test_a_stream_ends_with_its_token(console, tmp_path):
+    async with console.signed_in("viewer") as client, client.stream("GET", "/live") as mine:
+        lines = mine.aiter_lines()
+        assert await anext(lines)
+        file = tmp_path / "tokens.yaml"
+        kept = [one for one in file.read_text().split("- ") if "ada-viewer" not in one]
+        file.write_text("- ".join(kept))
+        async with asyncio.timeout(8):
+            await read_on(lines)
+
+
+async def test_there_is_room_for_so_many_and_the_next_is_told_so(console, monkeypatch):
+    monkeypatch.setattr(feed_module, "_MOST_AT_ONCE", 1)
+    path = "/api/v1/events/stream"
+    async with console.signed_in("viewer") as client, client.stream("GET", path) as first:
+        assert (await anext(first.aiter_lines())).startswith(":")
+        second = await client.get(path)
+        assert (second.status_code, "try again later" in second.text) == (503, True)
+        assert second.headers["retry-after"]
+
+
+async def test_a_quiet_stream_gives_signs_of_life_with_how_far_it_has_read(
+    world, console, monkeypatch
+):
+    monkeypatch.setattr(feed_module, "_SIGN_OF_LIFE_SECONDS", 0.0)
+    asked = {"params": {"type": "nothing.such"}}
+    path = "/api/v1/events/stream"
+    async with console.signed_in("viewer") as client, client.stream("GET", path, **asked) as reply:
+        lines = reply.aiter_lines()
+        await anext(lines)
+        await run_once(world, an_app())
+        last = await world.value("SELECT max(id) FROM dispatcher.history")
+        async with asyncio.timeout(10):
+            async for line in lines:
+                assert not line.startswith("data"), "nothing that was asked for has happened"
+                if line == f"id: {last}":
+                    break
+
+
+async def read_on(lines) -> None:
+    async for _ in lines:
+        pass

@@ -128,7 +128,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "days of a month": lambda c: calendar.read_past(
             c, named("manifest 17"), since=now - month, until=now, zone="Europe/Berlin"
         ),
-        "pulse": lambda c: pulse.read_pulse(c, now=now),
+        "pulse": pulse.read_pulse,
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
         ),

@@ -1,13 +1,15 @@
 """What happens, told to everybody who follows it.
 
-One look at history for all of them, and only while there is anybody: which events are new. Each
-follower then reads those that it asked for. A follower that does not keep up is let go rather than
-waited for, and comes back where it was.
+One look at both histories for all of them, and only while there is anybody. Followers hear which
+events are new, and each reads those that it asked for; a follower that does not keep up is let go
+rather than waited for, and comes back where it was. Watchers, which are open pages, hear only that
+something was written down, and ask for what they show again.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 
@@ -23,15 +25,22 @@ from headway_console.reading.events import (
     new_numbers,
     read_these,
 )
+from headway_console.reading.pulse import Pulse, read_pulse
 
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_SECONDS = 0.25
+# For those who only watch: a page that is fresh every second is fresh.
+_GLANCE_EVERY_SECONDS = 1.0
 _TRY_AGAIN_SECONDS = 2.0
 _MOST_BEHIND = 200
 # How much of the past one who comes back may hear of, and how much of it at once.
 _MOST_REPLAYED = 100_000
 _REPLAYED_AT_ONCE = 5_000
+# Each has a connection and a little memory of ours.
+_MOST_AT_ONCE = 1_000
+# A sign of life, so that proxies and clients do not take a quiet system for a dead one.
+_SIGN_OF_LIFE_SECONDS = 15.0
 
 
 class News(Struct, frozen=True):
@@ -42,8 +51,62 @@ class News(Struct, frozen=True):
     at: datetime
 
 
+class Told(Struct, frozen=True):
+    """Events, and up to which number all that was asked for is told."""
+
+    events: list[EventRow]
+    settled: int | None
+
+
+# Whether somebody may still hear: they may have signed out, or their token may be over.
+GoesOn = Callable[[], Awaitable[bool]]
+ASK_AGAIN_SECONDS = 2.0
+
+
 class FeedEnded(Exception):
     """There is nothing more to hear: the console stops, or the follower has not kept up."""
+
+
+class FeedFull(Exception):
+    """So many follow that one more would be at the cost of the others."""
+
+
+class Watching:
+    """One who hears that something was written down, but not what."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def tell(self, *, over: bool = False) -> None:
+        """Say that there is something new, or that it is over."""
+        if over:
+            self._ended.set()
+        self._changed.set()
+
+    async def changed(self, within: float) -> bool:
+        """Whether something was written down since this was asked last; waits for it.
+
+        Raises `FeedEnded` once there is nothing more.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._changed.wait()
+        if self._ended.is_set():
+            raise FeedEnded
+        changed = self._changed.is_set()
+        self._changed.clear()
+        return changed
+
+    async def pause(self, seconds: float) -> None:
+        """Do nothing for a while; what is written down meanwhile is told afterwards.
+
+        Raises `FeedEnded` once there is nothing more.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+                raise FeedEnded
 
 
 class Following:
@@ -86,6 +149,8 @@ class Feed:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._followers: set[Following] = set()
+        self._watchers: set[Watching] = set()
+        self._pulse: Pulse | None = None
         self._looking: asyncio.Task[None] | None = None
         self._numbers: Numbers | None = None
         self._ended = False
@@ -95,9 +160,29 @@ class Feed:
         """How many follow now."""
         return len(self._followers)
 
+    async def ready(self) -> None:
+        """Raise `FeedFull` or `DatabaseUnavailable` while it can still be answered with."""
+        self._refuse_too_many()
+        await self._begin()
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[Watching]:
+        """Hear whenever something is written down."""
+        self._refuse_too_many()
+        watching = Watching()
+        self._watchers.add(watching)
+        try:
+            await self._begin()
+            if self._ended:
+                watching.tell(over=True)
+            yield watching
+        finally:
+            self._watchers.discard(watching)
+
     @asynccontextmanager
     async def follow(self, asked: EventFilter, *, after: int | None) -> AsyncIterator[Following]:
         """Hear of everything from now on, or after a number that was heard of before."""
+        self._refuse_too_many()
         following = Following(self._database, asked)
         numbers, now = await self._begin()
         # Without a pause in between, so that no news passes by while it catches up.
@@ -116,8 +201,14 @@ class Feed:
         self._ended = True
         for following in self._followers:
             following.tell(None)
+        for watching in self._watchers:
+            watching.tell(over=True)
         if self._looking is not None:
             self._looking.cancel()
+
+    def _refuse_too_many(self) -> None:
+        if len(self._followers) + len(self._watchers) >= _MOST_AT_ONCE:
+            raise FeedFull(f"{_MOST_AT_ONCE} streams are open: close some, or try again later")
 
     async def _begin(self) -> tuple[Numbers, datetime]:
         """Look for news if nobody does yet; returns what was seen, and the time."""
@@ -125,7 +216,7 @@ class Feed:
             now = await DATABASE_CLOCK.now(connection)
             fresh = await begin_to_follow(connection, now=now)
         if self._numbers is None or self._looking is None or self._looking.done():
-            self._numbers = fresh
+            self._numbers, self._pulse = fresh, None
             self._looking = asyncio.create_task(self._look_on(self._numbers), name="console-feed")
         return self._numbers, now
 
@@ -134,11 +225,11 @@ class Feed:
         pause = _LOOK_EVERY_SECONDS
         while True:
             await asyncio.sleep(pause)
-            if not self._followers:
+            if not self._followers and not self._watchers:
                 return
             try:
                 await self._look(numbers)
-                pause = _LOOK_EVERY_SECONDS
+                pause = _LOOK_EVERY_SECONDS if self._followers else _GLANCE_EVERY_SECONDS
             except DatabaseUnavailable as error:
                 logger.warning("no news: %s", error)
                 pause = _TRY_AGAIN_SECONDS
@@ -147,9 +238,36 @@ class Feed:
         async with self._database.acquire() as connection:
             now = await DATABASE_CLOCK.now(connection)
             new = await new_numbers(connection, numbers, now=now, elapsed=monotonic())
+            pulse = await read_pulse(connection) if self._watchers else self._pulse
         if new:
             for following in self._followers:
                 following.tell(News(new, numbers.settled, now))
+        if new or pulse != self._pulse:
+            for watching in self._watchers:
+                watching.tell()
+        self._pulse = pulse
+
+
+async def told(
+    feed: Feed, asked: EventFilter, *, after: int | None, goes_on: GoesOn, seconds: float
+) -> AsyncGenerator[Told]:
+    """What one follower is told, for so many seconds at most and only while it `goes_on`.
+
+    The first is empty, and so is a sign of life while nothing happens.
+    """
+    until = monotonic() + seconds
+    async with feed.follow(asked, after=after) as following:
+        silent_since, settled = monotonic(), after
+        yield Told([], settled)
+        while monotonic() < until and await goes_on():
+            try:
+                heard = await following.hear(ASK_AGAIN_SECONDS)
+            except (FeedEnded, DatabaseUnavailable):
+                return  # whoever comes back is told why, or goes on
+            events, settled = heard or ([], settled)
+            if events or monotonic() - silent_since >= _SIGN_OF_LIFE_SECONDS:
+                silent_since = monotonic()
+                yield Told(events, settled)
 
 
 def _catch_up(following: Following, after: int, until: int, now: datetime) -> None:

@@ -25,6 +25,7 @@ from msgspec import Struct
 from headway_console.access.attempts import TooManyAttempts
 from headway_console.access.forgery import Forged
 from headway_console.access.guarding import Forbidden, SignInNeeded
+from headway_console.feed import FeedFull
 from headway_console.reading import BadCursor
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], int, str, str], ...] = (
     ((Invalid,), 422, "invalid", "The request does not fit"),
     ((Refused,), 409, "refused", "The service has refused"),
     ((TimedOut,), 504, "timed-out", "No service has answered in time"),
+    ((FeedFull,), 503, "full", "Too many streams are open"),
     ((NotAnswered,), 503, "not-answered", "No service has answered"),
     ((RequestFailed,), 502, "service-failed", "The service has failed"),
     ((DatabaseUnavailable,), 503, "database-unavailable", "PostgreSQL does not answer"),

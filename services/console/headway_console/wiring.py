@@ -51,17 +51,15 @@ class ConsoleService(Service):
         super().__init__("console", database, broker)
         self.server: HttpServer | None = None
         self.issuer: Issuer | None = None
-        self.feed: Feed | None = None
+        self.feed = Feed(database)
         self.port = 0
-        self.listening = Listening(database)
+        self.listening = Listening(self.feed, database)
         self.control = NatsControl(broker)
         self.canaries = Canaries(database, self.control)
 
     async def stop(self) -> None:
         """Stop everything."""
-        if self.feed is not None:
-            await self.feed.stop()  # or the streams would keep the server from stopping
-        self.listening.stop()
+        await self.feed.stop()  # or the streams would keep the server from stopping
         await self.canaries.stop()
         if self.server is not None:
             await self.server.stop()
@@ -102,7 +100,6 @@ async def start_console(
     try:
         service.issuer = Issuer(settings.oidc_issuer) if settings.oidc_issuer else None
         doorkeeper = _doorkeeper(settings, service, tokens, local)
-        service.feed = Feed(service.database)
         app = make_application(
             Parts(
                 settings=settings,

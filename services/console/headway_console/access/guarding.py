@@ -4,7 +4,7 @@ The guard stands before the whole application. It lets nobody through to a route
 declare whom it is for, and the application does not start if there is such a route.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from headway_contract.routes import ROLES, Role
@@ -60,6 +60,22 @@ async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
         raise Forbidden(_why(person, needed))
     if connection.scope.get("method") not in _SAFE and person.session:
         await refuse_forged(connection, person)
+
+
+def still_let_in(
+    connection: ASGIConnection[Any, Any, Any, Any], role: Role = "viewer"
+) -> Callable[[], Awaitable[bool]]:
+    """Asks whether whoever opened a stream may still hear it.
+
+    They may have signed out, their session or token may be over, or their role another.
+    """
+    doorkeeper: Doorkeeper = connection.app.state.doorkeeper
+
+    async def asked() -> bool:
+        found = await doorkeeper.recognise(connection)
+        return isinstance(found, Person) and may(found, role)
+
+    return asked
 
 
 async def refuse_forged(connection: ASGIConnection[Any, Any, Any, Any], person: Person) -> None:
@@ -120,4 +136,5 @@ __all__ = [
     "needs",
     "open_to_anyone",
     "refuse_forged",
+    "still_let_in",
 ]

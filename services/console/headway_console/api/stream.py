@@ -5,11 +5,11 @@ whoever comes back with it as Last-Event-ID hears everything after it, some perh
 """
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
-from headway_clock import monotonic
 from headway_contract.control import Text
 from headway_contract.http import InvalidRequest
 from headway_contract.routes import SYSTEM, Route
@@ -18,12 +18,11 @@ from litestar import Request
 from litestar.response import Stream
 from msgspec import Meta, Struct
 
+from headway_console.access.guarding import still_let_in
 from headway_console.api.endpoints import Endpoint
-from headway_console.feed import Feed, FeedEnded
+from headway_console.feed import Feed, GoesOn, told
 from headway_console.reading.events import EventFilter, EventRow
 
-# A sign of life, so that proxies and clients do not take a quiet system for a dead one.
-_HEARTBEAT_SECONDS = 15.0
 # Then clients come back by themselves, and are asked again who they are.
 _LONGEST_SECONDS = 3600.0
 _LAST_EVENT_ID = "last-event-id"
@@ -53,35 +52,35 @@ async def _follow(request: Request[Any, Any, Any], asked: FollowQuestion) -> Str
         run=asked.run,
     )
     after = _read_id(request.headers.get(_LAST_EVENT_ID))
+    feed: Feed = request.app.state.feed
+    await feed.ready()
     return Stream(
-        messages(request.app.state.feed, wanted, after),
+        messages(feed, wanted, after, still_let_in(request)),
         media_type="text/event-stream",
         headers={"X-Accel-Buffering": "no"},
     )
 
 
-async def messages(feed: Feed, asked: EventFilter, after: int | None) -> AsyncIterator[bytes]:
-    """The stream, until the client goes away or the console stops."""
-    ends_at = monotonic() + _LONGEST_SECONDS
-    async with feed.follow(asked, after=after) as following:
-        yield b": hello\n\n"
-        while monotonic() < ends_at:
-            try:
-                heard = await following.hear(_HEARTBEAT_SECONDS)
-            except FeedEnded:
-                return
-            if heard is None:
-                yield b": still here\n\n"
-                continue
-            events, settled = heard
-            if events:
-                yield _written(events, settled)
+async def messages(
+    feed: Feed, asked: EventFilter, after: int | None, goes_on: GoesOn
+) -> AsyncIterator[bytes]:
+    """The stream, until the client goes away or may not hear it, or the console stops."""
+    heard = told(feed, asked, after=after, goes_on=goes_on, seconds=_LONGEST_SECONDS)
+    async with aclosing(heard):
+        async for one in heard:
+            yield _written(one.events, one.settled)
 
 
-def _written(events: list[EventRow], settled: int) -> bytes:
-    """Messages; the number stands behind all of them, for only then none of them is missing."""
-    told = b"".join(b"data: " + msgspec.json.encode(one) + b"\n\n" for one in events[:-1])
-    return told + b"id: %d\ndata: %s\n\n" % (settled, msgspec.json.encode(events[-1]))
+def _written(events: list[EventRow], settled: int | None) -> bytes:
+    """Messages; the number stands behind all of them, for only then none of them is missing.
+
+    Without events it is a comment, with the number: what is read past need not be read again.
+    """
+    number = b"" if settled is None else b"id: %d\n" % settled
+    if not events:
+        return b": still here\n%s\n" % number
+    before = b"".join(b"data: " + msgspec.json.encode(one) + b"\n\n" for one in events[:-1])
+    return before + b"%sdata: %s\n\n" % (number, msgspec.json.encode(events[-1]))
 
 
 def _read_id(given: str | None) -> int | None:

@@ -10,11 +10,11 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
-from headway_console.access.guarding import needs
+from headway_console.access.guarding import needs, still_let_in
 from headway_console.canaries import Canaries, Progress
 from headway_console.pages.asked import field_of
 from headway_console.pages.flash import go_to
-from headway_console.pages.live import Listening
+from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import show
 
 
@@ -44,7 +44,7 @@ def canary_live(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Serv
     async def look(_: Connection) -> Progress | None:
         return canaries.read(canary)
 
-    return ServerSentEvent(listening.to(look), retry_duration=2000)
+    return streamed(listening.to(look, still_let_in(request)))
 
 
 @post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"), sync_to_thread=False)

@@ -1,25 +1,24 @@
 """Events: what happens, as it happens."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any, Literal
 
-from headway_clock import monotonic, utc_now
+from headway_clock import utc_now
 from headway_contract.http import InvalidRequest
 from litestar import Request, Response, get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
-from headway_console.access.guarding import needs
-from headway_console.feed import Feed, FeedEnded
+from headway_console.access.guarding import needs, still_let_in
+from headway_console.feed import Feed, Told, told
 from headway_console.pages.asked import choice_of, filters_of, id_asked, moment_of, text_of
-from headway_console.pages.live import LONGEST_SECONDS
+from headway_console.pages.live import LONGEST_SECONDS, streamed
 from headway_console.pages.shell import Page, render, show
 from headway_console.reading.events import EventFilter, begin_to_follow, page_of_events
 
 _FILTERS = ("type", "manifest", "job", "group", "work", "run", "accepted", "since", "before")
 _LAST_EVENT_ID = "last-event-id"
 _LARGEST = 2**63 - 1
-# A sign of life, so that proxies do not take a quiet system for a dead one.
-_STILL_HERE_SECONDS = 15.0
 
 
 @get("/events", opt=needs("viewer"))
@@ -43,28 +42,29 @@ async def events(request: Request[Any, Any, Any]) -> Response[str]:
 @get("/events/feed", opt=needs("viewer"))
 async def feed(request: Request[Any, Any, Any]) -> ServerSentEvent:
     """What is added to the page, row by row."""
-    return ServerSentEvent(
-        _rows(request.app.state.feed, _asked(request), _begin(request)), retry_duration=2000
+    followed: Feed = request.app.state.feed
+    await followed.ready()
+    heard = told(
+        followed,
+        _asked(request),
+        after=_begin(request),
+        goes_on=still_let_in(request),
+        seconds=LONGEST_SECONDS,
     )
+    return streamed(_rows(heard))
 
 
-async def _rows(
-    followed: Feed, asked: EventFilter, after: int
-) -> AsyncIterator[ServerSentEventMessage]:
+async def _rows(heard: AsyncGenerator[Told]) -> AsyncIterator[ServerSentEventMessage]:
     """Rows for the table, the oldest first. Whoever comes back says up to where it has all."""
-    async with followed.follow(asked, after=after) as following:
+    async with aclosing(heard):
+        await anext(heard)
         yield ServerSentEventMessage(event="listening", data="")
-        until = monotonic() + LONGEST_SECONDS
-        while monotonic() < until:
-            try:
-                heard = await following.hear(_STILL_HERE_SECONDS)
-            except FeedEnded:
-                return
-            if heard is None:
+        async for one in heard:
+            if one.events:
+                rows = render("event_rows.html", events=one.events)
+                yield ServerSentEventMessage(event="events", data=rows, id=str(one.settled))
+            else:
                 yield ServerSentEventMessage(comment="still here")
-            elif heard[0]:
-                rows = render("event_rows.html", events=heard[0])
-                yield ServerSentEventMessage(event="events", data=rows, id=str(heard[1]))
 
 
 def _begin(request: Request[Any, Any, Any]) -> int:

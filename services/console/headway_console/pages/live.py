@@ -1,96 +1,91 @@
 """News for pages that are open: that something has changed, not what.
 
-A page hears it and asks for itself again, so what it shows has one origin. Those who listen share
-what is read: a hundred open pages cost the database what one does.
+A page hears it and asks for itself again, so what it shows has one origin. All of them hear it from
+the feed that the API's stream is told by: a hundred open pages cost the database what one does.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from headway_clock import monotonic, utc_now
+from headway_clock import monotonic
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from litestar import Request, get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
-from headway_console.access.guarding import needs
-from headway_console.reading.pulse import Pulse, read_pulse
+from headway_console.access.guarding import needs, still_let_in
+from headway_console.feed import ASK_AGAIN_SECONDS, Feed, FeedEnded, FeedFull, GoesOn
 
-_EVERY_SECONDS = 1.0
+# A page that asks for itself more often does nothing else.
+_APART_SECONDS = 1.0
 # What follows from a change may leave no trace in a history: tell once more, soon after.
-_ECHO_AFTER = 3
+_ECHO_SECONDS = 3.0
 # Ages and lags grow without anything being written down.
-_AT_LEAST_EVERY = 15
+_AT_LEAST_EVERY_SECONDS = 15.0
 # Then the browser comes back, and is asked again who it is.
-LONGEST_SECONDS = 300
+LONGEST_SECONDS = 300.0
 # For those who look at one thing closely.
 _CLOSELY_SECONDS = 0.5
+# Then the stream ends, and the browser comes back by itself.
+_OVER = (FeedEnded, FeedFull, DatabaseUnavailable)
 
 Look = Callable[[Connection], Awaitable[Any]]
 
 
 class Listening:
-    """What everybody hears who listens, and the end of it when the console stops."""
+    """What open pages hear, and the end of it when the console stops."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, feed: Feed, database: Database) -> None:
+        self._feed = feed
         self._database = database
-        self._over = asyncio.Event()
-        self._lock = asyncio.Lock()
-        self._read_at = 0.0
-        self._pulse: Pulse | None = None
 
-    def stop(self) -> None:
-        """End all streams, so that they do not hold up the server."""
-        self._over.set()
-
-    async def changes(self) -> AsyncIterator[ServerSentEventMessage]:
+    async def changes(self, goes_on: GoesOn) -> AsyncIterator[ServerSentEventMessage]:
         """`changed` whenever something was written down, and now and then anyway."""
-        seen, quiet, patience = await self._now(), 0, _ECHO_AFTER
-        yield ServerSentEventMessage(event="listening", data="")
-        for _ in range(int(LONGEST_SECONDS / _EVERY_SECONDS)):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), _EVERY_SECONDS)
-                return
-            pulse, quiet = await self._now(), quiet + 1
-            if pulse != seen or quiet >= patience:
-                patience = _AT_LEAST_EVERY if pulse == seen else _ECHO_AFTER
-                seen, quiet = pulse, 0
-                yield ServerSentEventMessage(event="changed", data="")
+        until = monotonic() + LONGEST_SECONDS
+        with contextlib.suppress(*_OVER):
+            async with self._feed.watch() as watching:
+                yield ServerSentEventMessage(event="listening", data="")
+                told_at, patience = monotonic(), _ECHO_SECONDS
+                while monotonic() < until and await goes_on():
+                    rest = told_at + patience - monotonic()
+                    changed = await watching.changed(min(max(rest, 0.0), ASK_AGAIN_SECONDS))
+                    if not changed and monotonic() < told_at + patience:
+                        continue
+                    yield ServerSentEventMessage(event="changed", data="")
+                    told_at = monotonic()
+                    patience = _ECHO_SECONDS if changed else _AT_LEAST_EVERY_SECONDS
+                    await watching.pause(_APART_SECONDS)
 
-    async def to(self, look: Look) -> AsyncIterator[ServerSentEventMessage]:
-        """`changed` whenever another look shows something else than the one before."""
+    async def to(self, look: Look, goes_on: GoesOn) -> AsyncIterator[ServerSentEventMessage]:
+        """`changed` whenever another look shows something else than the one before.
+
+        For what is in no history: the progress of a run, heartbeats of workers.
+        """
         seen: Any = ...
-        for _ in range(int(LONGEST_SECONDS / _CLOSELY_SECONDS)):
-            with contextlib.suppress(DatabaseUnavailable):
-                async with self._database.acquire() as connection:
-                    shown = await look(connection)
-                if shown != seen:
-                    name = "listening" if seen is ... else "changed"
-                    yield ServerSentEventMessage(event=name, data="")
-                seen = shown
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), _CLOSELY_SECONDS)
-                return
+        until = monotonic() + LONGEST_SECONDS
+        with contextlib.suppress(*_OVER):
+            async with self._feed.watch() as watching:
+                while monotonic() < until and await goes_on():
+                    with contextlib.suppress(DatabaseUnavailable):
+                        async with self._database.acquire() as connection:
+                            shown = await look(connection)
+                        if shown != seen:
+                            name = "listening" if seen is ... else "changed"
+                            yield ServerSentEventMessage(event=name, data="")
+                        seen = shown
+                    await watching.pause(_CLOSELY_SECONDS)
 
-    async def _now(self) -> Pulse | None:
-        """The latest pulse; none while the database does not answer."""
-        async with self._lock:
-            if monotonic() - self._read_at > _EVERY_SECONDS / 2:
-                try:
-                    async with self._database.acquire() as connection:
-                        self._pulse = await read_pulse(connection, now=utc_now())
-                except DatabaseUnavailable:
-                    self._pulse = None
-                self._read_at = monotonic()
-            return self._pulse
+
+def streamed(messages: AsyncIterator[ServerSentEventMessage]) -> ServerSentEvent:
+    """The answer that tells a page messages as they come."""
+    return ServerSentEvent(messages, retry_duration=2000)
 
 
 @get("/live", opt=needs("viewer"), sync_to_thread=False)
 def live(request: Request[Any, Any, Any]) -> ServerSentEvent:
     """Tell a page that something has changed."""
     listening: Listening = request.app.state.listening
-    return ServerSentEvent(listening.changes(), retry_duration=2000)
+    return streamed(listening.changes(still_let_in(request)))
 
 
 HANDLERS = [live]

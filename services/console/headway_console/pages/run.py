@@ -10,10 +10,10 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
-from headway_console.access.guarding import needs
+from headway_console.access.guarding import needs, still_let_in
 from headway_console.pages.cancelling import cancel
 from headway_console.pages.flash import go_to
-from headway_console.pages.live import Listening
+from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import show
 from headway_console.reading.run import RunInFull, look_at_run, read_run
 from headway_console.settings import ConsoleSettings
@@ -42,7 +42,7 @@ def run_live(request: Request[Any, Any, Any], run: FromPath[UUID]) -> ServerSent
     async def look(connection: Connection) -> Any:
         return await look_at_run(connection, run)
 
-    return ServerSentEvent(listening.to(look), retry_duration=2000)
+    return streamed(listening.to(look, still_let_in(request)))
 
 
 @post("/runs/{run:uuid}/cancel", opt=needs("operator"))

@@ -8,9 +8,9 @@ from headway_postgres_kit import Connection
 from litestar import Request, Response, get
 from litestar.response import ServerSentEvent
 
-from headway_console.access.guarding import needs
+from headway_console.access.guarding import needs, still_let_in
 from headway_console.pages.asked import filters_of, text_of
-from headway_console.pages.live import Listening
+from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import Page, show
 from headway_console.reading.workers import look_at_workers, page_of_workers
 
@@ -43,7 +43,7 @@ def workers_live(request: Request[Any, Any, Any]) -> ServerSentEvent:
     async def look(connection: Connection) -> Any:
         return await look_at_workers(connection)
 
-    return ServerSentEvent(listening.to(look), retry_duration=2000)
+    return streamed(listening.to(look, still_let_in(request)))
 
 
 PAGE = Page(title="Workers", path="/workers", key="w", handlers=(workers, workers_live))
