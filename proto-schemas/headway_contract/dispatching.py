@@ -125,7 +125,8 @@ class RetryRequest(Struct, frozen=True, kw_only=True):
 
     An `input` takes the place of the one that failed; it is for one letter only. A filter means
     letters that await somebody, the oldest first, a page at a time; those that come about
-    meanwhile are left out by sending `created_before` of the first answer again.
+    meanwhile are left out by sending `created_before` of the first answer again. With a `key` it is
+    done once, and answered alike for a week.
     """
 
     dead_letters: Ids = []
@@ -134,10 +135,11 @@ class RetryRequest(Struct, frozen=True, kw_only=True):
     actor: Text = ""
     after: Text = ""
     limit: Limit = 500
+    key: Text | None = None
 
 
 class AcknowledgeRequest(Struct, frozen=True, kw_only=True):
-    """Put dead letters away, with a note: those named, or those of a filter."""
+    """Put dead letters away, with a note: those named, or those of a filter. With a `key`, once."""
 
     dead_letters: Ids = []
     filter: LetterFilter | None = None
@@ -145,6 +147,7 @@ class AcknowledgeRequest(Struct, frozen=True, kw_only=True):
     actor: Text = ""
     after: Text = ""
     limit: Limit = 500
+    key: Text | None = None
 
 
 class LetterResult(Struct, frozen=True, kw_only=True):
@@ -181,13 +184,17 @@ class NamedWork(Struct, frozen=True, kw_only=True):
 
 
 class CancelRequest(Struct, frozen=True, kw_only=True):
-    """End work early: by the ids of works or runs, as the scheduler names it, or of a group."""
+    """End work early: by the ids of works or runs, as the scheduler names it, or of a group.
+
+    With a `key` it is done once, and answered alike for a week.
+    """
 
     ids: Ids = []
     works: Annotated[list[NamedWork], Meta(max_length=500)] = []
     group: Name | None = None
     reason: Reason = ""
     actor: Text = ""
+    key: Text | None = None
 
 
 class CancelResult(Struct, frozen=True, kw_only=True):

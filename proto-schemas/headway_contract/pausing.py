@@ -24,13 +24,15 @@ class Chosen(Struct, frozen=True, kw_only=True):
 class PauseRequest(Chosen, frozen=True, kw_only=True):
     """Let nothing of some manifests begin: from now on, until a time or until they are resumed.
 
-    Pausing what is paused changes its end and its reason. A `dry_run` changes nothing.
+    Pausing what is paused changes its end and its reason. A `dry_run` changes nothing. With a `key`
+    it is done once, and answered alike for a week.
     """
 
     until: datetime | None = None
     reason: Text = ""
     dry_run: bool = False
     actor: Text = ""
+    key: Text | None = None
 
 
 class PausedManifest(Struct, frozen=True, kw_only=True):
@@ -55,11 +57,13 @@ class PauseAnswer(Struct, frozen=True, kw_only=True):
 class ResumeRequest(Chosen, frozen=True, kw_only=True):
     """End the pause of some manifests; what came due in it is decided by their misfire policies.
 
-    A `dry_run` changes nothing, and tells what that would be.
+    A `dry_run` changes nothing, and tells what that would be. With a `key` it is done once, and
+    answered alike for a week.
     """
 
     dry_run: bool = False
     actor: Text = ""
+    key: Text | None = None
 
 
 class ResumedManifest(Struct, frozen=True, kw_only=True):

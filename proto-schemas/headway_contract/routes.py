@@ -30,7 +30,7 @@ class Route(Struct, frozen=True, kw_only=True):
     `items` names the list of an answer that comes in pages, and `place` the field of an item by
     which the next page is found, where the answer does not name a place itself. `flat` names a
     field whose own fields are parameters of the query. `hidden` are fields that are for
-    services among themselves. The header Idempotency-Key fills the field `key`.
+    services among themselves. The header Idempotency-Key fills the field that `key` names.
     """
 
     name: str
@@ -107,18 +107,21 @@ FORWARDED: tuple[Route, ...] = (
         role="operator", tag=MANIFESTS, summary="End all work of a manifest early.",
         subject=subjects.CANCEL_OUTSTANDING_REQUEST, hidden=("group", "work"),
         seconds=PATIENT_SECONDS,
+        key="key",
         question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
     ),
     Route(
         name="pause", method="POST", path="/pause", role="operator", tag=MANIFESTS,
         summary="Let nothing of manifests begin: those named, of a group, with labels, or all.",
         subject=subjects.PAUSE_REQUEST, seconds=PATIENT_SECONDS,
+        key="key",
         question=pausing.PauseRequest, answer=pausing.PauseAnswer,
     ),
     Route(
         name="resume", method="POST", path="/resume", role="operator", tag=MANIFESTS,
         summary="End the pause of manifests, or with dry_run tell what they would make good.",
         subject=subjects.RESUME_REQUEST, seconds=PATIENT_SECONDS,
+        key="key",
         question=pausing.ResumeRequest, answer=pausing.ResumeAnswer,
     ),
     Route(
@@ -143,6 +146,7 @@ FORWARDED: tuple[Route, ...] = (
         tag=GROUPS, summary="End all work of a group early.",
         subject=subjects.CANCEL_OUTSTANDING_REQUEST, hidden=("manifest", "work"),
         seconds=PATIENT_SECONDS,
+        key="key",
         question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
     ),
     Route(
@@ -188,6 +192,7 @@ FORWARDED: tuple[Route, ...] = (
         name="cancel_work", method="POST", path="/work/cancel", role="operator", tag=WORK,
         summary="End works or runs early, by their ids.", subject=subjects.CANCEL_REQUEST,
         hidden=("works", "group"),
+        key="key",
         question=dispatching.CancelRequest, answer=dispatching.CancelAnswer,
     ),
     Route(
@@ -207,6 +212,7 @@ FORWARDED: tuple[Route, ...] = (
         tag=WORK, summary="End one piece of work early, also one that is still on its way.",
         subject=subjects.CANCEL_OUTSTANDING_REQUEST, hidden=("manifest", "group"),
         seconds=PATIENT_SECONDS,
+        key="key",
         question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
     ),
     Route(
@@ -242,12 +248,14 @@ FORWARDED: tuple[Route, ...] = (
         name="retry", method="POST", path="/dead-letters/retry", role="operator", tag=LETTERS,
         summary="Run the work of dead letters again: those named, or those of a filter.",
         subject=subjects.RETRY_REQUEST, seconds=PATIENT_SECONDS,
+        key="key",
         question=dispatching.RetryRequest, answer=dispatching.LettersChanged,
     ),
     Route(
         name="acknowledge", method="POST", path="/dead-letters/acknowledge", role="operator",
         tag=LETTERS, summary="Put dead letters away: those named, or those of a filter.",
         subject=subjects.ACKNOWLEDGE_REQUEST, seconds=PATIENT_SECONDS,
+        key="key",
         question=dispatching.AcknowledgeRequest, answer=dispatching.LettersChanged,
     ),
     Route(
@@ -260,6 +268,7 @@ FORWARDED: tuple[Route, ...] = (
         name="apply", method="POST", path="/apply", role="admin", tag=DEFINITIONS,
         summary="Store definitions, all or none, and prune what they no longer name.",
         subject=subjects.APPLY_REQUEST, seconds=PATIENT_SECONDS,
+        key="key",
         question=scheduling.ApplyRequest, answer=scheduling.ApplyAnswer,
     ),
 )  # fmt: skip

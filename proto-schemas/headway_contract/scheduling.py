@@ -211,13 +211,15 @@ class ActivationAnswer(Struct, frozen=True, kw_only=True):
 class ApplyRequest(Struct, frozen=True, kw_only=True):
     """Store definitions, all or none; or only tell what that would change (a plan).
 
-    `definitions` is their JSON, compressed with zlib. `days` is how far a plan looks ahead.
+    `definitions` is their JSON, compressed with zlib. `days` is how far a plan looks ahead. With a
+    `key` they are stored once, and answered alike for a week.
     """
 
     definitions: bytes
     prune: PrunePolicy | None = None
     days: Days = 7
     actor: Text = ""
+    key: Text | None = None
 
 
 class FireChange(Struct, frozen=True, kw_only=True):
@@ -399,7 +401,8 @@ class InputAnswer(Struct, frozen=True, kw_only=True):
 class CancelOutstandingRequest(Struct, frozen=True, kw_only=True):
     """End all work of a manifest or a group early, or one piece of work.
 
-    It reaches also what is on its way to the dispatcher. Answered with a `CancelAnswer`.
+    It reaches also what is on its way to the dispatcher. Answered with a `CancelAnswer`. With a
+    `key` it is done once, and answered alike for a week.
     """
 
     manifest: ManifestId | None = None
@@ -407,6 +410,7 @@ class CancelOutstandingRequest(Struct, frozen=True, kw_only=True):
     work: UUID | None = None
     reason: Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00]*$")] = ""
     actor: Text = ""
+    key: Text | None = None
 
 
 class Changed(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """The HTTP API: requests handed to the services, and what comes back."""
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from uuid import UUID
@@ -14,6 +15,16 @@ from headway.control import (
     RequestFailed,
     TooLarge,
 )
+from headway_console.api import ENDPOINTS
+from support.letters import Ops
+
+FILE = """
+app: billing
+jobs:
+  invoice: {takes_input: false}
+manifests:
+  invoices: {job: invoice, daily: "03:15"}
+"""
 
 
 def an_app() -> App:
@@ -141,6 +152,80 @@ async def test_the_same_key_triggers_once(world, console):
     assert await world.value("SELECT count(*) FROM scheduler.work") == 1
 
 
+ACTING = [
+    ("/work/{work}/cancel", {"reason": "a"}, {"reason": "b"}),
+    ("/manifests/nightly/cancel", {"reason": "a"}, {"reason": "b"}),
+    ("/groups/ops/cancel", {"reason": "a"}, {"reason": "b"}),
+    ("/work/cancel", {"ids": ["{work}"]}, {"ids": []}),
+    ("/pause", {"group": "ops"}, {"all": True}),
+    ("/resume", {"group": "ops"}, {"all": True}),
+    ("/dead-letters/retry", {"filter": {"group": "ops"}, "limit": 1}, {"filter": {}}),
+    ("/dead-letters/acknowledge", {"filter": {"job": "sync"}}, {"filter": {}}),
+    ("/apply/yaml", {"yaml": FILE}, {"yaml": FILE, "prune": "keep"}),
+]
+
+
+async def test_the_same_key_does_anything_once_and_is_answered_alike(world, console):
+    app = an_app()
+    await world.scheduler(app, tick="off")
+    await world.dispatcher()
+    async with console.signed_in("admin") as client:
+        work = (await client.post("/api/v1/manifests/weekly/trigger")).json()["work"]
+        for template, given, other in ACTING:
+            path, asked = template.replace("{work}", work), _filled(given, work)
+            headers = {"Idempotency-Key": f"key {path}"}
+            first = await client.post(f"/api/v1{path}", json=asked, headers=headers)
+            assert first.status_code == 200, f"{path}: {first.text}"
+            audited = await world.value("SELECT count(*) FROM scheduler.history")
+            again = await client.post(f"/api/v1{path}", json=asked, headers=headers)
+            assert (again.status_code, again.json()) == (200, first.json()), path
+            assert await world.value("SELECT count(*) FROM scheduler.history") == audited, path
+            clash = await client.post(f"/api/v1{path}", json=other, headers=headers)
+            told = clash.json()["detail"]
+            assert (clash.status_code, "other parameters" in told) == (409, True), clash.text
+    await world.until_settled()
+
+
+def _filled(asked, work):
+    return {
+        name: [work if one == "{work}" else one for one in value]
+        if isinstance(value, list)
+        else value
+        for name, value in asked.items()
+    }
+
+
+def test_every_post_that_acts_takes_a_key():
+    asking = {"plan", "plan_yaml", "check_input"}
+    acting = [one.route for one in ENDPOINTS if one.route.method == "POST"]
+    assert {route.name for route in acting if not route.key} == asking
+
+
+async def test_a_second_retry_with_a_key_takes_no_further_letters(world, console):
+    ops = Ops(world, Client(console.url))
+    await world.dispatcher()
+    await world.worker(ops.app)
+    for _ in range(3):
+        await ops.letter()
+    ops.mended.set()
+    asked = {"filter": {}, "limit": 1}
+    key = {"Idempotency-Key": "one"}
+    async with console.signed_in("operator") as client:
+        replies = await asyncio.gather(
+            *(client.post("/api/v1/dead-letters/retry", json=asked, headers=key) for _ in range(4))
+        )
+        bad = await client.post(
+            "/api/v1/dead-letters/retry", json={}, headers={"Idempotency-Key": "two"}
+        )
+        same = await client.post(
+            "/api/v1/dead-letters/retry", json=asked, headers={"Idempotency-Key": "two"}
+        )
+    assert len({reply.text for reply in replies}) == 1
+    assert (bad.status_code, same.status_code) == (422, 200), "a refusal is not remembered"
+    states = await world.rows("SELECT state FROM dispatcher.dead_letter ORDER BY created_at")
+    assert [row["state"] for row in states].count("awaiting") == 1
+
+
 async def test_lists_are_read_here_whoever_else_runs(world, console):
     app = an_app()
     await world.dispatcher()
@@ -233,15 +318,6 @@ async def test_what_code_owns_is_not_changed_by_hand(world, console):
         assert "deleted" in (await client.delete("mine")).text
     sources = await world.rows("SELECT DISTINCT source FROM scheduler.history WHERE subject='mine'")
     assert [row["source"] for row in sources] == ["operator/ada-admin"]
-
-
-FILE = """
-app: billing
-jobs:
-  invoice: {takes_input: false}
-manifests:
-  invoices: {job: invoice, daily: "03:15"}
-"""
 
 
 async def test_manifests_are_made_and_changed_at_run_time(world, console):

@@ -27,7 +27,7 @@ from headway_dispatcher.intake import Followers
 from headway_dispatcher.pages import aware, cut, read_place
 from headway_dispatcher.questions import Questions, read_fingerprint
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import Times, letter_queries
+from headway_dispatcher.store import ANSWERED, Times, letter_queries
 
 _PATIENCE = 3.0
 
@@ -79,26 +79,42 @@ class Desk:
             await self._check_input(request)
         wish = letters.Wish(actor=_actor(request), input=request.input)
         async with self._changing() as (connection, times):
-            chosen = await _choose(connection, request, times.schedule)
-            results = await letters.retry(connection, chosen.ids, wish, times=times)
+
+            async def act() -> LettersChanged:
+                chosen = await _choose(connection, request, times.schedule)
+                results = await letters.retry(connection, chosen.ids, wish, times=times)
+                return LettersChanged(results=results, **_page_of(chosen))
+
+            answer = await ANSWERED.once(connection, request, LettersChanged, act, now=times.real)
         self._wake.gate.call()
         self._wake.relay.call()
-        return LettersChanged(results=results, **_page_of(chosen))
+        return answer
 
     async def acknowledge(self, request: AcknowledgeRequest) -> LettersChanged:
         """Put dead letters away."""
         async with self._changing() as (connection, times):
-            chosen = await _choose(connection, request, times.schedule)
-            results = await letters.acknowledge(
-                connection, chosen.ids, note=request.note, actor=_actor(request), times=times
-            )
+
+            async def act() -> LettersChanged:
+                chosen = await _choose(connection, request, times.schedule)
+                results = await letters.acknowledge(
+                    connection, chosen.ids, note=request.note, actor=_actor(request), times=times
+                )
+                return LettersChanged(results=results, **_page_of(chosen))
+
+            answer = await ANSWERED.once(connection, request, LettersChanged, act, now=times.real)
         self._wake.relay.call()
-        return LettersChanged(results=results, **_page_of(chosen))
+        return answer
 
     async def cancel(self, request: CancelRequest) -> CancelAnswer:
         """End work early."""
         async with self._changing() as (connection, times):
-            answer = await cancelling.cancel(connection, request, times=times)
+            answer = await ANSWERED.once(
+                connection,
+                request,
+                CancelAnswer,
+                lambda: cancelling.cancel(connection, request, times=times),
+                now=times.real,
+            )
         self._wake.cancels.call()
         self._wake.relay.call()
         return answer

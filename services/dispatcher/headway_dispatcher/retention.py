@@ -18,7 +18,7 @@ from msgspec import Struct
 from headway_dispatcher import recording, store
 from headway_dispatcher.reading import FIRST
 from headway_dispatcher.snapshots import keep_what_outlives
-from headway_dispatcher.store import HISTORY, retention
+from headway_dispatcher.store import ANSWERED, HISTORY, retention
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class Retention:
             if works < BATCH:
                 dropped, snapshots = await self._drop_days(times.real - self._kept)
                 await self._sweep_inbox(times.real - self._kept)
+                await self._forget_answers(times.real)
         if works or dropped:
             logger.info("forgot %d work(s) and %d day(s) of history", works, dropped)
         return Cleaned(days_made=made, works=works, days_dropped=dropped, snapshots=snapshots)
@@ -103,6 +104,10 @@ class Retention:
                 retention["sweep_inbox"], self._swept_to, received_before, _INBOX_PAGE
             )
         self._swept_to = reached or FIRST
+
+    async def _forget_answers(self, now: datetime) -> None:
+        async with self._database.transaction() as connection:
+            await ANSWERED.forget(connection, now=now)
 
     async def _alter(self, query: str, day: date) -> bool:
         """Add or drop a day, unless somebody else is at it or reads it: then it can wait."""

@@ -6,6 +6,7 @@ from headway_decisions.reaping import Witness
 from headway_history import History
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Migrations, Queries
 from headway_relay import Outbox, Rejected
+from headway_service_kit.answered import Answered
 from msgspec import Struct
 
 SCHEMA = "dispatcher"
@@ -13,6 +14,7 @@ MIGRATIONS = Migrations("headway_dispatcher", SCHEMA)
 OUTBOX = Outbox(SCHEMA)
 HISTORY = History(SCHEMA)
 REJECTED = Rejected(SCHEMA)
+ANSWERED = Answered(SCHEMA)
 SOURCE = "headway/dispatcher"
 
 # Had alone by whoever buries a manifest, and shared by whoever brings work into the queue.

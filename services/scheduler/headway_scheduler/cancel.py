@@ -102,7 +102,11 @@ async def _take_up(
 
 
 async def ask_dispatcher(
-    broker: Broker, request: CancelOutstandingRequest, outstanding: Outstanding
+    broker: Broker,
+    request: CancelOutstandingRequest,
+    outstanding: Outstanding,
+    *,
+    group: str | None,
 ) -> CancelAnswer:
     """What became of each; where no dispatcher answers in time, that it will hear of it."""
     results: list[CancelResult] = []
@@ -111,9 +115,9 @@ async def ask_dispatcher(
         CancelRequest(works=outstanding.works[start : start + _AT_ONCE], reason=outstanding.reason)
         for start in range(0, len(outstanding.works), _AT_ONCE)
     ]
-    if request.group is not None:
+    if group is not None:
         # Work without a manifest is in a group, too, and the dispatcher knows it.
-        chunks.append(CancelRequest(group=request.group, reason=outstanding.reason))
+        chunks.append(CancelRequest(group=group, reason=outstanding.reason))
     while chunks:
         chunk = msgspec.structs.replace(chunks.pop(0), actor=request.actor)
         answer = await _ask(broker, chunk)

@@ -40,10 +40,12 @@ from headway_scheduler.checking import ForeignDefinitions
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
+from headway_scheduler.store import ANSWERED
 
 _MOST_LISTED = 1000
 
 Answer = TypeVar("Answer")
+Kept = TypeVar("Kept", bound=Struct)
 
 
 class Followers(Struct, frozen=True, kw_only=True):
@@ -106,7 +108,22 @@ class Desk:
         return ActivationAnswer(problems=found)
 
     async def apply(self, request: ApplyRequest) -> ApplyAnswer:
-        """Store definitions and prune what they no longer name."""
+        """Store definitions and prune what they no longer name.
+
+        That takes several transactions, and sending the same again changes nothing by its nature:
+        a key only makes the answer the same.
+        """
+        async with self._database.transaction() as connection:
+            known = await ANSWERED.recall(connection, request, ApplyAnswer)
+        if known is not None:
+            return known
+        answer = await self._apply(request)
+        async with self._database.transaction() as connection:
+            now = await self._now(connection)
+            await ANSWERED.remember(connection, request, answer, now=now)
+        return answer
+
+    async def _apply(self, request: ApplyRequest) -> ApplyAnswer:
         definitions = read_definitions(request.definitions)
         problems = problems_of(definitions)
         if problems:
@@ -147,13 +164,13 @@ class Desk:
 
     async def pause(self, request: PauseRequest) -> PauseAnswer:
         """Let nothing of some manifests begin for a while."""
-        answer = await self._do(pausing.pause, request)
+        answer = await self._do(_once(pausing.pause, PauseAnswer), request)
         self._wake_up.windows.call()
         return answer
 
     async def resume(self, request: ResumeRequest) -> ResumeAnswer:
         """End the pause of some manifests."""
-        return await self._do(pausing.resume, request)
+        return await self._do(_once(pausing.resume, ResumeAnswer), request)
 
     async def change_job(self, request: ChangeJobRequest) -> Changed:
         """Change the limits of a job."""
@@ -181,9 +198,25 @@ class Desk:
         return Changed(text=await self._do(enqueue_desk.dismiss, request))
 
     async def cancel(self, request: CancelOutstandingRequest) -> CancelAnswer:
-        """End outstanding work early."""
-        outstanding = await self._do(cancel.cancel, request)
-        return await cancel.ask_dispatcher(self._broker, request, outstanding)
+        """End outstanding work early.
+
+        What is outstanding is decided once for a key; what the dispatcher says of it is kept, too.
+        """
+        async with self._database.transaction() as connection:
+            known = await ANSWERED.recall(connection, request, CancelAnswer)
+            begun = await ANSWERED.recall(connection, request, cancel.Outstanding)
+        if known is not None:
+            return known
+        outstanding = begun
+        if outstanding is None:
+            outstanding = await self._do(_once(cancel.cancel, cancel.Outstanding), request)
+        # Not all of the group a second time: other work may have come meanwhile.
+        group = request.group if begun is None else None
+        answer = await cancel.ask_dispatcher(self._broker, request, outstanding, group=group)
+        async with self._database.transaction() as connection:
+            now = await self._now(connection)
+            await ANSWERED.remember(connection, request, answer, now=now)
+        return answer
 
     async def _do(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
         """Carry out a request in one transaction, or say why not."""
@@ -206,6 +239,21 @@ class Desk:
         self._wake_up.relay.call()
         self._wake_up.tick.call()
         self._wake_up.enqueue.call()
+
+
+def _once(
+    act: Callable[..., Awaitable[Kept]], answer: type[Kept]
+) -> Callable[..., Awaitable[Kept]]:
+    """The same, but done once for a key. A dry run does nothing, so it needs none."""
+
+    async def acted(connection: Connection, request: Any, *, now: datetime) -> Kept:
+        if getattr(request, "dry_run", False):
+            return await act(connection, request, now=now)
+        return await ANSWERED.once(
+            connection, request, answer, lambda: act(connection, request, now=now), now=now
+        )
+
+    return acted
 
 
 def read_definitions(packed: bytes) -> Definitions:

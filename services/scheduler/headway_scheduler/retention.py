@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from headway_postgres_kit import Clock, Database
 
-from headway_scheduler.store import enqueued, occurrences, works
+from headway_scheduler.store import ANSWERED, enqueued, occurrences, works
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ class Retention:
             await connection.execute(occurrences["forget_resolved"], oldest)
             await connection.execute(works["forget_overtaken"], oldest)
             await connection.execute(enqueued["forget"], oldest, _BATCH)
+            await ANSWERED.forget(connection, now=oldest + self._kept)
         if decisions or audit:
             logger.info("forgot %d decision(s) and %d line(s) of audit", decisions, audit)
         return 0.0 if _BATCH in (decisions, audit) else self._every

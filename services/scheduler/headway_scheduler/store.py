@@ -6,6 +6,7 @@ from uuid import UUID
 from headway_history import History
 from headway_postgres_kit import Connection, Database, Migrations, Queries
 from headway_relay import Outbox, Rejected
+from headway_service_kit.answered import Answered
 
 SCHEMA = "scheduler"
 SOURCE = "headway/scheduler"
@@ -13,6 +14,7 @@ MIGRATIONS = Migrations("headway_scheduler", SCHEMA)
 OUTBOX = Outbox(SCHEMA)
 HISTORY = History(SCHEMA)
 REJECTED = Rejected(SCHEMA)
+ANSWERED = Answered(SCHEMA)
 
 manifests = Queries("headway_scheduler", "sql/manifest.sql")
 groups = Queries("headway_scheduler", "sql/group.sql")

@@ -29,6 +29,7 @@ class YamlRequest(Struct, frozen=True, kw_only=True):
     prune: PrunePolicy | None = None
     days: Days = 7
     actor: Text = ""
+    key: Text | None = None
 
 
 def _put_request() -> type[Struct]:
@@ -75,7 +76,9 @@ def _read(asked: YamlRequest) -> Definitions:
 
 
 def _terms(asked: YamlRequest) -> ApplyRequest:
-    return ApplyRequest(definitions=b"", prune=asked.prune, days=asked.days, actor=asked.actor)
+    return ApplyRequest(
+        definitions=b"", prune=asked.prune, days=asked.days, actor=asked.actor, key=asked.key
+    )
 
 
 async def _ask(
@@ -86,7 +89,9 @@ async def _ask(
     return await control.ask(subject, sent, ApplyAnswer, timeout=PATIENT_SECONDS)
 
 
-def _yaml(name: str, path: str, role: Role, summary: str, answered: Any) -> Endpoint:
+def _yaml(
+    name: str, path: str, role: Role, summary: str, answered: Any, *, key: str = ""
+) -> Endpoint:
     route = Route(
         name=name,
         method="POST",
@@ -96,6 +101,7 @@ def _yaml(name: str, path: str, role: Role, summary: str, answered: Any) -> Endp
         summary=summary,
         question=YamlRequest,
         answer=ApplyAnswer,
+        key=key,
     )
     return Endpoint(route=route, answered=answered)
 
@@ -120,6 +126,6 @@ DEFINED: tuple[Endpoint, ...] = (
     ),
     _yaml(
         "apply_yaml", "/apply/yaml", "admin", "Store the definitions of a YAML file, all or none.",
-        _apply,
+        _apply, key="key",
     ),
 )  # fmt: skip
