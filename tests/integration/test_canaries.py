@@ -87,3 +87,52 @@ async def test_a_dispatcher_that_does_not_answer_ends_it_with_the_reason(world, 
     told = await ended(canaries, begun.id)
     assert told.state == "failed"
     assert "is it running?" in told.reason
+
+
+async def test_where_it_stopped_is_known_after_a_restart(world, app, canaries):
+    fingerprint = await fail(world, 13)
+    app.broken = False
+    begun = await canaries.begin(fingerprint, actor="grace")
+    await world.until("SELECT count(*) FROM dispatcher.answered")
+    await canaries.stop()
+    await world.until_settled()
+    retried = await world.value(
+        "SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'retried'"
+    )
+    restarted = Canaries(world.database, NatsControl(world.broker))
+    assert restarted.read(begun.id) is None
+    told = await restarted.find(begun.id)
+    assert told is not None
+    assert (told.state, told.awaiting, told.actor) == ("stopped", 13, "grace")
+    assert "Begin another" in told.reason
+    assert sum(step.fates.get("completed", 0) for step in told.steps) == retried < 13
+    another = await restarted.begin(told.fingerprint, actor="grace")
+    assert another.id != begun.id
+    assert (await ended(restarted, another.id)).state == "finished"
+    assert await restarted.find(UUID(int=1)) is None
+    await world.until_settled()
+
+
+async def test_it_is_begun_and_read_over_the_api(world, app, console):
+    fingerprint = await fail(world, 2)
+    app.broken = False
+    path, key = "/api/v1/dead-letters/canaries", {"Idempotency-Key": "k"}
+    asked = {"fingerprint": fingerprint}
+    async with console.signed_in("operator") as client:
+        begun = (await client.post(path, json=asked, headers=key)).json()
+
+        async def finished():
+            told = (await client.get(f"{path}/{begun['id']}")).json()
+            return told["state"] == "finished"
+
+        await until(finished, within=20, what="the canary has finished")
+        told = (await client.get(f"{path}/{begun['id']}")).json()
+        assert [step["fates"] for step in told["steps"]] == [{"completed": 1}] * 2 + [{}]
+        assert told["actor"] == "ada-operator"
+        assert (await client.post(path, json=asked, headers=key)).json() == told
+        other = await client.post(path, json={"fingerprint": "other"}, headers=key)
+        assert (other.status_code, "other parameters" in other.text) == (409, True)
+        stopped = await client.post(f"{path}/{begun['id']}/stop")
+        assert stopped.json()["state"] == "finished"
+        assert (await client.get(f"{path}/{UUID(int=1)}")).status_code == 404
+    await world.until_settled()

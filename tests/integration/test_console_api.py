@@ -196,7 +196,7 @@ def _filled(asked, work):
 
 
 def test_every_post_that_acts_takes_a_key():
-    asking = {"plan", "plan_yaml", "check_input"}
+    asking = {"plan", "plan_yaml", "check_input", "stop_canary"}
     acting = [one.route for one in ENDPOINTS if one.route.method == "POST"]
     assert {route.name for route in acting if not route.key} == asking
 

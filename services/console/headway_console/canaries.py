@@ -1,9 +1,9 @@
 """Canaries: dead letters of one failure, retried one, then ten, then all.
 
 Each is a small task of this process, and each of its steps an ordinary request to retry, by the
-person who began it. Its progress can be read by its id while the console runs. Nothing of it is
-stored: when the console stops, it ends, and what it has asked for goes on. What was retried stands
-in the history, so nothing is lost by beginning another.
+person who began it. Its requests have keys, by which the dispatcher keeps its answers: so another
+console, or this one after a restart, can say how far it got. When the console stops, it goes no
+further, and what it has asked for goes on.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal, assert_never
 from uuid import UUID
 
-from headway.control import PATIENT_SECONDS, Control, RequestFailed
+from headway.control import PATIENT_SECONDS, Control, Refused, RequestFailed
 from headway_clock import new_id, utc_now
 from headway_contract import subjects
 from headway_contract.dispatching import LetterFilter, LettersChanged, RetryRequest
@@ -32,14 +32,22 @@ from headway_postgres_kit import Database, DatabaseUnavailable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headway_console.reading.canaries import key_of, read_begun, read_stages
 from headway_console.reading.dead_letters import count_of_failure, read_fates
 
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_SECONDS = 0.5
 _KEPT = 50
+_NOT_HERE = (
+    "it got this far, and this console does not go on with it: the one that began it has stopped, "
+    "or is another. Begin another for the dead letters that still await somebody"
+)
 # Letters that were asked for: the others of an answer somebody else has seen to.
 _TAKEN = ("retried", "waits")
+
+
+CanaryState = Literal["running", "stopped", "finished", "failed"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -57,7 +65,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     actor: str
     began_at: datetime
     awaiting: int
-    state: Literal["running", "stopped", "finished", "failed"] = "running"
+    state: CanaryState = "running"
     reason: str = "it begins"
     ended_at: datetime | None = None
     step: int = 0
@@ -85,20 +93,35 @@ class Canaries:
         """How one stands; none if this console has begun no such."""
         return self._known.get(canary)
 
+    async def find(self, canary: UUID) -> Progress | None:
+        """How one stands, also one that another console has begun, or this one before a restart."""
+        return self.read(canary) or await self._read_back(canary)
+
     def of_failure(self, fingerprint: str) -> Progress | None:
         """The latest of a failure."""
         told = [one for one in self._known.values() if one.fingerprint == fingerprint]
         return told[-1] if told else None
 
-    async def begin(self, fingerprint: str, *, actor: str) -> Progress:
-        """Begin with a failure, or join the one that is at it."""
+    async def begin(self, fingerprint: str, *, actor: str, canary: UUID | None = None) -> Progress:
+        """Begin with a failure, or join the one that is at it; with an id that is known, join it.
+
+        Raises `Refused` if it is known as the canary of another failure.
+        """
+        known = None if canary is None else await self.find(canary)
+        if known is not None:
+            if known.fingerprint != fingerprint:
+                raise Refused(
+                    f"the key was used before with other parameters, for {known.fingerprint!r}: "
+                    "use another key, or the same parameters"
+                )
+            return known
         latest = self.of_failure(fingerprint)
         if latest is not None and latest.state == "running":
             return latest
         async with self._database.acquire() as connection:
             awaiting = await count_of_failure(connection, fingerprint)
         begun = Progress(
-            id=new_id(),
+            id=canary or new_id(),
             fingerprint=fingerprint,
             actor=actor,
             began_at=utc_now(),
@@ -134,7 +157,7 @@ class Canaries:
 
     async def _go_through(self, told: Progress) -> None:
         """Look, judge, and do what the verdict says, until it is over."""
-        more = True
+        more, number = True, 0
         request = RetryRequest(filter=LetterFilter(fingerprint=told.fingerprint), actor=told.actor)
         while True:
             told = await self._look(told)
@@ -142,7 +165,9 @@ class Canaries:
             told = self._keep(replace(told, reason=verdict.reason))
             match verdict:
                 case RetryNext():
-                    answer = await self._ask(request, verdict.letters)
+                    number += 1
+                    key = key_of(told.id, verdict.step, number)
+                    answer = await self._ask(replace(request, key=key), verdict.letters)
                     more, request = answer.more, _behind(request, answer)
                     told = self._keep(_asked(told, verdict, answer))
                 case Wait():
@@ -153,6 +178,26 @@ class Canaries:
                     return self._end(told, "finished", verdict.reason)
                 case _:
                     assert_never(verdict)
+
+    async def _read_back(self, canary: UUID) -> Progress | None:
+        """How one that does not run here stands, by what the dispatcher keeps of it."""
+        async with self._database.acquire() as connection:
+            stages = await read_stages(connection, canary)
+            retried = tuple(one for stage in stages for one in _taken(stage.answer, stage.step))
+            if not retried:
+                return None
+            begun = await read_begun(connection, retried[0].letter)
+            awaiting = await count_of_failure(connection, begun.fingerprint)
+        found = Progress(
+            id=canary,
+            fingerprint=begun.fingerprint,
+            actor=begun.actor,
+            began_at=stages[0].at,
+            awaiting=awaiting + len(retried),
+            step=stages[-1].step,
+            retried=retried,
+        )
+        return _as_it_stands(await self._look(found), more=stages[-1].answer.more)
 
     async def _look(self, told: Progress) -> Progress:
         """What has become of those under way."""
@@ -193,12 +238,32 @@ class Canaries:
 
 
 def _asked(told: Progress, verdict: RetryNext, answer: LettersChanged) -> Progress:
-    taken = tuple(
-        Retried(letter=one.dead_letter, step=verdict.step, fate="under_way")
+    taken = _taken(answer, verdict.step)
+    return replace(told, step=verdict.step, retried=told.retried + taken)
+
+
+def _taken(answer: LettersChanged, step: int) -> tuple[Retried, ...]:
+    return tuple(
+        Retried(letter=one.dead_letter, step=step, fate="under_way")
         for one in answer.results
         if one.result in _TAKEN
     )
-    return replace(told, step=verdict.step, retried=told.retried + taken)
+
+
+def _as_it_stands(told: Progress, *, more: bool) -> Progress:
+    """One that does not run here: what would be next says whether it has come to its end."""
+    verdict = judge(Standing(step=told.step, retried=told.retried, more=more))
+    match verdict:
+        case Wait():
+            return replace(told, reason=verdict.reason)
+        case Stopped():
+            return replace(told, state="stopped", reason=verdict.reason)
+        case Finished():
+            return replace(told, state="finished", reason=verdict.reason)
+        case RetryNext():
+            return replace(told, state="stopped", reason=_NOT_HERE)
+        case _:
+            assert_never(verdict)
 
 
 def _behind(request: RetryRequest, answer: LettersChanged) -> RetryRequest:

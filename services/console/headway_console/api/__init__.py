@@ -1,10 +1,11 @@
 """`/api/v1`: the table of routes, answered.
 
 `forwarding` hands a request to the service that owns the matter; `definitions` takes definitions
-as people write them; `whoami`, `lists` and `stream` are the console's own. Each entry has a role,
-a question and an answer, and `openapi` makes the document of the same entries.
+as people write them; `whoami`, `lists`, `canaries` and `stream` are the console's own. Each entry
+has a role, a question and an answer, and `openapi` makes the document of the same entries.
 """
 
+from headway_console.api.canaries import CANARIES
 from headway_console.api.definitions import DEFINED
 from headway_console.api.endpoints import Endpoint
 from headway_console.api.forwarding import forwarded
@@ -12,7 +13,7 @@ from headway_console.api.lists import LISTS
 from headway_console.api.stream import STREAM
 from headway_console.api.whoami import WHOAMI
 
-_OWN = (*DEFINED, *LISTS, STREAM, WHOAMI)
+_OWN = (*DEFINED, *LISTS, *CANARIES, STREAM, WHOAMI)
 _ANSWERED_HERE = {endpoint.route.name for endpoint in _OWN}
 
 # What the console can answer itself it does not hand on.

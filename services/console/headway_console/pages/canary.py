@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from headway.control import NotThere
+from headway.control import RequestFailed
 from headway_contract.http import InvalidRequest
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
@@ -11,8 +11,10 @@ from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
 from headway_console.access.guarding import needs, still_let_in
+from headway_console.api.canaries import find_canary, stop_canary
 from headway_console.canaries import Canaries, Progress
 from headway_console.pages.asked import field_of
+from headway_console.pages.asking import refused
 from headway_console.pages.flash import go_to
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import show
@@ -29,10 +31,10 @@ async def begin(request: Request[Any, Any, Any]) -> Response[Any]:
     return go_to(request, f"/dead-letters/canary/{told.id}")
 
 
-@get("/dead-letters/canary/{canary:uuid}", opt=needs("viewer"), sync_to_thread=False)
-def canary_page(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[str]:
+@get("/dead-letters/canary/{canary:uuid}", opt=needs("viewer"))
+async def canary_page(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[str]:
     """How far it is."""
-    return show(request, "canary.html", canary=_read(request, canary))
+    return show(request, "canary.html", canary=await find_canary(request, canary))
 
 
 @get("/dead-letters/canary/{canary:uuid}/live", opt=needs("viewer"), sync_to_thread=False)
@@ -42,30 +44,20 @@ def canary_live(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Serv
     listening: Listening = request.app.state.listening
 
     async def look(_: Connection) -> Progress | None:
-        return canaries.read(canary)
+        return await canaries.find(canary)
 
     return streamed(listening.to(look, still_let_in(request)))
 
 
-@post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"), sync_to_thread=False)
-def stop(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[Any]:
+@post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"))
+async def stop(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[Any]:
     """Go no further; what is under way goes on."""
-    told = _read(request, canary)
-    canaries: Canaries = request.app.state.canaries
-    canaries.stop_one(told.id, actor=request.user.name)
-    return go_to(request, f"/dead-letters/canary/{canary}", text="it goes no further")
-
-
-def _read(request: Request[Any, Any, Any], canary: UUID) -> Progress:
-    canaries: Canaries = request.app.state.canaries
-    told = canaries.read(canary)
-    if told is None:
-        raise NotThere(
-            f"this console knows no canary {canary}: a canary lives in the console that began it, "
-            "and ends when that stops. What it had retried goes on, and what it had not is still "
-            "among the dead letters: begin another"
-        )
-    return told
+    to = f"/dead-letters/canary/{canary}"
+    try:
+        await stop_canary(request, canary)
+    except RequestFailed as error:
+        return refused(request, to, error)
+    return go_to(request, to, text="it goes no further")
 
 
 HANDLERS = (begin, canary_page, canary_live, stop)
