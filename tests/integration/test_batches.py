@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from headway.worker import tenure
 from headway_contract import subjects
 from headway_contract.work import RetryPolicy
 from headway_jetstream_kit.provisioning import stream_info
@@ -206,6 +207,40 @@ async def test_a_worker_that_drains_hands_back_what_has_not_begun(world):
     await until_all_settled(world)
     assert sorted(bodies.begun) == [0, 1, 2]
     assert await world.value("SELECT bool_and(attempts = 1) FROM dispatcher.work_queue")
+    await check_invariants(world.database)
+
+
+async def test_a_worker_that_drains_says_so_at_once(world):
+    bodies = Bodies(hold={0})
+    await world.dispatcher(heartbeat_seconds=120)
+    await world.worker(bodies.app(), drain_seconds=30)
+    await order(world, await queue_many(world, 1))
+    await bodies.until_begun(0)
+    stopping = asyncio.create_task(world.stop_workers())
+    await world.until("SELECT bool_or(draining) FROM dispatcher.worker")
+    assert not stopping.done(), "long before its next beat"
+    bodies.release.set()
+    await stopping
+    await until_all_settled(world)
+
+
+async def test_what_is_too_much_for_one_message_is_told_in_several(world, monkeypatch):
+    monkeypatch.setattr(tenure, "LINGER_SECONDS", 3600.0)
+    monkeypatch.setattr(tenure, "_LARGE", 1 << 30)
+    output = "x" * 120_000
+
+    async def job(ctx, number: int):
+        return output
+
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await order(world, await queue_many(world, 12))
+    await until_all_settled(world)
+    rows = await world.rows(
+        "SELECT state, length(output #>> '{}') AS size FROM dispatcher.metadata"
+    )
+    assert [tuple(row) for row in rows] == [("completed", len(output))] * 12
+    assert await world.value("SELECT count(*) FROM dispatcher.lease") == 1
     await check_invariants(world.database)
 
 

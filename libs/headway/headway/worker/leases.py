@@ -86,20 +86,24 @@ class Lease:
     async def say(self, *events: Event) -> Said:
         """Publish events of this lease; returns once they are stored or the lease is lost.
 
-        Whoever speaks at the same time waits for its turn.
+        Whoever speaks at the same time waits for its turn. What is too much for one message goes
+        in several, each of them fenced.
         """
         async with self._speaking:
-            return await self._say(*events)
+            for part in _parts(list(events), self._most_bytes):
+                if await self._say(part) == "lost":
+                    return "lost"
+            return "stored"
 
-    async def _say(self, *events: Event) -> Said:
+    async def _say(self, events: list[Event]) -> Said:
         pause = 0.2
         while not self.lost:
-            answer = await self._publish(list(events), expected=self._sequence)
+            answer = await self._publish(events, expected=self._sequence)
             if isinstance(answer, Stored):
-                self._hold(list(events), answer.sequence)
+                self._hold(events, answer.sequence)
                 return "stored"
             logger.info("lease %s: publish not stored: %s", self.order.lease, answer)
-            if await self._settle(list(events)):
+            if await self._settle(events):
                 return "stored"
             await asyncio.sleep(pause * (1 + jitter(0.2)))
             pause = min(pause * 2, 5.0)
@@ -125,6 +129,11 @@ class Lease:
             time=utc_now(),
             traceparent=traceparent,
         )
+
+    @property
+    def _most_bytes(self) -> int:
+        """How many bytes of events fit into a message."""
+        return self._broker.client.max_payload - _HEADERS
 
     @property
     def credentials(self) -> dict[str, Any]:
@@ -166,7 +175,7 @@ class Lease:
 
         In one message if it fits, so that nobody sees half of it.
         """
-        for part in _parts([*self._told, *events], self._broker.client.max_payload - _HEADERS):
+        for part in _parts([*self._told, *events], self._most_bytes):
             answer = await self._publish(part, expected=expected)
             if not isinstance(answer, Stored):
                 return False

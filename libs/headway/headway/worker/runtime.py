@@ -28,6 +28,8 @@ from headway.worker.tenure import OnEnded, Tenure
 
 logger = logging.getLogger(__name__)
 
+# How long a drain waits for somebody to hear of it before it hands anything back.
+_SAY_SO_SECONDS = 1.0
 # What the last words of a lease may take, after its body was given up.
 _LAST_WORDS_SECONDS = 5.0
 # As long as a heartbeat can tell it.
@@ -135,11 +137,15 @@ class Worker:
                 raise BrokerUnavailable(f"{self._broker.where}: the connection was closed for good")
         finally:
             self._draining.set()
+            # Not only with the next beat: until it is heard of, orders come for our slots, and what
+            # is handed back would be ordered from us again.
+            leaving = asyncio.create_task(self.heart.beat())
             await end([*fetching, *asked])
+            await asyncio.wait({leaving}, timeout=_SAY_SO_SECONDS)
             # Over a connection that is lost for good nobody would hear how the runs ended.
             lost = self._broker.closed.is_set()
             await self._drain(0.0 if lost else self._settings.drain_seconds)
-            await end([beating])
+            await end([beating, leaving])
             self._stopped = True
             await self.heart.beat()
 

@@ -32,7 +32,7 @@ from headway.worker.nursery import Nursery
 logger = logging.getLogger(__name__)
 
 LINGER_SECONDS = 0.005
-# Above this, what was gathered is said before more is added.
+# Above so many bytes, what was gathered is said before more is added.
 _LARGE = 128 * 1024
 
 _NEVER_BEGUN: dict[StopReason, Failure] = {
@@ -82,6 +82,7 @@ class Tenure:
         self._cancelled: dict[UUID, str] = {}
         self._begin_no_more: StopReason | None = None
         self._unsaid: list[Event] = []
+        self._unsaid_bytes = 0
         self._unsaid_since = 0.0
         self._speaking_soon: asyncio.Task[None] | None = None
         # Most leases end before they need it: a timer costs less than a task.
@@ -166,9 +167,10 @@ class Tenure:
         if not self._unsaid:
             self._unsaid_since = monotonic()
         self._unsaid.append(event)
+        self._unsaid_bytes += len(encode(event))
         waited = monotonic() - self._unsaid_since
         alone = len(self.lease.order.runs) == 1
-        if alone or waited >= LINGER_SECONDS or len(encode(event)) > _LARGE:
+        if alone or waited >= LINGER_SECONDS or self._unsaid_bytes > _LARGE:
             await self._say()
         elif self._speaking_soon is None or self._speaking_soon.done():
             self._speaking_soon = asyncio.create_task(self._say_soon())
@@ -178,7 +180,7 @@ class Tenure:
         await self._say()
 
     async def _say(self) -> None:
-        events, self._unsaid = self._unsaid, []
+        events, self._unsaid, self._unsaid_bytes = self._unsaid, [], 0
         if events and await self.lease.say(*events) == "lost" and self._current is not None:
             self._current.stop("released")
 
