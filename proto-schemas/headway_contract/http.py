@@ -24,6 +24,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 # A time without an offset could mean anything, so no request may bring one.
 _Aware = Annotated[datetime, Meta(tz=True)]
 _AWARE: dict[Any, Any] = {datetime: _Aware, datetime | None: _Aware | None}
+_NO_CURSOR = "cursor: this is no cursor: send the 'next' of the page before, unchanged"
 _WHERE = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
@@ -140,9 +141,7 @@ def place_of(cursor: str) -> str:
     try:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
-        raise InvalidRequest(
-            "cursor: this is no cursor: send the 'next' of the page before, unchanged"
-        ) from error
+        raise InvalidRequest(_NO_CURSOR) from error
 
 
 def page_of(route: Route, answer: Struct) -> dict[str, Any]:
@@ -217,11 +216,15 @@ def _unflattened(route: Route, asked: dict[str, Any]) -> dict[str, Any]:
     by_name = {field.name: field for field in structs.fields(route.question)}
     cursor = asked.pop(_CURSOR, None) if route.items else None
     if cursor is not None:
-        asked[_AFTER] = msgspec.convert(place_of(cursor), by_name[_AFTER].type, strict=False)
+        try:
+            kind = _AWARE.get(by_name[_AFTER].type, by_name[_AFTER].type)
+            asked[_AFTER] = msgspec.convert(place_of(cursor), kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(_NO_CURSOR) from error
     if route.flat:
-        kind: Any = by_name[route.flat].type
-        inner = {name: asked.pop(name) for name in kind.__struct_fields__}
-        asked[route.flat] = kind(**inner)
+        flat: Any = by_name[route.flat].type
+        inner = {name: asked.pop(name) for name in flat.__struct_fields__}
+        asked[route.flat] = flat(**inner)
     return asked
 
 

@@ -16,6 +16,10 @@ from headway.control import (
     TooLarge,
 )
 from headway_console.api import ENDPOINTS
+from headway_console.reading.dead_letters import read_letter
+from headway_contract.http import cursor_of
+from headway_contract.scheduling import EnqueuedQuestion
+from headway_scheduler.enqueue_desk import list_enqueued
 from support.letters import Ops
 
 FILE = """
@@ -62,12 +66,18 @@ async def test_lists_come_in_pages(world, console):
         assert second["next"] is None
 
 
+GROUPS, NO_RUN = cursor_of('["groups",null,"a"]'), cursor_of('["runs",null,"a"]')
 WRONG = [
     ("GET", "/manifests/nobody", {}, 404, "there is no manifest 'nobody'"),
     ("DELETE", "/manifests/nightly", {}, 409, "is declared by the application 'shop'"),
     ("GET", "/manifests?limit=0", {}, 422, "limit: Expected `int` >= 1"),
     ("GET", "/manifests?colour=red", {}, 422, "unknown field `colour`"),
     ("GET", "/manifests?cursor=%23", {}, 422, "no cursor"),
+    ("GET", "/enqueued?cursor=%23", {}, 422, "no cursor"),
+    ("GET", "/enqueued?cursor=bm9wZQ", {}, 422, "no cursor"),
+    ("GET", f"/runs?cursor={GROUPS}", {}, 422, "another list"),
+    ("GET", f"/runs?cursor={NO_RUN}", {}, 422, "begin without"),
+    ("GET", f"/runs?work={UUID(int=0)}&job=sync", {}, 422, "work: with it go no job"),
     ("GET", "/events?accepted=null", {}, 422, "never null"),
     ("GET", "/manifests?limit=1&limit=2", {}, 422, "more than once"),
     ("PATCH", "/manifests/nightly", {"content": b"{"}, 400, "Input data was truncated"),
@@ -224,6 +234,62 @@ async def test_a_second_retry_with_a_key_takes_no_further_letters(world, console
     assert (bad.status_code, same.status_code) == (422, 200), "a refusal is not remembered"
     states = await world.rows("SELECT state FROM dispatcher.dead_letter ORDER BY created_at")
     assert [row["state"] for row in states].count("awaiting") == 1
+    await world.until_settled()
+
+
+async def test_dead_letters_are_the_same_whoever_reads_them(world, console, nats_url):
+    """The console reads them itself, so that they are listed while no dispatcher runs."""
+    over_http = Client(console.url, token=console.tokens["operator"])
+    async with Client(nats_url) as over_nats, over_http:
+        ops = Ops(world, over_nats)
+        await world.dispatcher()
+        await world.worker(ops.app)
+        letters = [(await ops.letter(input={"n": n}))[1] for n in range(3)]
+        ops.mended.set()
+        await over_nats.acknowledge(letters[0], note="by hand")
+        await over_nats.retry(letters[1])
+        await world.until_settled()
+        for asked in ({"state": None}, {}, {"group": "ops", "job": "job"}, {"job": "x"}):
+            assert await over_http.dead_letters(**asked) == await over_nats.dead_letters(**asked)
+        async with world.database.acquire() as connection:
+            for letter in letters:
+                assert await over_nats.dead_letter(letter) == await read_letter(connection, letter)
+
+
+async def test_pages_are_whole_while_entries_arrive(world, console):
+    ops = Ops(world, Client(console.url))
+    await world.dispatcher()
+    first = [await ops.queue() for _ in range(5)]
+    await world.until("SELECT count(*) = 5 FROM dispatcher.work_queue")
+    seen, cursor = [], None
+    async with console.signed_in("viewer") as client:
+        while True:
+            asked = {"limit": 2, "group": "ops", "job": "job", "cursor": cursor}
+            sent = {name: value for name, value in asked.items() if value is not None}
+            page = (await client.get("/api/v1/work", params=sent)).json()
+            seen += [one["work"] for one in page["items"]]
+            cursor = page["next"]
+            if cursor is None:
+                break
+            late = await ops.queue()
+            await world.until("SELECT id FROM dispatcher.work_queue WHERE id = $1", late)
+        none = (await client.get("/api/v1/work", params={"group": "ops", "job": "x"})).json()
+    assert sorted(seen) == sorted(map(str, first))
+    assert none["items"] == []
+
+
+async def test_what_was_enqueued_at_one_time_is_on_one_page(world):
+    await world.declare(an_app())
+    for times in (3, 1):
+        await world.value(f"SELECT count(headway.enqueue('sync')) FROM generate_series(1, {times})")
+        await world.value("UPDATE scheduler.enqueued SET enqueued_at = now() WHERE input IS NULL")
+        await world.value("UPDATE scheduler.enqueued SET input = '1'")
+    async with world.database.acquire() as connection:
+        first = await list_enqueued(connection, EnqueuedQuestion(limit=2))
+        assert (len(first.enqueued), first.more) == (3, True)
+        behind = EnqueuedQuestion(limit=2, after=first.enqueued[-1].enqueued_at)
+        second = await list_enqueued(connection, behind)
+        assert (len(second.enqueued), second.more) == (1, False)
 
 
 async def test_lists_are_read_here_whoever_else_runs(world, console):

@@ -56,9 +56,12 @@ async def enqueue(
 
 
 async def list_enqueued(connection: Connection, question: EnqueuedQuestion) -> EnqueuedAnswer:
-    """What is not queued yet, or never was."""
+    """What is not queued yet, or never was.
+
+    A page ends only where the time changes, for the next one begins behind that time.
+    """
     rows = await connection.fetch(
-        enqueued["page"], question.after or _LONG_AGO, question.limit + 1, question.refused_only
+        enqueued["page"], question.after or _LONG_AGO, question.limit, question.refused_only
     )
     found = [
         EnqueuedStatus(
@@ -73,7 +76,7 @@ async def list_enqueued(connection: Connection, question: EnqueuedQuestion) -> E
         )
         for row in rows
     ]
-    return EnqueuedAnswer(enqueued=found[: question.limit], more=len(found) > question.limit)
+    return EnqueuedAnswer(enqueued=found, more=bool(rows) and rows[0]["more"])
 
 
 async def dismiss(connection: Connection, request: DismissRequest, *, now: datetime) -> str:

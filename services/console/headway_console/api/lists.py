@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 from uuid import UUID
 
 from headway.control import NotThere
@@ -46,123 +46,92 @@ from headway_console.reading import workers as crew
 from headway_console.reading import works as queue
 from headway_console.settings import ConsoleSettings
 
-
-async def _manifests(db: Connection, asked: ManifestsAsked, _: "Now") -> Any:
-    wanted = manifests.ManifestFilter(
-        text=asked.text,
-        group=asked.group,
-        job=asked.job,
-        owner=asked.owner,
-        labels=dict(_label(one) for one in asked.label),
-        state=asked.state,
-    )
-    return await manifests.page_of_manifests(db, wanted, cursor=asked.cursor, limit=asked.limit)
+_BESIDE_WORK = ("group", "job", "manifest", "manifest_id", "worker", "since", "before", "text")
 
 
-async def _groups(db: Connection, asked: GroupsAsked, _: "Now") -> Any:
-    return await groups.page_of_groups(db, name=asked.name, cursor=asked.cursor, limit=asked.limit)
+class Paging(TypedDict):
+    """Which page of a list, as all of them take it."""
+
+    cursor: str | None
+    limit: int
 
 
-async def _work(db: Connection, asked: WorkAsked, _: "Now") -> Any:
-    wanted = queue.WorkFilter(
-        state=asked.state,
-        group=asked.group,
-        job=asked.job,
-        manifest=await _id_of(db, asked.manifest, asked.manifest_id),
-        reason=asked.reason,
-    )
-    return await queue.page_of_works(db, wanted, cursor=asked.cursor, limit=asked.limit)
+async def _manifests(db: Connection, asked: ManifestsAsked, _: "Now", page: Paging) -> Any:
+    labels = dict(_label(one) for one in asked.label)
+    wanted = narrowed(manifests.ManifestFilter, asked, labels=labels)
+    return await manifests.page_of_manifests(db, wanted, **page)
 
 
-async def _runs(db: Connection, asked: RunsAsked, _: "Now") -> Any:
+async def _groups(db: Connection, asked: GroupsAsked, _: "Now", page: Paging) -> Any:
+    return await groups.page_of_groups(db, name=asked.name, **page)
+
+
+async def _work(db: Connection, asked: WorkAsked, _: "Now", page: Paging) -> Any:
+    manifest = await _id_of(db, asked.manifest, asked.manifest_id)
+    wanted = narrowed(queue.WorkFilter, asked, manifest=manifest)
+    return await queue.page_of_works(db, wanted, **page)
+
+
+async def _runs(db: Connection, asked: RunsAsked, _: "Now", page: Paging) -> Any:
     if asked.work is not None:
         return await _runs_of_work(db, asked, asked.work)
-    wanted = runs.RunFilter(
-        state=asked.state,
-        group=asked.group,
-        job=asked.job,
-        manifest=await _id_of(db, asked.manifest, asked.manifest_id),
-        worker=asked.worker,
-        since=asked.since,
-        before=asked.before,
-        text=asked.text,
-        text_in=asked.text_in,
-    )
-    return await runs.page_of_runs(db, wanted, cursor=asked.cursor, limit=asked.limit)
+    manifest = await _id_of(db, asked.manifest, asked.manifest_id)
+    return await runs.page_of_runs(db, narrowed(runs.RunFilter, asked, manifest=manifest), **page)
 
 
 async def _runs_of_work(db: Connection, asked: RunsAsked, work: UUID) -> Page[runs.RunRow]:
     """Those of one piece of work, which are few: all on one page, the newest first."""
+    others = [name for name in _BESIDE_WORK if getattr(asked, name) is not None]
+    if others or asked.cursor is not None:
+        raise InvalidRequest(f"work: with it go no {', '.join(others or ['cursor'])}, only a state")
     found = await queue.read_work(db, work)
     of_it = [] if found is None else reversed(found.runs)
     return Page(items=[one for one in of_it if asked.state in (None, one.state)])
 
 
-async def _letters(db: Connection, asked: LettersAsked, _: "Now") -> Any:
-    wanted = LetterFilter(**{name: getattr(asked, name) for name in LetterFilter.__struct_fields__})
-    return await dead_letters.page_of_letters(db, wanted, cursor=asked.cursor, limit=asked.limit)
+async def _letters(db: Connection, asked: LettersAsked, _: "Now", page: Paging) -> Any:
+    return await dead_letters.page_of_letters(db, narrowed(LetterFilter, asked), **page)
 
 
-async def _failures(db: Connection, asked: FailuresAsked, _: "Now") -> Any:
-    return await dead_letters.page_of_failures(
-        db,
-        state=asked.state,
-        group=asked.group,
-        job=asked.job,
-        manifest=asked.manifest,
-        cursor=asked.cursor,
-        limit=asked.limit,
-    )
+async def _failures(db: Connection, asked: FailuresAsked, _: "Now", page: Paging) -> Any:
+    narrow = {name: getattr(asked, name) for name in ("state", "group", "job", "manifest")}
+    return await dead_letters.page_of_failures(db, **narrow, **page)
 
 
-async def _workers(db: Connection, asked: WorkersAsked, now: "Now") -> Any:
+async def _workers(db: Connection, asked: WorkersAsked, now: "Now", page: Paging) -> Any:
     return await crew.page_of_workers(
-        db,
-        heard_since=now.heard_since,
-        alive_only=asked.alive_only,
-        cursor=asked.cursor,
-        limit=asked.limit,
+        db, heard_since=now.heard_since, alive_only=asked.alive_only, **page
     )
 
 
-async def _jobs(db: Connection, asked: JobsAsked, now: "Now") -> Any:
-    return await manifests.page_of_jobs(
-        db,
-        heard_since=now.heard_since,
-        text=asked.text,
-        cursor=asked.cursor,
-        limit=asked.limit,
-    )
+async def _jobs(db: Connection, asked: JobsAsked, now: "Now", page: Paging) -> Any:
+    return await manifests.page_of_jobs(db, heard_since=now.heard_since, text=asked.text, **page)
 
 
-async def _events(db: Connection, asked: EventsAsked, _: "Now") -> Any:
-    wanted = events.EventFilter(
-        types=asked.type,
-        **{
-            name: getattr(asked, name)
-            for name in ("manifest", "group", "job", "work", "run", "accepted", "since", "before")
-        },
-    )
-    return await events.page_of_events(db, wanted, cursor=asked.cursor, limit=asked.limit)
+async def _events(db: Connection, asked: EventsAsked, _: "Now", page: Paging) -> Any:
+    wanted = narrowed(events.EventFilter, asked, types=asked.type)
+    return await events.page_of_events(db, wanted, **page)
 
 
-async def _audit(db: Connection, asked: AuditAsked, _: "Now") -> Any:
-    wanted = audit.AuditFilter(
-        actor=asked.actor,
-        target=asked.target,
-        actions=asked.action,
-        people=asked.people,
-        since=asked.since,
-        before=asked.before,
-    )
-    return await audit.page_of_audit(db, wanted, cursor=asked.cursor, limit=asked.limit)
+async def _audit(db: Connection, asked: AuditAsked, _: "Now", page: Paging) -> Any:
+    wanted = narrowed(audit.AuditFilter, asked, actions=asked.action)
+    return await audit.page_of_audit(db, wanted, **page)
 
 
-async def _occurrences(db: Connection, asked: OccurrencesAsked, _: "Now") -> Any:
+async def _occurrences(db: Connection, asked: OccurrencesAsked, _: "Now", page: Paging) -> Any:
     manifest = await manifests.find_id(db, asked.manifest)
     if manifest is None:
         raise NotThere(f"there is no manifest {asked.manifest!r}: see 'headway manifests'")
-    return await ledger.page_of_occurrences(db, manifest, cursor=asked.cursor, limit=asked.limit)
+    return await ledger.page_of_occurrences(db, manifest, **page)
+
+
+Filter = TypeVar("Filter", bound=Struct)
+
+
+def narrowed(kind: type[Filter], asked: Struct, **read: Any) -> Filter:
+    """A filter out of what was asked: the fields of one name, and those that had to be read."""
+    same = set(kind.__struct_fields__) & set(asked.__struct_fields__)
+    return kind(**{name: getattr(asked, name) for name in same} | read)
 
 
 class Now(Struct, frozen=True, kw_only=True):
@@ -172,7 +141,7 @@ class Now(Struct, frozen=True, kw_only=True):
     heard_since: datetime
 
 
-Read = Callable[[Connection, Any, Now], Awaitable[Any]]
+Read = Callable[[Connection, Any, Now, Paging], Awaitable[Any]]
 
 
 def _list(
@@ -184,7 +153,9 @@ def _list(
         async with database.acquire() as connection:
             at = await DATABASE_CLOCK.now(connection)
             since = at - timedelta(seconds=settings.orphan_timeout_seconds)
-            return await read(connection, question, Now(at=at, heard_since=since))
+            now = Now(at=at, heard_since=since)
+            page = Paging(cursor=question.cursor, limit=question.limit)
+            return await read(connection, question, now, page)
 
     route = Route(
         name=name,
