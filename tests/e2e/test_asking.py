@@ -155,6 +155,12 @@ async def test_operators_change_and_trigger(asked):
 async def test_operators_limit_jobs(asked):
     done = await asked("job", "count", "--max-active", "3", "--rate", "10/minute")
     assert (done.out, done.err) == ("job count: at most 3 at once, at most 10/minute\n", "")
+    listed = await asked("jobs")
+    assert re.search(
+        r"^count +3 +0 +10/minute +3 +none alive +1 +max_active, rate$", listed.out, re.MULTILINE
+    )
+    [count, hello] = json.loads((await asked("jobs", "--json")).out)
+    assert (count["touched"], hello["max_active"]) == (["max_active", "rate"], None)
     done = await asked("job", "count", "--give-back", "max-active", "--give-back", "rate")
     assert done.out == "job count: any number at once, at any rate\n"
     done = await asked("job", "nobody", "--max-active", "3")

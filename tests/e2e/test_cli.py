@@ -312,15 +312,14 @@ async def test_the_module_is_the_command(shell):
     assert (done.code, done.err) == (0, "")
     listed = re.findall(r"^  ([a-z][a-z-]+) +[A-Z]", done.out, re.MULTILINE)
     assert listed == [
-        *("up", "migrate", "provision", "scheduler", "dispatcher", "console", "worker", "token"),
-        "settings",
-        *("manifests", "manifest", "groups", "preview", "explain", "verify"),
-        *("work", "runs", "workers", "dead-letters", "events"),
-        *("plan", "apply", "enable", "disable", "pause", "resume", "change", "group", "job"),
-        *("trigger", "cancel", "delete"),
-        *("enqueue", "enqueued", "dismiss"),
-        *("history", "rebuild"),
-        "bench",
+        *("up", "scheduler", "dispatcher", "console", "worker"),
+        *("migrate", "provision", "token", "settings", "completion"),
+        *("manifests", "manifest", "groups", "jobs", "work", "runs", "workers", "events"),
+        *("preview", "explain"),
+        *("trigger", "cancel", "dead-letters", "pause", "resume", "enable", "disable", "change"),
+        *("group", "job", "delete", "enqueue", "enqueued", "dismiss"),
+        *("plan", "apply"),
+        *("verify", "history", "rebuild", "bench"),
     ]
 
 
@@ -328,6 +327,7 @@ async def test_the_module_is_the_command(shell):
 def test_every_command_and_every_option_is_explained(name):
     command = headway.get_command(None, name)
     assert len(command.get_short_help_str(limit=200)) < 60
+    assert headway.told(name) == command.get_short_help_str(limit=200)
     for parameter in command.params:
         assert parameter.param_type_name == "argument" or parameter.help
     shown = CliRunner().invoke(headway, [name, "--help"])

@@ -115,7 +115,7 @@ async def test_verify_names_what_differs(told, command):
 
 
 async def test_rebuild_refuses_and_then_mends(told, command):
-    code, lines, err = await command.run("rebuild")
+    code, lines, err = await command.run("rebuild", "--yes")
     assert (code, lines) == (2, [])
     assert "headway: the tables cannot be rebuilt while services run: stop headway-d" in err
     await told.stop()
@@ -123,7 +123,7 @@ async def test_rebuild_refuses_and_then_mends(told, command):
     await told.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
     await told.value("UPDATE dispatcher.metadata SET attempt = 9")
     await told.value("DELETE FROM dispatcher.dead_letter")
-    code, lines, err = await command.run("rebuild")
+    code, lines, err = await command.run("rebuild", "--yes")
     assert code == 0, err
     assert lines[:2] == ["dead_letter: 1 row added", "metadata: 2 rows changed"]
     assert lines[2].startswith("2 works rebuilt from ")
@@ -216,7 +216,7 @@ async def test_beside_an_up_and_after_it_on_its_data_folder(tmp_path):
     assert code == 2
     assert "HEADWAY_DATABASE_URL is not set, and no 'headway up' runs in ./here" in err
     async with asyncio.timeout(60):
-        while (done := await alone.run("rebuild", "--data", "here"))[0] == 2:
+        while (done := await alone.run("rebuild", "--yes", "--data", "here"))[0] == 2:
             assert "it was heard of within 10 s" in done[2], done
     code, [line], _ = done
     assert code == 0

@@ -193,12 +193,12 @@ async def test_work_runs_and_workers_are_looked_at_and_cancelled(night):
     assert "3 runs:" in work.out
     assert re.search(r"^attempts +1 of 2 in this round$", work.out, re.MULTILINE)
     other = running[1]["manifest"]
-    done = await night("cancel", "--manifest", other)
+    done = await night("cancel", "--manifest", other, "--yes")
     assert (done.code, done.out.splitlines()[-1]) == (0, f"{other}: 1 asked to stop")
     await night.world.until(
         "SELECT count(*) = 2 FROM dispatcher.work_queue WHERE outcome='cancelled'"
     )
-    done = await night("cancel", "--group", "ops", "--json")
+    done = await night("cancel", "--group", "ops", "--yes", "--json")
     assert json.loads(done.out)["counts"] == {"asked_to_stop": 1}
     await night.world.until_settled()
     assert (await night("work")).out == "no work is under way\n"

@@ -45,7 +45,10 @@ async def test_what_will_be_made_good_is_shown_before_it_is(world, shell):
     assert "2 manifest(s) would be resumed, " in shown.out
     # Nobody is there to be asked.
     refused = await shell("resume", "--all")
-    assert (refused.code, "add --yes, or look with --dry-run" in refused.complaints[0]) == (2, True)
+    assert (
+        refused.code,
+        "add --yes to resume them (--dry-run looks first)" in refused.complaints[0],
+    ) == (2, True)
     assert await world.value("SELECT count(*) FROM scheduler.occurrence") == 0
     done = await shell("resume", "--all", "--yes", "--json")
     assert json.loads(done.out)["count"] == 2

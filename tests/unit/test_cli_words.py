@@ -62,6 +62,17 @@ def test_columns_stand_under_each_other():
     ]
 
 
+def test_a_narrow_terminal_gets_a_table_that_fits():
+    rows = [("0f0e7c1a-5b1f", "a-very-long-name-of-a-manifest", "short", "a reason of many words")]
+    headings = ("RUN", "MANIFEST", "JOB", "WHY")
+    wide = table(headings, rows)
+    assert table(headings, rows, width=200) == wide
+    [_, line] = table(headings, rows, width=50)
+    assert line == "0f0e7c1a-5b1f  a-very-long-…  short  a reason of …"
+    [_, line] = table(headings, rows, width=10)  # there is an end to it: ids are never cut
+    assert line.startswith("0f0e7c1a-5b1f  a-very-lo…")
+
+
 NOTE = {"nats_url": "nats://x", "database_url": "", "url": "http://x", "token": "secret"}
 
 

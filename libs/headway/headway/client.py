@@ -175,9 +175,16 @@ class Client(Operations, Pauses):
         return await self._control.ask(subjects.EXPLAIN_WORK_QUESTION, question, ExplainWorkAnswer)
 
     async def ledger(
-        self, external_id: str | None = None, *, since: datetime | None = None
+        self,
+        external_id: str | None = None,
+        *,
+        since: datetime | None = None,
+        on_page: Callable[[LedgerAnswer], None] = lambda _: None,
     ) -> LedgerAnswer:
-        """Compare what should have fired with what the ledger tells, of one manifest or all."""
+        """Compare what should have fired with what the ledger tells, of one manifest or all.
+
+        `on_page` is told the answer so far, whenever there is more.
+        """
         total = LedgerAnswer()
         questions = [LedgerQuestion(manifest=external_id, since=since)]
         while questions:
@@ -186,6 +193,7 @@ class Client(Operations, Pauses):
                 subjects.LEDGER_QUESTION, question, LedgerAnswer, timeout=PATIENT_SECONDS
             )
             total = _added(total, page)
+            on_page(total)
             if page.more:
                 questions.append(structs.replace(question, after=page.last))
             questions += [

@@ -1,7 +1,7 @@
 """What the client asks of the dispatcher: work, runs, workers, cancels and dead letters."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -54,6 +54,7 @@ from headway.control import PATIENT_SECONDS, Control, RequestFailed
 _PAGE = 200
 
 Page = TypeVar("Page", bound=Struct)
+OnPage = Callable[[list[LetterResult]], None]
 
 
 class Operations(ABC):
@@ -106,10 +107,18 @@ class Operations(ABC):
         request = RetryRequest(dead_letters=list(dead_letters), input=input, actor=self._actor)
         return (await self._control.ask(subjects.RETRY_REQUEST, request, LettersChanged)).results
 
-    async def retry_all(self, filter: LetterFilter) -> list[LetterResult]:  # noqa: A002
-        """Run the work of all dead letters again that await somebody now and match a filter."""
+    async def retry_all(
+        self,
+        filter: LetterFilter,  # noqa: A002
+        *,
+        on_page: OnPage = lambda _: None,
+    ) -> list[LetterResult]:
+        """Run the work of all dead letters again that await somebody now and match a filter.
+
+        `on_page` is told the results so far, whenever there are more.
+        """
         request = RetryRequest(filter=filter, actor=self._actor)
-        return await self._change_all(subjects.RETRY_REQUEST, request)
+        return await self._change_all(subjects.RETRY_REQUEST, request, on_page)
 
     async def acknowledge(self, *dead_letters: UUID, note: str = "") -> list[LetterResult]:
         """Put dead letters away; their manifests go on."""
@@ -122,10 +131,14 @@ class Operations(ABC):
         filter: LetterFilter,  # noqa: A002
         *,
         note: str = "",
+        on_page: OnPage = lambda _: None,
     ) -> list[LetterResult]:
-        """Put all dead letters away that await somebody now and match a filter."""
+        """Put all dead letters away that await somebody now and match a filter.
+
+        `on_page` is told the results so far, whenever there are more.
+        """
         request = AcknowledgeRequest(filter=filter, note=note, actor=self._actor)
-        return await self._change_all(subjects.ACKNOWLEDGE_REQUEST, request)
+        return await self._change_all(subjects.ACKNOWLEDGE_REQUEST, request, on_page)
 
     async def cancel(self, id: UUID, *, reason: str = "") -> CancelResult:  # noqa: A002
         """End a run or a piece of work early, also one that is still on its way."""
@@ -236,7 +249,7 @@ class Operations(ABC):
                 return
             question = structs.replace(question, after=page.last)
 
-    async def _change_all(self, subject: str, request: Any) -> list[LetterResult]:
+    async def _change_all(self, subject: str, request: Any, on_page: OnPage) -> list[LetterResult]:
         """Page after page, of letters that were there when it began."""
         results: list[LetterResult] = []
         while True:
@@ -244,6 +257,7 @@ class Operations(ABC):
                 subject, request, LettersChanged, timeout=PATIENT_SECONDS
             )
             results += page.results
+            on_page(results)
             if not page.more:
                 return results
             bounded = structs.replace(request.filter, created_before=page.created_before)

@@ -11,8 +11,10 @@ from headway_contract.scheduling import ApplyAnswer, FireChange, FireTime, Prune
 from headway_cli import settings
 from headway_cli.apps import load_app
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.confirming import confirm, listed, yes_option
 from headway_cli.moments import CLOCK_CHANGES
 from headway_cli.options import Decorator
+from headway_cli.progressing import progressing
 from headway_cli.summary import counted
 
 _app_argument = click.argument("app", required=False, envvar="HEADWAY_APP")
@@ -60,7 +62,8 @@ def plan(
     async def ask(client: Client) -> ApplyAnswer:
         return await client.plan(definitions, prune=prune, days=days)
 
-    answer = reached.ask(ask)
+    with progressing(f"planning {_size(definitions)}", quiet=as_json):
+        answer = reached.ask(ask)
     if as_json:
         print_json(answer)
     else:
@@ -73,27 +76,53 @@ def plan(
 @_app_argument
 @_file_option
 @_prune_option
+@yes_option
 @json_option
 @asking
 def apply(
-    reached: Reached, app: str | None, file: str | None, prune: PrunePolicy | None, as_json: bool
+    reached: Reached,
+    app: str | None,
+    file: str | None,
+    prune: PrunePolicy | None,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Bring definitions to a running scheduler, all or none.
 
-    APP is your file.py, module or module:name, or a YAML file.
+    APP is your file.py, module or module:name, or a YAML file. It asks before manifests are
+    deleted that the definitions no longer name.
     """
     definitions = _definitions(app, file)
+    confirm(lambda: _deleted(reached, definitions, prune), yes=yes)
 
     async def ask(client: Client) -> ApplyAnswer:
         return await client.apply(definitions, prune=prune)
 
-    answer = reached.ask(ask)
+    with progressing(f"applying {_size(definitions)}", quiet=as_json):
+        answer = reached.ask(ask)
     if as_json:
         print_json(answer)
     else:
         click.echo(f"applied {answer.owner}")
         print_lines(list(_changes(answer)))
         _warn(answer)
+
+
+def _deleted(reached: Reached, definitions: Definitions, prune: PrunePolicy | None) -> str | None:
+    """Which manifests would be gone; none if none would."""
+
+    async def ask(client: Client) -> ApplyAnswer:
+        return await client.plan(definitions, prune=prune, days=0)
+
+    gone = [] if prune in ("keep", "disable") else reached.ask(ask).pruned
+    if not gone:
+        return None
+    number = counted(len(gone), "manifest")
+    return f"apply it and delete {number} with all runs and dead letters ({listed(gone)})"
+
+
+def _size(definitions: Definitions) -> str:
+    return counted(len(definitions.manifests), "manifest")
 
 
 def _definitions(app: str | None, file: str | None) -> Definitions:

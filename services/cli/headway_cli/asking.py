@@ -20,6 +20,9 @@ Result = TypeVar("Result")
 Ask = Callable[[Client], Awaitable[Result]]
 
 
+_PAGE = 500
+
+
 class AskSettings(Struct, frozen=True, kw_only=True):
     """What a command needs that only asks."""
 
@@ -40,6 +43,27 @@ class Reached(Struct, frozen=True, kw_only=True):
         async def asked() -> Result:
             async with Client(given.url, token=given.token) as client:
                 return await question(client)
+
+        return run(asked())
+
+    def listed(self, path: str) -> list[Any]:
+        """All of a list of the API, page after page."""
+        given = self.settings()
+
+        async def asked() -> list[Any]:
+            # Not above: most commands ask in the client's words.
+            from headway.http_control import HttpControl  # noqa: PLC0415
+
+            found: list[Any] = []
+            cursor: list[tuple[str, str]] = []
+            async with HttpControl(given.url, token=given.token) as control:
+                while True:
+                    query = [("limit", str(_PAGE)), *cursor]
+                    page = msgspec.json.decode(await control.call("GET", path, query=query))
+                    found += page["items"]
+                    if page["next"] is None:
+                        return found
+                    cursor = [("cursor", page["next"])]
 
         return run(asked())
 

@@ -5,13 +5,18 @@ from typing import Any, Literal
 
 import click
 from headway import Client
-from headway_contract.scheduling import Changed, TriggerAnswer
+from headway.definitions import API_OWNER
+from headway_contract.scheduling import Changed, ManifestStatus, TriggerAnswer
 from headway_contract.work import Rate
 from headway_decisions.rates import parse_rate
 from msgspec import UNSET
 
-from headway_cli import options
+from headway_cli import options, outcomes
 from headway_cli.asking import Reached, asking, json_option, print_json
+from headway_cli.completion import complete_groups, complete_jobs, complete_manifests
+from headway_cli.confirming import confirm, listed, yes_option
+from headway_cli.outcomes import await_outcome
+from headway_cli.summary import counted
 
 
 def _give_back_option(*settings: str) -> Callable[..., Any]:
@@ -25,7 +30,9 @@ def _give_back_option(*settings: str) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("manifest_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument(
+    "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
+)
 @asking
 def enable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
     """Let manifests fire."""
@@ -33,7 +40,9 @@ def enable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.argument("manifest_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument(
+    "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
+)
 @asking
 def disable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
     """Keep manifests from firing."""
@@ -41,18 +50,37 @@ def disable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.argument("manifest_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument(
+    "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
+)
+@yes_option
 @asking
-def delete(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
+def delete(reached: Reached, manifest_ids: tuple[str, ...], yes: bool) -> None:
     """Delete manifests that were made at run time.
 
     Their work, dead letters and runs go with them.
     """
+    confirm(lambda: _deleted(reached, manifest_ids), yes=yes)
     _each(reached, manifest_ids, Client.delete)
 
 
+def _deleted(reached: Reached, manifest_ids: tuple[str, ...]) -> str | None:
+    """What a deletion would take away; none if it will be refused anyhow."""
+
+    async def ask(client: Client) -> list[ManifestStatus]:
+        return [(await client.manifest(one)).status for one in manifest_ids]
+
+    found = [one for one in reached.ask(ask) if one.owner == API_OWNER]
+    if not found:
+        return None
+    under_way = sum(one.outstanding for one in found)
+    names = listed([one.external_id for one in found])
+    what = counted(len(found), "manifest")
+    return f"delete {what} ({names}) with all runs and dead letters, {under_way} of work under way"
+
+
 @click.command()
-@click.argument("manifest_id", metavar="ID")
+@click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
 @click.option("--attempts", type=click.IntRange(1), help="How often its work may run.")
 @options.seconds_option(
     "--interval", "interval", "How long work waits for its second run.", type=click.FloatRange(0)
@@ -127,7 +155,7 @@ def _lifted(**limits: Any) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_groups)
 @_max_active_option
 @_rate_option
 @click.option("--priority", type=click.IntRange(0, 31), help="Its turn among groups, from 0 to 31.")
@@ -154,7 +182,7 @@ def group(
 
 
 @click.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_jobs)
 @_max_active_option
 @_rate_option
 @_give_back_option("max-active", "rate")
@@ -174,7 +202,7 @@ def job(
 
 
 @click.command()
-@click.argument("manifest_id", metavar="ID")
+@click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
 @click.option("--input", "given", metavar="JSON", help="An input in place of the manifest's own.")
 @options.seconds_option(
     "--delay",
@@ -193,6 +221,7 @@ def job(
     type=click.FloatRange(min=0, min_open=True),
 )
 @click.option("--key", help="The same key triggers only once; with other parameters it is refused.")
+@outcomes.wait_option
 @json_option
 @asking
 def trigger(
@@ -203,9 +232,13 @@ def trigger(
     priority: int | None,
     start_within: float | None,
     key: str | None,
+    waits: bool,
     as_json: bool,
-) -> None:
-    """Run a manifest now, beside its schedule."""
+) -> int:
+    """Run a manifest now, beside its schedule.
+
+    With --wait it says how that ended; with --json, too, it prints the work in full.
+    """
     value = UNSET if given is None else options.read_json(given)
 
     async def ask(client: Client) -> TriggerAnswer:
@@ -219,10 +252,11 @@ def trigger(
         )
 
     found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    else:
+    if not as_json:
         click.echo(found.text)
+    elif not waits or found.work is None:
+        print_json(found)
+    return await_outcome(reached, found.work, as_json=as_json) if waits else 0
 
 
 def _limit_it(

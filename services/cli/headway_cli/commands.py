@@ -5,33 +5,71 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 from headway_service_kit.process import log_to_stderr
 
 from headway_cli.options import debug_option
 
-# The module of each command, in the order in which they are listed: the one to begin with first.
-_MODULES = {
-    "up": "up",
-    **dict.fromkeys(
-        ("migrate", "provision", "scheduler", "dispatcher", "console", "worker"), "services"
-    ),
-    "token": "token_commands",
-    "settings": "settings_command",
-    **dict.fromkeys(("manifests", "manifest", "groups", "preview", "explain"), "look_commands"),
-    "verify": "verify_command",
-    **dict.fromkeys(("work", "runs", "workers"), "work_commands"),
-    "dead-letters": "letter_commands",
-    "events": "event_commands",
-    **dict.fromkeys(("plan", "apply"), "apply_commands"),
-    **dict.fromkeys(("enable", "disable"), "change_commands"),
-    **dict.fromkeys(("pause", "resume"), "pause_commands"),
-    **dict.fromkeys(("change", "group", "job", "trigger"), "change_commands"),
-    "cancel": "work_commands",
-    "delete": "change_commands",
-    **dict.fromkeys(("enqueue", "enqueued", "dismiss"), "enqueue_commands"),
-    **dict.fromkeys(("history", "rebuild"), "history_commands"),
-    "bench": "bench.command",
+# Every command in the order in which it is listed: its module, and what it does in a line. All of
+# it stands here, so that a list of the commands need not load each of them, which takes seconds.
+_SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run it": {
+        "up": ("up", "Run everything for APP on this machine until Ctrl-C."),
+        "scheduler": ("services", "Run a scheduler: it decides when work is due."),
+        "dispatcher": ("services", "Run a dispatcher: it sees due work through."),
+        "console": ("services", "Run a console: the HTTP API and the web pages."),
+        "worker": ("services", "Run a worker: it runs the jobs of your app."),
+    },
+    "Set it up": {
+        "migrate": ("services", "Bring the schemas in PostgreSQL up to date."),
+        "provision": ("services", "Make the streams and consumers in NATS."),
+        "token": ("token_commands", "Make tokens for the API and the console."),
+        "settings": ("settings_command", "Show every setting that holds here, and who says so."),
+        "completion": ("completion", "Let the shell complete commands, options and names."),
+    },
+    "Look": {
+        "manifests": ("look_commands", "List all manifests and how they stand."),
+        "manifest": ("look_commands", "Show one manifest with its definition."),
+        "groups": ("look_commands", "List all groups with their limits."),
+        "jobs": ("job_commands", "List jobs: their limits, what is in use, who serves them."),
+        "work": ("work_commands", "List work that is not settled, or show one piece of it."),
+        "runs": ("work_commands", "List runs, the newest first, or show one in full."),
+        "workers": ("work_commands", "List workers: who lives, who drains, and what they run."),
+        "events": ("event_commands", "Show what happened, and what happens."),
+        "preview": ("look_commands", "Show the next fire times of a manifest."),
+        "explain": ("look_commands", "Tell why a manifest ran, or did not, or why work waits."),
+    },
+    "Operate": {
+        "trigger": ("change_commands", "Run a manifest now, beside its schedule."),
+        "cancel": ("work_commands", "End runs or work early."),
+        "dead-letters": ("letter_commands", "Work that failed for good and needs a person."),
+        "pause": ("pause_commands", "Let nothing of some manifests begin for a while."),
+        "resume": ("pause_commands", "Let paused manifests go on."),
+        "enable": ("change_commands", "Let manifests fire."),
+        "disable": ("change_commands", "Keep manifests from firing."),
+        "change": ("change_commands", "Change what operators own of a manifest."),
+        "group": ("change_commands", "Change the limits of a group."),
+        "job": ("change_commands", "Change the limits of a job, over all groups."),
+        "delete": ("change_commands", "Delete manifests that were made at run time."),
+        "enqueue": ("enqueue_commands", "Queue work of a job, without a manifest."),
+        "enqueued": (
+            "enqueue_commands",
+            "List enqueued work that waits to be queued, or was refused.",
+        ),
+        "dismiss": ("enqueue_commands", "Forget enqueued work that was refused."),
+    },
+    "Define": {
+        "plan": ("apply_commands", "Show what 'apply' would change, and which fire times."),
+        "apply": ("apply_commands", "Bring definitions to a running scheduler, all or none."),
+    },
+    "Prove, mend, measure": {
+        "verify": ("verify_command", "Prove the ledger and the tables right, or tell what is not."),
+        "history": ("history_commands", "Take history out of the database."),
+        "rebuild": ("history_commands", "Write the tables anew from history."),
+        "bench": ("bench.command", "Measure Headway on this machine."),
+    },
 }
+_COMMANDS = {name: one for section in _SECTIONS.values() for name, one in section.items()}
 
 
 class OnDemand(click.Group):
@@ -39,15 +77,37 @@ class OnDemand(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         """The names of the commands."""
-        return list(_MODULES)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The command of that name."""
-        if cmd_name not in _MODULES:
+        if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f"headway_cli.{_MODULES[cmd_name]}")
+        module = import_module(f"headway_cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def told(self, name: str) -> str:
+        """What a command does, in a line."""
+        return _COMMANDS[name][1]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of the commands, in the help."""
+        width = max(map(len, _COMMANDS))
+        for title, section in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), one[1]) for name, one in section.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and options that begin so; no command is loaded for it."""
+        return [
+            *(
+                CompletionItem(name, help=one[1])
+                for name, one in _COMMANDS.items()
+                if name.startswith(incomplete)
+            ),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
 
 @click.group(cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"]})

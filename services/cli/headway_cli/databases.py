@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 from headway_embedded import run_servers
 from headway_postgres_kit import Database
+from headway_postgres_kit.database import describe_url
 from headway_service_kit.process import run
 from headway_service_kit.settings import given
 from msgspec import Struct
@@ -39,6 +40,12 @@ class Tables(Struct, frozen=True, kw_only=True):
         """The URL that was given, or of an `up` that runs; none if there is neither."""
         named = self.database_url or given(os.environ, "database_url")
         return named or find_database(self.data)
+
+    @property
+    def where(self) -> str:
+        """Which database that is, in words and without secrets."""
+        url = self.url
+        return str(self.data) if url is None else describe_url(url)
 
     def look(self, question: Callable[[Database], Awaitable[Result]]) -> Result:
         """Connect, look, and hang up."""

@@ -8,11 +8,13 @@ from headway import Client
 from headway_clock import utc_now
 from headway_contract.scheduling import Changed, EnqueueAnswer, EnqueuedStatus
 
-from headway_cli import options
-from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli import options, outcomes
+from headway_cli.asking import Reached, asking, json_option, print_json
+from headway_cli.completion import complete_groups, complete_jobs
 from headway_cli.moments import read_moment, shown
 from headway_cli.options import read_json
-from headway_cli.tables import table
+from headway_cli.outcomes import await_outcome
+from headway_cli.tables import print_table
 
 
 def _moment(
@@ -24,9 +26,9 @@ def _moment(
 
 
 @click.command()
-@click.argument("job", metavar="JOB")
+@click.argument("job", metavar="JOB", shell_complete=complete_jobs)
 @click.option("--input", "given", metavar="JSON", help="What the job gets.")
-@click.option("--group", help="A group other than the job's.")
+@click.option("--group", help="A group other than the job's.", shell_complete=complete_groups)
 @click.option("--priority", type=click.IntRange(0, 31), help="From 0 to 31, else the job's.")
 @options.seconds_option(
     "--delay", "delay", "Not before so much time has passed.", type=click.FloatRange(min=0)
@@ -39,6 +41,7 @@ def _moment(
     help="It expires unless it has begun by then; ISO 8601 or '2027-03-28 03:15', in UTC.",
 )
 @click.option("--key", help="The same key of a job enqueues only once.")
+@outcomes.wait_option
 @json_option
 @asking
 def enqueue(
@@ -50,9 +53,13 @@ def enqueue(
     delay: float | None,
     start_by: datetime | None,
     key: str | None,
+    waits: bool,
     as_json: bool,
-) -> None:
-    """Queue work of a job, without a manifest."""
+) -> int:
+    """Queue work of a job, without a manifest.
+
+    With --wait it says how that ended; with --json, too, it prints the work in full.
+    """
     value = None if given is None else read_json(given)
 
     async def ask(client: Client) -> EnqueueAnswer:
@@ -61,10 +68,11 @@ def enqueue(
         )
 
     found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    else:
+    if not as_json:
         click.echo(found.text)
+    elif not waits:
+        print_json(found)
+    return await_outcome(reached, found.work, as_json=as_json) if waits else 0
 
 
 @click.command()
@@ -96,7 +104,7 @@ def enqueued(reached: Reached, refused_only: bool, as_json: bool) -> None:
             )
             for one in found
         ]
-        print_lines(table(headings, rows))
+        print_table(headings, rows)
 
 
 @click.command()

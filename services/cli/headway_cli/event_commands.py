@@ -18,6 +18,7 @@ from headway_service_kit.process import stop_on_signals
 from msgspec import Struct
 
 from headway_cli.asking import Reached, asking
+from headway_cli.completion import complete_groups, complete_jobs, complete_manifests
 from headway_cli.moments import read_moment
 
 if TYPE_CHECKING:
@@ -46,9 +47,18 @@ class EventPage(Struct, frozen=True, kw_only=True):
     multiple=True,
     help="Only these, as in run.completed or 'run.*'; may be given more than once.",
 )
-@click.option("--manifest", metavar="ID", help="Only of work of this manifest.")
-@click.option("--group", metavar="NAME", help="Only of work of this group.")
-@click.option("--job", metavar="NAME", help="Only of work of this job.")
+@click.option(
+    "--manifest",
+    metavar="ID",
+    help="Only of work of this manifest.",
+    shell_complete=complete_manifests,
+)
+@click.option(
+    "--group", metavar="NAME", help="Only of work of this group.", shell_complete=complete_groups
+)
+@click.option(
+    "--job", metavar="NAME", help="Only of work of this job.", shell_complete=complete_jobs
+)
 @click.option("--work", type=click.UUID, metavar="ID", help="Only of this work.")
 @click.option("--run", type=click.UUID, metavar="ID", help="Only of this run.")
 @click.option(

@@ -14,8 +14,10 @@ from headway_dispatcher.rebuild import rebuild as rebuild_tables
 from headway_postgres_kit import Database
 
 from headway_cli.asking import json_option, print_json
+from headway_cli.confirming import confirm, yes_option
 from headway_cli.databases import Tables, looking
 from headway_cli.moments import read_moment
+from headway_cli.progressing import Advance, progressing
 from headway_cli.summary import counted
 
 LEFT_ALONE = 1
@@ -45,21 +47,28 @@ def export(tables: Tables, since: str | None, until: str | None, output: Path | 
 
     async def write(database: Database) -> int:
         if output is None:
-            return await _export(database, sys.stdout.buffer, begins, ends)
+            return await _export(database, sys.stdout.buffer, begins, ends, advance)
         with output.open("wb") as file:
-            return await _export(database, file, begins, ends)
+            return await _export(database, file, begins, ends, advance)
 
-    written = tables.look(write)
+    # What goes to a terminal is its own progress.
+    with progressing("exporting events", quiet=output is None and sys.stdout.isatty()) as advance:
+        written = tables.look(write)
     click.echo(f"exported {counted(written, 'event')}", err=True)
 
 
 async def _export(
-    database: Database, file: BinaryIO, since: datetime | None, until: datetime | None
+    database: Database,
+    file: BinaryIO,
+    since: datetime | None,
+    until: datetime | None,
+    advance: Advance,
 ) -> int:
     written = 0
     async for page in dispatcher_events.export(database, since=since, until=until):
         file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in page))
         written += len(page)
+        advance(written)
     file.flush()
     return written
 
@@ -70,9 +79,10 @@ async def _export(
     is_flag=True,
     help="Also delete rows of which history tells nothing, instead of naming how many there are.",
 )
+@yes_option
 @json_option
 @looking
-def rebuild(tables: Tables, delete_unknown: bool, as_json: bool) -> int:
+def rebuild(tables: Tables, delete_unknown: bool, yes: bool, as_json: bool) -> int:
     """Write the tables anew from history.
 
     Stop all services first: it refuses while any runs. Rows that are as history says are not
@@ -80,11 +90,21 @@ def rebuild(tables: Tables, delete_unknown: bool, as_json: bool) -> int:
     started on the data folder as long as it takes. The exit code is 1 if rows were left that
     history does not know.
     """
+    unknown = ", and delete what history does not know" if delete_unknown else ""
+    confirm(
+        lambda: f"write the tables of {tables.where} anew where they differ from history{unknown}",
+        yes=yes,
+    )
+    with progressing("rebuilding works", quiet=as_json) as advance:
 
-    async def write(database: Database) -> Rebuilt:
-        return await rebuild_tables(database, delete_unknown=delete_unknown)
+        async def write(database: Database) -> Rebuilt:
+            return await rebuild_tables(
+                database,
+                delete_unknown=delete_unknown,
+                on_page=lambda one: advance(one.works),
+            )
 
-    rebuilt = tables.look_while_stopped(write)
+        rebuilt = tables.look_while_stopped(write)
     if as_json:
         print_json(rebuilt)
     else:

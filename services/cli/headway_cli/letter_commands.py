@@ -22,9 +22,12 @@ from msgspec import UNSET
 
 from headway_cli import ages, options
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.completion import complete_groups, complete_jobs, complete_manifests
+from headway_cli.confirming import confirm, yes_option
 from headway_cli.moments import shown
+from headway_cli.progressing import progressing
 from headway_cli.summary import counted
-from headway_cli.tables import fields, table
+from headway_cli.tables import fields, print_table, table
 
 # Something that was named could not be done.
 NOT_ALL = 1
@@ -37,9 +40,11 @@ def _filtered(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say which letters are meant."""
     for option in reversed(
         (
-            click.option("--group", help="Only of this group."),
-            click.option("--job", help="Only of this job."),
-            click.option("--manifest", help="Only of this manifest."),
+            click.option("--group", help="Only of this group.", shell_complete=complete_groups),
+            click.option("--job", help="Only of this job.", shell_complete=complete_jobs),
+            click.option(
+                "--manifest", help="Only of this manifest.", shell_complete=complete_manifests
+            ),
             click.option(
                 "--fingerprint", help="Only of this failure; with @VERSION only of that code."
             ),
@@ -104,7 +109,7 @@ def _list_command(reached: Reached, state: str, most: int, as_json: bool, **give
         *("DEAD LETTER", "AGE", "JOB", "MANIFEST", "ATTEMPTS", "FAILURE", "FINGERPRINT"),
         "STANDS",
     )
-    print_lines(table(headings, [_row(one) for one in found[:most]]))
+    print_table(headings, [_row(one) for one in found[:most]])
     if len(found) > most:
         click.echo(f"there are more: use -n, or narrow it down (shown: {most})")
 
@@ -129,7 +134,7 @@ def _show_command(reached: Reached, letter: UUID, as_json: bool) -> None:
 @click.argument("letters", metavar="[ID]...", nargs=-1, callback=options.identity)
 @_filtered
 @click.option("--all", "every", is_flag=True, help="All that await somebody and match.")
-@click.option("--yes", is_flag=True, help="Do not ask before doing so with all.")
+@yes_option
 @click.option("--input", "given_input", metavar="JSON", help="An input in place of the failed one.")
 @click.option(
     "--input-file",
@@ -156,15 +161,16 @@ def _retry_command(
     if value is not UNSET and (every or len(letters) != 1):
         raise click.UsageError("an edited input is for one dead letter: name just that one")
     chosen = _chosen(reached, letters, every, yes, given, "retry")
-    if chosen is None:
-        return 0
 
-    async def ask(client: Client) -> list[LetterResult]:
-        if isinstance(chosen, LetterFilter):
-            return await client.retry_all(chosen)
-        return await client.retry(*chosen, input=value)
+    with progressing("retrying dead letters", quiet=as_json) as advance:
 
-    return _tell(reached.ask(ask), as_json=as_json, every=every)
+        async def ask(client: Client) -> list[LetterResult]:
+            if isinstance(chosen, LetterFilter):
+                return await client.retry_all(chosen, on_page=lambda one: advance(len(one)))
+            return await client.retry(*chosen, input=value)
+
+        results = reached.ask(ask)
+    return _tell(results, as_json=as_json, every=every)
 
 
 @dead_letters.command("acknowledge")
@@ -172,7 +178,7 @@ def _retry_command(
 @_filtered
 @click.option("--note", default="", help="What was done about it.")
 @click.option("--all", "every", is_flag=True, help="All that await somebody and match.")
-@click.option("--yes", is_flag=True, help="Do not ask before doing so with all.")
+@yes_option
 @json_option
 @asking
 def _acknowledge_command(
@@ -186,15 +192,18 @@ def _acknowledge_command(
 ) -> int:
     """Put dead letters away; their manifests go on."""
     chosen = _chosen(reached, letters, every, yes, given, "acknowledge")
-    if chosen is None:
-        return 0
 
-    async def ask(client: Client) -> list[LetterResult]:
-        if isinstance(chosen, LetterFilter):
-            return await client.acknowledge_all(chosen, note=note)
-        return await client.acknowledge(*chosen, note=note)
+    with progressing("acknowledging dead letters", quiet=as_json) as advance:
 
-    return _tell(reached.ask(ask), as_json=as_json, every=every)
+        async def ask(client: Client) -> list[LetterResult]:
+            if isinstance(chosen, LetterFilter):
+                return await client.acknowledge_all(
+                    chosen, note=note, on_page=lambda one: advance(len(one))
+                )
+            return await client.acknowledge(*chosen, note=note)
+
+        results = reached.ask(ask)
+    return _tell(results, as_json=as_json, every=every)
 
 
 def _chosen(
@@ -204,8 +213,8 @@ def _chosen(
     yes: bool,
     given: dict[str, Any],
     verb: str,
-) -> tuple[UUID, ...] | LetterFilter | None:
-    """The letters that are meant; none if there are none, or somebody thought better of it."""
+) -> tuple[UUID, ...] | LetterFilter:
+    """The letters that are meant, once somebody has said so."""
     stated = any(value is not None for value in given.values())
     if letters and (every or stated):
         raise click.UsageError("give ids, or --all with filters, not both")
@@ -216,17 +225,16 @@ def _chosen(
             f"nothing to {verb}: give ids of dead letters, or --all (with filters or without)"
         )
     asked = _asked(given)
-    if not yes:
-        _confirm(reached, asked, verb)
+    confirm(lambda: _hit(reached, asked, verb), yes=yes)
     return LetterFilter(**asked)
 
 
-def _confirm(reached: Reached, asked: dict[str, Any], verb: str) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"to {verb} all without being asked, add --yes")
+def _hit(reached: Reached, asked: dict[str, Any], verb: str) -> str | None:
+    """What would be done with all; none if there are none."""
     found = reached.ask(lambda client: client.dead_letters(most=_COUNTED + 1, **asked))
-    number = f"more than {_COUNTED}" if len(found) > _COUNTED else str(len(found))
-    click.confirm(f"{verb} {number} dead letter(s)?", abort=True, err=True)
+    if len(found) > _COUNTED:
+        return f"{verb} more than {_COUNTED} dead letters"
+    return f"{verb} {counted(len(found), 'dead letter')}" if found else None
 
 
 def _read_input(given: str | None, file: Path | None) -> Any:

@@ -16,8 +16,9 @@ from headway_contract.waiting import GateStatus
 from headway_decisions.rates import rate_in_words
 
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.completion import complete_manifests
 from headway_cli.moments import CLOCK_CHANGES, has_offset, read_moment, shown
-from headway_cli.tables import table
+from headway_cli.tables import print_table
 
 _TIME_HELP = "ISO 8601, '2027-03-28 03:15' or 03:15; without an offset in the manifest's zone."
 
@@ -38,11 +39,11 @@ def manifests(reached: Reached, as_json: bool) -> None:
         click.echo("no manifests are declared")
     else:
         headings = ("MANIFEST", "JOB", "GROUP", "NEXT FIRE", "STANDS", "LAST", "CADENCE")
-        print_lines(table(headings, [_row(one) for one in found]))
+        print_table(headings, [_row(one) for one in found])
 
 
 @click.command()
-@click.argument("manifest_id", metavar="ID")
+@click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
 @json_option
 @asking
 def manifest(reached: Reached, manifest_id: str, as_json: bool) -> None:
@@ -86,7 +87,7 @@ def groups(reached: Reached, occupancy: bool, as_json: bool) -> None:
             )
             for one in found
         ]
-        print_lines(table(headings, rows))
+        print_table(headings, rows)
 
 
 def _show_occupancy(found: list[GroupOccupancy], *, as_json: bool) -> None:
@@ -109,11 +110,11 @@ def _show_occupancy(found: list[GroupOccupancy], *, as_json: bool) -> None:
         )
         for one in found
     ]
-    print_lines(table(headings, rows))
+    print_table(headings, rows)
 
 
 @click.command()
-@click.argument("manifest_id", metavar="ID")
+@click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
 @click.option(
     "-n",
     "count",
@@ -140,14 +141,16 @@ def preview(
         return
     if found.fires:
         headings = ("DUE", "FIRES", "NOTE")
-        print_lines(table(headings, [_fire_row(one, found.zone) for one in found.fires]))
+        print_table(headings, [_fire_row(one, found.zone) for one in found.fires])
         click.echo(f"times are {found.zone}")
     if found.note:
         click.echo(f"note: {found.note}")
 
 
 @click.command()
-@click.argument("named", metavar="ID | work ID", nargs=-1, required=True)
+@click.argument(
+    "named", metavar="ID | work ID", nargs=-1, required=True, shell_complete=complete_manifests
+)
 @click.option("--at", metavar="TIME", help=f"Which time to explain. {_TIME_HELP}")
 @json_option
 @asking
@@ -179,7 +182,7 @@ def _explain_work(reached: Reached, work: str, at: str | None, *, as_json: bool)
             (gate.gate, "open" if gate.open else "closed", _moment_of(gate), gate.text)
             for gate in found.gates
         ]
-        print_lines(table(("GATE", "NOW", "OPENS", "WHY"), rows))
+        print_table(("GATE", "NOW", "OPENS", "WHY"), rows)
 
 
 def _moment_of(gate: GateStatus) -> str:

@@ -11,9 +11,11 @@ from headway_clock import utc_now
 from headway_contract.pausing import PauseAnswer, ResumeAnswer, ResumedManifest
 
 from headway_cli import options
-from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.asking import Reached, asking, json_option, print_json
+from headway_cli.completion import complete_groups, complete_manifests
+from headway_cli.confirming import confirm, yes_option
 from headway_cli.moments import read_moment, shown
-from headway_cli.tables import table
+from headway_cli.tables import print_table
 
 _FIRES_SHOWN = 3
 
@@ -42,8 +44,10 @@ def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
             callback=_label,
             help="Those with this label; may be repeated, then all must fit.",
         ),
-        click.option("--group", help="Those of a group."),
-        click.argument("manifest_ids", metavar="[ID]...", nargs=-1),
+        click.option("--group", help="Those of a group.", shell_complete=complete_groups),
+        click.argument(
+            "manifest_ids", metavar="[ID]...", nargs=-1, shell_complete=complete_manifests
+        ),
     ):
         command = decorate(command)
     return command
@@ -83,14 +87,14 @@ def pause(
         print_json(answer)
         return
     rows = [[one.manifest, shown(one.next_due_at, "UTC")] for one in answer.manifests]
-    print_lines(table(("MANIFEST", "NEXT DUE"), rows))
+    print_table(("MANIFEST", "NEXT DUE"), rows)
     click.echo(answer.text)
 
 
 @click.command()
 @_choosing
 @click.option("--dry-run", is_flag=True, help="Only say what would be made good.")
-@click.option("--yes", is_flag=True, help="Do not ask, whatever is made good.")
+@yes_option
 @json_option
 @asking
 def resume(
@@ -112,8 +116,7 @@ def resume(
 
         return reached.ask(ask)
 
-    if not yes and not dry_run:
-        _confirm(answered(dry=True))
+    confirm(lambda: _made_good(answered(dry=True)), yes=yes or dry_run)
     answer = answered(dry=dry_run)
     if as_json:
         print_json(answer)
@@ -123,16 +126,14 @@ def resume(
         click.echo(answer.text)
 
 
-def _confirm(foreseen: ResumeAnswer) -> None:
-    """Ask, if anything fires; without anybody to ask, that must have been said."""
+def _made_good(foreseen: ResumeAnswer) -> str | None:
+    """What would fire; none if nothing does. Somebody at a terminal sees it in full."""
     if not foreseen.fires:
-        return
-    if not sys.stdin.isatty():
-        raise click.UsageError(
-            f"{foreseen.text}; to resume without being asked, add --yes, or look with --dry-run"
-        )
-    _show(foreseen)
-    click.confirm("resume them?", abort=True, err=True)
+        return None
+    if sys.stdin.isatty():
+        _show(foreseen)
+        return "resume them"
+    return f"resume them (--dry-run looks first): {foreseen.text}"
 
 
 def _show(answer: ResumeAnswer) -> None:
@@ -147,7 +148,7 @@ def _show(answer: ResumeAnswer) -> None:
         for one in answer.manifests
     ]
     if rows:
-        print_lines(table(("MANIFEST", "PAUSED SINCE", "PASSED", "MISFIRE", "FIRES FOR"), rows))
+        print_table(("MANIFEST", "PAUSED SINCE", "PASSED", "MISFIRE", "FIRES FOR"), rows)
     click.echo(answer.text)
 
 

@@ -10,19 +10,22 @@ from headway_contract.scheduling import LedgerAnswer
 from headway_dispatcher.verify import Verified
 from headway_dispatcher.verify import verify as verify_tables
 from headway_history import Difference
+from headway_postgres_kit import Database
 
 from headway_cli import options
 from headway_cli.asking import Reached, asking, json_option, print_json
+from headway_cli.completion import complete_manifests
 from headway_cli.databases import Tables
 from headway_cli.look_commands import moment_of
 from headway_cli.moments import shown
+from headway_cli.progressing import progressing
 from headway_cli.summary import counted
 
 FOUND_SOMETHING = 1
 
 
 @click.command()
-@click.argument("manifest_id", metavar="[ID]", required=False)
+@click.argument("manifest_id", metavar="[ID]", required=False, shell_complete=complete_manifests)
 @click.option(
     "--since",
     metavar="TIME",
@@ -55,11 +58,11 @@ def verify(
     ledger is compared.
     """
     tables = Tables(data=reached.data, database_url=database_url, wait=wait)
-    ledger = None if only == "tables" else _ledger(reached, manifest_id, since)
+    ledger = None if only == "tables" else _ledger(reached, manifest_id, since, quiet=as_json)
     wanted = only != "ledger" and manifest_id is None and since is None
     verified = None
     if only == "tables" or (wanted and tables.url is not None):
-        verified = tables.look(verify_tables)
+        verified = _tables(tables, quiet=as_json)
     if as_json:
         print_json(_document(ledger, verified))
     else:
@@ -70,12 +73,27 @@ def verify(
     return FOUND_SOMETHING if found else 0
 
 
-def _ledger(reached: Reached, manifest_id: str | None, since: str | None) -> LedgerAnswer:
-    async def ask(client: Client) -> LedgerAnswer:
-        instant = await moment_of(client, manifest_id, since, past=True)
-        return await client.ledger(manifest_id, since=instant)
+def _ledger(
+    reached: Reached, manifest_id: str | None, since: str | None, *, quiet: bool
+) -> LedgerAnswer:
+    with progressing("comparing decisions", quiet=quiet) as advance:
 
-    return reached.ask(ask)
+        async def ask(client: Client) -> LedgerAnswer:
+            instant = await moment_of(client, manifest_id, since, past=True)
+            return await client.ledger(
+                manifest_id, since=instant, on_page=lambda one: advance(one.fire_times)
+            )
+
+        return reached.ask(ask)
+
+
+def _tables(tables: Tables, *, quiet: bool) -> Verified:
+    with progressing("comparing works", quiet=quiet) as advance:
+
+        async def look(database: Database) -> Verified:
+            return await verify_tables(database, on_page=lambda one: advance(one.works))
+
+        return tables.look(look)
 
 
 def _document(ledger: LedgerAnswer | None, verified: Verified | None) -> dict[str, Any]:

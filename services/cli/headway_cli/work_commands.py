@@ -20,13 +20,21 @@ from headway_contract.dispatching import (
 
 from headway_cli import ages, options
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.completion import (
+    complete_groups,
+    complete_jobs,
+    complete_manifests,
+    complete_workers,
+)
+from headway_cli.confirming import confirm, yes_option
 from headway_cli.letter_commands import NOT_ALL
 from headway_cli.moments import shown
 from headway_cli.summary import counted
-from headway_cli.tables import fields, table
+from headway_cli.tables import fields, print_table, table
 
 _DONE = ("settled", "asked_to_stop", "asked")
 _LISTED = 20
+_COUNTED = 1000
 _WORK_HEADINGS = ("WORK", "MANIFEST", "JOB", "GROUP", "STATE", "WHY", "ROUND", "RUNS", "AGE")
 _RUN_HEADINGS = ("RUN", "MANIFEST", "JOB", "STATE", "ATTEMPT", "WORKER", "STARTED", "TOOK", "WHY")
 
@@ -35,9 +43,10 @@ _Listed = TypeVar("_Listed")
 
 @click.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1, callback=options.identity)
-@click.option("--manifest", help="All work of this manifest.")
-@click.option("--group", help="All work of this group.")
+@click.option("--manifest", help="All work of this manifest.", shell_complete=complete_manifests)
+@click.option("--group", help="All work of this group.", shell_complete=complete_groups)
 @click.option("--reason", default="", help="Why, for the record and for whoever runs it.")
+@yes_option
 @json_option
 @asking
 def cancel(
@@ -46,6 +55,7 @@ def cancel(
     manifest: str | None,
     group: str | None,
     reason: str,
+    yes: bool,
     as_json: bool,
 ) -> int:
     """End runs or work early.
@@ -55,6 +65,7 @@ def cancel(
     """
     if sum((bool(ids), manifest is not None, group is not None)) != 1:
         raise click.UsageError("give ids of runs or work, or --manifest, or --group")
+    confirm(lambda: _hit(reached, manifest, group), yes=yes or bool(ids))
 
     async def ask(client: Client) -> CancelAnswer:
         if manifest is not None:
@@ -70,6 +81,21 @@ def cancel(
         _tell_cancel(found, manifest or (f"group {group}" if group else ""))
     over = [one for one in found.results if one.result not in _DONE]
     return NOT_ALL if ids and over else 0
+
+
+def _hit(reached: Reached, manifest: str | None, group: str | None) -> str | None:
+    """What a cancel of all would end; none if nothing is under way."""
+
+    async def ask(client: Client) -> list[WorkStatus]:
+        return await client.works(manifest=manifest, group=group, most=_COUNTED + 1)
+
+    found = reached.ask(ask)
+    running = sum(one.state == "dispatched" for one in found)
+    if len(found) > _COUNTED:
+        number = f"more than {_COUNTED} works"
+    else:
+        number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
+    return f"cancel {number} of {manifest or f'group {group}'}" if found else None
 
 
 def _tell_cancel(found: CancelAnswer, called: str) -> None:
@@ -89,9 +115,9 @@ def _tell_cancel(found: CancelAnswer, called: str) -> None:
     type=click.Choice(["queued", "dispatched", "waiting", "settled"]),
     help="Only in this state; without it all that is not settled.",
 )
-@click.option("--group", help="Only of this group.")
-@click.option("--job", help="Only of this job.")
-@click.option("--manifest", help="Only of this manifest.")
+@click.option("--group", help="Only of this group.", shell_complete=complete_groups)
+@click.option("--job", help="Only of this job.", shell_complete=complete_jobs)
+@click.option("--manifest", help="Only of this manifest.", shell_complete=complete_manifests)
 @click.option("--reason", help="Only what waits for this; of settled work, its outcome.")
 @options.most_option
 @json_option
@@ -126,11 +152,11 @@ def work(reached: Reached, identity: UUID | None, most: int, as_json: bool, **gi
     type=click.Choice(["pending", "in_progress", "completed", "failed", "cancelled"]),
     help="Only in this state.",
 )
-@click.option("--group", help="Only of this group.")
-@click.option("--job", help="Only of this job.")
-@click.option("--manifest", help="Only of this manifest.")
+@click.option("--group", help="Only of this group.", shell_complete=complete_groups)
+@click.option("--job", help="Only of this job.", shell_complete=complete_jobs)
+@click.option("--manifest", help="Only of this manifest.", shell_complete=complete_manifests)
 @click.option("--work", callback=options.identity, metavar="ID", help="Only of this work.")
-@click.option("--worker", help="Only by this worker.")
+@click.option("--worker", help="Only by this worker.", shell_complete=complete_workers)
 @options.most_option
 @json_option
 @asking
@@ -166,7 +192,7 @@ def workers(reached: Reached, as_json: bool) -> None:
         click.echo("no worker has been heard: start one with 'headway worker'")
     else:
         headings = ("WORKER", "STANDS", "BUSY", "HOST", "VERSION", "JOBS", "HEARD")
-        print_lines(table(headings, [_worker_row(one) for one in found]))
+        print_table(headings, [_worker_row(one) for one in found])
 
 
 def _refuse_filters(given: dict[str, Any]) -> None:
@@ -182,7 +208,7 @@ def _print_some(
     most: int,
 ) -> None:
     """As many as were asked for, and that there is more."""
-    print_lines(table(headings, [row(one) for one in found[:most]]))
+    print_table(headings, [row(one) for one in found[:most]])
     if len(found) > most:
         click.echo(f"there is more: use -n, or narrow it down (shown: {most})")
 

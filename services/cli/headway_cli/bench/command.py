@@ -14,6 +14,7 @@ from headway_cli.asking import json_option, print_json, print_lines
 from headway_cli.bench.counters import Cost
 from headway_cli.bench.ground import Ground
 from headway_cli.bench.scenarios import SCENARIOS, Figures
+from headway_cli.progressing import progressing
 from headway_cli.reaching import unless_stopped
 from headway_cli.tables import table
 
@@ -65,12 +66,14 @@ async def _run(chosen: Sequence[str], work: int, slots: int) -> dict[str, Figure
         async with AsyncExitStack() as stack:
             ground = Ground(stack, Path(folder), slots=slots)
             click.echo("starting PostgreSQL, NATS, scheduler and dispatcher", err=True)
-            await ground.lay()
+            with progressing("starting"):
+                await ground.lay()
             for name in chosen:
                 click.echo(f"measuring {name}", err=True)
-                if name in ("latency", "burst"):
-                    await ground.need_worker()
-                found[name] = await SCENARIOS[name](ground, work)
+                with progressing(name):
+                    if name in ("latency", "burst"):
+                        await ground.need_worker()
+                    found[name] = await SCENARIOS[name](ground, work)
     return found
 
 

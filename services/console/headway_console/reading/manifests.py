@@ -160,7 +160,11 @@ class Label(Struct, frozen=True, kw_only=True):
 
 
 class JobRow(Struct, frozen=True, kw_only=True):
-    """A declared job, and how many live workers serve it."""
+    """A declared job: its limits, what of them is in use, and how many live workers serve it.
+
+    `touched` are the limits that an operator has set; `attempts` is what its work gets of which
+    neither a manifest nor an operator says otherwise.
+    """
 
     name: str
     owner: str
@@ -174,6 +178,9 @@ class JobRow(Struct, frozen=True, kw_only=True):
     batch: int
     manifests: int
     workers: int
+    touched: list[str] = []
+    attempts: int | None = None
+    active: int = 0
 
 
 async def page_of_manifests(

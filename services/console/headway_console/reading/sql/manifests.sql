@@ -120,13 +120,27 @@ ORDER BY label.key, label.value
 LIMIT $1
 
 -- name: jobs
--- The jobs that are declared, in the order of their names, with how they are served. $1 after
--- this name, $2 text in the name or title (a pattern), $3 workers heard since, to be alive,
--- $4 how many.
+-- The jobs that are declared, in the order of their names, with how they are limited (by an
+-- operator, or else by code) and served. $1 after this name, $2 text in the name or title (a
+-- pattern), $3 workers heard since, to be alive, $4 how many.
 SELECT job.name, job.owner, job.title, job.description, job.category, job.input_schema,
-       job.takes_input, job.max_active, job.rate, job.batch,
-       coalesce(scheduled.manifests, 0) AS manifests, coalesce(served.workers, 0) AS workers
+       job.takes_input, job.batch,
+       CASE WHEN job.operator_limits ? 'max_active'
+            THEN (job.operator_limits ->> 'max_active')::integer
+            ELSE job.max_active END AS max_active,
+       CASE WHEN job.operator_limits ? 'rate'
+            THEN job.operator_limits -> 'rate' ELSE job.rate END AS rate,
+       ARRAY(SELECT jsonb_object_keys(job.operator_limits) ORDER BY 1) AS touched,
+       (job.terms -> 'retry' ->> 'attempts')::integer AS attempts,
+       coalesce(scheduled.manifests, 0) AS manifests, coalesce(served.workers, 0) AS workers,
+       coalesce(held.runs, 0) AS active
 FROM scheduler.job
+LEFT JOIN (
+    SELECT metadata.job AS name, count(*) AS runs
+    FROM dispatcher.metadata
+    WHERE metadata.state IN ('pending', 'in_progress')
+    GROUP BY metadata.job
+) AS held ON held.name = job.name
 LEFT JOIN (
     SELECT manifest.job AS name, count(*) AS manifests
     FROM scheduler.manifest

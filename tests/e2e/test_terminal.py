@@ -1,0 +1,196 @@
+"""Commands with somebody at a terminal: they ask first, show progress, and complete names."""
+
+import asyncio
+import json
+import shutil
+import sys
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from headway_cli.apps import load_app
+from support.shell import Done
+from support.terminal import open_program, open_terminal
+
+APP = """
+import asyncio
+from headway import App, manual, retry
+app = App("good")
+@app.job("count", group="sums", max_active=4)
+@retry(attempts=1)
+async def count(ctx, number: int):
+    if number < 0:
+        raise ValueError("less than nothing")
+    for step in range(number):
+        ctx.progress(10 * step, "counting")
+        await asyncio.sleep(0.2)
+app.schedule("by-hand", job=count, when=manual(), input=1)
+app.schedule("slowly", job=count, when=manual(), input=9)
+"""
+
+YAML = """
+app: good
+jobs: {count: {}}
+manifests:
+  other: {job: count, input: 3, manual: true}
+"""
+
+
+@pytest_asyncio.fixture
+async def here(shell, world, console):
+    """A shell beside services that know an app."""
+    (shell.folder / "app.py").write_text(APP)
+    (shell.folder / "other.yaml").write_text(YAML)
+    shell.app = load_app(str(shell.folder / "app.py"))
+    await world.scheduler(shell.app, tick="off")
+    shell.environment = console.environment()
+
+    async def run(*arguments: str) -> Done:
+        return await shell.run(*arguments, **shell.environment)
+
+    @asynccontextmanager
+    async def terminal(*arguments: str, **options):
+        made = await open_terminal(*arguments, folder=shell.folder, **options, **shell.environment)
+        try:
+            yield made
+        finally:
+            made.close()
+
+    shell.asked, shell.terminal = run, terminal
+    return shell
+
+
+async def test_what_cannot_be_undone_is_asked_for_first(here):
+    done = await here.asked("apply", "other.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert done.complaints == [
+        "headway: nobody is there to be asked: add --yes to apply it and delete 2 manifests with "
+        "all runs and dead letters (by-hand, slowly); see 'headway apply --help'"
+    ]
+    async with here.terminal("apply", "other.yaml") as terminal:
+        await terminal.expect("(by-hand, slowly)? [y/N]:")
+        terminal.type("n\n")
+        assert await terminal.end() == 130
+    listed = json.loads((await here.asked("manifests", "--json")).out)
+    assert [one["external_id"] for one in listed] == ["by-hand", "slowly"]
+    async with here.terminal("apply", "other.yaml") as terminal:
+        await terminal.expect("[y/N]:")
+        terminal.type("y\n")
+        assert await terminal.end() == 0
+        assert "- by-hand  deleted" in terminal.text
+    assert (await here.asked("apply", "app.py", "--yes")).code == 0
+
+
+async def test_a_cancel_of_many_says_how_many(here, world):
+    assert (await here.asked("cancel", "--group", "sums")).code == 0  # nothing is under way
+    for _ in range(2):
+        assert (await here.asked("enqueue", "count", "--input", "1")).code == 0
+    await world.dispatcher()
+    await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue")
+    done = await here.asked("cancel", "--group", "sums")
+    assert done.code == 2
+    assert "add --yes to cancel 2 works (0 running, the others wait) of group sums" in done.err
+    async with here.terminal("cancel", "--group", "sums") as terminal:
+        await terminal.expect("cancel 2 works (0 running, the others wait) of group sums? [y/N]:")
+        terminal.type("y\n")
+        assert await terminal.end() == 0
+        assert "group sums: 2 settled" in terminal.text
+    await world.until_settled(at_least=2)
+
+
+async def test_an_outcome_is_waited_for_with_progress_for_people_only(here, world):
+    await world.dispatcher()
+    await world.worker(here.app)
+    done = await here.asked("trigger", "by-hand", "--wait")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[0] == "by-hand: queued"
+    assert ": completed after " in done.out
+    done = await here.asked("enqueue", "count", "--input", "-1", "--wait", "--json")
+    assert (done.code, done.err) == (1, "")
+    assert json.loads(done.out)["status"]["outcome"] != "completed"
+    async with here.terminal("trigger", "slowly", "--wait", columns=100) as terminal:
+        await terminal.expect("counting")
+        await terminal.expect(" of 100")
+        assert await terminal.end() == 0
+        assert ": completed after " in terminal.text
+        assert terminal.raw.endswith("\r\n") or "\x1b[?25h" in terminal.raw  # the cursor is back
+    await world.until_settled(at_least=3)
+
+
+async def test_ctrl_c_ends_the_waiting_and_not_the_work(here):
+    async with here.terminal("trigger", "slowly", "--wait") as terminal:
+        await terminal.expect("nobody answers; trying again")
+        terminal.type("\x03")
+        assert await terminal.end() == 130
+        assert "Traceback" not in terminal.text
+
+
+async def test_bash_completes_commands_options_and_names(here):
+    """With the real bash, as somebody presses Tab in it."""
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash here")
+    program = here.folder / "headway"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m headway_cli "$@"\n')
+    program.chmod(0o755)
+    made = await open_program(
+        *(bash, "--norc", "--noprofile", "-i"),
+        folder=here.folder,
+        columns=120,
+        PATH=f"{here.folder}:/usr/bin:/bin",
+        PS1="ready> ",
+        **here.environment,
+    )
+    try:
+        made.type('eval "$(headway completion bash)"; echo lo""aded\n')
+        await made.expect("loaded")
+        for typed, completed in (
+            ("headway rebu\t", "headway rebuild "),
+            ("headway trigger by\t", "headway trigger by-hand "),
+            ("headway work --group su\t", "headway work --group sums "),
+            ("headway enqueue --pri\t", "headway enqueue --priority "),
+        ):
+            made.type(typed)
+            await made.expect(completed)
+            made.type("\x15")  # the line is wiped
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+async def test_every_shell_gets_a_script(shell, shell_name):
+    done = await shell.run("completion", shell_name)
+    assert (done.code, done.err) == (0, "")
+    assert f"_HEADWAY_COMPLETE={shell_name}_complete" in done.out
+
+
+async def test_completion_says_nothing_where_nothing_answers(shell):
+    asking = {"COMP_WORDS": "headway trigger a", "COMP_CWORD": "2"}
+    for url in ("http://127.0.0.1:1", "nonsense"):
+        done = await shell.run(HEADWAY_URL=url, _HEADWAY_COMPLETE="bash_complete", **asking)
+        assert (done.code, done.out.strip(), done.err) == (0, "", "")
+
+
+async def test_a_console_that_hangs_does_not_hang_the_shell(shell):
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(never, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with aclosing(_Closing(server)), asyncio.timeout(30):
+        done = await shell.run(
+            HEADWAY_URL=f"http://127.0.0.1:{port}",
+            _HEADWAY_COMPLETE="bash_complete",
+            COMP_WORDS="headway trigger a",
+            COMP_CWORD="2",
+        )
+    assert (done.code, done.out.strip(), done.err) == (0, "", "")
+
+
+class _Closing:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    async def aclose(self) -> None:
+        self._server.close()
