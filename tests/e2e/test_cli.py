@@ -314,7 +314,7 @@ async def test_the_module_is_the_command(shell):
     assert listed == [
         *("up", "scheduler", "dispatcher", "console", "worker"),
         *("migrate", "provision", "token", "settings", "completion"),
-        *("manifests", "manifest", "groups", "jobs", "work", "runs", "workers", "events"),
+        *("top", "manifests", "manifest", "groups", "jobs", "work", "runs", "workers", "events"),
         *("preview", "explain"),
         *("trigger", "cancel", "dead-letters", "pause", "resume", "enable", "disable", "change"),
         *("group", "job", "delete", "enqueue", "enqueued", "dismiss"),

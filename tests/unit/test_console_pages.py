@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from headway.definitions import InvalidDefinitions
 from headway_console.pages import charts, filters
-from headway_console.pages.overview import state_of
 from headway_console.pages.plan import definitions_of, moves_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
@@ -15,7 +14,7 @@ from headway_console.reading.calendar import DayCount, Past, Stretch
 from headway_console.reading.figures import RunFigure
 from headway_console.reading.manifests import Edge, Family, Relative
 from headway_console.reading.overview import Throughput
-from headway_console.reading.system import Backlog
+from headway_console.reading.system import Backlog, state_of
 from headway_contract.scheduling import FireChange, FireTime
 
 BERLIN = ZoneInfo("Europe/Berlin")

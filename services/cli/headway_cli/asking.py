@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from headway_cli import options, settings
 from headway_cli.running import find_running
+from headway_cli.tables import printable
 
 Result = TypeVar("Result")
 Ask = Callable[[Client], Awaitable[Result]]
@@ -109,4 +110,4 @@ def print_json(answer: object) -> None:
 def print_lines(lines: list[str]) -> None:
     """Lines for people."""
     for line in lines:
-        click.echo(line)
+        click.echo(printable(line.expandtabs()))

@@ -28,6 +28,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("completion", "Let the shell complete commands, options and names."),
     },
     "Look": {
+        "top": ("top.command", "Show how things stand, live in the terminal."),
         "manifests": ("look_commands", "List all manifests and how they stand."),
         "manifest": ("look_commands", "Show one manifest with its definition."),
         "groups": ("look_commands", "List all groups with their limits."),

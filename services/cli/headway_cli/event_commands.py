@@ -20,6 +20,7 @@ from msgspec import Struct
 from headway_cli.asking import Reached, asking
 from headway_cli.completion import complete_groups, complete_jobs, complete_manifests
 from headway_cli.moments import read_moment
+from headway_cli.tables import printable
 
 if TYPE_CHECKING:
     from headway.http_control import HttpControl
@@ -165,7 +166,7 @@ async def _hear(control: "HttpControl", asked: Query, after: str, as_json: bool)
 
 def _print(found: Iterable[HistoryEvent], as_json: bool) -> None:
     for one in found:
-        click.echo(msgspec.json.encode(one) if as_json else in_words(one))
+        click.echo(msgspec.json.encode(one) if as_json else printable(in_words(one)))
     sys.stdout.flush()
 
 

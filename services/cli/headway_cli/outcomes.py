@@ -11,6 +11,7 @@ from headway_contract.dispatching import WorkAnswer
 
 from headway_cli.asking import Reached, print_json
 from headway_cli.progressing import Advance, progressing
+from headway_cli.tables import printable
 
 wait_option = click.option(
     "--wait", "waits", is_flag=True, help="Wait for the outcome; the exit code is 1 if it failed."
@@ -32,7 +33,7 @@ def await_outcome(reached: Reached, work: UUID | None, *, as_json: bool) -> int:
     if as_json:
         print_json(found)
     else:
-        click.echo(in_words(found))
+        click.echo(printable(in_words(found)))
     return 0 if found.status.outcome == COMPLETED else NOT_COMPLETED
 
 

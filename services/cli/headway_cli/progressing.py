@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from headway_cli.tables import printable
+
 _QUIET_SECONDS = 1.0
 
 
@@ -51,7 +53,11 @@ def progressing(what: str, *, quiet: bool = False) -> Iterator[Advance]:
     def advance(done: float, *, of: float | None = None, now: str | None = None) -> None:
         count = f"{done:,.0f}" if of is None else f"{done:,.0f} of {of:,.0f}"
         shown.update(
-            task, completed=done, total=of, count=count if done or of else "", description=now
+            task,
+            completed=done,
+            total=of,
+            count=count if done or of else "",
+            description=printable(now or what),
         )
 
     waiting = threading.Timer(_QUIET_SECONDS, shown.start)

@@ -59,13 +59,18 @@ def _fitted(widths: Sequence[int], width: int) -> list[int]:
 def fields(told: Mapping[str, object]) -> list[str]:
     """One thing with its properties, a line each."""
     width = max(map(len, told))
-    return [f"{name.ljust(width)}  {value}" for name, value in told.items()]
+    return [f"{name.ljust(width)}  {printable(str(value))}" for name, value in told.items()]
 
 
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "-" if value is None or value == "" else str(value)
+    return "-" if value is None or value == "" else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """A text without what would move the cursor: it may come from anybody's program."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _line(row: Sequence[str], widths: Sequence[int], to_the_right: Sequence[bool]) -> str:

@@ -1,6 +1,6 @@
 """Is all well, what goes on, what needs somebody?"""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from headway_clock import utc_now
@@ -12,13 +12,11 @@ from headway_console.pages.charts import throughput
 from headway_console.pages.shell import Page, show
 from headway_console.reading.groups import GroupRow
 from headway_console.reading.overview import Overview, read_overview
-from headway_console.reading.system import Backlog
+from headway_console.reading.system import Backlog, state_of
 
 # As the dispatcher, by default, gives up a worker.
 _ALIVE = timedelta(seconds=60)
 _SHOWN_GROUPS = 12
-# Passes look around every five seconds even if nothing wakes them.
-_LATE, _STUCK = timedelta(seconds=10), timedelta(seconds=60)
 
 _PASSES = {
     "tick": ("Tick", "decides what is due", "fire times that nobody has decided"),
@@ -52,13 +50,6 @@ def lines_of(overview: Overview) -> list[PassLine]:
         )
         for one in overview.health.backlogs
     ]
-
-
-def state_of(backlog: Backlog, *, now: datetime) -> str:
-    """`ok`, `late` or `stuck`: by the age of the oldest that waits."""
-    if backlog.oldest_at is None or now - backlog.oldest_at < _LATE:
-        return "ok"
-    return "late" if now - backlog.oldest_at < _STUCK else "stuck"
 
 
 def troubles_of(overview: Overview, lines: list[PassLine]) -> list[str]:

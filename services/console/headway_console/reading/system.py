@@ -5,7 +5,7 @@ health page; a table tells whether its work is being done.
 """
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
@@ -16,6 +16,8 @@ _COUNTED = 10_000
 _SAMPLE = 2_000
 _LATEST = 200
 _LATELY = timedelta(hours=1)
+# Passes look around every five seconds even if nothing wakes them.
+_LATE, _STUCK = timedelta(seconds=10), timedelta(seconds=60)
 
 
 class Leader(Struct, frozen=True, kw_only=True):
@@ -36,6 +38,13 @@ class Backlog(Struct, frozen=True, kw_only=True):
     # What it usually takes now, if that is known.
     usual_seconds: float | None = None
     last_at: datetime | None = None
+
+
+def state_of(backlog: Backlog, *, now: datetime) -> Literal["ok", "late", "stuck"]:
+    """How a pass goes, by the age of the oldest that waits for it."""
+    if backlog.oldest_at is None or now - backlog.oldest_at < _LATE:
+        return "ok"
+    return "late" if now - backlog.oldest_at < _STUCK else "stuck"
 
 
 class Dispatcher(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,255 @@
+"""One frame: lines that fit into a window, made of what the API told."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from headway_console.reading.dead_letters import FailureGroup
+from headway_console.reading.groups import GroupRow
+from headway_console.reading.overview import Coming, Overview
+from headway_console.reading.runs import RunRow
+from headway_console.reading.system import state_of
+from msgspec import Struct
+from rich.text import Text
+
+from headway_cli.ages import told
+from headway_cli.summary import counted
+from headway_cli.tables import printable
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_METER = 12
+_MINUTES = 5
+_DAY_BARS = 24
+# At least so many lines of a section are worth their heading.
+_FEWEST = 2
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """How things stand at one moment."""
+
+    overview: Overview
+    runs: list[RunRow]
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    """A part of the view: a heading, and lines of which some may be left out."""
+
+    heading: str
+    lines: list[Text]
+
+
+def draw(
+    standing: Standing, *, where: str, columns: int, lines: int | None = None, note: str = ""
+) -> list[Text]:
+    """The frame, no wider than so many columns and no higher than so many lines (none: any)."""
+    hint = "" if lines is None else "q quits"
+    head = [*_head(standing.overview, where, hint)]
+    head += [Text(printable(note), style="bold red")] if note else []
+    sections = [
+        one
+        for one in (
+            _groups(standing.overview),
+            _runs(standing),
+            _coming(standing.overview),
+            _letters(standing.overview),
+        )
+        if one.lines
+    ]
+    room = None if lines is None else lines - len(head)
+    drawn = head
+    for section, share in zip(
+        sections, shares([len(s.lines) for s in sections], room), strict=True
+    ):
+        if share:
+            drawn += [Text(), Text(section.heading, style="bold cyan"), *_cut(section.lines, share)]
+    for line in drawn:
+        line.truncate(columns, overflow="ellipsis")
+    return drawn if lines is None else drawn[:lines]
+
+
+def shares(wanted: Sequence[int], room: int | None) -> list[int]:
+    """How many lines each section gets: all of them, or turn by turn while there is room.
+
+    A section takes two lines more for its heading, and gets none if it could show next to nothing.
+    """
+    if room is None:
+        return list(wanted)
+    given = [0] * len(wanted)
+    for index, number in enumerate(wanted):
+        least = min(number, _FEWEST)
+        if least and room >= least + 2:
+            given[index] = least
+            room -= least + 2
+    while room > 0 and any(0 < have < want for have, want in zip(given, wanted, strict=True)):
+        for index, number in enumerate(wanted):
+            if room > 0 and 0 < given[index] < number:
+                given[index] += 1
+                room -= 1
+    return given
+
+
+def _cut(lines: list[Text], most: int) -> list[Text]:
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], Text(f"… and {len(lines) - most + 1} more", style="dim")]
+
+
+def _head(one: Overview, where: str, hint: str) -> Iterator[Text]:
+    yield Text.assemble(
+        ("headway ", "bold"), where, f"   {one.now:%Y-%m-%d %H:%M:%S} UTC   ", (hint, "dim")
+    )
+    yield _services(one)
+    yield _passes(one)
+    yield _throughput(one)
+    yield _counts(one)
+
+
+def _services(one: Overview) -> Text:
+    leader, dispatchers = one.health.leader, len(one.health.dispatchers)
+    parts = [
+        Text("no scheduler has ticked yet", style="yellow")
+        if leader is None
+        else Text(f"leader {leader.holder.rpartition(':')[0] or leader.holder}{_ticked(one)}"),
+        Text(counted(dispatchers, "dispatcher"), style="" if dispatchers else "bold red"),
+        Text(
+            f"{counted(one.counts.workers, 'worker')}, {one.counts.slots} slots",
+            style="" if one.counts.workers else "bold red",
+        ),
+    ]
+    return Text(" · ").join(parts)
+
+
+def _ticked(one: Overview) -> str:
+    leader = one.health.leader
+    if leader is None or leader.ticked_at is None:
+        return ""
+    return f", ticked {told(leader.ticked_at, one.now)} ago"
+
+
+def _passes(one: Overview) -> Text:
+    late = [
+        (backlog, state)
+        for backlog in one.health.backlogs
+        if (state := state_of(backlog, now=one.now)) != "ok"
+    ]
+    if not late:
+        return Text("passes: all keep up", style="green")
+    words = [f"{b.name.replace('_', ' ')} {state} ({b.waiting} wait)" for b, state in late]
+    return Text(f"passes: {', '.join(words)}", style="bold red")
+
+
+def _throughput(one: Overview) -> Text:
+    lately = one.lately
+    ended = lately.completed + lately.failed + lately.cancelled
+    return Text.assemble(
+        f"last {_MINUTES} minutes: {lately.completed} completed, ",
+        (f"{lately.failed} failed", "red" if lately.failed else ""),
+        f", {lately.cancelled} cancelled ({ended / _MINUTES / 60:.1f}/s)   24 h ",
+        (bars([day.completed + day.failed + day.cancelled for day in one.day]), "green"),
+    )
+
+
+def bars(numbers: Sequence[int]) -> str:
+    """Numbers as bars of one character, at most a day of hours; the highest is full."""
+    width = -(-len(numbers) // _DAY_BARS) or 1
+    sums = [sum(numbers[at : at + width]) for at in range(0, len(numbers), width)]
+    most = max(sums, default=0)
+    return "".join(_BARS[-(-one * 8 // most) if most else 0] for one in sums)
+
+
+def _counts(one: Overview) -> Text:
+    counts = one.counts
+    seldom = (
+        (counts.disabled, "disabled", ""),
+        (counts.blocked, "blocked", "bold red"),
+        (counts.troubled, "in trouble", "bold red"),
+    )
+    parts = [Text(counted(counts.manifests, "manifest"))]
+    parts += [Text(f"{number} {word}", style=style) for number, word, style in seldom if number]
+    letters = counts.dead_letters
+    parts.append(
+        Text(
+            f"{counted(letters, 'dead letter')} {'awaits' if letters == 1 else 'await'} somebody",
+            style="bold red" if letters else "",
+        )
+    )
+    waiting: dict[str, int] = {}
+    for group in one.groups:
+        for why, number in group.waiting.items():
+            waiting[why] = waiting.get(why, 0) + number
+    if waiting:
+        words = [f"{number} {why.replace('_', ' ')}" for why, number in sorted(waiting.items())]
+        parts.append(Text(f"waiting: {', '.join(words)}", style="yellow"))
+    return Text(" · ").join(parts)
+
+
+def _groups(one: Overview) -> Section:
+    rows = sorted(one.groups, key=lambda row: (-row.active - sum(row.waiting.values()), row.name))
+    width = max((len(row.name) for row in rows), default=0)
+    return Section(
+        heading=f"{'GROUP'.ljust(width)}  ACTIVE", lines=[_group(row, width) for row in rows]
+    )
+
+
+def _group(row: GroupRow, width: int) -> Text:
+    cap = "no cap" if row.max_active is None else f"of {row.max_active}"
+    why = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in row.waiting.items())
+    line = Text.assemble(f"{row.name.ljust(width)}  {row.active:>6} {cap:<8} ")
+    if row.max_active:
+        line.append(meter(row.active / row.max_active), style="cyan")
+    else:
+        line.append(" " * (_METER + 2))
+    if not row.enabled:
+        line.append("  disabled", style="yellow")
+    if why:
+        line.append(f"  waiting: {why}", style="yellow")
+    if row.dead_letters:
+        line.append(f"  {counted(row.dead_letters, 'dead letter')}", style="bold red")
+    return line
+
+
+def meter(part: float) -> str:
+    """A part of the whole as a bar."""
+    full = round(max(0.0, min(1.0, part)) * _METER)
+    return f"[{'#' * full}{'.' * (_METER - full)}]"
+
+
+def _runs(standing: Standing) -> Section:
+    now = standing.overview.now
+    width = max((len(run.manifest or run.job) for run in standing.runs), default=0)
+    return Section(
+        heading="RUNS UNDER WAY", lines=[_run(run, now, min(width, 40)) for run in standing.runs]
+    )
+
+
+def _run(run: RunRow, now: datetime, width: int) -> Text:
+    name = Text(printable(run.manifest or run.job).ljust(width))
+    name.truncate(width, overflow="ellipsis")
+    since = run.started_at or run.created_at
+    line = Text.assemble(name, f"  {told(since, now):>6}  ")
+    if run.percent is not None:
+        line.append(f"{meter(run.percent / 100)} {run.percent:3.0f} %  ", style="cyan")
+    if run.attempt > 1:
+        line.append(f"attempt {run.attempt}  ", style="yellow")
+    words = filter(None, (run.message, f"on {run.worker}" if run.worker else ""))
+    line.append(printable(" ".join(words)))
+    return line
+
+
+def _coming(one: Overview) -> Section:
+    return Section(heading="DUE NEXT", lines=[_due(row, one.now) for row in one.coming])
+
+
+def _due(row: Coming, now: datetime) -> Text:
+    late = row.fires_at <= now
+    when = "now" if late else f"in {told(now, row.fires_at)}"
+    return Text.assemble(f"{when:>10}  ", printable(row.external_id), (f"  {row.job}", "dim"))
+
+
+def _letters(one: Overview) -> Section:
+    return Section(heading="DEAD LETTERS", lines=[_failure(row) for row in one.failures])
+
+
+def _failure(row: FailureGroup) -> Text:
+    first = row.failure_message.strip().partition("\n")[0]
+    words = printable(f"{', '.join(row.jobs)}: {row.failure_kind}: {first}")
+    return Text.assemble((f"{row.letters:>5}  ", "bold red"), words)
