@@ -313,7 +313,7 @@ async def test_the_module_is_the_command(shell):
     listed = re.findall(r"^  ([a-z][a-z-]+) +[A-Z]", done.out, re.MULTILINE)
     assert listed == [
         *("up", "scheduler", "dispatcher", "console", "worker"),
-        *("migrate", "provision", "token", "settings", "completion"),
+        *("migrate", "provision", "token", "settings", "doctor", "completion"),
         *("top", "manifests", "manifest", "groups", "jobs", "work", "runs", "workers", "events"),
         *("preview", "explain"),
         *("trigger", "cancel", "dead-letters", "pause", "resume", "enable", "disable", "change"),

@@ -43,7 +43,7 @@ async def ensure_stream(broker: Broker, stream: Stream) -> bool:
         else:
             await _empty(broker, stream.name, made)
         return True
-    if _differs(found["config"], config):
+    if differences(found["config"], config):
         await broker.api(f"STREAM.UPDATE.{stream.name}", {**found["config"], **config})
         return True
     return False
@@ -61,7 +61,7 @@ async def ensure_consumer(broker: Broker, consumer: Consumer) -> bool:
     """Create the durable, or bring its settings up to date; true if anything changed."""
     config = {"durable_name": consumer.name, "name": consumer.name, **consumer.config}
     found = await consumer_info(broker, consumer.stream, consumer.name)
-    if found is not None and not _differs(found["config"], config):
+    if found is not None and not differences(found["config"], config):
         return False
     request = {"stream_name": consumer.stream, "config": config}
     await broker.api(f"CONSUMER.DURABLE.CREATE.{consumer.stream}.{consumer.name}", request)
@@ -121,5 +121,8 @@ async def wait_until_ready(broker: Broker, *, attempts: int = 20) -> None:
             return
 
 
-def _differs(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    return any(found.get(key) != value for key, value in wanted.items())
+def differences(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Settings that are not as wanted: what each is, and what it should be."""
+    return {
+        key: (found.get(key), value) for key, value in wanted.items() if found.get(key) != value
+    }

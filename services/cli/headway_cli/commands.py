@@ -25,6 +25,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "provision": ("services", "Make the streams and consumers in NATS."),
         "token": ("token_commands", "Make tokens for the API and the console."),
         "settings": ("settings_command", "Show every setting that holds here, and who says so."),
+        "doctor": ("doctor.command", "Check the set-up, and say what to do about it."),
         "completion": ("completion", "Let the shell complete commands, options and names."),
     },
     "Look": {

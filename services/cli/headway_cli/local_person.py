@@ -7,9 +7,7 @@ from headway_clock import new_secret
 from headway_console.access.tokens import PREFIX
 from msgspec import Struct
 
-from headway_cli.running import write_secret
-
-_NAME = "local.json"
+from headway_cli.running import LOCAL_NAME, write_secret
 
 
 class Secrets(Struct, frozen=True, kw_only=True):
@@ -22,7 +20,7 @@ class Secrets(Struct, frozen=True, kw_only=True):
 
 def read_or_make(folder: Path) -> Secrets:
     """The secrets of a data folder; new ones where there are none that can be read."""
-    path = folder / _NAME
+    path = folder / LOCAL_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Secrets)
     except (OSError, msgspec.DecodeError):

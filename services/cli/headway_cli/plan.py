@@ -17,7 +17,7 @@ from headway_cli import settings
 from headway_cli.apps import load_app
 from headway_cli.worker_commands import WorkerCommand
 
-_STREAM_BYTES = 256 * 1024**2
+STREAM_BYTES = 256 * 1024**2
 _ANY_PORT = "127.0.0.1:0"
 
 # Stand in for the addresses of embedded servers, which are known only when those run.
@@ -98,7 +98,7 @@ def _console(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Consol
 
 def _small_streams() -> dict[str, Any]:
     """Everything in one command makes its streams itself, and small ones, unless told otherwise."""
-    wanted = {"provision": "auto", "stream_max_bytes": _STREAM_BYTES}
+    wanted = {"provision": "auto", "stream_max_bytes": STREAM_BYTES}
     return {
         name: value
         for name, value in wanted.items()

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-_NAME = "running.json"
+# Files of the data folder that hold secrets: the note, and what lets this person in.
+NOTE_NAME = "running.json"
+LOCAL_NAME = "local.json"
 
 
 class NothingRuns(Exception):
@@ -30,7 +32,7 @@ def noted(
     folder: Path, *, nats_url: str, database_url: str, url: str = "", token: str = ""
 ) -> Iterator[None]:
     """Leave the note as long as `up` runs; for our eyes only, since it holds secrets."""
-    path = folder / _NAME
+    path = folder / NOTE_NAME
     running = Running(
         nats_url=nats_url, pid=os.getpid(), database_url=database_url, url=url, token=token
     )
@@ -52,10 +54,10 @@ def write_secret(path: Path, content: bytes) -> None:
 def find_running(folder: Path) -> Running:
     """The `up` that runs on a data folder; raises if there is none."""
     shown = folder if folder.is_absolute() else f"./{folder}"
-    running = _read(folder)
+    running = read_note(folder)
     if running is None:
         raise NothingRuns(f"HEADWAY_URL is not set, and no 'headway up' runs in {shown}")
-    if not _is_alive(running.pid):
+    if not is_alive(running.pid):
         raise NothingRuns(
             f"HEADWAY_URL is not set, and the 'headway up' that ran in {shown} has ended "
             f"without a clean stop (process {running.pid} is gone): start it again"
@@ -69,12 +71,13 @@ def find_running(folder: Path) -> Running:
 
 def find_database(folder: Path) -> str | None:
     """The URL of PostgreSQL of the `up` that runs on a data folder, if one does."""
-    running = _read(folder)
-    return running.database_url if running is not None and _is_alive(running.pid) else None
+    running = read_note(folder)
+    return running.database_url if running is not None and is_alive(running.pid) else None
 
 
-def _read(folder: Path) -> Running | None:
-    path = folder / _NAME
+def read_note(folder: Path) -> Running | None:
+    """The note, whether or not its `up` still runs; none if there is none."""
+    path = folder / NOTE_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Running)
     except FileNotFoundError:
@@ -83,7 +86,8 @@ def _read(folder: Path) -> Running | None:
         raise NothingRuns(f"{path} cannot be read: {error}") from error
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of that number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -30,24 +30,25 @@ def settings(part: str | None, changed: bool, as_json: bool) -> int:
     told with the reason, and make the exit code 2.
     """
     found = {
-        section: _look(section, changed=changed)
+        section: settings_of(section, changed=changed)
         for section in SECTIONS
         if part in (None, section.name)
     }
     if as_json:
         shown = [
             {"part": section.name, **msgspec.to_builtins(one)}
-            for section, settings_of in found.items()
-            for one in settings_of
+            for section, effective in found.items()
+            for one in effective
         ]
         click.echo(json.dumps(shown, indent=2))
     else:
         print_lines(list(_lines(found)))
-    unreadable = any(_is_wrong(one) for settings_of in found.values() for one in settings_of)
+    unreadable = any(is_wrong(one) for effective in found.values() for one in effective)
     return BAD_INPUT if unreadable else 0
 
 
-def _look(section: Section, *, changed: bool) -> list[Effective]:
+def settings_of(section: Section, *, changed: bool = False) -> list[Effective]:
+    """The settings of a section as they hold here, each with its problem if it has one."""
     told = section.but.__struct_fields__ if section.but is not None else ()
     fields = section.struct.__struct_fields__
     every = zip(fields, look(section.struct, os.environ), strict=True)
@@ -70,16 +71,17 @@ def _problems_of_shape(section: Section) -> dict[str, str]:
     return {}
 
 
-def _is_wrong(one: Effective) -> bool:
+def is_wrong(one: Effective) -> bool:
+    """Whether a setting was given and cannot be read."""
     return one.problem is not None and one.problem != "not set"
 
 
 def _lines(found: dict[Section, list[Effective]]) -> Iterator[str]:
-    for section, settings_of in found.items():
-        if not settings_of:
+    for section, effective in found.items():
+        if not effective:
             continue
         yield section.title
-        rows = [(one.variable, _shown(one), one.source) for one in settings_of]
+        rows = [(one.variable, _shown(one), one.source) for one in effective]
         yield from (f"  {line}" for line in table(("setting", "value", "from"), rows))
         yield ""
 

@@ -115,6 +115,15 @@ def job_consumer(job: str, delivery: Delivery = _AS_USUAL) -> Consumer:
     return _consumer(subjects.RUNS_STREAM, name, subjects.orders_of(job), delivery)
 
 
+def streams_by(settings: DispatcherSettings) -> list[Stream]:
+    """All streams, as the settings say."""
+    return streams(
+        replicas=settings.stream_replicas,
+        max_bytes=settings.stream_max_bytes,
+        max_age_days=settings.stream_max_age_days,
+    )
+
+
 async def provision_by(broker: Broker, settings: DispatcherSettings) -> list[str]:
     """Make or mend everything as the settings say; returns the names of what was touched."""
     return await provision(

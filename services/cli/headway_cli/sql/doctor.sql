@@ -1,0 +1,40 @@
+-- name: server
+-- The server: which version, what time it has, how full it is, and settings that cost safety.
+SELECT current_setting('server_version_num')::integer AS version,
+       current_setting('server_version') AS version_text,
+       clock_timestamp() AS now,
+       pg_is_in_recovery() AS standby,
+       current_setting('max_connections')::integer AS most_connections,
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+       current_setting('fsync')::boolean AS fsync,
+       current_setting('synchronous_commit') AS synchronous_commit,
+       current_setting('autovacuum')::boolean AS autovacuum,
+       (SELECT age(datfrozenxid) FROM pg_database
+        WHERE datname = current_database()) AS transaction_age
+
+-- name: roles
+-- The roles that Headway makes: whether they are there, and whether this user may become one.
+SELECT wanted.name, pg_roles.oid IS NOT NULL AS is_there,
+       coalesce(pg_has_role(current_user, pg_roles.oid, 'MEMBER'), false) AS is_ours
+FROM unnest(ARRAY['headway_reader', 'headway_enqueue']) AS wanted (name)
+LEFT JOIN pg_roles ON pg_roles.rolname = wanted.name
+
+-- name: writable
+-- Tables of Headway that the role for reading may write.
+SELECT pg_namespace.nspname || '.' || pg_class.relname AS name
+FROM pg_class
+JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+JOIN pg_roles ON pg_roles.rolname = 'headway_reader'
+WHERE pg_namespace.nspname IN ('scheduler', 'dispatcher') AND pg_class.relkind IN ('r', 'p')
+  AND has_table_privilege(pg_roles.oid, pg_class.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+ORDER BY 1
+
+-- name: transactions
+-- Transactions that are open for long, the oldest first. $1 for how long, $2 how many.
+SELECT pid, application_name AS name, state,
+       extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
+FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend'
+  AND pid <> pg_backend_pid() AND clock_timestamp() - xact_start > $1::interval
+ORDER BY xact_start
+LIMIT $2
