@@ -6,7 +6,8 @@ command: `ground` is what it stands on (servers, schemas), `worker_process` its 
 what it knows of the work and `screen` what it shows. All other commands ask the services
 (`asking`): `look_commands` change nothing, `change_commands` are the operator's, `work_commands`
 and `letter_commands` are about work and what failed for good, `apply_commands` bring definitions;
-they find an `up` by the note that it leaves (`running`). `apps` finds the
-user's app, `settings` checks what the user set, and `reaching` is how patient we are with
-servers.
+they find an `up` by the note that it leaves (`running`). `top` is the live view, `doctor` says what
+is wrong with a set-up. `confirming` asks before what cannot be undone, `progressing` shows what
+takes long, `completion` serves the shell. `apps` finds the user's app, `settings` checks what the
+user set, and `reaching` is how patient we are with servers.
 """

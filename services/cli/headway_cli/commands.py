@@ -120,8 +120,9 @@ def headway() -> None:
 
     'headway up APP' runs everything on this machine. In production each part is a process of its
     own: prepare with 'migrate' and 'provision', then run as many of 'scheduler', 'dispatcher',
-    'console' and 'worker' as you like. 'history' and 'rebuild' look into the database. All other
-    commands ask the console that HEADWAY_URL names, or the 'headway up' of this folder.
+    'console' and 'worker' as you like; 'doctor' says whether it is all in order. 'history' and
+    'rebuild' look into the database. All other commands ask the console that HEADWAY_URL names, or
+    the 'headway up' of this folder.
     """
 
 
