@@ -1,8 +1,8 @@
 """`/api/v1`: the table of routes, answered.
 
 `forwarding` hands a request to the service that owns the matter; `definitions` takes definitions
-as people write them; `whoami`, `overview`, `lists`, `canaries` and `stream` are the console's own. Each entry
-has a role, a question and an answer, and `openapi` makes the document of the same entries.
+as people write them; `whoami`, `overview`, `lists`, `canaries` and `stream` are the console's own.
+Each entry has a role, a question and an answer, and `openapi` makes the document of them.
 """
 
 from headway_console.api.canaries import CANARIES
