@@ -24,6 +24,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 # A time without an offset could mean anything, so no request may bring one.
 _Aware = Annotated[datetime, Meta(tz=True)]
 _AWARE: dict[Any, Any] = {datetime: _Aware, datetime | None: _Aware | None}
+_MOMENT = re.compile(r"\d{4}-")
 _NO_CURSOR = "cursor: this is no cursor: send the 'next' of the page before, unchanged"
 _WHERE = re.compile(r" - at `\$\.?([^`]*)`$")
 
@@ -239,6 +240,9 @@ def _collected(kind: type[Struct], query: Iterable[tuple[str, str]]) -> dict[str
             raise InvalidRequest(f"{name}: it is there more than once")
         elif value.lower() == "null" and name in _fields_without_text(kind):
             raise InvalidRequest(f"{name}: a parameter is never null; leave it out")
+        elif name in _moments(kind) and not _MOMENT.match(value):
+            # A number would be read as seconds since 1970, which nobody means.
+            raise InvalidRequest(f"{name}: {value!r} is no time as in 2027-03-28T03:15:00Z")
         else:
             found[name] = value
     return found
@@ -259,6 +263,16 @@ def _fields_without_text(kind: type[Struct]) -> frozenset[str]:
         one.name
         for one in structs.fields(kind)
         if not any(isinstance(option, inspect.StrType) for option in _options(one.type))
+    )
+
+
+@functools.cache
+def _moments(kind: type[Struct]) -> frozenset[str]:
+    """Those that are times."""
+    return frozenset(
+        one.name
+        for one in structs.fields(kind)
+        if any(isinstance(option, inspect.DateTimeType) for option in _options(one.type))
     )
 
 

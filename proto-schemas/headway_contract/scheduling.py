@@ -14,7 +14,8 @@ from headway_contract.control import Text
 from headway_contract.lifecycle import Activation
 from headway_contract.work import Name, Priority, Rate, Seconds
 
-ManifestId = Annotated[str, Meta(max_length=200)]
+# Without NUL characters, which PostgreSQL does not store, so that nothing has one.
+ManifestId = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00]*$")]
 Days = Annotated[int, Meta(ge=0, le=3660)]
 
 # What becomes of manifests that their application no longer declares.

@@ -78,6 +78,10 @@ WRONG = [
     ("GET", f"/runs?cursor={GROUPS}", {}, 422, "another list"),
     ("GET", f"/runs?cursor={NO_RUN}", {}, 422, "begin without"),
     ("GET", f"/runs?work={UUID(int=0)}&job=sync", {}, 422, "work: with it go no job"),
+    ("GET", "/events?since=0", {}, 422, "since: '0' is no time"),
+    ("GET", "/events?since=2027-03-28T03:15:00", {}, 422, "since: "),
+    ("POST", "/resume", {"json": {"manifests": ["a\x00"]}}, 422, "manifests"),
+    ("POST", "/resume", {"headers": {"Idempotency-Key": "a b"}}, 422, "without spaces"),
     ("GET", "/events?accepted=null", {}, 422, "never null"),
     ("GET", "/manifests?limit=1&limit=2", {}, 422, "more than once"),
     ("PATCH", "/manifests/nightly", {"content": b"{"}, 400, "Input data was truncated"),
@@ -183,7 +187,7 @@ async def test_the_same_key_does_anything_once_and_is_answered_alike(world, cons
         work = (await client.post("/api/v1/manifests/weekly/trigger")).json()["work"]
         for template, given, other in ACTING:
             path, asked = template.replace("{work}", work), _filled(given, work)
-            headers = {"Idempotency-Key": f"key {path}"}
+            headers = {"Idempotency-Key": f"key:{path}"}
             first = await client.post(f"/api/v1{path}", json=asked, headers=headers)
             assert first.status_code == 200, f"{path}: {first.text}"
             audited = await world.value("SELECT count(*) FROM scheduler.history")

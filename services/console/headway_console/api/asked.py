@@ -6,6 +6,7 @@ from uuid import UUID
 
 from headway_contract.control import Text
 from headway_contract.dispatching import LetterState, RunStateAsked, WorkStateAsked
+from headway_contract.scheduling import ManifestId
 from headway_contract.work import Name
 from msgspec import Meta, Struct
 
@@ -14,8 +15,6 @@ from headway_console.reading.manifests import ManifestState
 Cursor = Annotated[str, Meta(max_length=1000)]
 Limit = Annotated[int, Meta(ge=1, le=500)]
 Words = Annotated[str, Meta(min_length=1, max_length=200)]
-# Without NUL characters, which PostgreSQL does not store, so that nothing has one.
-ManifestId = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00]*$")]
 Several = Annotated[tuple[Text, ...], Meta(max_length=50)]
 
 
