@@ -1,11 +1,15 @@
 """However much has run, a list of the console reads little of it: looked up in the plans."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from headway_clock import utc_now
+from headway_console import reading
 from headway_console.reading import connect_reader
+from support import readings as readings_of
 from support.filled import fill
 from support.plans import outline, rows_read, scans_of
 from support.readings import readings
@@ -37,6 +41,10 @@ MORE = {
     "events: of a type": 12_000,
     "events: of a type (none)": 22_000,
     "events: of a job": 12_000,
+    "events: of a group": 12_000,
+    "events: of a manifest": 32_000,
+    "events: refused (none)": 22_000,
+    "work: settled of a manifest": 41_000,
     "audit: by an actor": 11_000,
     "audit: by an actor (none)": 21_000,
 }
@@ -89,3 +97,16 @@ async def test_a_list_reads_its_page_and_little_else(database, database_url):
             assert len(explaining.plans) < 30, name
     await reader.close()
     assert not too_much, "\n\n".join(too_much)
+
+
+def test_nothing_is_read_without_being_held_to_its_plan():
+    """Whoever adds something to read adds it to the readings."""
+    held = Path(readings_of.__file__).read_text() + "new_numbers read_these"
+    folder = Path(reading.__file__).parent
+    told = {
+        f"{path.stem}.{name}"
+        for path in folder.glob("*.py")
+        for name in re.findall(r"^async def ([a-z]\w*)", path.read_text(), re.MULTILINE)
+        if path.stem != "connecting" and not re.search(rf"\b{name}\b", held)
+    }
+    assert told == set()

@@ -9,6 +9,7 @@ from uuid import UUID
 from headway_console.reading import (
     audit,
     calendar,
+    canaries,
     dead_letters,
     events,
     figures,
@@ -30,6 +31,7 @@ from headway_console.reading.manifests import ManifestFilter
 from headway_console.reading.runs import RunFilter
 from headway_console.reading.works import WorkFilter
 from headway_contract.dispatching import LetterFilter
+from headway_history.numbers import Numbers
 from headway_postgres_kit import Connection
 
 Reading = Callable[[Connection], Awaitable[Any]]
@@ -58,6 +60,13 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "runs: of a worker": RunFilter(worker="worker-7"),
         "runs: of a worker (none)": RunFilter(worker="nobody"),
         "runs: of a day": RunFilter(since=now - month / 2, before=now - month / 2 + month / 30),
+        "runs: of a manifest, failed": RunFilter(manifest=named("manifest 17"), state="failed"),
+        "runs: of a group, failed": RunFilter(group="group-00", state="failed"),
+        "runs: of a group, failed (none)": RunFilter(group="group-07", state="failed"),
+        "runs: of a job and a day": RunFilter(
+            job="job-07", since=now - month / 2, before=now - month / 2 + month / 30
+        ),
+        "runs: of a job and a group (none)": RunFilter(job="job-07", group="nobody"),
         "runs: text in error": RunFilter(text="no address", text_in="error"),
         "runs: text in error (none)": RunFilter(text="nobody", text_in="error"),
         "runs: text in input (none)": RunFilter(text="nobody", text_in="input"),
@@ -77,6 +86,11 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "work: of a group": WorkFilter(group="group-07"),
         "work: by reason": WorkFilter(reason="not_before"),
         "work: by reason (none)": WorkFilter(reason="nothing"),
+        "work: of a job": WorkFilter(job="job-07"),
+        "work: of a job (none)": WorkFilter(job="nobody"),
+        "work: of a manifest": WorkFilter(manifest=named("manifest 17")),
+        "work: dispatched": WorkFilter(state="dispatched"),
+        "work: settled of a manifest": WorkFilter(state="settled", manifest=named("manifest 17")),
         "work: settled": WorkFilter(state="settled"),
         "work: settled (none)": WorkFilter(state="settled", group="nobody"),
     }
@@ -85,6 +99,11 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "events: of a type": EventFilter(types=("run.*",)),
         "events: of a type (none)": EventFilter(types=("run.lost",)),
         "events: of a job": EventFilter(job="job-07"),
+        "events: of a group": EventFilter(group="group-07"),
+        "events: of a manifest": EventFilter(manifest="manifest-00017"),
+        "events: of a run": EventFilter(run=named(f"run {number}")),
+        "events: refused (none)": EventFilter(accepted=False),
+        "events: of a day": EventFilter(since=now - month / 2, before=now - month / 2 + month / 30),
         "events: of a work": EventFilter(work=named(f"work {number}")),
     }
     audit_lists = {
@@ -92,26 +111,47 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "audit: of people": AuditFilter(people=True),
         "audit: by an actor": AuditFilter(actor="person-3"),
         "audit: by an actor (none)": AuditFilter(actor="nobody"),
+        "audit: of an action": AuditFilter(actions=("manifest.changed",)),
+        "audit: of a day": AuditFilter(since=now - month / 2, before=now - month / 2 + month / 30),
         "audit: of a target": AuditFilter(target="manifest-00017"),
+    }
+    letter_lists = {
+        "dead letters": LetterFilter(),
+        "dead letters: awaiting": LetterFilter(state="awaiting"),
+        "dead letters: of a failure": LetterFilter(fingerprint="f00d"),
+        "dead letters: of a group": LetterFilter(group="group-00"),
+        "dead letters: of a job and a day": LetterFilter(
+            job="job-00", created_after=now - month / 30, created_before=now
+        ),
+        "dead letters: of a manifest (none)": LetterFilter(manifest="nobody"),
     }
     manifest, job = FigureFilter(manifest=named("manifest 17")), FigureFilter(job="job-07")
     return {
         **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
         "a look at a run": lambda c: run.look_at_run(c, named(f"run {number}")),
+        "log of a run": lambda c: run.read_log(c, named(f"run {number}")),
         "run in full": lambda c: run.read_run(c, named(f"run {number}")),
         **{n: lambda c, f=f: manifests.page_of_manifests(c, f) for n, f in manifest_lists.items()},
         "manifest in full": lambda c: manifests.read_manifest(c, "manifest-00017"),
+        "id of a manifest": lambda c: manifests.find_id(c, "manifest-00017"),
+        "family of a manifest": lambda c: manifests.read_family(c, named("manifest 17")),
         "labels": manifests.list_labels,
         "jobs": lambda c: manifests.page_of_jobs(c, heard_since=heard),
+        "jobs: text": lambda c: manifests.page_of_jobs(c, heard_since=heard, text="07"),
         "groups": groups.page_of_groups,
+        "groups: one": lambda c: groups.page_of_groups(c, name="group-07"),
+        "occupancy": groups.read_occupancy,
         **{n: lambda c, f=f: works.page_of_works(c, f) for n, f in work_lists.items()},
         "work: counted by reason": works.count_waiting,
         "work in full": lambda c: works.read_work(c, named(f"work {number}")),
         "failures": dead_letters.page_of_failures,
         "failures: of a job": lambda c: dead_letters.page_of_failures(c, job="job-00"),
-        "dead letters": lambda c: dead_letters.page_of_letters(c, LetterFilter()),
-        "dead letters: awaiting": lambda c: dead_letters.page_of_letters(
-            c, LetterFilter(state="awaiting")
+        "failures: of any state": lambda c: dead_letters.page_of_failures(c, state=None),
+        **{n: lambda c, f=f: dead_letters.page_of_letters(c, f) for n, f in letter_lists.items()},
+        "dead letters: counted": dead_letters.count_awaiting,
+        "stages of a canary": lambda c: canaries.read_stages(c, named("canary")),
+        "whose a canary is": lambda c: canaries.read_begun(
+            c, named(f"letter {named(f'work {number}')}")
         ),
         "dead letter in full": lambda c: dead_letters.read_letter(
             c, named(f"letter {named(f'work {number}')}")
@@ -121,6 +161,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         ),
         "dead letters: counted of a failure": lambda c: dead_letters.count_of_failure(c, "f00d"),
         "a look at workers": workers.look_at_workers,
+        "workers: alive": lambda c: workers.page_of_workers(c, heard_since=heard, alive_only=True),
         "workers": lambda c: workers.page_of_workers(c, heard_since=heard),
         **{n: lambda c, f=f: events.page_of_events(c, f) for n, f in event_lists.items()},
         **{n: lambda c, f=f: audit.page_of_audit(c, f) for n, f in audit_lists.items()},
@@ -129,6 +170,8 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
             c, named("manifest 17"), since=now - month, until=now, zone="Europe/Berlin"
         ),
         "pulse": pulse.read_pulse,
+        "where news begins": lambda c: events.begin_to_follow(c, now=now),
+        "news": lambda c: _news(c, now),
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
         ),
@@ -149,3 +192,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "health": lambda c: system.read_health(c, now=now),
         "system": lambda c: system.read_system(c, now=now),
     }
+
+
+async def _news(connection: Connection, now: datetime) -> Any:
+    numbers = await events.begin_to_follow(connection, now=now)
+    heard = Numbers(max(0, numbers.settled - 100))
+    return await events.news(connection, heard, EventFilter(), now=now, elapsed=0.0)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from headway_history.numbers import Numbers
 from headway_postgres_kit import Connection, Queries
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_console.reading.pages import Page, page_of, searched, time_and_number
 
@@ -75,6 +75,11 @@ async def page_of_events(
 ) -> Page[EventRow]:
     """A page of events, the newest first."""
     _, below = time_and_number(_LIST, cursor)
+    if asked.run is not None and asked.work is None:
+        # Events are found by their work; a run that is forgotten is looked for among the newest.
+        asked = structs.replace(
+            asked, work=await connection.fetchval(queries["work_of_run"], asked.run)
+        )
     where = (asked.work, below, asked.since, asked.before)
     rows = await connection.fetch(
         queries["feed"],

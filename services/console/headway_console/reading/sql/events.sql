@@ -70,3 +70,7 @@ WHERE id = ANY($1::bigint[]) AND recorded_at >= $2
                     AND ($9::text IS NULL OR work_queue.manifest = $9)))
   AND ($8::boolean IS NULL OR accepted = $8)
 ORDER BY id
+
+-- name: work_of_run
+-- Of which work a run is. $1 run.
+SELECT work_id FROM dispatcher.metadata WHERE run_id = $1
