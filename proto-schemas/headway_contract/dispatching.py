@@ -184,7 +184,8 @@ class NamedWork(Struct, frozen=True, kw_only=True):
 
 
 class CancelRequest(Struct, frozen=True, kw_only=True):
-    """End work early: by the ids of works or runs, as the scheduler names it, or of a group.
+    """End work early: by the ids of works or runs, as the scheduler names it, of a group, or of a
+    manifest.
 
     With a `key` it is done once, and answered alike for a week.
     """
@@ -195,6 +196,7 @@ class CancelRequest(Struct, frozen=True, kw_only=True):
     reason: Reason = ""
     actor: Text = ""
     key: Text | None = None
+    manifest_id: UUID | None = None
 
 
 class CancelResult(Struct, frozen=True, kw_only=True):

@@ -191,7 +191,7 @@ FORWARDED: tuple[Route, ...] = (
     Route(
         name="cancel_work", method="POST", path="/work/cancel", role="operator", tag=WORK,
         summary="End works or runs early, by their ids.", subject=subjects.CANCEL_REQUEST,
-        hidden=("works", "group"),
+        hidden=("works", "group", "manifest_id"),
         key="key",
         question=dispatching.CancelRequest, answer=dispatching.CancelAnswer,
     ),

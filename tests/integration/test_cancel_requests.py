@@ -10,12 +10,15 @@ from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.scheduling import CancelOutstandingRequest
 from headway_contract.work import RetryPolicy, WorkQueued
+from headway_dispatcher import letters
+from headway_dispatcher.store import read_times
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler import cancel
 from headway_scheduler.enqueue import Enqueue
 from headway_scheduler.store import enqueued, works
 from headway_service_kit.passes import Wakeup
+from msgspec import UNSET
 from support.invariants import check_invariants
 
 NEVER = RetryPolicy(attempts=3, interval_seconds=3600)
@@ -178,6 +181,35 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world, nats_url):
     outcomes = await world.rows("SELECT DISTINCT outcome FROM dispatcher.work_queue")
     assert [row["outcome"] for row in outcomes] == ["cancelled"]
     await check_invariants(world.database)
+
+
+async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world, nats_url):
+    """The dispatcher has begun the next round, and the scheduler has not heard of it yet."""
+    app = App("test")
+
+    async def fail(ctx):
+        raise ValueError("no")
+
+    app.job("job", group="ops")(fail)
+    app.schedule("m", job="job", when=every(hours=1), retry=RetryPolicy(attempts=1))
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+    await world.until("SELECT count(*) FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
+    await world.stop_workers()
+    async with world.database.transaction() as connection:
+        times = await read_times(connection, DATABASE_CLOCK)
+        wish = letters.Wish(actor="ada", input=UNSET)
+        await letters.retry(connection, [letter], wish, times=times)
+        # As long as this is not committed nobody tells the scheduler; then it is asked at once.
+        await connection.execute("DELETE FROM dispatcher.outbox")
+    assert await world.value("SELECT count(*) FROM scheduler.work") == 0
+    async with Client(nats_url) as client:
+        answer = await client.cancel_manifest("m")
+    assert answer.counts == {"settled": 1}
+    state = "SELECT state = 'settled' AND outcome = 'cancelled' FROM dispatcher.work_queue"
+    assert await world.value(state)
 
 
 class TestEnqueuedAndNotTakenUp:

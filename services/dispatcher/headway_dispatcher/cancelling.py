@@ -64,17 +64,17 @@ async def _meant(connection: Connection, request: CancelRequest) -> _Meant:
         live.get(one, one): None for one in request.ids if one not in ended
     }
     works |= {one.work: one for one in request.works}
-    members = (
-        await connection.fetch(cancel_queries["of_group"], request.group, BATCH)
-        if request.group is not None
-        else []
-    )
+    members: list[Any] = []
+    if request.group is not None:
+        members += await connection.fetch(cancel_queries["of_group"], request.group, BATCH)
+    if request.manifest_id is not None:
+        members += await connection.fetch(cancel_queries["of_manifest"], request.manifest_id, BATCH)
     works |= {row["id"]: works.get(row["id"]) for row in members}
     return _Meant(
         works=works,
         called={work: run for run, work in live.items()},
         ended_runs=ended,
-        more=len(members) == BATCH,
+        more=len(members) >= BATCH,
     )
 
 

@@ -44,9 +44,13 @@ _PATIENCE = 5.0
 
 
 class Outstanding(Struct, frozen=True, kw_only=True):
-    """What a request has found and asked to end, and how many decisions it has dropped."""
+    """What a request has found and asked to end, and how many decisions it has dropped.
+
+    `manifest` is the one that is meant as a whole, if one is.
+    """
 
     works: list[NamedWork]
+    manifest: UUID | None = None
     reason: str
     dropped: int = 0
 
@@ -83,7 +87,8 @@ async def cancel(
     await HISTORY.append(
         connection, [audit("headway.work.cancel_asked.v1", subject, source, data, now)], now=now
     )
-    return Outstanding(works=found, reason=reason, dropped=dropped)
+    meant = ids[0] if request.manifest is not None else None
+    return Outstanding(works=found, manifest=meant, reason=reason, dropped=dropped)
 
 
 async def _take_up(
@@ -106,18 +111,25 @@ async def ask_dispatcher(
     request: CancelOutstandingRequest,
     outstanding: Outstanding,
     *,
-    group: str | None,
+    whole: bool,
 ) -> CancelAnswer:
-    """What became of each; where no dispatcher answers in time, that it will hear of it."""
+    """What became of each; where no dispatcher answers in time, that it will hear of it.
+
+    `whole` asks also for what else the dispatcher knows of the manifest or the group: work without
+    a manifest, and dead letters that somebody has just retried, of which we have yet to hear.
+    """
     results: list[CancelResult] = []
     counts: Counter[str] = Counter()
     chunks = [
         CancelRequest(works=outstanding.works[start : start + _AT_ONCE], reason=outstanding.reason)
         for start in range(0, len(outstanding.works), _AT_ONCE)
     ]
-    if group is not None:
-        # Work without a manifest is in a group, too, and the dispatcher knows it.
-        chunks.append(CancelRequest(group=group, reason=outstanding.reason))
+    if whole and (request.group or outstanding.manifest):
+        chunks.append(
+            CancelRequest(
+                group=request.group, manifest_id=outstanding.manifest, reason=outstanding.reason
+            )
+        )
     while chunks:
         chunk = msgspec.structs.replace(chunks.pop(0), actor=request.actor)
         answer = await _ask(broker, chunk)

@@ -210,9 +210,10 @@ class Desk:
         outstanding = begun
         if outstanding is None:
             outstanding = await self._do(_once(cancel.cancel, cancel.Outstanding), request)
-        # Not all of the group a second time: other work may have come meanwhile.
-        group = request.group if begun is None else None
-        answer = await cancel.ask_dispatcher(self._broker, request, outstanding, group=group)
+        # Not the whole a second time: other work may have come meanwhile.
+        answer = await cancel.ask_dispatcher(
+            self._broker, request, outstanding, whole=begun is None
+        )
         async with self._database.transaction() as connection:
             now = await self._now(connection)
             await ANSWERED.remember(connection, request, answer, now=now)

@@ -11,6 +11,13 @@ WHERE group_name = $1 AND state <> 'settled' AND cancel_requested_at IS NULL
 ORDER BY id
 LIMIT $2
 
+-- name: of_manifest
+-- Work of a manifest that could still end early. $1 manifest id, $2 how many.
+SELECT id FROM dispatcher.work_queue
+WHERE manifest_id = $1 AND state <> 'settled' AND cancel_requested_at IS NULL
+ORDER BY id
+LIMIT $2
+
 -- name: lock
 -- Work that is to end early, locked in a fixed order, as it stands before. $1 ids.
 SELECT id, round, manifest_id, manifest, group_name, state, outcome, run_id, cancel_reason
