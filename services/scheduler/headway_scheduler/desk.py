@@ -32,6 +32,7 @@ from headway_contract.scheduling import (
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import BadRequest, Conflict, Unknown, serve, typed
 from headway_postgres_kit import Clock, Connection, Database
+from headway_service_kit.answered import Keyed
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 
@@ -113,15 +114,8 @@ class Desk:
         That takes several transactions, and sending the same again changes nothing by its nature:
         a key only makes the answer the same.
         """
-        async with self._database.transaction() as connection:
-            known = await ANSWERED.recall(connection, request, ApplyAnswer)
-        if known is not None:
-            return known
-        answer = await self._apply(request)
-        async with self._database.transaction() as connection:
-            now = await self._now(connection)
-            await ANSWERED.remember(connection, request, answer, now=now)
-        return answer
+        known = await self._recall(request, ApplyAnswer)
+        return known or await self._remember(request, await self._apply(request))
 
     async def _apply(self, request: ApplyRequest) -> ApplyAnswer:
         definitions = read_definitions(request.definitions)
@@ -202,21 +196,31 @@ class Desk:
 
         What is outstanding is decided once for a key; what the dispatcher says of it is kept, too.
         """
-        async with self._database.transaction() as connection:
-            known = await ANSWERED.recall(connection, request, CancelAnswer)
-            begun = await ANSWERED.recall(connection, request, cancel.Outstanding)
+        known = await self._recall(request, CancelAnswer)
         if known is not None:
             return known
-        outstanding = begun
+        outstanding = begun = await self._recall(request, cancel.Outstanding)
         if outstanding is None:
             outstanding = await self._do(_once(cancel.cancel, cancel.Outstanding), request)
         # Not the whole a second time: other work may have come meanwhile.
         answer = await cancel.ask_dispatcher(
             self._broker, request, outstanding, whole=begun is None
         )
+        return await self._remember(request, answer)
+
+    async def _recall(self, request: Keyed, answer: type[Kept]) -> Kept | None:
+        """What was answered to a request with a key before."""
+        if request.key is None:
+            return None
         async with self._database.transaction() as connection:
-            now = await self._now(connection)
-            await ANSWERED.remember(connection, request, answer, now=now)
+            return await ANSWERED.recall(connection, request, answer)
+
+    async def _remember(self, request: Keyed, answer: Kept) -> Kept:
+        """Keep the answer to a request that is more than one transaction."""
+        if request.key is not None:
+            async with self._database.transaction() as connection:
+                now = await self._now(connection)
+                await ANSWERED.remember(connection, request, answer, now=now)
         return answer
 
     async def _do(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
