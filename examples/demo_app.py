@@ -1,53 +1,58 @@
-"""A few realistic jobs: run them with `./justw demo`."""
+"""A small shop whose jobs have something for every page of the console: `./justw demo`.
+
+Most of it fires every few seconds, so that there is history at once. Some fails for good, some
+waits for ever, and somebody called Grace is at work in it: all of that on purpose.
+"""
 
 import asyncio
 import hashlib
+import os
 import random
+from datetime import UTC, datetime
 
 import msgspec
-from headway import App, cron, every, retry
+from headway import (
+    App,
+    Client,
+    Fatal,
+    cron,
+    daily,
+    every,
+    exclude_dates,
+    manual,
+    monthly,
+    retry,
+    spaced,
+    weekly,
+)
 
 app = App("demo")
-app.group("sync", max_active=3)
+app.group("sync", max_active=2)  # five customers, two at a time: the others wait for room
+app.group("mail", rate="6/minute")
+app.group("stock", max_active=1)
+app.group("newsletter", enabled=False)
 
 
-class Customer(msgspec.Struct):
-    id: int
-    name: str
+# --- operations: short, quiet, often ------------------------------------------------------------
 
 
-@app.job("heartbeat-check", group="ops", description="Looks whether the site answers.")
-@every(seconds=2)
+@app.job("heartbeat-check", group="ops", labels={"team": "platform"})
 async def heartbeat_check(ctx):
+    """Looks whether the site answers."""
     await asyncio.sleep(0.05)
     return {"status": "ok"}
 
 
-@app.job("nightly-cleanup", group="ops", description="Vacuums stale rows.")
-@cron("15 3 * * *", tz="Europe/Berlin")
+@app.job("nightly-cleanup", group="ops", labels={"team": "platform"})
 @retry(attempts=3, interval=60)
 async def nightly_cleanup(ctx):
+    """Vacuums stale rows."""
     await asyncio.sleep(1)
 
 
-@app.job("sync-customer", group="sync", description="Pulls one customer from the CRM.")
-async def sync_customer(ctx, customer: Customer):
-    await asyncio.sleep(0.1)
-    return {"customer": customer.id, "changes": random.randint(0, 5)}
-
-
-@app.job("flaky-report", group="reports", description="Fails now and then, and is tried again.")
-@every(seconds=5)
-@retry(attempts=5, interval=0.5, backoff=1.5)
-async def flaky_report(ctx):
-    if ctx.attempt == 1 and random.random() < 0.5:
-        raise ConnectionError("the report server hung up")
-    await asyncio.sleep(0.2)
-
-
-@app.job("thumbnail", group="media", description="A plain function: it runs in a thread.")
-@cron("*/3 * * * * *")
+@app.job("thumbnail", group="media", labels={"team": "web"})
 def thumbnail(ctx):
+    """A plain function: it runs in a thread."""
     digest = hashlib.sha256()
     for _ in range(200):
         if ctx.cancelled:
@@ -56,13 +61,189 @@ def thumbnail(ctx):
     return {"sha256": digest.hexdigest()}
 
 
+app.schedule("heartbeat-check", job=heartbeat_check, when=every(seconds=2))
+app.schedule("nightly-cleanup", job=nightly_cleanup, when=cron("15 3 * * *", tz="Europe/Berlin"))
+app.schedule("thumbnails", job=thumbnail, when=cron("*/3 * * * * *"))
+
+
+# --- one job for many customers, and a cap on how many at once ----------------------------------
+
+
+class Customer(msgspec.Struct):
+    """Whom to pull from the CRM."""
+
+    id: int
+    name: str
+    full: bool = False
+
+
+@app.job("sync-customer", title="Sync one customer", labels={"team": "crm"})
+async def sync_customer(ctx, customer: Customer):
+    """Pulls one customer from the CRM."""
+    await asyncio.sleep(random.uniform(0.3, 1.2))
+    return {"customer": customer.id, "changes": random.randint(0, 5)}
+
+
 app.schedule_many(
     "sync",
     job=sync_customer,
     items=[
         Customer(id=number, name=name)
-        for number, name in enumerate(["Ada", "Grace", "Edsger", "Barbara"], start=1)
+        for number, name in enumerate(["Ada", "Grace", "Edsger", "Barbara", "Tony"], start=1)
     ],
     key=lambda customer: customer.name.lower(),
     when=every(seconds=4),
 )
+
+
+# --- a chain: each success queues what hangs on it ----------------------------------------------
+
+
+@app.job("export-orders", group="reports", labels={"team": "data", "tier": "1"})
+async def export_orders(ctx):
+    """Fails now and then, and is tried again."""
+    if ctx.attempt == 1 and random.random() < 0.4:
+        raise ConnectionError("the order database hung up")
+    await asyncio.sleep(0.2)
+    return {"orders": random.randint(10, 99)}
+
+
+@app.job("load-orders", group="reports", labels={"team": "data"})
+async def load_orders(ctx):
+    """Loads what was exported."""
+    ctx.progress(100, "all rows are in")
+
+
+@app.job("send-mail", group="mail", labels={"team": "data"})
+async def send_mail(ctx):
+    """Six a minute, whatever happens: the rest waits for its turn."""
+
+
+app.schedule(
+    "export-orders",
+    job=export_orders,
+    when=every(seconds=6),
+    retry=retry(attempts=5, interval=0.5, backoff=1.5),
+).include("load-orders", job=load_orders).include("mail-export-done", job=send_mail)
+app.manifest("load-orders").include("refresh-dashboard", job=load_orders).include(
+    "mail-summary", job=send_mail
+)
+
+
+@app.job("daily-report", group="reports", labels={"team": "data", "tier": "1"})
+async def daily_report(ctx):
+    """The one that people ask about."""
+    await asyncio.sleep(0.3)
+    return {"pages": 12}
+
+
+app.schedule("daily-report", job=daily_report, when=daily("02:30", tz="Europe/Berlin"))
+app.schedule("board-report", job=daily_report, when=weekly("mon", "06:00", tz="Europe/Berlin"))
+app.schedule("statement", job=daily_report, when=monthly(1, "07:00", months="quarters"))
+app.schedule("report-by-hand", job=daily_report, when=manual())
+# Today is a holiday, so that there is something excluded to see.
+app.schedule(
+    "workday-report",
+    job=daily_report,
+    when=every(seconds=15, exclude=exclude_dates(f"{datetime.now(UTC):%Y-%m-%d}")),
+)
+
+
+# --- long, with progress and a log; it fires more often than it ends ----------------------------
+
+
+@app.job("stocktaking", group="stock", labels={"team": "warehouse"})
+@every(seconds=5, name="of-all-aisles")
+async def stocktaking(ctx):
+    """Takes longer than its cadence: times that come while it runs are skipped."""
+    aisles = 20
+    for aisle in range(1, aisles + 1):
+        ctx.progress(100 * aisle / aisles, f"aisle {aisle} of {aisles}")
+        if aisle % 10 == 0:
+            ctx.log.warning("a shelf is empty", aisle=aisle)
+        elif aisle % 4 == 0:
+            ctx.log.info("counted", aisle=aisle, articles=random.randint(20, 80))
+        await asyncio.sleep(0.4)
+    return {"aisles": aisles}
+
+
+# --- what fails for good: two failures, four dead letters ---------------------------------------
+
+
+class Supplier(msgspec.Struct):
+    """Whose price list to import."""
+
+    name: str
+    currency: str
+
+
+@app.job("import-prices", group="imports", labels={"team": "buying"})
+async def import_prices(ctx, supplier: Supplier):
+    """Knows a few currencies only. Edit the input of a dead letter and retry it."""
+    if supplier.currency not in ("EUR", "USD", "GBP"):
+        raise ValueError(f"currency {supplier.currency!r} is unknown")
+    await asyncio.sleep(0.1)
+    return {"supplier": supplier.name}
+
+
+@app.job("charge-cards", group="payments", labels={"team": "billing", "tier": "1"})
+@every(seconds=10, name="of-today")
+async def charge_cards(ctx):
+    """The bank says no, and trying again would not help."""
+    raise Fatal("the bank refuses our certificate: it has expired")
+
+
+app.schedule_many(
+    "import-prices",
+    job=import_prices,
+    items={
+        "acme": Supplier(name="Acme", currency="EUR"),
+        "globex": Supplier(name="Globex", currency="XTS"),
+        "initech": Supplier(name="Initech", currency="XTS"),
+        "umbrella": Supplier(name="Umbrella", currency="XTS"),
+    },
+    when=every(seconds=5),
+    retry=retry(attempts=2, interval=0.5),
+)
+
+
+# --- what waits: for a worker, for a group, for its time ----------------------------------------
+
+
+@app.job("print-labels", group="stock", elsewhere=True, labels={"team": "warehouse"})
+def print_labels(ctx):
+    """No worker here serves it, so its work waits for one."""
+
+
+@app.job("newsletter", group="newsletter", labels={"team": "web"})
+async def newsletter(ctx):
+    """Its group is disabled, and holds whatever is queued."""
+
+
+app.schedule("print-labels", job=print_labels, when=every(seconds=10))
+app.schedule("newsletter", job=newsletter, when=every(seconds=10))
+
+
+# --- somebody who operates all this, for the audit ----------------------------------------------
+
+
+@app.job("grace-at-work", group="people", description="Does by a client what people do by hand.")
+@spaced(hours=12, name="now")
+async def grace_at_work(ctx):
+    async with Client(os.environ["HEADWAY_NATS_URL"], actor="grace") as headway:
+        await headway.disable("sync-tony")
+        await headway.pause("nightly-cleanup", reason="the disk is being changed")
+        await headway.change("export-orders", attempts=6)
+        await headway.change_group("media", max_active=2, priority=3)
+        await headway.trigger("newsletter")
+        await headway.trigger("daily-report", delay=3600)
+        await headway.trigger("report-by-hand")
+        await asyncio.sleep(9)
+        await headway.enable("sync-tony")  # what it would have fired meanwhile is in the calendar
+        await headway.cancel_manifest(
+            "stocktaking-of-all-aisles", reason="the auditors are in the way"
+        )
+        letters = await headway.dead_letters(manifest="import-prices-umbrella")
+        if letters:
+            await headway.acknowledge(letters[0].dead_letter, note="Umbrella is out of business")
+            await headway.disable("import-prices-umbrella")

@@ -201,8 +201,10 @@ async def test_the_demo_loses_and_doubles_nothing(place, database, database_url,
             return await connection.fetchval(f"SELECT count(*) FROM {query}")
 
         assert await count("dispatcher.work_queue WHERE state = 'dispatched'") == 0
+        # What is left waits for something that does not come by itself, or not soon.
         assert await count("dispatcher.work_queue WHERE state <> 'settled'") == await count(
-            "dispatcher.work_queue WHERE state IN ('queued', 'waiting') AND wait_reason IS NOT NULL"
+            "dispatcher.waiting WHERE reason IN"
+            " ('group_disabled', 'no_worker', 'not_before', 'rate')"
         )
         assert await count("scheduler.occurrence WHERE decision = 'queued'") == await count(
             "dispatcher.work_queue"
