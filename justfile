@@ -16,6 +16,10 @@ default:
 demo *arguments:
     @examples/demo "$@"
 
+# Take the pictures of the console in docs/screenshots, as the demo fills it (needs Chromium)
+screenshots:
+    @{{uv}} python tests/browser/screenshots.py docs/screenshots
+
 # Everything to run before a commit: format, lint, types, import contracts, generated files, unit tests
 check:
     uv lock --check

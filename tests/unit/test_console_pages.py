@@ -67,6 +67,19 @@ class TestMonth:
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming, today=date(2027, 3, 10))
         assert not any(day.coming for week in made.weeks for day in week)
 
+    def test_where_more_may_come_than_was_asked_for_the_calendar_says_so(self):
+        first = datetime(2027, 3, 10, 12, tzinfo=UTC)
+        coming = [fire(first + timedelta(minutes=2 * number)) for number in range(1000)]
+        made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming, today=date(2027, 3, 10))
+        cells = {day.day: day for week in made.weeks for day in week}
+        assert made.counted_until == coming[-1].due_at
+        assert not cells[date(2027, 3, 10)].is_cut
+        assert cells[date(2027, 3, 11)].label.endswith("or more to come")
+        assert cells[date(2027, 3, 12)].label == "12 March: more than was counted"
+        made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming[:-1], today=date(2027, 3, 10))
+        assert made.counted_until is None
+        assert not any(day.is_cut for week in made.weeks for day in week)
+
     def test_the_span_goes_from_a_monday_to_a_sunday_across_a_change_of_clocks(self):
         since, until = month.span(date(2027, 3, 1), BERLIN)
         assert since == datetime(2027, 2, 28, 23, tzinfo=UTC)

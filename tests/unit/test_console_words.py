@@ -1,12 +1,16 @@
 """What pages of the console say."""
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from headway_console.pages.audit import changes_of
 from headway_console.pages.cancelling import in_words
 from headway_console.pages.dead_letters import told
 from headway_console.pages.run import trace_link
+from headway_console.pages.schedules import words
 from headway_console.pages.work_queue import REASONS, waits_for
+from headway_console.reading.audit import AuditEntry
 from headway_console.settings import ConsoleSettings
 from headway_contract.dispatching import CancelAnswer, CancelResult, LetterResult
 from headway_decisions.capacity import Reason
@@ -57,3 +61,72 @@ def test_settings_say_who_said_them_and_no_secret():
     assert found["HEADWAY_OIDC_SCOPES"].source == "default"
     assert "secret" not in str(found["HEADWAY_DATABASE_URL"].value)
     assert found["HEADWAY_SESSION_KEY"].value == "*****"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("retry", {"attempts": 1, "interval_seconds": 60.0}, "one attempt"),
+        (
+            "retry",
+            {"attempts": 3, "interval_seconds": 60.0, "backoff": 1.0},
+            "3 attempts, 1 min apart",
+        ),
+        (
+            "retry",
+            {
+                "attempts": 5,
+                "interval_seconds": 0.5,
+                "backoff": 1.5,
+                "max_interval_seconds": 3600.0,
+                "abort_on": ["ValueError"],
+            },
+            "5 attempts, 0.5 s apart, each wait 1.5 times the one before up to 1 h,"
+            " not after ValueError",
+        ),
+        ("misfire", {"threshold_seconds": 60.0}, "fire once (threshold 1 min)"),
+        ("misfire", {"policy": "catch_up", "limit": 3}, "catch up (limit 3)"),
+        ("labels", {"team": "crm", "a": "b"}, "a=b, team=crm"),
+        ("timeout_seconds", 1200.0, "20 min"),
+        ("on_lost_contact", "stop", "stop"),
+        ("on_dead_letter", "go_on", "go on"),
+        ("enabled", False, "no"),
+        ("overlap", {"allow": 3}, '{"allow": 3}'),
+        ("priority", 7, "7"),
+    ],
+)
+def test_settings_of_a_schedule_in_words(name, value, said):
+    assert words.told(name, value) == said
+
+
+def entry(before: dict, after: dict) -> AuditEntry:
+    return AuditEntry(
+        id="1",
+        at=datetime(2027, 1, 1, tzinfo=UTC),
+        actor="ada",
+        by="operator",
+        action="manifest.changed",
+        target="report",
+        before=before,
+        after=after,
+    )
+
+
+def test_the_audit_tells_what_differs():
+    found = changes_of(
+        entry(
+            {"retry": {"attempts": 3, "backoff": 2.0}, "touched": [], "gone": "here"},
+            {"retry": {"attempts": 5, "backoff": 2.0}, "touched": ["retry"], "note": "so"},
+        )
+    )
+    assert [(one.name, one.before, one.after) for one in found] == [
+        ("retry.attempts", "3", "5"),
+        ("note", "", "so"),
+        ("gone", "here", "none"),
+    ]
+
+
+def test_the_audit_tells_no_more_than_somebody_reads():
+    found = changes_of(entry({}, {f"value{number}": "x" * 500 for number in range(20)}))
+    assert len(found) == 6
+    assert all(len(one.after) < 200 for one in found)

@@ -1,7 +1,7 @@
 """What a page is asked for: filters out of the URL, and fields out of forms."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, get_args
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from headway_contract.http import InvalidRequest
 from litestar import Request
 
 from headway_console.pages.sign_in import safe_path
+from headway_console.pages.zones import FIELD, TIMES, zone_of
 
 
 def text_of(request: Request[Any, Any, Any], name: str) -> str | None:
@@ -26,7 +27,7 @@ def choice_of(request: Request[Any, Any, Any], name: str, of: Any) -> Any:
 
 
 def moment_of(request: Request[Any, Any, Any], name: str) -> datetime | None:
-    """A filter by time; without a zone it is UTC, as the field says."""
+    """A filter by time; without an offset it is in the zone that the address names."""
     given = text_of(request, name)
     if given is None:
         return None
@@ -34,9 +35,9 @@ def moment_of(request: Request[Any, Any, Any], name: str) -> datetime | None:
         moment = datetime.fromisoformat(given)
     except ValueError:
         raise InvalidRequest(
-            f"{name}: {given!r} is no time: write 2026-11-16T02:30 (UTC), or with its zone"
+            f"{name}: {given!r} is no time: write 2026-11-16T02:30, or with its offset"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=zone_of(request))
 
 
 def id_of(given: object, name: str) -> UUID:
@@ -54,8 +55,18 @@ def id_asked(request: Request[Any, Any, Any], name: str) -> UUID | None:
 
 
 def filters_of(request: Request[Any, Any, Any], *names: str) -> dict[str, str]:
-    """The filters in the URL, as they were written."""
-    return {name: text_of(request, name) or "" for name in names}
+    """The filters in the URL, times as a field shows them, with the zone that they are in."""
+    values = {name: text_of(request, name) or "" for name in names}
+    times = {name: moment_of(request, name) for name in TIMES if values.get(name)}
+    if times:
+        zone = zone_of(request)
+        values |= {
+            name: f"{moment.astimezone(zone):%Y-%m-%dT%H:%M}"
+            for name, moment in times.items()
+            if moment is not None
+        }
+        values[FIELD] = zone.key
+    return values
 
 
 async def ids_of(request: Request[Any, Any, Any], name: str = "id") -> list[UUID]:

@@ -3,13 +3,59 @@
 from typing import Any
 
 from litestar import Request, Response, get
+from msgspec import Struct
 
 from headway_console.access.guarding import needs
 from headway_console.pages.asked import filters_of, moment_of, text_of
+from headway_console.pages.filters import compact
 from headway_console.pages.shell import Page, show
-from headway_console.reading.audit import AuditFilter, page_of_audit
+from headway_console.reading.audit import AuditEntry, AuditFilter, page_of_audit
 
 _FILTERS = ("actor", "action", "target", "who", "since", "before")
+_MOST_CHANGES = 6
+_LONGEST = 160
+# Told in columns of their own, or bookkeeping.
+_UNTOLD = ("actor", "touched", "version", "manifest_id", "dead_letter", "disabled_by")
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One value that somebody changed; `before` is empty where there was none."""
+
+    name: str
+    before: str
+    after: str
+
+
+def changes_of(entry: AuditEntry) -> list[Change]:
+    """What differs between before and after, in a few lines; all of it is in the entry."""
+    before, after = _flat(entry.before), _flat(entry.after)
+    names = [name for name in (*after, *before) if name.partition(".")[0] not in _UNTOLD]
+    found = [
+        Change(
+            name=name.replace("_", " "),
+            before=_short(before[name]) if name in before else "",
+            after=_short(after[name]) if name in after else "none",
+        )
+        for name in dict.fromkeys(names)
+        if before.get(name, ...) != after.get(name, ...) and (name in before or after[name])
+    ]
+    return found[:_MOST_CHANGES]
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values inside values by their path: `retry.attempts`."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else compact(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 @get("/audit", opt=needs("viewer"))
@@ -32,6 +78,7 @@ async def audit(request: Request[Any, Any, Any]) -> Response[str]:
         page=found,
         values=filters_of(request, *_FILTERS),
         cursor=cursor or "",
+        changes=changes_of,
     )
 
 

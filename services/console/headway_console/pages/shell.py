@@ -5,6 +5,7 @@ from typing import Any
 
 import jinja2
 from headway_clock import utc_now
+from headway_contract.http import InvalidRequest
 from headway_contract.routes import ROLES, Role
 from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
@@ -15,6 +16,7 @@ from headway_console.access.forgery import csrf_token
 from headway_console.access.people import Person, may
 from headway_console.pages.filters import FILTERS
 from headway_console.pages.flash import forget_flash, read_flash
+from headway_console.pages.zones import UTC, zone_of
 
 _FOLDER = Path(__file__).parent
 _templates = jinja2.Environment(
@@ -67,4 +69,13 @@ def _frame(request: Request[Any, Any, Any]) -> dict[str, Any]:
         "path": request.url.path,
         "query": request.url.query,
         "now": utc_now(),
+        "zone": _zone(request),
     }
+
+
+def _zone(request: Request[Any, Any, Any]) -> str:
+    """The zone of times in filters; a page that refuses a zone is shown as well."""
+    try:
+        return zone_of(request).key
+    except InvalidRequest:
+        return UTC.key

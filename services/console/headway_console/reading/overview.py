@@ -16,6 +16,7 @@ queries = Queries("headway_console.reading", "sql/overview.sql")
 _DAY = timedelta(hours=24)
 _NOW = timedelta(minutes=5)
 _FEW = 8
+_BUSY_LOOKED_AT = 500
 
 
 class Throughput(Struct, frozen=True, kw_only=True):
@@ -81,7 +82,7 @@ async def read_overview(
 ) -> Overview:
     """How things stand; workers heard since then are alive."""
     counts = await connection.fetchrow(queries["counts"], heard_since)
-    coming = await connection.fetch(queries["due_next"], _FEW)
+    coming = await connection.fetch(queries["due_next"], _FEW, _BUSY_LOOKED_AT)
     failing = await connection.fetch(queries["failing"], now - _DAY, _FEW)
     failures = await page_of_failures(connection, limit=_FEW)
     [lately, *_] = await read_throughput(connection, since=now - _NOW, until=now, width=_NOW)
@@ -112,5 +113,5 @@ def _coming(row: Any) -> Coming:
         external_id=row["external_id"],
         job=row["job"],
         group=row["group_name"],
-        fires_at=row["wake_at"],
+        fires_at=row["fires_at"],
     )

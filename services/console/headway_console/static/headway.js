@@ -8,6 +8,12 @@
   const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
   const plain = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 
+  // The server reads times in filters in the viewer's zone, of which only the browser knows.
+  const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
+  if (!document.cookie.split("; ").includes(`headway-zone=${zone}`)) {
+    document.cookie = `headway-zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+  }
+
   function written(at, now) {
     const seconds = Math.round((at - now) / 1000);
     if (Math.abs(seconds) < 1) return "now";

@@ -16,13 +16,13 @@ from headway_console.pages.charts import durations
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
 from headway_console.pages.schedules.day import DayOf, read_day
+from headway_console.pages.schedules.words import called, told
 from headway_console.pages.shell import show
 from headway_console.reading.calendar import Past, Stretch, read_past
 from headway_console.reading.figures import FigureFilter, latest_figures
 from headway_console.reading.manifests import ManifestInFull, read_manifest
 
 _SHOWN_FIRES = 8
-_ASKED_FIRES = 1000
 _SHOWN_RUNS = 300
 
 
@@ -65,7 +65,7 @@ async def show_schedule(
     upcoming = await _preview(request, found, now, _SHOWN_FIRES)
     coming = upcoming
     if until > now:
-        coming = await _preview(request, found, max(now, since), _ASKED_FIRES)
+        coming = await _preview(request, found, max(now, since), month.MOST_COMING)
     day: DayOf | None = None
     if chosen:
         day = await read_day(request, found, chosen, zone, now=now)
@@ -78,7 +78,13 @@ async def show_schedule(
         found=found,
         schedule=found.status,
         today=today,
-        month=month.grid(first, zone, _with_pause(past, found, now), coming.fires, today=today),
+        month=month.grid(
+            first,
+            zone,
+            _with_pause(past, found, now),
+            coming.fires,
+            today=today,
+        ),
         past=past,
         day=day,
         upcoming=upcoming,
@@ -89,6 +95,8 @@ async def show_schedule(
         form_open=form is not None,
         retry=setting_of(found, "retry") or {},
         jitter=setting_of(found, "jitter_seconds") or 0,
+        called=called,
+        told=told,
     )
 
 

@@ -15,6 +15,8 @@ from msgspec import Struct
 from headway_console.pages.filters import TINT_OF, words
 from headway_console.reading.calendar import Past, Stretch
 
+# How many fires to come are asked for, and counted.
+MOST_COMING = 1000
 # The worst of a day colours it.
 _ORDER = ("bad", "warn", "busy", "good", "")
 
@@ -35,7 +37,7 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 class Day(Struct, frozen=True, kw_only=True):
-    """A cell. `coming` are the fires that are still to come."""
+    """A cell. `coming` are the fires to come; of a day that `is_cut` there may be more."""
 
     day: date
     in_month: bool
@@ -43,22 +45,32 @@ class Day(Struct, frozen=True, kw_only=True):
     tint: str
     marks: list[Mark]
     coming: int
+    is_cut: bool = False
 
     @property
     def label(self) -> str:
         """The cell for those who do not see it."""
         told = [mark.text for mark in self.marks]
-        told += [f"{self.coming} to come"] if self.coming else []
+        if self.is_cut:
+            told.append(
+                f"{self.coming} or more to come" if self.coming else "more than was counted"
+            )
+        elif self.coming:
+            told.append(f"{self.coming} to come")
         return f"{self.day:%d %B}: {', '.join(told) or 'nothing'}"
 
 
 class Month(Struct, frozen=True, kw_only=True):
-    """The grid, and the months beside it."""
+    """The grid, and the months beside it.
+
+    Of what fires often, fires are counted only until `counted_until`.
+    """
 
     first: date
     before: str
     after: str
     weeks: list[list[Day]]
+    counted_until: datetime | None = None
 
     @property
     def title(self) -> str:
@@ -87,10 +99,17 @@ def span(first: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 def grid(
-    first: date, zone: ZoneInfo, past: Past, coming: Sequence[FireTime], *, today: date
+    first: date,
+    zone: ZoneInfo,
+    past: Past,
+    coming: Sequence[FireTime],
+    *,
+    today: date,
 ) -> Month:
-    """The month with everything in it."""
+    """The month with everything in it. Where `MOST_COMING` are to come, more may follow."""
     marks = _marks(past, zone)
+    end = coming[-1].due_at if len(coming) >= MOST_COMING else None
+    cut_from = date.max if end is None else end.astimezone(zone).date()
     counts: defaultdict[date, int] = defaultdict(int)
     for fire in coming:
         counts[fire.due_at.astimezone(zone).date()] += 0 if fire.excluded else 1
@@ -99,6 +118,7 @@ def grid(
         first=first,
         before=f"{first - timedelta(days=1):%Y-%m}",
         after=f"{first + timedelta(days=31):%Y-%m}",
+        counted_until=end,
         weeks=[
             [
                 Day(
@@ -108,6 +128,7 @@ def grid(
                     tint=_worst(mark.tint for mark in marks[day]),
                     marks=marks[day],
                     coming=counts[day],
+                    is_cut=day >= cut_from,
                 )
                 for day in week
             ]

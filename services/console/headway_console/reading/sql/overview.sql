@@ -22,12 +22,30 @@ ORDER BY failed DESC, job
 LIMIT $2
 
 -- name: due_next
--- What fires next. $1 how many.
-SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.wake_at,
-       manifest.next_due_at
-FROM scheduler.manifest
-WHERE manifest.wake_at IS NOT NULL
-ORDER BY manifest.wake_at
+-- What fires next. A manifest whose work is under way may sleep until that ends, and is due all
+-- the same. $1 how many, $2 among how much work under way to look for such ones.
+SELECT coming.id, coming.external_id, coming.job, coming.group_name, coming.fires_at
+FROM (
+    (SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name,
+            manifest.wake_at AS fires_at
+     FROM scheduler.manifest
+     WHERE manifest.wake_at IS NOT NULL
+     ORDER BY manifest.wake_at
+     LIMIT $1)
+    UNION ALL
+    SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name,
+           manifest.next_due_at
+    FROM (SELECT DISTINCT few.manifest_id
+          FROM (SELECT work.manifest_id FROM scheduler.work LIMIT $2) AS few) AS busy
+    JOIN scheduler.manifest ON manifest.id = busy.manifest_id
+    JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
+    WHERE manifest.wake_at IS NULL AND manifest.next_due_at IS NOT NULL
+      AND manifest.next_due_at > clock_timestamp()
+      AND manifest.enabled AND manifest_group.enabled AND manifest.blocked_by IS NULL
+      AND manifest.pruning_at IS NULL
+      AND (manifest.paused_at IS NULL OR manifest.resumed_at IS NOT NULL)
+) AS coming
+ORDER BY coming.fires_at
 LIMIT $1
 
 -- name: counts

@@ -1,0 +1,136 @@
+"""Pictures of the console, as the demo fills it: `./justw screenshots`.
+
+Starts the demo in a folder of its own, waits until it has something on every page, and writes
+the pictures into the folder that it is given. It needs Chromium, as the browser tests do.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+ROOT = Path(__file__).parents[2]
+WIDE, TALL = {"width": 1280, "height": 960}, {"width": 1280, "height": 1200}
+PHONE = {"width": 400, "height": 800}
+# A person in Berlin, as most schedules of the demo are.
+ZONE = "Europe/Berlin"
+# What Grace does last in the demo: then everything else has happened, too.
+LAST_OF_ALL = "dead_letter.acknowledged"
+_START_SECONDS = 60
+_END_SECONDS = 40
+
+
+@asynccontextmanager
+async def running_demo(folder: Path) -> AsyncIterator[str]:
+    """The demo; yields the address that signs somebody in."""
+    demo = await asyncio.create_subprocess_exec(
+        *(ROOT / "examples" / "demo", "--data", folder),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert demo.stdout is not None
+    listening: asyncio.Task[bytes] | None = None
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            address = await _address(demo.stdout)
+        # Nobody may stop listening, or the demo would wait for us.
+        listening = asyncio.create_task(demo.stdout.read())
+        yield address
+    finally:
+        os.killpg(demo.pid, signal.SIGINT)
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await demo.wait()
+        except TimeoutError:
+            os.killpg(demo.pid, signal.SIGKILL)
+            await demo.wait()
+        if listening is not None:
+            await listening
+
+
+async def _address(output: asyncio.StreamReader) -> str:
+    """Where the console is, as the demo prints it."""
+    said = b""
+    while line := await output.readline():
+        said += line
+        if found := re.search(rb"console: (\S+)", line):
+            return found[1].decode()
+    raise SystemExit(f"the demo did not start:\n{said.decode()}")
+
+
+async def open_page(browser: Browser, address: str, *, scheme: str = "light") -> Page:
+    """A page of the person at this machine, who has signed in."""
+    context = await browser.new_context(
+        viewport=WIDE, color_scheme=scheme, timezone_id=ZONE, locale="en-GB"
+    )
+    page = await context.new_page()
+    await page.goto(address)
+    return page
+
+
+async def take(page: Page, base: str, path: str, file: Path) -> None:
+    """One picture of one page, when its times are written."""
+    await page.goto(base + path)
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    await page.screenshot(path=file, animations="disabled")
+
+
+async def take_all(browser: Browser, address: str, folder: Path) -> None:
+    """Every picture, light ones first."""
+    base = address[: address.index("/sign-in")]
+    page = await open_page(browser, address)
+    await page.goto(f"{base}/audit")
+    await expect(page.get_by_text(LAST_OF_ALL).first).to_be_visible(timeout=60_000)
+    await take(page, base, "/dead-letters", folder / "dead-letters.png")
+    await take(page, base, "/work", folder / "work-queue.png")
+    await page.set_viewport_size(TALL)
+    await page.goto(f"{base}/schedules/sync-tony")
+    await page.locator(".calendar .today a").click()
+    await expect(page.locator("#day .why").first).to_contain_text("disabled")
+    await page.evaluate("() => scrollTo(0, 0)")
+    await page.screenshot(path=folder / "schedule.png", animations="disabled")
+
+    dark = await open_page(browser, address, scheme="dark")
+    await take(dark, base, "/schedules", folder / "schedules-dark.png")
+    await dark.goto(f"{base}/runs?state=in_progress&job=stocktaking")
+    await dark.locator("#list tbody tr a").first.click(timeout=60_000)
+    await expect(dark.get_by_role("log")).to_be_visible(timeout=30_000)
+    await dark.screenshot(path=folder / "run-dark.png", animations="disabled")
+
+    await page.set_viewport_size(WIDE)
+    await take(page, base, "/", folder / "overview.png")
+    await page.set_viewport_size(PHONE)
+    await take(page, base, "/", folder / "phone.png")
+
+
+async def main() -> None:
+    """Take them."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = os.environ.get("HEADWAY_CHROMIUM", "/usr/bin/chromium")
+    if not Path(path).exists():
+        raise SystemExit(
+            "there is no Chromium: 'apt-get install chromium', or set HEADWAY_CHROMIUM"
+        )
+    with tempfile.TemporaryDirectory(prefix="headway-screenshots-") as data:
+        async with running_demo(Path(data)) as address, async_playwright() as playwright:
+            browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            try:
+                await take_all(browser, address, folder)
+            finally:
+                await browser.close()
+    for file in sorted(folder.glob("*.png")):
+        sys.stdout.write(f"{file} {file.stat().st_size // 1024} kB\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
