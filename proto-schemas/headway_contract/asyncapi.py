@@ -99,9 +99,15 @@ _TOKENS: dict[str, tuple[Any, str]] = {
 # Who asks, where it is not an operator.
 _ASKED_BY = {"heartbeat": WORKER, "lease": WORKER, "activation": WORKER}
 # Requests in the shape of another, and answers that are not called like their request.
-_SAME_REQUEST = {"plan": "apply.request"}
+_SAME_REQUEST = {
+    "plan": "apply.request",
+    "scheduler_settings": "settings.question",
+    "dispatcher_settings": "settings.question",
+}
 _OTHER_ANSWERS = {
     "plan": "apply.answer",
+    "scheduler_settings": "settings.answer",
+    "dispatcher_settings": "settings.answer",
     "change": "changed.answer",
     "change_group": "changed.answer",
     "change_job": "changed.answer",

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from headway_contract import dispatching, pausing, scheduling, subjects, waiting
+from headway_contract import dispatching, operating, pausing, scheduling, subjects, waiting
 
 Role = Literal["viewer", "operator", "admin"]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -76,6 +76,12 @@ FORWARDED: tuple[Route, ...] = (
         tag=MANIFESTS, summary="Change what operators own of a manifest: enabled, retry, jitter.",
         subject=subjects.CHANGE_REQUEST,
         question=scheduling.ChangeRequest, answer=scheduling.Changed,
+    ),
+    Route(
+        name="change_many", method="POST", path="/manifests/many", role="operator", tag=MANIFESTS,
+        summary="Enable, disable or run many manifests; tells of each what became of it.",
+        subject=subjects.CHANGE_MANY_REQUEST, key="key", seconds=PATIENT_SECONDS,
+        question=operating.ChangeManyRequest, answer=operating.ManyChanged,
     ),
     Route(
         name="delete_manifest", method="DELETE", path="/manifests/{manifest}", role="admin",
@@ -231,6 +237,24 @@ FORWARDED: tuple[Route, ...] = (
         summary="List workers in the order of their names.",
         subject=subjects.WORKERS_QUESTION, items="workers",
         question=dispatching.WorkersQuestion, answer=dispatching.WorkersAnswer,
+    ),
+    Route(
+        name="drain_workers", method="POST", path="/workers/drain", role="operator", tag=WORK,
+        summary="Let workers take no more orders, finish what they run, and end.",
+        subject=subjects.DRAIN_REQUEST,
+        question=operating.DrainRequest, answer=operating.DrainAnswer,
+    ),
+    Route(
+        name="scheduler_settings", method="GET", path="/settings/scheduler", role="viewer",
+        tag=SYSTEM, summary="Every setting of a scheduler, and who says so. Secrets are masked.",
+        subject=subjects.SCHEDULER_SETTINGS_QUESTION,
+        question=operating.SettingsQuestion, answer=operating.SettingsAnswer,
+    ),
+    Route(
+        name="dispatcher_settings", method="GET", path="/settings/dispatcher", role="viewer",
+        tag=SYSTEM, summary="Every setting of a dispatcher, and who says so. Secrets are masked.",
+        subject=subjects.DISPATCHER_SETTINGS_QUESTION,
+        question=operating.SettingsQuestion, answer=operating.SettingsAnswer,
     ),
     Route(
         name="list_dead_letters", method="GET", path="/dead-letters", role="viewer", tag=LETTERS,

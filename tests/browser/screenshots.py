@@ -7,6 +7,7 @@ the pictures into the folder that it is given. It needs Chromium, as the browser
 import asyncio
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -112,25 +113,32 @@ async def take_all(browser: Browser, address: str, folder: Path) -> None:
     await take(page, base, "/", folder / "phone.png")
 
 
-async def main() -> None:
-    """Take them."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    path = os.environ.get("HEADWAY_CHROMIUM", "/usr/bin/chromium")
-    if not Path(path).exists():
-        raise SystemExit(
-            "there is no Chromium: 'apt-get install chromium', or set HEADWAY_CHROMIUM"
-        )
+async def run(folder: Path, chromium: str) -> None:
+    """Start everything, take them, end everything."""
     with tempfile.TemporaryDirectory(prefix="headway-screenshots-") as data:
         async with running_demo(Path(data)) as address, async_playwright() as playwright:
-            browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            browser = await playwright.chromium.launch(
+                executable_path=chromium, args=["--no-sandbox"]
+            )
             try:
                 await take_all(browser, address, folder)
             finally:
                 await browser.close()
+
+
+def main() -> None:
+    """Take them into the folder that is named."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    chromium = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium")
+    if not chromium:
+        raise SystemExit(
+            "there is no Chromium: 'apt-get install chromium', or set HEADWAY_CHROMIUM"
+        )
+    asyncio.run(run(folder, chromium))
     for file in sorted(folder.glob("*.png")):
         sys.stdout.write(f"{file} {file.stat().st_size // 1024} kB\n")
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from headway_clock import new_nonce, utc_now
 from headway_contract import subjects
+from headway_contract.operating import ChangeManyRequest, ManifestChanged, ManyChanged
 from headway_contract.scheduling import (
     ApplyAnswer,
     ApplyRequest,
@@ -300,6 +301,24 @@ class Client(Operations, Pauses):
             actor=self._actor,
         )
         return await self._change(request)
+
+    async def change_many(
+        self,
+        *external_ids: str,
+        action: Literal["enable", "disable", "run"],
+        key: str | None = None,
+    ) -> list[ManifestChanged]:
+        """Enable, disable or run up to 500 manifests in one request; tells of each.
+
+        The same key runs each of them only once.
+        """
+        request = ChangeManyRequest(
+            manifests=list(external_ids), action=action, key=key, actor=self._actor
+        )
+        answer = await self._control.ask(
+            subjects.CHANGE_MANY_REQUEST, request, ManyChanged, timeout=PATIENT_SECONDS
+        )
+        return answer.results
 
     async def change_group(
         self,

@@ -41,6 +41,7 @@ from headway_contract.dispatching import (
     WorkStateAsked,
     WorkStatus,
 )
+from headway_contract.operating import DrainAnswer, DrainRequest, DrainResult
 from headway_contract.scheduling import (
     CancelOutstandingRequest,
     ManifestAnswer,
@@ -234,6 +235,11 @@ class Operations(ABC):
         async for page in self._pages(subjects.WORKERS_QUESTION, question, WorkersAnswer):
             found += page.workers
         return found
+
+    async def drain(self, *workers: str) -> list[DrainResult]:
+        """Let workers take no more orders, finish what they run, and end; tells of each."""
+        request = DrainRequest(workers=list(workers), actor=self._actor)
+        return (await self._control.ask(subjects.DRAIN_REQUEST, request, DrainAnswer)).results
 
     async def occupancy(self, group: str | None = None) -> list[GroupOccupancy]:
         """What groups have under way, and what waits in them and why."""

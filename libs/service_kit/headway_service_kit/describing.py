@@ -65,6 +65,28 @@ def holding(values: Struct, environment: Mapping[str, str]) -> list[Effective]:
     ]
 
 
+class Told(Struct, frozen=True, kw_only=True):
+    """The same for somebody far away: its value in words."""
+
+    variable: str
+    value: str
+    source: str | None
+    description: str
+
+
+def told_by(values: Struct, environment: Mapping[str, str]) -> list[Told]:
+    """What holds in a process that runs, in words."""
+    return [
+        Told(
+            variable=one.variable,
+            value=in_words(one.value),
+            source=one.source,
+            description=one.description,
+        )
+        for one in holding(values, environment)
+    ]
+
+
 def _holding(field: FieldInfo, value: Any, told: Effective) -> Effective:
     shown = mask(value) if isinstance(value, str) else value
     if _is_secret(field) and value is not None:

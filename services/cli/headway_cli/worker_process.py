@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 
@@ -20,6 +20,7 @@ _HAND_BACK_SECONDS = 7.0
 _LAST_WORDS_SECONDS = 1.0
 
 ShowLine = Callable[[str], None]
+Start = Callable[[], Awaitable[Warded]]
 
 
 class PartEnded(Exception):
@@ -45,14 +46,13 @@ class Part(Struct, frozen=True, kw_only=True):
 class WorkerProcess:
     """A worker that cannot outlive us, and whose output is shown line by line."""
 
-    def __init__(self, name: str, process: Warded, show_line: ShowLine, drain: float) -> None:
+    def __init__(self, name: str, start: Start, show_line: ShowLine, drain: float) -> None:
+        self._name = name
+        self._start = start
+        self._show_line = show_line
         self._stop_seconds = drain + _HAND_BACK_SECONDS
-        self.part = Part(name=name, process=process, where="its last words are above")
-        self._readers = [
-            asyncio.create_task(_show_lines(stream, show_line))
-            for stream in (process.stdout, process.stderr)
-            if stream is not None
-        ]
+        self.part: Part
+        self._readers: list[asyncio.Task[None]]
 
     @classmethod
     async def start(
@@ -65,19 +65,31 @@ class WorkerProcess:
     ) -> "WorkerProcess":
         """Start a program that is a worker."""
         drain = float(environment.get(_DRAIN) or _DRAIN_SECONDS)
-        process = await Warded.start(
-            words,
-            env={**environment, _DRAIN: str(drain)},
-            cwd=Path.cwd(),
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-        return cls(name, process, show_line, drain)
+
+        async def start() -> Warded:
+            given = {**environment, _DRAIN: str(drain)}
+            return await Warded.start(words, env=given, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE)
+
+        made = cls(name, start, show_line, drain)
+        await made._begin()
+        return made
+
+    async def _begin(self) -> None:
+        process = await self._start()
+        self.part = Part(name=self._name, process=process, where="its last words are above")
+        self._readers = [
+            asyncio.create_task(_show_lines(stream, self._show_line))
+            for stream in (process.stdout, process.stderr)
+            if stream is not None
+        ]
 
     async def check(self) -> None:
-        """Raise if it has ended, once its last words are shown."""
+        """Raise if it has failed, once its last words are shown. Who has drained is replaced."""
         if self.part.process.returncode is not None:
             await self._hear_last_words()
+        if self.part.process.returncode == 0:
+            self._show_line(f"{self._name} has drained; it is started again")
+            await self._begin()
         self.part.check()
 
     async def wait(self) -> int:

@@ -1,5 +1,6 @@
 """The desk: answers questions about work, and takes requests to cancel, retry and put away."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -15,14 +16,22 @@ from headway_contract.dispatching import (
     LettersChanged,
     RetryRequest,
 )
+from headway_contract.operating import (
+    DrainAnswer,
+    DrainRequest,
+    SettingsAnswer,
+    SettingsQuestion,
+    SettingStatus,
+)
 from headway_contract.scheduling import InputAnswer, InputQuestion
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import BadRequest, Unavailable, serve, typed
 from headway_postgres_kit import Clock, Connection, Database, storable
+from headway_service_kit.describing import told_by
 from msgspec import UNSET, Struct
 from nats.errors import Error as NatsError
 
-from headway_dispatcher import cancelling, letters, prunes, store
+from headway_dispatcher import cancelling, drains, letters, prunes, store
 from headway_dispatcher.intake import Followers
 from headway_dispatcher.pages import aware, cut, read_place
 from headway_dispatcher.questions import Questions, read_fingerprint
@@ -50,9 +59,12 @@ class Desk:
         broker: Broker,
         settings: DispatcherSettings,
         *,
+        name: str,
         clock: Clock,
         wake: Followers,
     ) -> None:
+        self._name = name
+        self._settings = settings
         self._database = database
         self._broker = broker
         self._clock = clock
@@ -70,6 +82,8 @@ class Desk:
                 subjects.RETRY_REQUEST: typed(RetryRequest, self.retry),
                 subjects.ACKNOWLEDGE_REQUEST: typed(AcknowledgeRequest, self.acknowledge),
                 subjects.CANCEL_REQUEST: typed(CancelRequest, self.cancel),
+                subjects.DRAIN_REQUEST: typed(DrainRequest, self.drain),
+                subjects.DISPATCHER_SETTINGS_QUESTION: typed(SettingsQuestion, self.settings),
             },
         )
 
@@ -118,6 +132,19 @@ class Desk:
         self._wake.cancels.call()
         self._wake.relay.call()
         return answer
+
+    async def drain(self, request: DrainRequest) -> DrainAnswer:
+        """Let workers take no more orders."""
+        async with self._changing() as (connection, times):
+            return await drains.drain(connection, request, times=times)
+
+    async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
+        """What holds in this process."""
+        told = [
+            msgspec.convert(one, SettingStatus, from_attributes=True)
+            for one in told_by(self._settings, os.environ)
+        ]
+        return SettingsAnswer(process=self._name, settings=told)
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[tuple[Connection, Times]]:

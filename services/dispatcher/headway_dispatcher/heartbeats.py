@@ -7,6 +7,7 @@ database still answers, with nothing to say: workers must not take its trouble f
 import asyncio
 import logging
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from headway_contract import InvalidName, check_name, subjects
@@ -46,6 +47,7 @@ class Heard(Struct, frozen=True, kw_only=True):
     news: bool = False
     releases: dict[Process, list[ReleaseLease]] = {}
     cancels: dict[Process, list[CancelRun]] = {}
+    drains: frozenset[Process] = frozenset()
 
 
 class Heartbeats:
@@ -135,6 +137,7 @@ class Heartbeats:
             news=any(one.news for one in heard),
             releases={key: value for one in heard for key, value in one.releases.items()},
             cancels={key: value for one in heard for key, value in one.cancels.items()},
+            drains=frozenset(key for one in heard for key in one.drains),
         )
 
     async def _record(self, heartbeats: list[Heartbeat]) -> Heard:
@@ -145,11 +148,19 @@ class Heartbeats:
             beats = [one for one in heartbeats if one.worker != subjects.DISPATCHER]
             by_name = {one.worker: one for one in beats}
             alive = [one for one in by_name.values() if not one.stopped]
-            news = await _hear_workers(connection, alive, now)
+            workers_heard = await _hear_workers(connection, alive, now)
             await _forget(connection, [one for one in beats if one.stopped])
             releases = await _hear_leases(connection, beats, now)
             cancels = await _cancels(connection, beats)
-        return Heard(news=news, releases=releases, cancels=cancels)
+        return Heard(
+            # Somebody new may do what nobody could.
+            news=any(row["first_heard_at"] == now for row in workers_heard),
+            releases=releases,
+            cancels=cancels,
+            drains=frozenset(
+                (row["name"], row["nonce"]) for row in workers_heard if row["drain_asked"]
+            ),
+        )
 
     async def _hear_witnesses(
         self, connection: Connection, heartbeats: list[Heartbeat], now: datetime
@@ -166,6 +177,7 @@ class Heartbeats:
                 dispatcher=self._name,
                 cancel=heard.cancels.get(process, []),
                 release=heard.releases.get(process, []),
+                drain=process in heard.drains,
                 heartbeat_seconds=self._settings.heartbeat_seconds,
             )
             await self._reply(beat.message, reply)
@@ -198,11 +210,11 @@ def _take_note(recording: "asyncio.Task[Heard]") -> None:
         logger.debug("heartbeats were not recorded: %s", recording.exception())
 
 
-async def _hear_workers(connection: Connection, alive: list[Heartbeat], now: datetime) -> bool:
-    """Write workers down; true if any of them changes what the gate may do."""
+async def _hear_workers(connection: Connection, alive: list[Heartbeat], now: datetime) -> list[Any]:
+    """Write workers down; returns who is new, and who is to drain."""
     if not alive:
-        return False
-    rows = await connection.fetch(
+        return []
+    rows: list[Any] = await connection.fetch(
         workers["hear_workers"],
         [one.worker for one in alive],
         [one.nonce for one in alive],
@@ -216,7 +228,7 @@ async def _hear_workers(connection: Connection, alive: list[Heartbeat], now: dat
         now,
         json_array(one.concurrency for one in alive),
     )
-    return any(row["first_heard_at"] == now for row in rows)
+    return rows
 
 
 async def _forget(connection: Connection, stopped: list[Heartbeat]) -> None:

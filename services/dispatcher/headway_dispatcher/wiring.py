@@ -128,7 +128,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     await LeaseDesk(database, broker).listen()
     news = ProgressDesk(database, broker)
     await news.listen()
-    await Desk(database, broker, settings, clock=clock, wake=wake).listen()
+    await Desk(database, broker, settings, name=name, clock=clock, wake=wake).listen()
     await Explanations(database, broker, settings, clock=clock).listen()
     await ReconcileDesk(database, broker, clock=clock, days=settings.history_days).listen()
     intakes = {

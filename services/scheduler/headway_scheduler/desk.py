@@ -1,14 +1,24 @@
 """The desk: answers questions about manifests, and takes requests to change them."""
 
+import os
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
+import msgspec
 from headway.definitions import Definitions, InvalidDefinitions
 from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of
 from headway_contract import subjects
 from headway_contract.dispatching import CancelAnswer
+from headway_contract.operating import (
+    ChangeManyRequest,
+    ManifestChanged,
+    ManyChanged,
+    SettingsAnswer,
+    SettingsQuestion,
+    SettingStatus,
+)
 from headway_contract.pausing import PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
 from headway_contract.scheduling import (
     ActivationAnswer,
@@ -33,6 +43,7 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import BadRequest, Conflict, Unknown, serve, typed
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.answered import Keyed
+from headway_service_kit.describing import told_by
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 
@@ -67,11 +78,13 @@ class Desk:
         broker: Broker,
         settings: SchedulerSettings,
         *,
+        name: str,
         clock: Clock,
         wake: Followers,
     ) -> None:
         self._database = database
         self._broker = broker
+        self._name = name
         self._settings = settings
         self._clock = clock
         self._wake_up = wake
@@ -89,6 +102,8 @@ class Desk:
                 subjects.ACTIVATION_QUESTION: typed(ActivationQuestion, self.may_activate),
                 subjects.APPLY_REQUEST: typed(ApplyRequest, self.apply),
                 subjects.CHANGE_REQUEST: typed(ChangeRequest, self.change),
+                subjects.CHANGE_MANY_REQUEST: typed(ChangeManyRequest, self.change_many),
+                subjects.SCHEDULER_SETTINGS_QUESTION: typed(SettingsQuestion, self.settings),
                 subjects.CHANGE_GROUP_REQUEST: typed(ChangeGroupRequest, self.change_group),
                 subjects.PAUSE_REQUEST: typed(PauseRequest, self.pause),
                 subjects.RESUME_REQUEST: typed(ResumeRequest, self.resume),
@@ -151,6 +166,35 @@ class Desk:
     async def change(self, request: ChangeRequest) -> Changed:
         """Change what operators own of a manifest."""
         return Changed(text=await self._do(operate.change, request))
+
+    async def change_many(self, request: ChangeManyRequest) -> ManyChanged:
+        """Enable, disable or run manifests, each in a transaction of its own."""
+        results = []
+        for manifest in dict.fromkeys(request.manifests):
+            try:
+                text = await self._change_one(manifest, request)
+            except BadRequest as error:
+                results.append(ManifestChanged(manifest=manifest, done=False, text=str(error)))
+            else:
+                results.append(ManifestChanged(manifest=manifest, done=True, text=text))
+        return ManyChanged(results=results)
+
+    async def _change_one(self, manifest: str, request: ChangeManyRequest) -> str:
+        if request.action != "run":
+            change = ChangeRequest(
+                manifest=manifest, enabled=request.action == "enable", actor=request.actor
+            )
+            return (await self.change(change)).text
+        trigger = TriggerRequest(manifest=manifest, key=request.key, actor=request.actor)
+        return f"{manifest}: {(await self.trigger(trigger)).text}"
+
+    async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
+        """What holds in this process."""
+        told = [
+            msgspec.convert(one, SettingStatus, from_attributes=True)
+            for one in told_by(self._settings, os.environ)
+        ]
+        return SettingsAnswer(process=self._name, settings=told)
 
     async def change_group(self, request: ChangeGroupRequest) -> Changed:
         """Change the settings of a group."""

@@ -98,6 +98,7 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         database,
         broker,
         settings,
+        name=holder,
         clock=clock,
         wake=Followers(
             relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup, windows=windows_wakeup

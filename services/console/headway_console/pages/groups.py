@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 from headway import Client
-from headway.control import NotThere, RequestFailed
+from headway.control import NotAnswered, NotThere, RequestFailed
 from headway_contract.work import Rate
 from headway_decisions.rates import parse_rate, rate_in_words
 from litestar import Request, Response, get, post
@@ -43,15 +43,19 @@ async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
     """Enable or disable those that are checked."""
     sent, back = await request.form(), await back_of(request, "/groups")
     names = [str(one) for one in sent.getall("id", [])]
-    client, done = client_of(request), 0
+    client, done, wrong = client_of(request), 0, []
     for name in names:
         try:
             await client.change_group(name, enabled=sent.get("action") == "enable")
+        except NotAnswered as error:
+            return refused(request, back, error)  # nor would it for the others
         except RequestFailed as error:
-            return refused(request, back, error)
-        done += 1
+            wrong.append(f"{name}: {error}")
+        else:
+            done += 1
     word = "enabled" if sent.get("action") == "enable" else "disabled"
-    return go_to(request, back, text=f"{done} groups {word}.")
+    text = "\n".join([f"{done} groups {word}.", *wrong])
+    return go_to(request, back, text=text, kind="bad" if wrong else "good")
 
 
 @post("/groups/{name:str}/switch", opt=needs("operator"))

@@ -3,16 +3,22 @@
 from datetime import timedelta
 from typing import Any
 
+from headway.control import RequestFailed
 from headway_clock import utc_now
 from headway_postgres_kit import Connection
-from litestar import Request, Response, get
+from litestar import Request, Response, get, post
 from litestar.response import ServerSentEvent
 
 from headway_console.access.guarding import needs, still_let_in
 from headway_console.pages.asked import filters_of, text_of
+from headway_console.pages.asking import back_of, client_of, refused
+from headway_console.pages.flash import go_to
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import Page, show
 from headway_console.reading.workers import look_at_workers, page_of_workers
+
+_MOST_AT_ONCE = 500
+_TOLD = 8
 
 
 @get("/workers", opt=needs("viewer"))
@@ -46,4 +52,23 @@ def workers_live(request: Request[Any, Any, Any]) -> ServerSentEvent:
     return streamed(listening.to(look, still_let_in(request)))
 
 
-PAGE = Page(title="Workers", path="/workers", key="w", handlers=(workers, workers_live))
+@post("/workers/drain", opt=needs("operator"))
+async def drain(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Let those that are checked take no more orders."""
+    back = await back_of(request, "/workers")
+    names = [str(one) for one in (await request.form()).getall("id", [])]
+    if not 0 < len(names) <= _MOST_AT_ONCE:
+        text = f"Check some workers first, at most {_MOST_AT_ONCE}."
+        return go_to(request, back, text=text, kind="bad")
+    try:
+        results = await client_of(request).drain(*names)
+    except RequestFailed as error:
+        return refused(request, back, error)
+    asked = any(one.result == "asked" for one in results)
+    text = "\n".join(one.text for one in results[:_TOLD])
+    left = len(results) - _TOLD
+    text += f"\n… and {left} more" if left > 0 else ""
+    return go_to(request, back, text=text, kind="good" if asked else "bad")
+
+
+PAGE = Page(title="Workers", path="/workers", key="w", handlers=(workers, workers_live, drain))

@@ -17,10 +17,25 @@ ON CONFLICT (name) DO UPDATE
 SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
     sdk_version = excluded.sdk_version, code_version = excluded.code_version,
     jobs = excluded.jobs, slots = excluded.slots, concurrency = excluded.concurrency,
-    draining = excluded.draining, last_heard_at = greatest(known.last_heard_at, $10),
+    draining = excluded.draining OR known.drain_asked_of IS NOT DISTINCT FROM excluded.nonce,
+    last_heard_at = greatest(known.last_heard_at, $10),
     first_heard_at = CASE WHEN known.nonce = excluded.nonce
                           THEN known.first_heard_at ELSE $10 END
-RETURNING first_heard_at
+RETURNING name, nonce, first_heard_at, drain_asked_of IS NOT DISTINCT FROM nonce AS drain_asked
+
+-- name: ask_to_drain
+-- The processes that go by some names are to drain, and get no more orders from now on; tells
+-- which of them were asked before. $1 names.
+WITH meant AS (
+    SELECT name, draining FROM dispatcher.worker WHERE name = ANY($1::text[])
+    ORDER BY name
+    FOR UPDATE
+)
+UPDATE dispatcher.worker
+SET drain_asked_of = nonce, draining = true
+FROM meant
+WHERE worker.name = meant.name
+RETURNING worker.name, worker.last_heard_at, meant.draining AS drained_before
 
 -- name: forget_workers
 -- Workers that said goodbye. $1 names, $2 nonces.

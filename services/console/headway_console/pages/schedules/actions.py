@@ -1,12 +1,12 @@
 """What can be done with schedules, one or many: each is a request to the scheduler."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from headway import Client
-from headway.control import NotAnswered, RequestFailed
+from headway.control import RequestFailed
 from headway_clock import utc_now
+from headway_contract.operating import ManifestChanged
 from headway_contract.pausing import PauseAnswer, ResumeAnswer
 from headway_contract.scheduling import Changed
 from litestar import Request, Response, post
@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from headway_console.access.guarding import needs
 from headway_console.pages.asking import back_of, client_of, refused
-from headway_console.pages.flash import go_to
+from headway_console.pages.flash import Kind, go_to
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules.detail import find, setting_of, show_schedule
 
@@ -25,27 +25,40 @@ _TOLD = 8
 
 @post("/schedules/bulk", opt=needs("operator"), status_code=303)
 async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Enable, disable or run those that are checked."""
+    """Enable, disable, pause, resume or run those that are checked, by one request."""
     sent = await request.form()
-    names = [str(one) for one in sent.getall("id", [])][:_MOST_AT_ONCE]
-    back = await back_of(request, "/schedules")
-    does = _one_of(client_of(request), str(sent.get("action", "")))
-    if does is None or not names:
+    names = [str(one) for one in sent.getall("id", [])]
+    back, action = await back_of(request, "/schedules"), str(sent.get("action", ""))
+    if not names:
         return go_to(request, back, text="Check some schedules first.", kind="bad")
-    done, wrong = [], []
-    for name in names:
-        try:
-            done.append(await does(name))
-        except RequestFailed as error:
-            wrong.append(f"{name}: {error}")
-            if isinstance(error, NotAnswered):
-                break  # it would not answer for the others either
-    lines = [*wrong[:_TOLD], *done[: _TOLD - min(_TOLD, len(wrong))]]
-    left = len(wrong) + len(done) - len(lines)
+    if len(names) > _MOST_AT_ONCE:
+        return go_to(request, back, text=f"Check at most {_MOST_AT_ONCE} at once.", kind="bad")
+    client = client_of(request)
+    kind: Kind = "good"
+    try:
+        match action:
+            case "pause":
+                text = (await client.pause(*names)).text
+            case "resume":
+                text = (await client.resume(*names)).text
+            case "enable" | "disable" | "run":
+                text, kind = told(await client.change_many(*names, action=action))
+            case _:
+                text, kind = f"{action!r} is nothing that can be done to schedules.", "bad"
+    except RequestFailed as error:
+        return refused(request, back, error)
+    return go_to(request, back, text=text, kind=kind)
+
+
+def told(results: Sequence[ManifestChanged]) -> tuple[str, Kind]:
+    """What became of many, what was refused first; not more than somebody reads."""
+    wrong = [f"{one.manifest}: {one.text}" for one in results if not one.done]
+    done = [one.text for one in results if one.done]
+    lines = [*wrong, *done][:_TOLD]
+    left = len(results) - len(lines)
     lines += [f"… and {left} more"] if left else []
     counts = f"{len(done)} done, {len(wrong)} refused." if wrong else f"{len(done)} done."
-    text = "\n".join([counts, *lines])
-    return go_to(request, back, text=text, kind="bad" if wrong else "good")
+    return "\n".join([counts, *lines]), "bad" if wrong else "good"
 
 
 @post("/schedules/{name:str}/run", opt=needs("operator"))
@@ -144,26 +157,6 @@ async def _changed(
     except RequestFailed as error:
         return refused(request, here, error)
     return go_to(request, here, text=answer.text)
-
-
-def _one_of(client: Client, action: str) -> Callable[[str], Awaitable[str]] | None:
-    async def enable(name: str) -> str:
-        return (await client.enable(name)).text
-
-    async def disable(name: str) -> str:
-        return (await client.disable(name)).text
-
-    async def run(name: str) -> str:
-        return f"{name}: {(await client.trigger(name)).text}"
-
-    async def pause(name: str) -> str:
-        return (await client.pause(name)).text
-
-    async def resume(name: str) -> str:
-        return (await client.resume(name)).text
-
-    actions = (enable, disable, run, pause, resume)
-    return {one.__name__: one for one in actions}.get(action)
 
 
 HANDLERS = (bulk, run_now, switch, pause, resume, change, delete)

@@ -1,0 +1,83 @@
+"""What people who operate the system ask: many manifests at once, workers that drain, settings."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from headway_contract.control import Text
+from headway_contract.scheduling import ManifestId
+
+
+class ChangeManyRequest(Struct, frozen=True, kw_only=True):
+    """Enable, disable or run many manifests, each by itself: what one refuses others still do.
+
+    The same `key` runs each of them only once.
+    """
+
+    manifests: Annotated[list[ManifestId], Meta(min_length=1, max_length=500)]
+    action: Literal["enable", "disable", "run"]
+    key: Annotated[str, Meta(max_length=100, pattern=r"^[^\x00]*$")] | None = None
+    actor: Text = ""
+
+
+class ManifestChanged(Struct, frozen=True, kw_only=True):
+    """What became of one manifest; `text` says it, also why it was refused."""
+
+    manifest: str
+    done: bool
+    text: str = ""
+
+
+class ManyChanged(Struct, frozen=True, kw_only=True):
+    """What became of each, in the order in which they were named."""
+
+    results: list[ManifestChanged] = []
+
+
+class DrainRequest(Struct, frozen=True, kw_only=True):
+    """Let worker processes take no more orders, finish what they run, and end.
+
+    It is meant for the processes that go by these names now: who starts later under one of them
+    is not asked to drain.
+    """
+
+    workers: Annotated[list[Text], Meta(min_length=1, max_length=500)]
+    actor: Text = ""
+
+
+class DrainResult(Struct, frozen=True, kw_only=True):
+    """What became of one worker: `asked`, `already_draining` or `unknown`; `text` says it."""
+
+    worker: str
+    result: str
+    last_heard_at: datetime | None = None
+    text: str = ""
+
+
+class DrainAnswer(Struct, frozen=True, kw_only=True):
+    """What became of each, in the order in which they were named."""
+
+    results: list[DrainResult] = []
+
+
+class SettingsQuestion(Struct, frozen=True, kw_only=True):
+    """What holds in a service's process?"""
+
+
+class SettingStatus(Struct, frozen=True, kw_only=True):
+    """A setting as a user would write it, and who says so: `default`, `environment`, `file`,
+    `flag`. Secrets are masked.
+    """
+
+    variable: str
+    value: str
+    source: str | None = None
+    description: str = ""
+
+
+class SettingsAnswer(Struct, frozen=True, kw_only=True):
+    """Every setting of the process that answers, which is one of as many as there are."""
+
+    process: str
+    settings: list[SettingStatus] = []
