@@ -80,7 +80,7 @@ async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, 
     await page.get_by_label("Text").fill("needle")
     await page.get_by_role("button", name="Filter").click()
     await expect(page).to_have_url(
-        "/runs?state=&text=needle&in=&manifest=&job=&group=&worker=&since=&before="
+        "/runs?state=&text=needle&manifest=&in=&job=&group=&worker=&since=&before=&zone=UTC"
     )
     await expect(page.locator("#list tbody tr")).to_have_count(2)
     await page.get_by_label("State").select_option("failed")
@@ -158,6 +158,47 @@ async def test_workers_are_heard_as_they_live(page: Page, system: System):
     await expect(row.locator("time").first).not_to_have_attribute("datetime", beat or "")
 
 
+async def test_a_worker_is_asked_to_drain_and_ends(page: Page, system: System):
+    other: Any = TroubledApp()
+    worker = await system.world.worker(other.app, worker_name="other")
+    await page.goto("/workers")
+    row = page.locator("#list tbody tr").filter(has_text="other")
+    await expect(row).to_contain_text("alive")
+    await page.get_by_label("Check other").check()
+    await page.get_by_role("button", name="Drain").click()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".flash.good")).to_contain_text("other takes no more orders")
+    await expect(row).to_have_count(0)
+    assert worker.draining
+    await page.goto("/audit?action=worker.*")
+    await expect(page.locator("#list tbody tr").first).to_contain_text("worker.drain_asked")
+
+
+async def test_times_in_filters_are_the_viewers_and_the_address_means_the_same_to_all(
+    chromium: Browser, system: System
+):
+    async with open_page(chromium, system, timezone_id="Asia/Tokyo") as page:
+        await page.goto("/")  # the first page tells the zone, those that follow know it
+        await page.goto("/runs")
+        await page.locator("summary", has_text="More filters").click()
+        await expect(page.get_by_label("Since Asia/Tokyo")).to_be_visible()
+        await page.get_by_label("Since Asia/Tokyo").fill("2027-03-10T09:30")
+        await page.get_by_role("button", name="Filter").click()
+        await expect(page).to_have_url(re.compile("since=2027-03-10T09%3A30.*zone=Asia%2FTokyo"))
+        await expect(page.get_by_text("No run fits")).to_be_visible()
+        address = page.url
+    async with open_page(chromium, system, timezone_id="America/New_York") as page:
+        await page.goto(address)
+        await expect(page.get_by_label("Since Asia/Tokyo")).to_have_value("2027-03-10T09:30")
+        await page.goto("/runs?since=2027-03-10T00:30:00Z&zone=Asia/Tokyo")
+        await expect(page.get_by_label("Since Asia/Tokyo")).to_have_value("2027-03-10T09:30")
+        await page.goto("/runs?since=2027-03-10T00:30")  # without a zone it is UTC, as ever
+        await expect(page.get_by_label("Since UTC")).to_have_value("2027-03-10T00:30")
+        answer = await page.goto("/runs?zone=Nowhere/At-all&since=2027-03-10T00:30")
+        assert answer is not None
+        assert answer.status == 422
+
+
 async def test_events_come_by_themselves_and_wait_while_paused(page: Page, system: System):
     system.shown.broken = False
     await page.goto("/events?type=run.completed")
@@ -180,9 +221,9 @@ async def test_the_audit_names_who_did_what(page: Page, system: System):
     await page.goto("/audit?action=manifest.*")
     row = page.locator("#list tbody tr").filter(has_text="deliver").first
     await expect(row).to_contain_text("ada")
-    await expect(row).to_contain_text('"enabled": false')
+    await expect(row).to_contain_text("enabled true → false")
     await client_of(system).enable("deliver")
-    await expect(page.locator("#list tbody tr").first).to_contain_text('"enabled": true')
+    await expect(page.locator("#list tbody tr").first).to_contain_text("enabled false → true")
     await page.goto("/audit")
     await look_closely(page, "audit")
 
@@ -196,10 +237,17 @@ async def test_the_system_shows_its_leader_and_its_streams(page: Page, system: S
     await look_closely(page, "system")
 
 
-async def test_settings_say_who_said_them(page: Page):
+async def test_settings_of_every_service_say_who_said_them(page: Page):
     await page.goto("/settings")
     row = page.locator("tr").filter(has_text="HEADWAY_SESSION_HOURS")
     await expect(row).to_contain_text("default")
+    for service, setting in (
+        ("Scheduler", "HEADWAY_TICK"),
+        ("Dispatcher", "HEADWAY_GATE_BATCH"),
+        ("Console", "HEADWAY_SESSION_KEY"),
+    ):
+        region = page.get_by_role("region", name=service)
+        await expect(region.locator("tr").filter(has_text=setting).first).to_be_visible()
     await page.get_by_label("Show").select_option("changed")
     await expect(row).to_have_count(0)
     await look_closely(page, "settings")

@@ -15,7 +15,12 @@ _FILTERS = ("actor", "action", "target", "who", "since", "before")
 _MOST_CHANGES = 6
 _LONGEST = 160
 # Told in columns of their own, or bookkeeping.
-_UNTOLD = ("actor", "touched", "version", "manifest_id", "dead_letter", "disabled_by")
+_UNTOLD = frozenset(
+    (
+        *("actor", "cause", "dead_letter", "disabled_by", "group", "manifest_id", "requested_at"),
+        *("resolved_at", "round", "touched", "version"),
+    )
+)
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -37,7 +42,9 @@ def changes_of(entry: AuditEntry) -> list[Change]:
             after=_short(after[name]) if name in after else "none",
         )
         for name in dict.fromkeys(names)
-        if before.get(name, ...) != after.get(name, ...) and (name in before or after[name])
+        if before.get(name, ...) != after.get(name, ...)
+        and (name in before or after[name])
+        and after.get(name) != entry.target
     ]
     return found[:_MOST_CHANGES]
 
