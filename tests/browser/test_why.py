@@ -44,9 +44,11 @@ async def test_the_same_from_the_list_of_schedules(system: System, page: Page):
     await page.keyboard.press("/")
     await page.keyboard.type("nightly")
     await page.keyboard.press("Enter")
-    await page.get_by_role("region", name="Schedules").get_by_role(
-        "link", name="nightly-report", exact=True
-    ).first.click()
+    await (
+        page.get_by_role("region", name="Schedules")
+        .get_by_role("link", name="nightly-report", exact=True)
+        .first.click()
+    )
     cell = page.get_by_role("link", name=f"{due:%d %B}: ")
     if not await cell.count():
         await page.get_by_role("link", name="Earlier").click()

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from headway.definitions import InvalidDefinitions
 from headway_console.pages import charts, filters
+from headway_console.pages.overview import begins_now
 from headway_console.pages.plan import definitions_of, moves_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
@@ -267,3 +268,10 @@ def test_definitions_are_never_read_from_a_path(tmp_path):
 )
 def test_lengths_of_time(value, shown):
     assert filters.seconds(value) == shown
+
+
+def test_a_system_that_has_just_begun_is_shown_by_the_hour():
+    day = [Throughput(at=NOW, completed=0, failed=0, cancelled=0)] * 46
+    busy = Throughput(at=NOW, completed=0, failed=1, cancelled=0)
+    assert begins_now([*day, busy, busy])
+    assert not begins_now([busy, *day, busy])

@@ -1,5 +1,6 @@
 """Is all well, what goes on, what needs somebody?"""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from headway_console.access.guarding import needs
 from headway_console.pages.charts import throughput
 from headway_console.pages.shell import Page, show
 from headway_console.reading.groups import GroupRow
-from headway_console.reading.overview import Overview, read_overview
+from headway_console.reading.overview import Overview, Throughput, read_overview, read_throughput
 from headway_console.reading.system import Backlog, state_of
 
 # As the dispatcher, by default, gives up a worker.
@@ -67,6 +68,11 @@ def troubles_of(overview: Overview, lines: list[PassLine]) -> list[str]:
     return found
 
 
+def begins_now(day: Sequence[Throughput]) -> bool:
+    """Whether all of a day's runs ended in its last hour: then that is the hour to look at."""
+    return not any(one.completed or one.failed or one.cancelled for one in day[:-2])
+
+
 def busiest(groups: list[GroupRow]) -> list[GroupRow]:
     """Groups by how much goes on in them, then by name."""
     return sorted(groups, key=lambda one: (-one.active - sum(one.waiting.values()), one.name))
@@ -78,6 +84,11 @@ async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
     now = utc_now()
     async with request.app.state.database.acquire() as connection:
         found = await read_overview(connection, now=now, heard_since=now - _ALIVE)
+        shown, is_young = found.day, begins_now(found.day)
+        if is_young:
+            shown = await read_throughput(
+                connection, since=now - timedelta(hours=1), until=now, width=timedelta(minutes=1)
+            )
     lines = lines_of(found)
     return show(
         request,
@@ -86,10 +97,11 @@ async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
         lines=lines,
         troubles=troubles_of(found, lines),
         groups=busiest(found.groups)[:_SHOWN_GROUPS],
-        chart=throughput(found.day),
-        ended=sum(one.completed for one in found.day),
-        failed=sum(one.failed for one in found.day),
-        cancelled=sum(one.cancelled for one in found.day),
+        chart=throughput(shown),
+        is_young=is_young,
+        ended=sum(one.completed for one in shown),
+        failed=sum(one.failed for one in shown),
+        cancelled=sum(one.cancelled for one in shown),
     )
 
 

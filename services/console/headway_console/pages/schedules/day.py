@@ -168,5 +168,6 @@ def _local(first: datetime, last: datetime, zone: ZoneInfo) -> str:
     if begins == ends:
         return f"{begins:%H:%M:%S}"
     if begins.date() == ends.date():
-        return f"{begins:%H:%M} to {ends:%H:%M}"
+        clock = "%H:%M" if ends - begins > timedelta(hours=1) else "%H:%M:%S"
+        return f"{begins:{clock}} to {ends:{clock}}"
     return f"{begins:%d %b %H:%M} to {ends:%d %b %H:%M}"

@@ -1,0 +1,145 @@
+"""What people who operate the system ask: many manifests at once, workers that drain, settings."""
+
+import asyncio
+
+import pytest
+from headway import App, Client, daily
+from headway.control import NotThere, RequestFailed
+from headway.nats_control import NatsControl
+from headway_contract import subjects
+from headway_contract.operating import SettingsAnswer, SettingsQuestion
+
+
+@pytest.fixture
+async def client(world, nats_url):
+    async with Client(nats_url, actor="ada") as made:
+        yield made
+
+
+def app_of(may_end: asyncio.Event) -> App:
+    app = App("test")
+
+    @app.job("slow")
+    async def slow(ctx):
+        await may_end.wait()
+
+    app.schedule("slow-1", job=slow, when=daily("03:00"))
+    app.schedule("slow-2", job=slow, when=daily("03:00"))
+    return app
+
+
+async def test_a_worker_that_is_asked_to_drain_finishes_and_ends(world, client):
+    may_end = asyncio.Event()
+    app = app_of(may_end)
+    await world.dispatcher(heartbeat_seconds=0.3)
+    await world.declare(app)
+    await world.scheduler(app)
+    worker = await world.worker(app, worker_name="w1")
+    await client.trigger("slow-1")
+    await world.until("SELECT started_at IS NOT NULL FROM dispatcher.metadata")
+
+    [asked, unknown] = await client.drain("w1", "nobody")
+    assert (asked.worker, asked.result) == ("w1", "asked")
+    assert (unknown.result, unknown.last_heard_at) == ("unknown", None)
+    assert "there is no worker nobody" in unknown.text
+    [again] = await client.drain("w1")
+    assert again.result == "already_draining"
+    assert (await client.workers())[0].draining
+    async with asyncio.timeout(10):
+        while not worker.draining:
+            await asyncio.sleep(0.01)
+    await client.trigger("slow-2")
+    await world.until("SELECT reason = 'no_worker' FROM dispatcher.waiting")
+
+    may_end.set()
+    await world.until("SELECT count(*) = 0 FROM dispatcher.worker")
+    assert await world.value("SELECT state FROM dispatcher.metadata") == "completed"
+    told = await world.rows(
+        "SELECT subject, source FROM dispatcher.history WHERE type LIKE '%drain_asked%'"
+    )
+    assert [(row["subject"], row["source"]) for row in told] == [("w1", "operator/ada")]
+
+
+async def test_a_worker_that_comes_later_under_the_same_name_is_not_meant(world, client):
+    app = app_of(asyncio.Event())
+    await world.dispatcher()
+    await world.declare(app)
+    await world.worker(app, worker_name="w1")
+    await world.until("SELECT count(*) = 1 FROM dispatcher.worker")
+    await client.drain("w1")
+    await world.until("SELECT count(*) = 0 FROM dispatcher.worker")
+    fresh = await world.worker(app, worker_name="w1")
+    await world.until("SELECT NOT draining FROM dispatcher.worker")
+    assert not fresh.draining
+
+
+async def test_a_process_that_takes_the_name_of_one_that_drains_gets_orders(world, client):
+    """As after a crash: the row of the one before is still there."""
+    app = app_of(asyncio.Event())
+    await world.dispatcher()
+    await world.declare(app)
+    await world.value(
+        "INSERT INTO dispatcher.worker (name, nonce, host, sdk, sdk_version, code_version, jobs,"
+        " slots, draining, first_heard_at, last_heard_at, drain_asked_of) VALUES ('w1', 'before',"
+        " '', '', '', '', '{slow}', 1, true, now(), now(), 'before')"
+    )
+    fresh = await world.worker(app, worker_name="w1")
+    await world.until("SELECT nonce <> 'before' AND NOT draining FROM dispatcher.worker")
+    assert not fresh.draining
+
+
+async def test_many_manifests_are_changed_by_one_request_and_each_is_told(world, client):
+    app = app_of(asyncio.Event())
+    await world.declare(app)
+    await world.scheduler(app)
+    first, gone, second = await client.change_many("slow-1", "gone", "slow-2", action="disable")
+    assert (first.done, second.done) == (True, True)
+    assert first.text == "slow-1: disabled"
+    assert not gone.done
+    assert "there is no manifest 'gone'" in gone.text
+    assert not await world.value("SELECT bool_or(enabled) FROM scheduler.manifest")
+    enabled = await client.change_many("slow-1", "slow-2", action="enable")
+    assert all(one.done for one in enabled)
+    assert await world.value("SELECT bool_and(enabled) FROM scheduler.manifest")
+
+
+async def test_the_same_key_runs_many_only_once(world, client):
+    app = app_of(asyncio.Event())
+    await world.declare(app)
+    await world.scheduler(app)
+    for _ in range(2):
+        results = await client.change_many("slow-1", "slow-2", action="run", key="once")
+        assert all(one.done for one in results)
+    assert await world.value("SELECT count(*) FROM scheduler.work") == 2
+
+
+async def test_nobody_changes_nothing_at_all(world, client):
+    await world.scheduler(app_of(asyncio.Event()))
+    with pytest.raises(RequestFailed):
+        await client.change_many(action="enable")
+
+
+@pytest.mark.parametrize(
+    ("subject", "setting"),
+    [
+        (subjects.SCHEDULER_SETTINGS_QUESTION, "HEADWAY_TICK"),
+        (subjects.DISPATCHER_SETTINGS_QUESTION, "HEADWAY_GATE_BATCH"),
+    ],
+)
+async def test_services_tell_their_settings_and_no_secret(world, subject, setting):
+    await world.dispatcher()
+    await world.scheduler(app_of(asyncio.Event()))
+    control = NatsControl(world.broker)
+    answer = await control.ask(subject, SettingsQuestion(), SettingsAnswer)
+    found = {one.variable: one for one in answer.settings}
+    assert (found[setting].source, bool(found[setting].description)) == ("default", True)
+    password = world.database_url.partition("://")[2].partition("@")[0].partition(":")[2]
+    assert password
+    assert password not in found["HEADWAY_DATABASE_URL"].value
+    assert answer.process
+
+
+async def test_where_nobody_answers_that_is_told(world, client):
+    with pytest.raises(RequestFailed) as raised:
+        await client.drain("w1")
+    assert not isinstance(raised.value, NotThere)
