@@ -178,17 +178,21 @@ async def look_closely(page: Page, name: str) -> None:
 
     `name` is what the pictures are called.
     """
-    folder = os.environ.get("HEADWAY_SCREENSHOTS")
     await check_accessible(page)
+    for width in (NARROW, WIDE):
+        await page.set_viewport_size({"width": width, "height": 900})
+        await check_fits(page)
+    # Colours change nothing but contrast.
+    await page.emulate_media(color_scheme="dark")
+    await check_accessible(page, "color-contrast")
+    if folder := os.environ.get("HEADWAY_SCREENSHOTS"):
+        await _take_pictures(page, Path(folder), name)
+    await page.emulate_media(color_scheme="light")
+
+
+async def _take_pictures(page: Page, folder: Path, name: str) -> None:
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
-        if scheme == "dark":
-            await check_accessible(page, "color-contrast")
-        for width in (WIDE, NARROW):
+        for width in (NARROW, WIDE):
             await page.set_viewport_size({"width": width, "height": 900})
-            await check_fits(page)
-            if folder:
-                path = Path(folder) / f"{name}-{width}-{scheme}.png"
-                await page.screenshot(path=path, full_page=True)
-    await page.set_viewport_size({"width": WIDE, "height": 900})
-    await page.emulate_media(color_scheme="light")
+            await page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=True)
