@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from headway import Client
 from headway_embedded import free_port
 from support.invariants import check_invariants
 from support.world import until
@@ -335,6 +336,22 @@ async def test_kill_takes_all_with_it_and_the_next_start_recovers(used_place):
     async with used_place.up("--for", "0.5") as up:
         assert await up.end(within=45) == 0, up.said
     assert "the last run ended without a clean stop; its data was recovered" in up.said
+
+
+async def test_a_worker_that_has_drained_is_started_again(place, database_url, nats_url):
+    urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
+    async with place.up(**urls) as up, Client(nats_url) as client:
+        await up.until_said("hello from a job")
+        [before] = await client.workers()
+        await client.drain(before.worker)
+        await up.until_said("the worker has drained; it is started again")
+
+        async def another_lives() -> bool:
+            return any(one.worker != before.worker for one in await client.workers())
+
+        await until(another_lives, within=20, what="another worker lives")
+        up.process.send_signal(signal.SIGINT)
+        assert await up.end() == 0, up.said
 
 
 async def test_a_worker_that_dies_is_an_error(place, database_url, nats_url):
