@@ -39,6 +39,21 @@ async def test_g_and_a_letter_leads_to_a_page(page: Page):
     await expect(page.get_by_label("Search")).to_have_value("go")
 
 
+async def test_who_goes_by_keys_or_moved_a_table_stays_there_when_the_page_changes(page: Page):
+    await page.set_viewport_size({"width": NARROW, "height": 800})
+    await page.goto("/workers")
+    link = page.locator("#list tbody a").first
+    await expect(page.locator("body[data-listening]")).to_be_attached()
+    await link.focus()
+    await page.get_by_role("region", name="Workers").evaluate("(one) => { one.scrollLeft = 40 }")
+    beat = page.locator("#list tbody time").first
+    heard = await beat.get_attribute("datetime")
+    await expect(beat).not_to_have_attribute("datetime", heard or "")
+    await expect(link).to_be_focused()
+    region = page.get_by_role("region", name="Workers")
+    assert await region.evaluate("(one) => one.scrollLeft") == 40
+
+
 async def test_a_page_that_is_not_there_says_so(page: Page):
     answer = await page.goto("/nothing-here")
     assert answer is not None

@@ -58,6 +58,20 @@ async def test_run_now_asks_for_what_the_job_takes(system: System, page: Page):
     await look_closely(page, "schedule")
 
 
+async def test_it_is_run_and_switched_by_one_button(system: System, page: Page):
+    await page.goto("/schedules/nightly-report")
+    await page.get_by_role("button", name="Run now").click()
+    await expect(page.locator(".flash.good")).to_be_visible()
+    await expect(page.locator("#standing")).to_contain_text("completed")
+    await page.get_by_role("button", name="Disable").click()
+    await expect(page.locator(".flash.good")).to_contain_text("disabled")
+    await expect(page.locator("#standing .figures")).to_contain_text("held")
+    await page.get_by_role("button", name="Enable").click()
+    await expect(page.locator("#standing .tag").first).to_have_text("enabled")
+    today = page.locator(".calendar .today")
+    await expect(today).to_contain_text("completed")
+
+
 async def test_retries_are_changed_and_given_back(system: System, page: Page):
     await page.goto("/schedules/archive")
     await page.get_by_label("Attempts").fill("7")

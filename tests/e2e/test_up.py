@@ -223,9 +223,31 @@ async def test_the_demo_loses_and_doubles_nothing(place, database, database_url,
             "runs_in_doubt": 0,
             "lateness_ms": report["lateness_ms"],
         }
+        await it_has_something_to_show(connection)
     assert report["occurrences"] > 1.5 * seconds
     assert 0 <= report["lateness_ms"]["p50"] <= report["lateness_ms"]["p99"]
     await check_invariants(database)
+
+
+async def it_has_something_to_show(connection) -> None:
+    """For every page of the console there is something in what the demo leaves behind."""
+
+    async def found(query: str) -> set:
+        return {row[0] for row in await connection.fetch(query)}
+
+    reasons = await found("SELECT split_part(reason, ':', 1) FROM scheduler.occurrence")
+    assert reasons >= {
+        *("excluded", "manifest_disabled", "still_outstanding"),
+    }
+    assert len(await found("SELECT fingerprint FROM dispatcher.dead_letter")) == 2
+    assert await found("SELECT DISTINCT state FROM dispatcher.metadata") == {
+        *("completed", "failed", "cancelled"),
+    }
+    assert await found("SELECT reason FROM dispatcher.waiting") >= {"group_disabled", "no_worker"}
+    assert "operator/grace" in await found("SELECT source FROM scheduler.history")
+    assert await found("SELECT external_id FROM scheduler.manifest WHERE paused_at IS NOT NULL")
+    assert await found("SELECT depends_on FROM scheduler.manifest WHERE depends_on IS NOT NULL")
+    assert await found("SELECT run_id FROM dispatcher.run_log")
 
 
 @pytest.mark.long

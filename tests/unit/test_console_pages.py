@@ -200,7 +200,7 @@ class TestCharts:
             Throughput(at=NOW, completed=1000, failed=1, cancelled=0),
             Throughput(at=NOW, completed=0, failed=0, cancelled=0),
         ]
-        drawn = charts.throughput(stretches)
+        drawn = charts.throughput(stretches, BERLIN)
         assert [part.tint for part in drawn.bars[0].parts] == ["bad", "good"]
         for part in drawn.bars[0].parts:
             assert part.height >= 1
@@ -219,12 +219,12 @@ class TestCharts:
                 [("completed", 1.0), ("failed", 4.0), ("cancelled", None)]
             )
         ]  # fmt: skip
-        drawn = charts.durations(figures)
+        drawn = charts.durations(figures, BERLIN)
         assert drawn is not None
         assert [dot.tint for dot in drawn.dots] == ["bad", "good"]
         assert drawn.dots[0].x < drawn.dots[1].x
         assert drawn.dots[0].y < drawn.dots[1].y
-        assert charts.durations(figures[2:]) is None
+        assert charts.durations(figures[2:], BERLIN) is None
 
 
 def test_a_pass_is_judged_by_the_oldest_that_waits():

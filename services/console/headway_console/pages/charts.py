@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -64,8 +65,8 @@ class Dots(Struct, frozen=True, kw_only=True):
     dots: list[Dot]
 
 
-def throughput(stretches: Sequence[Throughput]) -> Bars:
-    """What ended in each stretch, failures below."""
+def throughput(stretches: Sequence[Throughput], zone: ZoneInfo) -> Bars:
+    """What ended in each stretch, failures below; times are told in a zone."""
     most = max((one.completed + one.failed + one.cancelled for one in stretches), default=0)
     step = _WIDTH / max(1, len(stretches))
     return Bars(
@@ -75,14 +76,14 @@ def throughput(stretches: Sequence[Throughput]) -> Bars:
         bar=round(step * (1 - _GAP), 2),
         most=most,
         bars=[
-            Bar(x=round(index * step, 2), title=_told(one), parts=_stack(one, most))
+            Bar(x=round(index * step, 2), title=_told(one, zone), parts=_stack(one, most))
             for index, one in enumerate(stretches)
         ],
     )
 
 
-def durations(figures: Sequence[RunFigure]) -> Dots | None:
-    """How long runs took, over time; none if none has ended."""
+def durations(figures: Sequence[RunFigure], zone: ZoneInfo) -> Dots | None:
+    """How long runs took, over time; none if none has ended. Times are told in a zone."""
     ran = [(one, one.took_seconds) for one in figures if one.took_seconds is not None]
     if not ran:
         return None
@@ -110,7 +111,7 @@ def durations(figures: Sequence[RunFigure]) -> Dots | None:
                 y=y(lasted),
                 tint=TINT_OF.get(one.state, "plain"),
                 title=f"{one.state} in {seconds(lasted)}, attempt {one.attempt}, "
-                f"{one.created_at:%Y-%m-%d %H:%M:%S} UTC",
+                f"{one.created_at.astimezone(zone):%Y-%m-%d %H:%M:%S}",
             )
             for one, lasted in reversed(ran)
         ],
@@ -129,6 +130,6 @@ def _stack(one: Throughput, most: int) -> list[Part]:
     return parts
 
 
-def _told(one: Throughput) -> str:
+def _told(one: Throughput, zone: ZoneInfo) -> str:
     counts = f"{one.completed} completed, {one.failed} failed, {one.cancelled} cancelled"
-    return f"from {one.at:%H:%M} UTC: {counts}"
+    return f"from {one.at.astimezone(zone):%H:%M}: {counts}"

@@ -11,6 +11,7 @@ from msgspec import Struct
 from headway_console.access.guarding import needs
 from headway_console.pages.charts import throughput
 from headway_console.pages.shell import Page, show
+from headway_console.pages.zones import zone_of
 from headway_console.reading.groups import GroupRow
 from headway_console.reading.overview import Overview, Throughput, read_overview, read_throughput
 from headway_console.reading.system import Backlog, state_of
@@ -97,7 +98,7 @@ async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
         lines=lines,
         troubles=troubles_of(found, lines),
         groups=busiest(found.groups)[:_SHOWN_GROUPS],
-        chart=throughput(shown),
+        chart=throughput(shown, zone_of(request)),
         is_young=is_young,
         ended=sum(one.completed for one in shown),
         failed=sum(one.failed for one in shown),

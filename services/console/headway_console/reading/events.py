@@ -46,7 +46,10 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
-    """One event, and what was made of it: accepted, or refused and why."""
+    """One event, and what was made of it: accepted, or refused and why.
+
+    Which manifest and job it is about is told where its work is still kept.
+    """
 
     number: int
     id: str
@@ -61,6 +64,8 @@ class EventRow(Struct, frozen=True, kw_only=True):
     run: UUID | None
     lease: UUID | None
     data: Any
+    manifest: str | None = None
+    job: str | None = None
 
 
 def type_pattern(given: str) -> str:
@@ -152,6 +157,8 @@ def event_row(row: Any) -> EventRow:
         work=row["work_id"],
         run=row["run_id"],
         lease=row["lease_id"],
+        manifest=row.get("manifest"),
+        job=row.get("job"),
         **{
             name: row[name]
             for name in (

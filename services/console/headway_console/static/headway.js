@@ -116,6 +116,30 @@
       || element.querySelector("input:checked[form], details[open][data-keep]") !== null;
   }
 
+  // Whoever goes through a list by keys, or has moved a table sideways, stays where they are.
+  const MOVED = ".scroll, .attempts, pre";
+
+  function alike(root, element) {
+    const told = (one) => ["href", "name", "value", "aria-label"].map((name) => one.getAttribute(name)).join(" ");
+    return [...root.querySelectorAll(element.tagName)].filter((one) => told(one) === told(element));
+  }
+
+  function moved(root) {
+    return [...(root.matches(MOVED) ? [root] : []), ...root.querySelectorAll(MOVED)];
+  }
+
+  function replace(old, fresh) {
+    const focused = old !== document.activeElement && old.contains(document.activeElement) ? document.activeElement : null;
+    const place = focused ? alike(old, focused).indexOf(focused) : -1;
+    const places = moved(old).map((one) => [one.scrollLeft, one.scrollTop]);
+    const itself = old === document.activeElement;
+    old.replaceWith(fresh);
+    window.htmx?.process(fresh);
+    moved(fresh).forEach((one, index) => { if (places[index]) [one.scrollLeft, one.scrollTop] = places[index]; });
+    const again = itself ? fresh : focused && ((focused.id && document.getElementById(focused.id)) || alike(fresh, focused)[place]);
+    again?.focus({ preventScroll: true });
+  }
+
   async function refresh() {
     const wait = asked + QUIET - Date.now();
     if (asking || wait > 0 || document.hidden) {
@@ -135,10 +159,7 @@
         const adopted = document.adoptNode(element);
         writeTimes(adopted);
         if (adopted.isEqualNode(old)) continue;
-        const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
-        old.replaceWith(adopted);
-        window.htmx?.process(adopted);
-        if (focused) document.getElementById(focused)?.focus();
+        replace(old, adopted);
       }
       prepare();
     } catch { /* the console is away: the next news asks again */ } finally {

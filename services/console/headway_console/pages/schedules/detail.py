@@ -18,6 +18,7 @@ from headway_console.pages.schedules import graph, month
 from headway_console.pages.schedules.day import DayOf, read_day
 from headway_console.pages.schedules.words import called, told
 from headway_console.pages.shell import show
+from headway_console.pages.zones import zone_of
 from headway_console.reading.calendar import Past, Stretch, read_past
 from headway_console.reading.figures import FigureFilter, latest_figures
 from headway_console.reading.manifests import ManifestInFull, read_manifest
@@ -89,7 +90,7 @@ async def show_schedule(
         day=day,
         upcoming=upcoming,
         resuming=resuming,
-        plot=durations(figures),
+        plot=durations(figures, zone_of(request)),
         drawing=graph.draw(found.family, found.status.id),
         form=form or forms.made_of(found.input_schema, value, takes_input=found.takes_input),
         form_open=form is not None,

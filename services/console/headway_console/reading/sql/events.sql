@@ -3,7 +3,12 @@
 -- for among so many. $1 work (null where any will do), $2 below this number, $3 recorded since,
 -- $4 recorded before, $5 types (patterns), $6 run, $7 job, $8 group, $9 whether accepted (null for
 -- all), $10 among how many, $11 how many, $12 manifest.
-SELECT * FROM (
+SELECT looked_at.*,
+       (SELECT work_queue.manifest FROM dispatcher.work_queue
+        WHERE work_queue.id = looked_at.work_id) AS manifest,
+       (SELECT work_queue.job FROM dispatcher.work_queue
+        WHERE work_queue.id = looked_at.work_id) AS job
+FROM (
     SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal,
            work_id, run_id, lease_id, data
     FROM dispatcher.history
@@ -56,7 +61,11 @@ LIMIT $2
 -- Those of some events that fit. $1 numbers, $2 recorded since, $3 types (patterns), $4 work,
 -- $5 run, $6 job, $7 group, $8 whether accepted, $9 manifest; null where any will do.
 SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal, work_id,
-       run_id, lease_id, data
+       run_id, lease_id, data,
+       (SELECT work_queue.manifest FROM dispatcher.work_queue
+        WHERE work_queue.id = history.work_id) AS manifest,
+       (SELECT work_queue.job FROM dispatcher.work_queue
+        WHERE work_queue.id = history.work_id) AS job
 FROM dispatcher.history
 WHERE id = ANY($1::bigint[]) AND recorded_at >= $2
   AND ($3::text[] IS NULL OR type LIKE ANY($3))
