@@ -12,12 +12,12 @@ from headway_contract.scheduling import ManifestId
 class ChangeManyRequest(Struct, frozen=True, kw_only=True):
     """Enable, disable or run many manifests, each by itself: what one refuses others still do.
 
-    The same `key` runs each of them only once.
+    The same `key` does it only once; with other parameters than the first time it is refused.
     """
 
     manifests: Annotated[list[ManifestId], Meta(min_length=1, max_length=500)]
     action: Literal["enable", "disable", "run"]
-    key: Annotated[str, Meta(max_length=100, pattern=r"^[^\x00]*$")] | None = None
+    key: Text | None = None
     actor: Text = ""
 
 
@@ -39,10 +39,11 @@ class DrainRequest(Struct, frozen=True, kw_only=True):
     """Let worker processes take no more orders, finish what they run, and end.
 
     It is meant for the processes that go by these names now: who starts later under one of them
-    is not asked to drain.
+    is not asked to drain. The same `key` asks only once.
     """
 
     workers: Annotated[list[Text], Meta(min_length=1, max_length=500)]
+    key: Text | None = None
     actor: Text = ""
 
 

@@ -241,7 +241,7 @@ FORWARDED: tuple[Route, ...] = (
     Route(
         name="drain_workers", method="POST", path="/workers/drain", role="operator", tag=WORK,
         summary="Let workers take no more orders, finish what they run, and end.",
-        subject=subjects.DRAIN_REQUEST,
+        subject=subjects.DRAIN_REQUEST, key="key",
         question=operating.DrainRequest, answer=operating.DrainAnswer,
     ),
     Route(

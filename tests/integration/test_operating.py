@@ -107,10 +107,14 @@ async def test_the_same_key_runs_many_only_once(world, client):
     app = app_of(asyncio.Event())
     await world.declare(app)
     await world.scheduler(app)
-    for _ in range(2):
-        results = await client.change_many("slow-1", "slow-2", action="run", key="once")
-        assert all(one.done for one in results)
+    first, again = [
+        await client.change_many("slow-1", "slow-2", action="run", key="once") for _ in range(2)
+    ]
+    assert first == again
+    assert all(one.done for one in first)
     assert await world.value("SELECT count(*) FROM scheduler.work") == 2
+    with pytest.raises(RequestFailed, match="other parameters"):
+        await client.change_many("slow-1", action="run", key="once")
 
 
 async def test_nobody_changes_nothing_at_all(world, client):

@@ -310,7 +310,7 @@ class Client(Operations, Pauses):
     ) -> list[ManifestChanged]:
         """Enable, disable or run up to 500 manifests in one request; tells of each.
 
-        The same key runs each of them only once.
+        The same key does it only once.
         """
         request = ChangeManyRequest(
             manifests=list(external_ids), action=action, key=key, actor=self._actor

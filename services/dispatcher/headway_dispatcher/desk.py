@@ -136,7 +136,13 @@ class Desk:
     async def drain(self, request: DrainRequest) -> DrainAnswer:
         """Let workers take no more orders."""
         async with self._changing() as (connection, times):
-            return await drains.drain(connection, request, times=times)
+            return await ANSWERED.once(
+                connection,
+                request,
+                DrainAnswer,
+                lambda: drains.drain(connection, request, times=times),
+                now=times.real,
+            )
 
     async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
         """What holds in this process."""

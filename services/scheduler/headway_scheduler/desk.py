@@ -168,7 +168,22 @@ class Desk:
         return Changed(text=await self._do(operate.change, request))
 
     async def change_many(self, request: ChangeManyRequest) -> ManyChanged:
-        """Enable, disable or run manifests, each in a transaction of its own."""
+        """Enable, disable or run manifests, each in a transaction of its own.
+
+        Enabling again changes nothing, and a trigger has its key: keeping the answer afterwards
+        is enough.
+        """
+        async with self._database.transaction() as connection:
+            known = await ANSWERED.recall(connection, request, ManyChanged)
+        if known is not None:
+            return known
+        answer = ManyChanged(results=await self._change_each(request))
+        async with self._database.transaction() as connection:
+            now = await self._now(connection)
+            await ANSWERED.remember(connection, request, answer, now=now)
+        return answer
+
+    async def _change_each(self, request: ChangeManyRequest) -> list[ManifestChanged]:
         results = []
         for manifest in dict.fromkeys(request.manifests):
             try:
@@ -177,7 +192,7 @@ class Desk:
                 results.append(ManifestChanged(manifest=manifest, done=False, text=str(error)))
             else:
                 results.append(ManifestChanged(manifest=manifest, done=True, text=text))
-        return ManyChanged(results=results)
+        return results
 
     async def _change_one(self, manifest: str, request: ChangeManyRequest) -> str:
         if request.action != "run":
