@@ -185,6 +185,12 @@ def test_tables_that_are_unwell(change, verdict, words):
             "warning",
             "stream: HEADWAY_WORK: max_age is 1 and should be 2",
         ),
+        ({"streams": [replace(STREAM, clustered=True)]}, "warning", "stream: HEADWAY_WORK has one"),
+        (
+            {"streams": [replace(STREAM, clustered=True, copies=3, lagging=["n2"])]},
+            "warning",
+            "stream: HEADWAY_WORK: the copies on n2 are behind or offline",
+        ),
         ({"streams": [replace(STREAM, used=95)]}, "trouble", "stream: HEADWAY_WORK has 95 bytes"),
         ({"consumers": [replace(CONSUMER, pending=20_000)]}, "warning", "consumer: 20,000 mess"),
         (
@@ -245,7 +251,7 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
         (
             overview(counts=replace(OVERVIEW.counts, dead_letters=2, blocked=1)),
             "warning",
-            "dead letters: 2 await somebody, 1 manifests are blocked",
+            "dead letters: 2 letters to see to, which block 1 manifest",
         ),
         (
             overview(counts=replace(OVERVIEW.counts, troubled=1)),
@@ -265,7 +271,7 @@ def test_a_job_that_nobody_serves_is_trouble_if_it_is_used():
     [(verdict, told)] = unwell(judge_jobs(jobs))
     assert (verdict, told) == (
         "trouble",
-        "jobs: 2 manifest(s) use job import, and no live worker serves it",
+        "jobs: no live worker serves job import of 2 manifests",
     )
 
 

@@ -33,20 +33,22 @@ def _give_back_option(*settings: str) -> Callable[..., Any]:
 @click.argument(
     "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
 )
+@json_option
 @asking
-def enable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
+def enable(reached: Reached, manifest_ids: tuple[str, ...], as_json: bool) -> None:
     """Let manifests fire."""
-    _each(reached, manifest_ids, Client.enable)
+    _each(reached, manifest_ids, Client.enable, as_json=as_json)
 
 
 @click.command()
 @click.argument(
     "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
 )
+@json_option
 @asking
-def disable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
+def disable(reached: Reached, manifest_ids: tuple[str, ...], as_json: bool) -> None:
     """Keep manifests from firing."""
-    _each(reached, manifest_ids, Client.disable)
+    _each(reached, manifest_ids, Client.disable, as_json=as_json)
 
 
 @click.command()
@@ -54,14 +56,15 @@ def disable(reached: Reached, manifest_ids: tuple[str, ...]) -> None:
     "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
 )
 @yes_option
+@json_option
 @asking
-def delete(reached: Reached, manifest_ids: tuple[str, ...], yes: bool) -> None:
+def delete(reached: Reached, manifest_ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Delete manifests that were made at run time.
 
     Their work, dead letters and runs go with them.
     """
     confirm(lambda: _deleted(reached, manifest_ids), yes=yes)
-    _each(reached, manifest_ids, Client.delete)
+    _each(reached, manifest_ids, Client.delete, as_json=as_json)
 
 
 def _deleted(reached: Reached, manifest_ids: tuple[str, ...]) -> str | None:
@@ -89,9 +92,14 @@ def _deleted(reached: Reached, manifest_ids: tuple[str, ...]) -> str | None:
     "--jitter", "jitter", "How late it may fire, by chance.", type=click.FloatRange(0, 86_400)
 )
 @_give_back_option("enabled", "retry", "jitter")
+@json_option
 @asking
 def change(
-    reached: Reached, manifest_id: str, give_back: tuple[Any, ...], **given: float | None
+    reached: Reached,
+    manifest_id: str,
+    give_back: tuple[Any, ...],
+    as_json: bool,
+    **given: float | None,
 ) -> None:
     """Change what operators own of a manifest."""
     stated: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -103,7 +111,7 @@ def change(
     async def ask(client: Client) -> Changed:
         return await client.change(manifest_id, give_back=give_back, **stated)
 
-    click.echo(reached.ask(ask).text)
+    _tell(reached.ask(ask), as_json=as_json)
 
 
 def _limit(
@@ -161,6 +169,7 @@ def _lifted(**limits: Any) -> dict[str, Any]:
 @click.option("--priority", type=click.IntRange(0, 31), help="Its turn among groups, from 0 to 31.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether its manifests may run.")
 @_give_back_option("max-active", "rate", "priority", "enabled")
+@json_option
 @asking
 def group(
     reached: Reached,
@@ -168,6 +177,7 @@ def group(
     max_active: int | Literal["none"] | None,
     rate: Rate | Literal["none"] | None,
     give_back: tuple[str, ...],
+    as_json: bool,
     **given: Any,
 ) -> None:
     """Change the limits of a group."""
@@ -178,7 +188,7 @@ def group(
             "nothing to change: give --max-active, --rate, --priority, --enable, --disable or "
             "--give-back"
         )
-    _limit_it(reached, Client.change_group, name, stated, give_back)
+    _limit_it(reached, Client.change_group, name, stated, give_back, as_json=as_json)
 
 
 @click.command()
@@ -186,6 +196,7 @@ def group(
 @_max_active_option
 @_rate_option
 @_give_back_option("max-active", "rate")
+@json_option
 @asking
 def job(
     reached: Reached,
@@ -193,12 +204,13 @@ def job(
     max_active: int | Literal["none"] | None,
     rate: Rate | Literal["none"] | None,
     give_back: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Change the limits of a job, over all groups."""
     stated = _lifted(max_active=max_active, rate=rate)
     if not stated and not give_back:
         raise click.UsageError("nothing to change: give --max-active, --rate or --give-back")
-    _limit_it(reached, Client.change_job, name, stated, give_back)
+    _limit_it(reached, Client.change_job, name, stated, give_back, as_json=as_json)
 
 
 @click.command()
@@ -265,6 +277,8 @@ def _limit_it(
     name: str,
     stated: dict[str, Any],
     give_back: tuple[str, ...],
+    *,
+    as_json: bool,
 ) -> None:
     """Change the limits of a group or a job, and say what was changed."""
     returned = [one.replace("-", "_") for one in give_back]
@@ -272,14 +286,26 @@ def _limit_it(
     async def ask(client: Client) -> Changed:
         return await act(client, name, give_back=returned, **stated)
 
-    click.echo(reached.ask(ask).text)
+    _tell(reached.ask(ask), as_json=as_json)
 
 
-def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any) -> None:
+def _tell(done: Changed, *, as_json: bool) -> None:
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(done.text)
+
+
+def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any, *, as_json: bool) -> None:
     """Do one after the other; the first that is refused ends it."""
+    done: list[Changed] = []
 
     async def ask(client: Client) -> None:
         for manifest_id in manifest_ids:
-            click.echo((await act(client, manifest_id)).text)
+            done.append(await act(client, manifest_id))
+            if not as_json:
+                click.echo(done[-1].text)
 
     reached.ask(ask)
+    if as_json:
+        print_json(done)

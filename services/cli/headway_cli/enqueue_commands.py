@@ -108,12 +108,17 @@ def enqueued(reached: Reached, refused_only: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("work", metavar="WORK", type=click.UUID)
+@click.argument("work", metavar="WORK", callback=options.identity)
+@json_option
 @asking
-def dismiss(reached: Reached, work: UUID) -> None:
+def dismiss(reached: Reached, work: UUID, as_json: bool) -> None:
     """Forget enqueued work that was refused."""
 
     async def ask(client: Client) -> Changed:
         return await client.dismiss(work)
 
-    click.echo(reached.ask(ask).text)
+    done = reached.ask(ask)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(done.text)

@@ -17,6 +17,7 @@ from headway_service_kit.process import run as run_program
 from headway_service_kit.process import stop_on_signals
 from msgspec import Struct
 
+from headway_cli import options
 from headway_cli.asking import Reached, asking
 from headway_cli.completion import complete_groups, complete_jobs, complete_manifests
 from headway_cli.moments import read_moment
@@ -60,8 +61,8 @@ class EventPage(Struct, frozen=True, kw_only=True):
 @click.option(
     "--job", metavar="NAME", help="Only of work of this job.", shell_complete=complete_jobs
 )
-@click.option("--work", type=click.UUID, metavar="ID", help="Only of this work.")
-@click.option("--run", type=click.UUID, metavar="ID", help="Only of this run.")
+@click.option("--work", callback=options.identity, metavar="ID", help="Only of this work.")
+@click.option("--run", callback=options.identity, metavar="ID", help="Only of this run.")
 @click.option(
     "-n",
     "count",

@@ -88,9 +88,11 @@ def report(error: Exception, *, debug: bool) -> int:
 def report_misuse(error: click.ClickException) -> int:
     """Tell what is wrong with the command line in one line; returns the exit code."""
     message = error.format_message()
-    if "\n" in message:  # without any command the message is the whole help
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # the message is the whole help
         click.echo(message, err=True)
-    elif isinstance(error, click.UsageError) and error.ctx is not None:
+        return error.exit_code
+    message = " ".join(message.split())
+    if isinstance(error, click.UsageError) and error.ctx is not None:
         hint = f"see '{error.ctx.command_path} --help'"
         click.echo(f"headway: {message.rstrip('.')}; {hint}", err=True)
     else:

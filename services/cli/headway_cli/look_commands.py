@@ -1,9 +1,12 @@
 """Commands that look and change nothing: manifests, groups, previews, explanations."""
 
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 import click
 from headway import Client
+from headway.control import NotThere
 from headway_clock import utc_now
 from headway_contract.dispatching import GroupOccupancy
 from headway_contract.scheduling import (
@@ -12,7 +15,7 @@ from headway_contract.scheduling import (
     ManifestStatus,
     PreviewAnswer,
 )
-from headway_contract.waiting import GateStatus
+from headway_contract.waiting import ExplainWorkAnswer, GateStatus
 from headway_decisions.rates import rate_in_words
 
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
@@ -172,7 +175,7 @@ def explain(reached: Reached, named: tuple[str, ...], at: str | None, as_json: b
 def _explain_work(reached: Reached, work: str, at: str | None, *, as_json: bool) -> None:
     if at is not None:
         raise click.UsageError("--at is for manifests: work is explained as it stands now")
-    found = reached.ask(lambda client: client.explain_work(work))
+    found = reached.ask(lambda client: _explained(client, work))
     if as_json:
         print_json(found)
         return
@@ -183,6 +186,18 @@ def _explain_work(reached: Reached, work: str, at: str | None, *, as_json: bool)
             for gate in found.gates
         ]
         print_table(("GATE", "NOW", "OPENS", "WHY"), rows)
+
+
+async def _explained(client: Client, named: str) -> ExplainWorkAnswer:
+    """Why work waits, by its id or by that of a run, which is what people have at hand."""
+    try:
+        return await client.explain_work(named)
+    except NotThere as error:
+        try:
+            found = await client.work(UUID(named))
+        except (NotThere, ValueError):
+            raise error from None
+        return await client.explain_work(found.status.work)
 
 
 def _moment_of(gate: GateStatus) -> str:
@@ -260,9 +275,22 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
         *("concurrency_key", "concurrency_limit", "start_within_seconds"),
     ):
         told[name.replace("_seconds", " (seconds)").replace("_", " ")] = _plain(definition[name])
+    told["retry"] = _retry(definition["retry"])
     told["operator's"] = ", ".join(found.touched) or "nothing"
     width = max(map(len, told))
     return [f"{name.ljust(width)}  {value}" for name, value in told.items()]
+
+
+def _retry(given: dict[str, Any]) -> str:
+    """When work is tried again, in words."""
+    if given.get("attempts") == 1:
+        return "1 attempt"
+    told = f"{given.get('attempts')} attempts, {given.get('interval_seconds'):g} s apart at first"
+    told += f", then x{given.get('backoff'):g} up to {given.get('max_interval_seconds'):g} s"
+    for name in ("retry_on", "abort_on"):
+        if given.get(name):
+            told += f", {name.replace('_', ' ')} {', '.join(given[name])}"
+    return told
 
 
 def _plain(value: object) -> str:

@@ -58,7 +58,7 @@ def settings_of(section: Section, *, changed: bool = False) -> list[Effective]:
         for name, one in every
         if name not in told
     ]
-    return [one for one in found if not changed or one.source != "default"]
+    return [one for one in found if not changed or one.source not in (None, "default")]
 
 
 def _problems_of_shape(section: Section) -> dict[str, str]:

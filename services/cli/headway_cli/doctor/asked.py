@@ -16,6 +16,7 @@ from msgspec import Struct
 from headway_cli.asking import AskSettings
 from headway_cli.doctor.clocks import judge_clock
 from headway_cli.doctor.findings import Area, Finding
+from headway_cli.summary import counted
 
 _CONSOLE, _SYSTEM = Area("console"), Area("system")
 _PAGE = 500
@@ -183,8 +184,8 @@ def _people(one: Overview) -> list[Finding]:
         found.append(
             _SYSTEM.warning(
                 "dead letters",
-                f"{one.counts.dead_letters} await somebody, {one.counts.blocked} manifests are "
-                "blocked by them",
+                f"{counted(one.counts.dead_letters, 'letter')} to see to, which block "
+                f"{counted(one.counts.blocked, 'manifest')}",
                 "see 'headway dead-letters'",
             )
         )
@@ -207,7 +208,7 @@ def judge_jobs(jobs: list[Job]) -> list[Finding]:
     return [
         _SYSTEM.trouble(
             "jobs",
-            f"{one.manifests} manifest(s) use job {one.name}, and no live worker serves it",
+            f"no live worker serves job {one.name} of {counted(one.manifests, 'manifest')}",
             f"start a worker that has it: 'headway worker --app APP' with job {one.name!r}",
         )
         for one in unserved

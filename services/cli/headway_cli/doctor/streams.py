@@ -37,6 +37,9 @@ class Provisioned(Struct, frozen=True, kw_only=True):
     messages: int = 0
     used: int = 0
     limit: int = 0
+    copies: int = 1
+    clustered: bool = False
+    lagging: list[str] = []
     pending: int = 0
     unacknowledged: int = 0
     most_unacknowledged: int = 0
@@ -97,6 +100,7 @@ async def _stream(broker: Broker, wanted: Stream) -> tuple[Provisioned, datetime
     info = await stream_info(broker, wanted.name)
     if info is None:
         return Provisioned(name=wanted.name), None
+    cluster = info.get("cluster") or {}
     told = Provisioned(
         name=wanted.name,
         is_there=True,
@@ -104,6 +108,13 @@ async def _stream(broker: Broker, wanted: Stream) -> tuple[Provisioned, datetime
         messages=info["state"]["messages"],
         used=info["state"]["bytes"],
         limit=max(0, info["config"].get("max_bytes", 0)),
+        copies=info["config"].get("num_replicas", 1),
+        clustered=bool(cluster.get("name")),
+        lagging=[
+            one["name"]
+            for one in cluster.get("replicas") or []
+            if one.get("offline") or not one.get("current", True)
+        ],
     )
     return told, msgspec.convert(info["ts"], datetime, strict=False) if "ts" in info else None
 
@@ -207,6 +218,7 @@ def _provisioned(kind: str, one: Provisioned) -> list[Finding]:
         told = f"{one.name} has {_size(one.used)} of {_size(one.limit)}"
         remedy = "see why it is not read, or raise HEADWAY_STREAM_MAX_BYTES and provision"
         found.append(_fill(kind, told, one.used / one.limit, remedy))
+    found += _copies(kind, one)
     if one.pending > _MANY_PENDING:
         found.append(
             _AREA.warning(
@@ -224,6 +236,27 @@ def _provisioned(kind: str, one: Provisioned) -> list[Finding]:
             )
         )
     return found or [_AREA.ok(kind, f"{one.name} ({one.pending or one.messages} messages)")]
+
+
+def _copies(kind: str, one: Provisioned) -> list[Finding]:
+    if one.clustered and one.copies == 1:
+        return [
+            _AREA.warning(
+                kind,
+                f"{one.name} has one copy in a cluster, and is gone while its server is",
+                "set HEADWAY_STREAM_REPLICAS=3 and run 'headway provision'",
+            )
+        ]
+    if one.lagging:
+        names = ", ".join(one.lagging)
+        return [
+            _AREA.warning(
+                kind,
+                f"{one.name}: the copies on {names} are behind or offline",
+                "see to those servers: another failure may stop the stream",
+            )
+        ]
+    return []
 
 
 def _fill(check: str, told: str, part: float, remedy: str) -> Finding:

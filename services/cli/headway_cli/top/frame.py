@@ -18,7 +18,7 @@ from headway_cli.tables import printable
 _BARS = " ▁▂▃▄▅▆▇█"
 _METER = 12
 _MINUTES = 5
-_DAY_BARS = 24
+_DAY_BARS = 12
 # At least so many lines of a section are worth their heading.
 _FEWEST = 2
 
@@ -94,9 +94,9 @@ def _cut(lines: list[Text], most: int) -> list[Text]:
 
 
 def _head(one: Overview, where: str, hint: str) -> Iterator[Text]:
-    yield Text.assemble(
-        ("headway ", "bold"), where, f"   {one.now:%Y-%m-%d %H:%M:%S} UTC   ", (hint, "dim")
-    )
+    parts = [Text("headway", style="bold"), Text(f"{one.now:%Y-%m-%d %H:%M:%S} UTC")]
+    parts += [Text(hint, style="dim")] if hint else []
+    yield Text("  ").join([*parts, Text(where)])
     yield _services(one)
     yield _passes(one)
     yield _throughput(one)
@@ -141,15 +141,15 @@ def _throughput(one: Overview) -> Text:
     lately = one.lately
     ended = lately.completed + lately.failed + lately.cancelled
     return Text.assemble(
-        f"last {_MINUTES} minutes: {lately.completed} completed, ",
+        f"last {_MINUTES} min: {lately.completed} completed, ",
         (f"{lately.failed} failed", "red" if lately.failed else ""),
-        f", {lately.cancelled} cancelled ({ended / _MINUTES / 60:.1f}/s)   24 h ",
+        f", {lately.cancelled} cancelled ({ended / _MINUTES / 60:.1f}/s)  24 h ",
         (bars([day.completed + day.failed + day.cancelled for day in one.day]), "green"),
     )
 
 
 def bars(numbers: Sequence[int]) -> str:
-    """Numbers as bars of one character, at most a day of hours; the highest is full."""
+    """Numbers as bars of one character, at most twelve of them; the highest is full."""
     width = -(-len(numbers) // _DAY_BARS) or 1
     sums = [sum(numbers[at : at + width]) for at in range(0, len(numbers), width)]
     most = max(sums, default=0)
