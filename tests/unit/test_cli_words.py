@@ -8,7 +8,7 @@ import pytest
 from headway_cli import settings
 from headway_cli.moments import has_offset, read_moment, shown
 from headway_cli.running import NothingRuns, find_running, noted
-from headway_cli.tables import table
+from headway_cli.tables import printable, table
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
 
@@ -60,6 +60,11 @@ def test_columns_stand_under_each_other():
         "longer   1234  no",
         "-           0  yes",
     ]
+
+
+def test_what_others_tell_does_not_move_the_cursor():
+    assert table(("WHY",), [("evil\x1b[2Jtext\x07",)])[1] == "evil [2Jtext"
+    assert printable("Zürich ✓") == "Zürich ✓"
 
 
 def test_a_narrow_terminal_gets_a_table_that_fits():
