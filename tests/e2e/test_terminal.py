@@ -71,6 +71,7 @@ async def test_what_cannot_be_undone_is_asked_for_first(here):
         await terminal.expect("(by-hand, slowly)? [y/N]:")
         terminal.type("n\n")
         assert await terminal.end() == 130
+        assert "headway: nothing was done" in terminal.text
     listed = json.loads((await here.asked("manifests", "--json")).out)
     assert [one["external_id"] for one in listed] == ["by-hand", "slowly"]
     async with here.terminal("apply", "other.yaml") as terminal:

@@ -22,7 +22,17 @@ def confirm(told: Callable[[], str | None], *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"nobody is there to be asked: add --yes to {what}")
-    click.confirm(f"{what}?", abort=True, err=True)
+    if not _agreed(f"{what}?"):
+        click.echo("headway: nothing was done", err=True)
+        raise click.Abort
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:  # Ctrl-C leaves the cursor in the middle of the line
+        click.echo(err=True)
+        return False
 
 
 def listed(names: list[str], most: int = 5) -> str:

@@ -269,9 +269,9 @@ def judge_services(services: list[Answering], version: str) -> list[Finding]:
     """Whether both services answer, and are of this version."""
     found = []
     for name in _SERVICES:
-        [*told] = [one for one in services if one.name == name]
+        one = next((told for told in services if told.name == name), None)
         title = name.removeprefix("headway-")
-        if not told:
+        if one is None:
             found.append(
                 _AREA.trouble(
                     "services",
@@ -280,7 +280,6 @@ def judge_services(services: list[Answering], version: str) -> list[Finding]:
                 )
             )
             continue
-        one = told[0]
         words = f"{one.processes} {title}{'' if one.processes == 1 else 's'}"
         words += f", version {', '.join(one.versions)}"
         if one.versions == [version]:
