@@ -36,7 +36,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs": ("job_commands", "List jobs: their limits, what is in use, who serves them."),
         "work": ("work_commands", "List work that is not settled, or show one piece of it."),
         "runs": ("work_commands", "List runs, the newest first, or show one in full."),
-        "workers": ("work_commands", "List workers: who lives, who drains, and what they run."),
+        "workers": ("workers_command", "List workers: who lives, who drains, and what they run."),
         "events": ("event_commands", "Show what happened, and what happens."),
         "preview": ("look_commands", "Show the next fire times of a manifest."),
         "explain": ("look_commands", "Tell why a manifest ran, or did not, or why work waits."),

@@ -1,4 +1,4 @@
-"""Work, runs and workers: what is under way, what waits and why, and how to end it early."""
+"""Work and runs: what is under way, what waits and why, and how to end it early."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -14,7 +14,6 @@ from headway_contract.dispatching import (
     RunAnswer,
     RunStatus,
     WorkAnswer,
-    WorkerStatus,
     WorkStatus,
 )
 
@@ -180,21 +179,6 @@ def runs(reached: Reached, identity: UUID | None, most: int, as_json: bool, **gi
         _print_some(_RUN_HEADINGS, found, _run_row, most)
 
 
-@click.command()
-@json_option
-@asking
-def workers(reached: Reached, as_json: bool) -> None:
-    """List workers: who lives, who drains, and what they run."""
-    found = reached.ask(lambda client: client.workers())
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("no worker has been heard: start one with 'headway worker'")
-    else:
-        headings = ("WORKER", "STANDS", "BUSY", "HOST", "VERSION", "JOBS", "HEARD")
-        print_table(headings, [_worker_row(one) for one in found])
-
-
 def _refuse_filters(given: dict[str, Any]) -> None:
     stated = [f"--{name}" for name, value in given.items() if value is not None]
     if stated:
@@ -325,11 +309,3 @@ def _log_lines(found: RunAnswer) -> list[str]:
     if found.log_dropped:
         lines.append(f"({found.log_dropped} lines more were not kept)")
     return lines
-
-
-def _worker_row(one: WorkerStatus) -> tuple[object, ...]:
-    stands = "silent" if not one.alive else "draining" if one.draining else "alive"
-    version = one.code_version or f"{one.sdk} {one.sdk_version}".strip()
-    heard = f"{ages.told(one.last_heard_at, utc_now())} ago"
-    busy = f"{len(one.runs)} of {one.slots}"
-    return (one.worker, stands, busy, one.host, version, ", ".join(one.jobs), heard)

@@ -1,7 +1,7 @@
 """`headway doctor`: what is wrong with a set-up, and what to do about it.
 
 It looks at whatever is configured: the console (`asked`), PostgreSQL (`tables`), NATS (`streams`)
-and this machine (`machine`). Each of them gathers facts and judges nothing; `verdicts` and the
-modules beside it decide, by pure functions from facts to findings. What cannot be reached is one
+and the machine itself (`machine`). Each of them first gathers facts and then judges them, by pure
+functions from facts to findings. What cannot be reached is one
 finding, and the others are looked at all the same.
 """
