@@ -209,6 +209,8 @@ async def test_beside_an_up_and_after_it_on_its_data_folder(tmp_path):
         await follower.communicate()
         code, lines, err = await alone.run("verify", "--data", "here")
         assert (code, len(lines)) == (0, 2), (lines, err)
+        code, lines, err = await alone.run("doctor", "--data", "here")
+        assert (code, lines[-1]) == (0, f"{len(lines) - 1} ok, nothing in trouble"), (lines, err)
     finally:
         up.send_signal(signal.SIGTERM)
         await up.communicate()
