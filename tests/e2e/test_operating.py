@@ -198,6 +198,8 @@ async def test_work_runs_and_workers_are_looked_at_and_cancelled(night):
     await night.world.until(
         "SELECT count(*) = 2 FROM dispatcher.work_queue WHERE outcome='cancelled'"
     )
+    done = await night("workers", "drain", "w1", "nobody")
+    assert (done.code, done.err, len(done.out.splitlines())) == (1, "", 2)
     done = await night("cancel", "--group", "ops", "--yes", "--json")
     assert json.loads(done.out)["counts"] == {"asked_to_stop": 1}
     await night.world.until_settled()

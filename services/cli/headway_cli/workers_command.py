@@ -5,15 +5,43 @@ from headway_clock import utc_now
 from headway_contract.dispatching import WorkerStatus
 
 from headway_cli import ages
-from headway_cli.asking import Reached, asking, json_option, print_json
+from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
+from headway_cli.completion import complete_workers
+from headway_cli.letter_commands import NOT_ALL
 from headway_cli.tables import print_table
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @json_option
 @asking
-def workers(reached: Reached, as_json: bool) -> None:
+@click.pass_context
+def workers(context: click.Context, reached: Reached, as_json: bool) -> None:
     """List workers: who lives, who drains, and what they run."""
+    if context.invoked_subcommand is None:
+        _list_workers(reached, as_json=as_json)
+
+
+@workers.command("drain")
+@click.argument(
+    "names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_workers
+)
+@json_option
+@asking
+def _drain_command(reached: Reached, names: tuple[str, ...], as_json: bool) -> int:
+    """Let workers take no more orders, finish what they run, and end.
+
+    Whoever starts again under such a name is not meant. The exit code is 1 if one of them is not
+    known.
+    """
+    found = reached.ask(lambda client: client.drain(*names))
+    if as_json:
+        print_json(found)
+    else:
+        print_lines([one.text for one in found])
+    return NOT_ALL if any(one.result == "unknown" for one in found) else 0
+
+
+def _list_workers(reached: Reached, *, as_json: bool) -> None:
     found = reached.ask(lambda client: client.workers())
     if as_json:
         print_json(found)
