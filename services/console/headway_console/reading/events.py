@@ -86,13 +86,12 @@ async def page_of_events(
             asked, work=await connection.fetchval(queries["work_of_run"], asked.run)
         )
     where = (asked.work, below, asked.since, asked.before)
-    rows = await connection.fetch(
-        queries["feed"],
-        *where,
-        *(asked.patterns, asked.run, asked.job, asked.group, asked.accepted),
-        LOOKED_THROUGH,
-        limit + 1,
-        asked.manifest,
+    narrow = (*where, asked.patterns, asked.run, asked.accepted, LOOKED_THROUGH, limit + 1)
+    of_work = (asked.job, asked.group)
+    rows = await (
+        connection.fetch(queries["feed"], *narrow, *of_work)
+        if asked.manifest is None
+        else connection.fetch(queries["feed_of"], *narrow, *of_work, asked.manifest)
     )
     page = page_of(_LIST, rows, limit, event_row, "recorded_at")
     if page.next is not None:
