@@ -373,6 +373,41 @@ class TestLists:
         await check_invariants(world.database)
 
 
+async def test_filters_of_events_hold_together(world, reader):
+    app = App("test")
+    app.job("job", group="ops")(_nothing)
+    app.job("other", group="ops")(_nothing)
+    for name, job in (("a", "job"), ("b", "job"), ("c", "other")):
+        app.schedule(name, job=job, when=HOURLY, input={})
+    await world.dispatcher()
+    await world.worker(app)
+    await world.fire(app)
+    await world.until_settled(at_least=3)
+    everything = (await page_of_events(reader, EventFilter())).items
+    manifests = {
+        row["id"]: row["manifest"]
+        for row in await world.rows("SELECT id, manifest FROM dispatcher.work_queue")
+    }
+    of_a = [one for one in everything if manifests.get(one.work) == "a"]
+    run = next(one.run for one in of_a if one.run)
+    for asked, expected in (
+        (EventFilter(manifest="a"), of_a),
+        (EventFilter(manifest="a", group="ops", job="job", accepted=True), of_a),
+        (EventFilter(manifest="a", job="other"), []),
+        (EventFilter(manifest="nobody"), []),
+        (
+            EventFilter(manifest="a", types=("run.*",)),
+            [one for one in of_a if one.type.startswith("headway.run.")],
+        ),
+        (EventFilter(run=run), [one for one in of_a if one.run == run]),
+        (EventFilter(run=run, manifest="b"), []),
+    ):
+        assert (await page_of_events(reader, asked)).items == expected, asked
+        first = await page_of_events(reader, asked, limit=2)
+        rest = await page_of_events(reader, asked, cursor=first.next) if first.next else None
+        assert first.items + (rest.items if rest else []) == expected, asked
+
+
 async def test_pages_follow_each_other_without_gap_or_repeat(world, reader):
     app = App("test")
     app.job("job")(_nothing)
