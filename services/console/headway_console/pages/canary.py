@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from headway.control import RequestFailed
 from headway_contract.http import InvalidRequest
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
@@ -14,7 +13,6 @@ from headway_console.access.guarding import needs, still_let_in
 from headway_console.api.canaries import find_canary, stop_canary
 from headway_console.canaries import Canaries, Progress
 from headway_console.pages.asked import field_of
-from headway_console.pages.asking import refused
 from headway_console.pages.flash import go_to
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import show
@@ -52,12 +50,8 @@ def canary_live(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Serv
 @post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"))
 async def stop(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[Any]:
     """Go no further; what is under way goes on."""
-    to = f"/dead-letters/canary/{canary}"
-    try:
-        await stop_canary(request, canary)
-    except RequestFailed as error:
-        return refused(request, to, error)
-    return go_to(request, to, text="it goes no further")
+    await stop_canary(request, canary)
+    return go_to(request, f"/dead-letters/canary/{canary}", text="it goes no further")
 
 
 HANDLERS = (begin, canary_page, canary_live, stop)
