@@ -72,7 +72,8 @@ async def test_every_list_can_be_read_by_the_role_and_of_empty_tables(reader):
     async with reader.acquire() as connection:
         assert await connection.fetchval("SELECT current_user") == READER
         for name, ask in readings(utc_now()).items():
-            assert (await ask(connection)) is not None or "in full" in name, name
+            of_one_row = "in full" in name or name.startswith("id of")
+            assert (await ask(connection)) is not None or of_one_row, name
 
 
 async def test_every_query_is_allowed_to_the_role(reader):

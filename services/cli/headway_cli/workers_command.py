@@ -33,7 +33,7 @@ def _drain_command(reached: Reached, names: tuple[str, ...], as_json: bool) -> i
     Whoever starts again under such a name is not meant. The exit code is 1 if one of them is not
     known.
     """
-    found = reached.ask(lambda client: client.drain(*names))
+    found = reached.ask(lambda headway: headway.drain(*names))
     if as_json:
         print_json(found)
     else:
