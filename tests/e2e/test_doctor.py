@@ -87,6 +87,7 @@ async def test_a_job_that_nobody_serves(examined, world):
     assert [one.partition(":")[0] for one in found["trouble"]] == ["system workers", "system jobs"]
 
 
+@pytest.mark.long
 async def test_what_cannot_be_reached_is_one_line_and_the_others_are_looked_at(examined, world):
     code, found = await examined(
         HEADWAY_NATS_URL="nats://127.0.0.1:1", HEADWAY_URL="http://127.0.0.1:1"

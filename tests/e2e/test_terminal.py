@@ -99,6 +99,7 @@ async def test_a_cancel_of_many_says_how_many(here, world):
     await world.until_settled(at_least=2)
 
 
+@pytest.mark.long
 async def test_an_outcome_is_waited_for_with_progress_for_people_only(here, world):
     await world.dispatcher()
     await world.worker(here.app)
