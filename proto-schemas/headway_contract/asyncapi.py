@@ -251,8 +251,10 @@ class _Book:
         """The document."""
         self.channels["replies"] = {
             "address": None,
-            "description": "The inbox of whoever asks. A refusal has no body; it carries the "
-            "headers Nats-Service-Error and Nats-Service-Error-Code.",
+            "description": "The inbox of whoever asks. A refusal says why in its body and, on one "
+            "line, in the header Nats-Service-Error; Nats-Service-Error-Code is 400 (wrong by "
+            "itself), 404 (names something that there is not), 409 (not as things are), 500 (the "
+            "service has failed) or 503 (cannot be had now).",
             "messages": {one: {"$ref": _pointer("messages", one)} for one in self._answers},
         }
         return {
