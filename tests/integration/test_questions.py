@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from headway import App, Client, daily, every, exclude_days, manual, once, spaced
 from headway.client import RequestFailed
+from headway.control import Invalid
 from headway.definitions import ManifestDefinition
 from msgspec import convert
 
@@ -48,7 +49,7 @@ async def test_a_name_that_nobody_bears_is_told_with_those_that_are_alike(world,
             assert str(caught.value).startswith(
                 "there is no manifest 'nightly-repotr': did you mean 'nightly-report'"
             )
-        with pytest.raises(RequestFailed, match="see 'headway manifests'"):
+        with pytest.raises(Invalid, match="manifest"):
             await client.manifest("zzz\x00")
 
 
