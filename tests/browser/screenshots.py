@@ -1,7 +1,8 @@
 """Pictures of the console, as the demo fills it: `./justw screenshots`.
 
 Starts the demo in a folder of its own, waits until it has something on every page, and writes
-the pictures into the folder that it is given. It needs Chromium, as the browser tests do.
+the pictures into the folder that it is given, which takes some three minutes. It needs Chromium, as
+the browser tests do.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ PHONE = {"width": 400, "height": 800}
 ZONE = "Europe/Berlin"
 # What Grace does last in the demo: then everything else has happened, too.
 LAST_OF_ALL = "dead_letter.acknowledged"
+MINUTES = 3
 _START_SECONDS = 60
 _END_SECONDS = 40
 
@@ -108,6 +110,9 @@ async def take_all(browser: Browser, address: str, folder: Path) -> None:
     await dark.screenshot(path=folder / "run-dark.png", animations="disabled")
 
     await page.set_viewport_size(WIDE)
+    await page.goto(f"{base}/")
+    # A few minutes of history, which the page shows as they go by.
+    await expect(page.locator(".chart rect.good")).to_have_count(MINUTES, timeout=240_000)
     await take(page, base, "/", folder / "overview.png")
     await page.set_viewport_size(PHONE)
     await take(page, base, "/", folder / "phone.png")
