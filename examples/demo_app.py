@@ -240,9 +240,9 @@ async def grace_at_work(ctx):
         await headway.trigger("report-by-hand")
         await asyncio.sleep(9)
         await headway.enable("sync-tony")  # what it would have fired meanwhile is in the calendar
-        await headway.cancel_manifest(
-            "stocktaking-of-all-aisles", reason="the auditors are in the way"
-        )
+        while not (counting := await headway.runs(job="stocktaking", state="in_progress")):
+            await asyncio.sleep(0.2)
+        await headway.cancel(counting[0].run, reason="the auditors are in the way")
         letters = await headway.dead_letters(manifest="import-prices-umbrella")
         if letters:
             await headway.acknowledge(letters[0].dead_letter, note="Umbrella is out of business")

@@ -67,6 +67,8 @@ class TestMonth:
         coming = [fire(at, excluded="holiday")]
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming, today=date(2027, 3, 10))
         assert not any(day.coming for week in made.weeks for day in week)
+        [cell] = [day for week in made.weeks for day in week if day.marks]
+        assert cell.label == "12 March: 1 excluded (holiday)"
 
     def test_where_more_may_come_than_was_asked_for_the_calendar_says_so(self):
         first = datetime(2027, 3, 10, 12, tzinfo=UTC)

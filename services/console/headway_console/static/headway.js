@@ -11,7 +11,7 @@
   // The server reads times in filters in the viewer's zone, of which only the browser knows.
   const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
   if (!document.cookie.split("; ").includes(`headway-zone=${zone}`)) {
-    document.cookie = `headway-zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+    document.cookie = `headway-zone=${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
   }
 
   function written(at, now) {

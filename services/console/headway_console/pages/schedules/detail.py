@@ -66,7 +66,8 @@ async def show_schedule(
     upcoming = await _preview(request, found, now, _SHOWN_FIRES)
     coming = upcoming
     if until > now:
-        coming = await _preview(request, found, max(now, since), month.MOST_COMING)
+        after = max(_undecided_since(found, now), since)
+        coming = await _preview(request, found, after, month.MOST_COMING)
     day: DayOf | None = None
     if chosen:
         day = await read_day(request, found, chosen, zone, now=now)
@@ -127,6 +128,14 @@ async def _resuming(request: Request[Any, Any, Any], found: ManifestInFull) -> s
     except RequestFailed as error:
         return str(error)
     return " ".join([answer.text, *(one.text for one in answer.manifests)])
+
+
+def _undecided_since(found: ManifestInFull, now: datetime) -> datetime:
+    """Excluded times are written down with the next that is allowed; until then they are shown."""
+    due_at = found.status.next_due_at
+    if due_at is None or due_at > now or found.status.held_by is not None:
+        return now
+    return due_at - timedelta(microseconds=1)
 
 
 def _with_pause(past: Past, found: ManifestInFull, now: datetime) -> Past:

@@ -4,7 +4,7 @@ Days are those of the schedule's zone, as its times are.
 """
 
 import calendar
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -111,8 +111,17 @@ def grid(
     end = coming[-1].due_at if len(coming) >= MOST_COMING else None
     cut_from = date.max if end is None else end.astimezone(zone).date()
     counts: defaultdict[date, int] = defaultdict(int)
+    excluded: defaultdict[date, Counter[str]] = defaultdict(Counter)
     for fire in coming:
-        counts[fire.due_at.astimezone(zone).date()] += 0 if fire.excluded else 1
+        day = fire.due_at.astimezone(zone).date()
+        if fire.excluded:
+            excluded[day][fire.excluded] += 1
+        else:
+            counts[day] += 1
+    for day, found in excluded.items():
+        marks[day] += [
+            Mark(state="excluded", reason=why, fires=fires, tint="") for why, fires in found.items()
+        ]
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
     return Month(
         first=first,
