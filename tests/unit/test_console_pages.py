@@ -81,6 +81,9 @@ class TestMonth:
         assert cells[date(2027, 3, 12)].label == "12 March: more than was counted"
         made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, coming[:-1], today=date(2027, 3, 10))
         assert made.counted_until is None
+        daily = [fire(first + timedelta(days=number)) for number in range(1000)]
+        made = month.grid(date(2027, 3, 1), BERLIN, EMPTY, daily, today=date(2027, 3, 10))
+        assert made.counted_until is None  # of this month all are counted
         assert not any(day.is_cut for week in made.weeks for day in week)
 
     def test_the_span_goes_from_a_monday_to_a_sunday_across_a_change_of_clocks(self):

@@ -127,7 +127,7 @@ async def _resuming(request: Request[Any, Any, Any], found: ManifestInFull) -> s
         answer = await client_of(request).resume(found.status.external_id, dry_run=True)
     except RequestFailed as error:
         return str(error)
-    return " ".join([answer.text, *(one.text for one in answer.manifests)])
+    return "; ".join([answer.text, *(one.text for one in answer.manifests)])
 
 
 def _undecided_since(found: ManifestInFull, now: datetime) -> datetime:

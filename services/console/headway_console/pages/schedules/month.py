@@ -127,7 +127,7 @@ def grid(
         first=first,
         before=f"{first - timedelta(days=1):%Y-%m}",
         after=f"{first + timedelta(days=31):%Y-%m}",
-        counted_until=end,
+        counted_until=end if cut_from <= weeks[-1][-1] else None,
         weeks=[
             [
                 Day(
