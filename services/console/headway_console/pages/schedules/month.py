@@ -99,29 +99,15 @@ def span(first: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 def grid(
-    first: date,
-    zone: ZoneInfo,
-    past: Past,
-    coming: Sequence[FireTime],
-    *,
-    today: date,
+    first: date, zone: ZoneInfo, past: Past, coming: Sequence[FireTime], *, today: date
 ) -> Month:
     """The month with everything in it. Where `MOST_COMING` are to come, more may follow."""
     marks = _marks(past, zone)
     end = coming[-1].due_at if len(coming) >= MOST_COMING else None
     cut_from = date.max if end is None else end.astimezone(zone).date()
-    counts: defaultdict[date, int] = defaultdict(int)
-    excluded: defaultdict[date, Counter[str]] = defaultdict(Counter)
-    for fire in coming:
-        day = fire.due_at.astimezone(zone).date()
-        if fire.excluded:
-            excluded[day][fire.excluded] += 1
-        else:
-            counts[day] += 1
-    for day, found in excluded.items():
-        marks[day] += [
-            Mark(state="excluded", reason=why, fires=fires, tint="") for why, fires in found.items()
-        ]
+    counts = Counter(_day_of(fire, zone) for fire in coming if not fire.excluded)
+    for day, excluded in _excluded(coming, zone).items():
+        marks[day] += excluded
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
     return Month(
         first=first,
@@ -162,6 +148,19 @@ def _marks(past: Past, zone: ZoneInfo) -> defaultdict[date, list[Mark]]:
             if mark not in found[day]:
                 found[day].append(mark)
     return found
+
+
+def _excluded(coming: Sequence[FireTime], zone: ZoneInfo) -> dict[date, list[Mark]]:
+    """Times that no work comes of, by day and by what excludes them."""
+    counts = Counter((_day_of(fire, zone), fire.excluded) for fire in coming if fire.excluded)
+    found: defaultdict[date, list[Mark]] = defaultdict(list)
+    for (day, why), fires in counts.items():
+        found[day].append(Mark(state="excluded", reason=why, fires=fires, tint=""))
+    return found
+
+
+def _day_of(fire: FireTime, zone: ZoneInfo) -> date:
+    return fire.due_at.astimezone(zone).date()
 
 
 def _days_of(stretch: Stretch, zone: ZoneInfo) -> Iterable[date]:
