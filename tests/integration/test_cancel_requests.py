@@ -173,7 +173,11 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world, nats_url):
         [room] = await client.occupancy("ops")
         assert (room.in_progress, sum(room.waiting.values())) == (3, 3)
         answer = await client.cancel_group("ops")
-        assert answer.counts == {"asked_to_stop": 3, "settled": 3}
+        # What has no manifest is named after the others: one of those may have made room for it.
+        assert answer.counts in (
+            {"asked_to_stop": 3, "settled": 3},
+            {"asked_to_stop": 4, "settled": 2},
+        )
         assert loose.work in {one.work for one in answer.results}
         with pytest.raises(RequestFailed, match="no group 'nobody'"):
             await client.cancel_group("nobody")
