@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from headway.worker import tenure
+from headway.worker.leases import Lease
 from headway_contract import subjects
 from headway_contract.work import RetryPolicy
 from headway_jetstream_kit.provisioning import stream_info
@@ -241,6 +242,37 @@ async def test_what_is_too_much_for_one_message_is_told_in_several(world, monkey
     )
     assert [tuple(row) for row in rows] == [("completed", len(output))] * 12
     assert await world.value("SELECT count(*) FROM dispatcher.lease") == 1
+    await check_invariants(world.database)
+
+
+async def test_what_ends_while_something_is_being_said_is_said_next(world, monkeypatch):
+    speaking, may_go_on, last_begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    say = Lease.say
+
+    async def slowly(self, *events):
+        speaking.set()
+        await may_go_on.wait()
+        return await say(self, *events)
+
+    monkeypatch.setattr(Lease, "say", slowly)
+    bodies = Bodies(hold={2})
+
+    async def job(ctx, number: int):
+        if number == 1:
+            await speaking.wait()
+        if number == 2:
+            last_begun.set()
+        return await bodies(ctx, number)
+
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await order(world, await queue_many(world, 3))
+    async with asyncio.timeout(15):
+        await last_begun.wait()
+    may_go_on.set()
+    await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'settled'")
+    bodies.release.set()
+    await until_all_settled(world)
     await check_invariants(world.database)
 
 

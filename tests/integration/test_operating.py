@@ -53,7 +53,7 @@ async def test_a_worker_that_is_asked_to_drain_finishes_and_ends(world, client):
 
     may_end.set()
     await world.until("SELECT count(*) = 0 FROM dispatcher.worker")
-    assert await world.value("SELECT state FROM dispatcher.metadata") == "completed"
+    await world.until("SELECT state = 'completed' FROM dispatcher.metadata")
     told = await world.rows(
         "SELECT subject, source FROM dispatcher.history WHERE type LIKE '%drain_asked%'"
     )

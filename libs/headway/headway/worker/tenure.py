@@ -84,8 +84,9 @@ class Tenure:
         self._unsaid: list[Event] = []
         self._unsaid_bytes = 0
         self._unsaid_since = 0.0
-        self._speaking_soon: asyncio.Task[None] | None = None
-        # Most leases end before they need it: a timer costs less than a task.
+        self._speaking: asyncio.Task[None] | None = None
+        # Most leases end before they need them: a timer costs less than a task.
+        self._soon: asyncio.TimerHandle | None = None
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
 
@@ -104,12 +105,13 @@ class Tenure:
                 if ordered.run not in self.lease.ended_runs:
                     await self._serve_one(index, ordered)
             await self._say()
-            if self._speaking_soon is not None:
-                await self._speaking_soon
+            if self._speaking is not None:
+                await self._speaking
         finally:
-            if self._renewal is not None:
-                self._renewal.cancel()
-            background = (self._speaking_soon, self._renewing)
+            for timer in (self._soon, self._renewal):
+                if timer is not None:
+                    timer.cancel()
+            background = (self._speaking, self._renewing)
             await end([task for task in background if task is not None])
 
     def cancel(self, run: UUID, reason: str) -> None:
@@ -172,14 +174,23 @@ class Tenure:
         alone = len(self.lease.order.runs) == 1
         if alone or waited >= LINGER_SECONDS or self._unsaid_bytes > _LARGE:
             await self._say()
-        elif self._speaking_soon is None or self._speaking_soon.done():
-            self._speaking_soon = asyncio.create_task(self._say_soon())
+        elif self._soon is None and (self._speaking is None or self._speaking.done()):
+            self._soon = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._speak)
 
-    async def _say_soon(self) -> None:
-        await asyncio.sleep(LINGER_SECONDS)
-        await self._say()
+    def _speak(self) -> None:
+        """Say what was gathered, and what is gathered while that is being said."""
+
+        async def speak() -> None:
+            while self._unsaid:
+                await self._say()
+
+        self._soon = None
+        self._speaking = asyncio.create_task(speak())
 
     async def _say(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         events, self._unsaid, self._unsaid_bytes = self._unsaid, [], 0
         if events and await self.lease.say(*events) == "lost" and self._current is not None:
             self._current.stop("released")
