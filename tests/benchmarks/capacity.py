@@ -120,7 +120,7 @@ async def main() -> None:
         server = PostgresServer(Path(folder))
         await server.start()
         try:
-            database = await Database.connect(server.url, name="bench")
+            database = await Database.connect(server.url, name="bench", answer_seconds=600)
             try:
                 await apply_migrations(database)
                 figures = await bench(database)

@@ -59,7 +59,7 @@ def _computed(process: int) -> float:
 
 async def bench(url: str, runs: int) -> dict[str, Any]:
     """Fill the tables and read them."""
-    database = await Database.connect(url, name="bench")
+    database = await Database.connect(url, name="bench", answer_seconds=600)
     now = utc_now()
     began = monotonic()
     try:

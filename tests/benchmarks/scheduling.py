@@ -92,10 +92,10 @@ async def measure_ticks(database: Database, sizes: list[int]) -> dict[str, Any]:
     filled = 0
     for size in sizes:
         async with database.acquire() as connection:
-            await connection.execute(_FILL, NOW, size, GROUPS, filled + 1, timeout=600)
-            await connection.execute(_OUTSTAND, NOW, timeout=600)
-            await connection.execute("VACUUM ANALYZE scheduler.manifest", timeout=600)
-            await connection.execute("VACUUM ANALYZE scheduler.work", timeout=600)
+            await connection.execute(_FILL, NOW, size, GROUPS, filled + 1)
+            await connection.execute(_OUTSTAND, NOW)
+            await connection.execute("VACUUM ANALYZE scheduler.manifest")
+            await connection.execute("VACUUM ANALYZE scheduler.work")
         filled = size
         costs[str(size)] = round(await _tick_cost(database, clock), 2)
     smallest, largest = str(sizes[0]), str(sizes[-1])
@@ -207,7 +207,9 @@ async def _on_a_database(url: str, measure: Any, *arguments: Any) -> Any:
     async with admin.acquire() as connection:
         await connection.execute(f"CREATE DATABASE {name}")
     await admin.close()
-    database = await Database.connect(url.rpartition("/")[0] + f"/{name}", name="bench")
+    database = await Database.connect(
+        url.rpartition("/")[0] + f"/{name}", name="bench", answer_seconds=600
+    )
     try:
         await apply_migrations(database)
         return await measure(database, *arguments)
