@@ -137,6 +137,7 @@ class Worker:
                 raise BrokerUnavailable(f"{self._broker.where}: the connection was closed for good")
         finally:
             self._draining.set()
+            self._begin_no_more()
             # Not only with the next beat: until it is heard of, orders come for our slots, and what
             # is handed back would be ordered from us again.
             leaving = asyncio.create_task(self.heart.beat())
@@ -151,8 +152,7 @@ class Worker:
 
     async def _drain(self, seconds: float) -> None:
         """Let runs finish; hand back those that have not begun, or do not end by the deadline."""
-        for tenure in self._tenures.values():
-            tenure.begin_no_more("worker_stopped")
+        self._begin_no_more()
         if self._tasks:
             logger.info("draining %d run(s)", len(self._tasks))
             await asyncio.wait(self._tasks, timeout=seconds)
@@ -161,6 +161,10 @@ class Worker:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=HAND_BACK_SECONDS + _LAST_WORDS_SECONDS)
         await end(self._tasks)
+
+    def _begin_no_more(self) -> None:
+        for tenure in self._tenures.values():
+            tenure.begin_no_more("worker_stopped")
 
     async def _serve(self, job: str) -> None:
         """Fetch orders of one job while there are free slots."""
