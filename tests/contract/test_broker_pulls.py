@@ -249,9 +249,8 @@ async def test_the_newer_form_of_acks_is_read_and_answered_as_well(
     assert len(message.reply.split(".")) > 9
     assert (message.sequence, message.deliveries, message.body) == (1, 1, b"hi")
     await ack(broker, [message])
-    await broker.client.flush()
-    info = await consumer_info(broker, "NEWER", "d")
-    assert info is not None
-    assert info["ack_floor"]["stream_seq"] == 1
+    async with asyncio.timeout(10):
+        while (await consumer_info(broker, "NEWER", "d"))["ack_floor"]["stream_seq"] != 1:
+            await asyncio.sleep(0.01)
     await broker.close()
     await server.stop()

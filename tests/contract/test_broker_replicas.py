@@ -235,7 +235,9 @@ async def test_here_too_a_reset_brings_at_once_what_was_left_behind(
     ]
     left = await _all_of(Puller(gone, events, "projector"), 5)
     await ack(gone, left[:2])
-    await gone.client.flush()
+    async with asyncio.timeout(10):
+        while (await rivals[0].consumer_info(events, "projector")).num_ack_pending != 3:
+            await asyncio.sleep(0.01)
     await gone.close()
     async with asyncio.timeout(10):
         while not await take_over(successor, events, "projector"):
