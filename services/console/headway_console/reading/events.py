@@ -14,7 +14,7 @@ from headway_console.reading.pages import Page, page_of, searched, time_and_numb
 queries = Queries("headway_console.reading", "sql/events.sql")
 
 # Among how many of the newest events a search without an index looks.
-LOOKED_THROUGH = 10_000
+LOOKED_THROUGH = 6_000
 # How far back news is looked for, so that only the latest days of history are opened.
 _NEWS_HOURS = 24
 _NEWS_AT_ONCE = 5_000
