@@ -11,23 +11,18 @@ Manifests that it makes belong to nobody's code: no start of an application prun
 """
 
 import getpass
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from uuid import UUID
 
 from headway_clock import new_nonce, utc_now
 from headway_contract import subjects
-from headway_contract.operating import ChangeManyRequest, ManifestChanged, ManyChanged
 from headway_contract.scheduling import (
     ApplyAnswer,
     ApplyRequest,
     Changed,
-    ChangeGroupRequest,
-    ChangeJobRequest,
-    ChangeRequest,
-    DeleteRequest,
     DismissRequest,
     EnqueueAnswer,
     EnqueuedAnswer,
@@ -53,13 +48,12 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
-from headway_contract.work import Rate
-from headway_decisions.rates import parse_rate
 from headway_tracing import traceparent
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, structs
 
 from headway import cadences
 from headway.batches import Configure, Items
+from headway.changes import Changes
 from headway.control import PATIENT_SECONDS, Control
 from headway.control import RequestFailed as RequestFailed
 from headway.declarations import Terms
@@ -87,7 +81,7 @@ def login_name() -> str:
         return "unknown"
 
 
-class Client(Operations, Pauses):
+class Client(Operations, Pauses, Changes):
     """One connection to Headway's services. `actor` is who the audit says asked, over NATS."""
 
     def __init__(
@@ -270,96 +264,6 @@ class Client(Operations, Pauses):
         await self.schedule(external_id, job=job, when=when, input=input, **terms)
         return external_id
 
-    async def enable(self, external_id: str) -> Changed:
-        """Let a manifest fire; code no longer decides whether it does."""
-        return await self._change(
-            ChangeRequest(manifest=external_id, enabled=True, actor=self._actor)
-        )
-
-    async def disable(self, external_id: str) -> Changed:
-        """Keep a manifest from firing; code no longer decides whether it does."""
-        return await self._change(
-            ChangeRequest(manifest=external_id, enabled=False, actor=self._actor)
-        )
-
-    async def change(
-        self,
-        external_id: str,
-        *,
-        attempts: int | UnsetType = UNSET,
-        interval: float | UnsetType = UNSET,
-        jitter: float | UnsetType = UNSET,
-        give_back: Iterable[Literal["enabled", "retry", "jitter"]] = (),
-    ) -> Changed:
-        """Change what operators own of a manifest; what is given back is the code's again."""
-        request = ChangeRequest(
-            manifest=external_id,
-            attempts=attempts,
-            interval_seconds=interval,
-            jitter_seconds=jitter,
-            give_back=list(give_back),
-            actor=self._actor,
-        )
-        return await self._change(request)
-
-    async def change_many(
-        self,
-        *external_ids: str,
-        action: Literal["enable", "disable", "run"],
-        key: str | None = None,
-    ) -> list[ManifestChanged]:
-        """Enable, disable or run up to 500 manifests in one request; tells of each.
-
-        The same key does it only once.
-        """
-        request = ChangeManyRequest(
-            manifests=list(external_ids), action=action, key=key, actor=self._actor
-        )
-        answer = await self._control.ask(
-            subjects.CHANGE_MANY_REQUEST, request, ManyChanged, timeout=PATIENT_SECONDS
-        )
-        return answer.results
-
-    async def change_group(
-        self,
-        name: str,
-        *,
-        max_active: int | UnsetType | None = UNSET,
-        priority: int | UnsetType = UNSET,
-        enabled: bool | UnsetType = UNSET,
-        rate: Rate | str | UnsetType | None = UNSET,
-        give_back: Iterable[Literal["max_active", "priority", "enabled", "rate"]] = (),
-    ) -> Changed:
-        """Change the settings of a group; none for `max_active` or `rate` lifts that limit."""
-        request = ChangeGroupRequest(
-            group=name,
-            max_active=max_active,
-            priority=priority,
-            enabled=enabled,
-            rate=parse_rate(rate) if isinstance(rate, str) else rate,
-            give_back=list(give_back),
-            actor=self._actor,
-        )
-        return await self._control.ask(subjects.CHANGE_GROUP_REQUEST, request, Changed)
-
-    async def change_job(
-        self,
-        name: str,
-        *,
-        max_active: int | UnsetType | None = UNSET,
-        rate: Rate | str | UnsetType | None = UNSET,
-        give_back: Iterable[Literal["max_active", "rate"]] = (),
-    ) -> Changed:
-        """Change the limits of a job; none lifts one. What is given back is the code's again."""
-        request = ChangeJobRequest(
-            job=name,
-            max_active=max_active,
-            rate=parse_rate(rate) if isinstance(rate, str) else rate,
-            give_back=list(give_back),
-            actor=self._actor,
-        )
-        return await self._control.ask(subjects.CHANGE_JOB_REQUEST, request, Changed)
-
     async def trigger(
         self,
         external_id: str,
@@ -433,20 +337,12 @@ class Client(Operations, Pauses):
         request = DismissRequest(work=work, actor=self._actor)
         return await self._control.ask(subjects.DISMISS_REQUEST, request, Changed)
 
-    async def delete(self, external_id: str) -> Changed:
-        """Delete a manifest that was made at run time, with its work, dead letters and runs."""
-        request = DeleteRequest(manifest=external_id, actor=self._actor)
-        return await self._control.ask(subjects.DELETE_REQUEST, request, Changed)
-
     @property
     def _control(self) -> Control:
         control = self._given or self._opened
         if control is None:
             raise RequestFailed("the client is not connected: use it as 'async with Client(...)'")
         return control
-
-    async def _change(self, request: ChangeRequest) -> Changed:
-        return await self._control.ask(subjects.CHANGE_REQUEST, request, Changed)
 
     async def _send(
         self, subject: str, definitions: Definitions, prune: PrunePolicy | None, days: int

@@ -3,6 +3,7 @@
 The client's methods know no transport; whatever can `ask` may take the place of NATS.
 """
 
+from abc import ABC, abstractmethod
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -55,3 +56,14 @@ class Control(Protocol):
     ) -> Answer:
         """The answer to a question; raises `RequestFailed` if there is none."""
         ...
+
+
+class Asking(ABC):
+    """What the parts of a client have in common: who asks, and the way to the services."""
+
+    _actor: str
+
+    @property
+    @abstractmethod
+    def _control(self) -> Control:
+        """The way to the services."""

@@ -1,6 +1,5 @@
 """What the client asks of the dispatcher: work, runs, workers, cancels and dead letters."""
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -49,7 +48,7 @@ from headway_contract.scheduling import (
 )
 from msgspec import UNSET, Struct, structs
 
-from headway.control import PATIENT_SECONDS, Control, RequestFailed
+from headway.control import PATIENT_SECONDS, Asking, RequestFailed
 
 # How many entries one question asks for: an answer has to fit into one message.
 _PAGE = 200
@@ -58,15 +57,8 @@ Page = TypeVar("Page", bound=Struct)
 OnPage = Callable[[list[LetterResult]], None]
 
 
-class Operations(ABC):
+class Operations(Asking):
     """The part of a client that speaks with the dispatcher."""
-
-    _actor: str
-
-    @property
-    @abstractmethod
-    def _control(self) -> Control:
-        """The way to the services."""
 
     async def dead_letters(
         self,

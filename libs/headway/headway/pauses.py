@@ -1,24 +1,16 @@
 """What the client asks of the scheduler about pauses."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
 
 from headway_contract import subjects
 from headway_contract.pausing import PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
 
-from headway.control import Control
+from headway.control import Asking
 
 
-class Pauses(ABC):
+class Pauses(Asking):
     """The part of a client that pauses manifests and resumes them."""
-
-    _actor: str
-
-    @property
-    @abstractmethod
-    def _control(self) -> Control:
-        """The way to the services."""
 
     async def pause(
         self,
