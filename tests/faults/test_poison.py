@@ -22,6 +22,7 @@ from headway_contract.orders import RunDispatched
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
 from headway_decisions.texts import storable
+from headway_dispatcher.gate import GateCall
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.projector import event_intake
 from headway_jetstream_kit import Puller, Refused, Stored
@@ -432,7 +433,7 @@ async def test_good_work_among_generated_messages(world):
     works = [uuid4() for _ in range(20)]
     batch.add(subjects.work("ops"), *(envelope(queued(work), work) for work in works))
     await batch.tell()
-    followers = Followers(gate=Wakeup(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
+    followers = Followers(gate=GateCall(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
     intake = work_intake(
         world.database,
         world.broker,

@@ -22,8 +22,6 @@ class Wakeup:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        # Told whenever the pass comes to rest.
-        self.on_rest: Callable[[], None] | None = None
 
     def call(self) -> None:
         """Wake the pass; returns at once."""
@@ -36,8 +34,6 @@ class Wakeup:
             # Whoever never rests must still let the others have their turn.
             await asyncio.sleep(0)
             return
-        if self.on_rest is not None:
-            self.on_rest()
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()

@@ -39,6 +39,7 @@ class Service:
         self._vitals: list[Vitals] = []
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wakeups: dict[str, Wakeup] = {}
+        self._watchers: dict[str, Callable[[], None]] = {}
         self._own = own_measures(name)
         self.meter = Meter([*self._own.all(), *measures], answers=self._own.answers)
         self.meter.read_from(self._read_passes)
@@ -102,9 +103,9 @@ class Service:
         """Let a kept pass run at once instead of at the end of its rest."""
         self._wakeup_of(name).call()
 
-    def watch(self, name: str, on_rest: Callable[[], None]) -> None:
-        """Have somebody told whenever a kept pass comes to rest."""
-        self._wakeup_of(name).on_rest = on_rest
+    def watch(self, name: str, on_pass: Callable[[], None]) -> None:
+        """Have somebody told whenever a kept pass has gone well."""
+        self._watchers[name] = on_pass
 
     async def end_pass(self, name: str) -> None:
         """Stop one pass; the others go on."""
@@ -124,6 +125,8 @@ class Service:
             self.meter.add(self._own.pass_failures, name)
         else:
             self.meter.observe(self._own.pass_seconds, seconds, name)
+            if name in self._watchers:
+                self._watchers[name]()
 
     def _read_passes(self) -> Readings:
         return {self._own.pass_age: {(one.name,): one.age() for one in self._vitals}}

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 from headway import App
 from headway.worker import Worker, WorkerSettings
+from headway_clock import monotonic
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
@@ -16,8 +18,8 @@ from headway_service_kit.service import Service
 from headway_testing.clock import VirtualClock
 from headway_testing.outages import ServiceName
 
-# The passes that go by the clock, and so must be told when it was set.
-_TIMED = {"scheduler": ("windows", "tick"), "dispatcher": ("gate",)}
+# A pass that goes by the clock, and so must be told when it was set: its service and its name.
+Timed = tuple[ServiceName, str]
 
 
 class Crew:
@@ -46,7 +48,6 @@ class Crew:
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
         self._outcomes = asyncio.Event()
-        self._fires_first = False
 
     @property
     def up(self) -> set[ServiceName]:
@@ -63,14 +64,20 @@ class Crew:
             if name in wanted and name not in self.up:
                 await self._begin(name)
 
-    async def work_through(self, woken: set[ServiceName], *, within: float) -> None:
-        """Tell those that go by the clock that it was set, and wait until an end may be near."""
+    async def work_through(self, woken: Iterable[Timed], *, within: float) -> None:
+        """Tell passes that the clock was set, and wait until an end of theirs may be near.
+
+        Wide awake: a moment is a hundred small answers of PostgreSQL and NATS, and to fall asleep
+        and be woken for each takes longer than many of them do.
+        """
         self._outcomes.clear()
-        for name in woken & set(self._services):
-            self._fires_first = name == "scheduler"
-            for timed in _TIMED[name]:
-                self._services[name].wake(timed)
-        await self.hear(within=within)
+        for service, timed in woken:
+            if service in self._services:
+                self._services[service].wake(timed)
+        deadline = monotonic() + within
+        while not self._outcomes.is_set() and monotonic() < deadline:
+            await asyncio.sleep(0)
+        self._outcomes.clear()
 
     async def hear(self, *, within: float) -> None:
         """Wait until the scheduler has taken something in, but not longer than this.
@@ -81,13 +88,6 @@ class Crew:
             async with asyncio.timeout(within):
                 await self._outcomes.wait()
         self._outcomes.clear()
-
-    def _tick_rests(self) -> None:
-        """What the tick has fired just now cannot be over; what it was woken for later may be."""
-        if self._fires_first:
-            self._fires_first = False
-        else:
-            self._outcomes.set()
 
     def check(self) -> None:
         """Raise if the worker has ended by itself."""
@@ -111,7 +111,7 @@ class Crew:
             scheduler = await start_scheduler(
                 SchedulerSettings(**fields), self._app.definitions(), clock=self._clock
             )
-            scheduler.watch("tick", self._tick_rests)
+            scheduler.watch("intake", self._outcomes.set)
             self._services[name] = scheduler
         elif name == "dispatcher":
             fields = {

@@ -15,7 +15,7 @@ from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
 from headway_testing.clock import VirtualClock, instant
-from headway_testing.crew import Crew
+from headway_testing.crew import Crew, Timed
 from headway_testing.outages import SERVICES, Outage, ServiceName, down_at, next_change
 from headway_testing.servers import run_servers
 
@@ -27,8 +27,8 @@ _PATIENCE_SECONDS = 60.0
 _SHORTEST_MOMENT, _LONGEST_MOMENT = 0.01, 0.2
 _TIDY_AFTER_MOMENTS = 300
 
-# When each service that goes by the clock has something to do next.
-_Due = dict[ServiceName, datetime | None]
+# When each pass that goes by the clock has something to do next.
+_Due = dict[Timed, datetime | None]
 
 
 class Fire(Struct, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ class World:
         """Set the clock, and let those who then have something to do go through with it."""
         self.clock.advance(at)
         self._moved_at = monotonic()
-        woken = {name for name, time in due.items() if time is not None and time <= at}
+        woken = [timed for timed, time in due.items() if time is not None and time <= at]
         await self._crew.work_through(woken, within=1.25 * self._usual)
 
     async def _staff(self) -> None:
@@ -209,7 +209,11 @@ class World:
         # Looking costs what is being waited for, so learn when it is worth while.
         took = min(max(monotonic() - self._moved_at, _SHORTEST_MOMENT), _LONGEST_MOMENT)
         self._usual += (took - self._usual) / 8
-        return {"scheduler": seen["scheduler"], "dispatcher": seen["dispatcher"]}
+        return {
+            ("scheduler", "tick"): seen["tick"],
+            ("scheduler", "windows"): seen["windows"],
+            ("dispatcher", "gate"): seen["gate"],
+        }
 
     async def _look(self) -> Any:
         up = self._crew.up

@@ -1,6 +1,6 @@
 -- name: look
 -- What is still in flight, or null: then all that is left waits for time to pass, and when each
--- of the two who go by the clock has to do something next. Who is down holds nobody up. $1 now,
+-- of the passes that go by the clock has to do something next. Who is down holds nobody up. $1 now,
 -- $2 whether the scheduler is up, $3 whether the dispatcher is, $4 whether the worker is.
 SELECT CASE
     WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
@@ -36,8 +36,8 @@ SELECT CASE
     WHEN $2 AND $3 AND EXISTS (SELECT FROM scheduler.manifest WHERE pruning_at IS NOT NULL)
         THEN 'a manifest is being pruned'
 END AS busy,
-CASE WHEN $2 THEN (SELECT least(min(wake_at), min(paused_until)) FROM scheduler.manifest) END
-    AS scheduler,
+CASE WHEN $2 THEN (SELECT min(wake_at) FROM scheduler.manifest) END AS tick,
+CASE WHEN $2 THEN (SELECT min(paused_until) FROM scheduler.manifest) END AS windows,
 least(
     CASE WHEN $3 THEN (SELECT min(not_before) FROM dispatcher.work_queue
                        WHERE state IN ('queued', 'waiting') AND not_before > $1) END,
@@ -46,7 +46,7 @@ least(
     CASE WHEN $3 AND EXISTS (SELECT FROM dispatcher.work_queue
                              WHERE state IN ('queued', 'waiting') AND held_by IS NULL)
          THEN (SELECT min(frees_at) FROM dispatcher.rate_use WHERE frees_at > $1) END
-) AS dispatcher
+) AS gate
 
 -- name: ledger
 -- Every decision, in the order of time.

@@ -44,6 +44,24 @@ _KEYS_AT_ONCE = 1000
 EXPIRED = "it had not begun by the time that was set for it"
 
 
+class GateCall(Wakeup):
+    """Wakes the gate, and says whether to look first if there is anything to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_come = False
+
+    def work_came(self) -> None:
+        """Have the gate go to work without that look; returns at once."""
+        self._has_come = True
+        self.call()
+
+    def take(self) -> bool:
+        """Whether work came since the last time."""
+        has_come, self._has_come = self._has_come, False
+        return has_come
+
+
 class GateResult(Struct, frozen=True, kw_only=True):
     """What a pass of the gate did, and how long it may rest."""
 
@@ -64,20 +82,23 @@ class Gate:
         clock: Clock,
         relay: Handover,
         waits: Wakeup,
+        call: GateCall | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
         self._relay = relay
         self._waits = waits
+        self._call = call or GateCall()
         self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
         self._group_step = group_step(settings)
 
     async def run_once(self) -> GateResult:
         """Admit what fits, once."""
-        glance = await self._look()
-        if glance.idle:
-            return GateResult(rest=_rest(glance.next_at, glance.times.schedule))
+        if not self._call.take():
+            glance = await self._look()
+            if glance.idle:
+                return GateResult(rest=_rest(glance.next_at, glance.times.schedule))
         async with self._database.locked_transaction(GATE_LOCK) as connection:
             tx = GateTransaction(connection, self._clock)
             situation = await tx.situation(

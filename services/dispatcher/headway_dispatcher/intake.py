@@ -29,6 +29,7 @@ from headway_tracing import span
 from msgspec import Struct
 
 from headway_dispatcher import cancels, limits, prunes, recording, settling
+from headway_dispatcher.gate import GateCall
 from headway_dispatcher.metrics import Settled
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
 from headway_dispatcher.telling import settled_message
@@ -37,7 +38,7 @@ from headway_dispatcher.telling import settled_message
 class Followers(Struct, frozen=True, kw_only=True):
     """The passes that go on with what was taken in."""
 
-    gate: Wakeup
+    gate: GateCall
     relay: Handover
     cancels: Wakeup
     prunes: Wakeup
@@ -71,7 +72,10 @@ def work_intake(
                 await cancels.request(connection, requests, now, records)
                 await _bring_forward(connection, told, now, records)
                 await HISTORY.append(connection, records)
-        followers.gate.call()
+        if records:
+            followers.gate.work_came()
+        else:
+            followers.gate.call()
         if refused or requests or pruned:
             followers.relay.call()
         if requests:

@@ -17,7 +17,7 @@ from headway_dispatcher import metrics
 from headway_dispatcher.cancels import Cancels
 from headway_dispatcher.desk import Desk
 from headway_dispatcher.explain import Explanations
-from headway_dispatcher.gate import Gate
+from headway_dispatcher.gate import Gate, GateCall
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.leases import LeaseDesk
@@ -86,10 +86,12 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     database, broker, meter = service.database, service.broker, service.meter
     metrics.measure(service, settings)
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
-    wake = Followers(gate=Wakeup(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
+    wake = Followers(gate=GateCall(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
     waits_wakeup = Wakeup()
-    gate = Gate(database, settings, clock=clock, relay=wake.relay, waits=waits_wakeup)
+    gate = Gate(
+        database, settings, clock=clock, relay=wake.relay, waits=waits_wakeup, call=wake.gate
+    )
     reaper = Reaper(database, broker, settings, name=name)
     retention = Retention(database, days=settings.history_days, clock=clock)
     orders = Orders(database, broker, settings, name=name)

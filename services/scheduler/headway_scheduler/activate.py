@@ -22,11 +22,14 @@ AWAITS_ROOM = "awaits_room"
 
 async def activate(
     connection: Connection, requests: Sequence[ActivationRequested], *, now: datetime
-) -> None:
-    """Record activations with their inputs, each once; they are owed until there is room."""
+) -> datetime | None:
+    """Record activations with their inputs, each once; they are owed until there is room.
+
+    Tells when the tick has to look for that.
+    """
     wanted = [(request, one) for request in requests for one in request.activations]
     if not wanted:
-        return
+        return None
     targets = await _targets(connection, [one.manifest for _, one in wanted])
     rows = [
         _row(targets[one.manifest], request, one, now)
@@ -35,7 +38,7 @@ async def activate(
     ]
     locked = await lock_manifests(connection, [row.manifest for row in rows])
     await write_ledger(connection, [row for row in rows if row.manifest in locked], now=now)
-    await put_to_rest(connection, locked, now=now)
+    return await put_to_rest(connection, locked, now=now)
 
 
 async def targets_of(connection: Connection, requests: Sequence[ActivationRequested]) -> set[UUID]:

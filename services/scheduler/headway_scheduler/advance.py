@@ -34,6 +34,7 @@ from headway_scheduler.record import (
     Advanced,
     Decided,
     announce_ahead,
+    earliest,
     move_on,
     record,
     write_ledger,
@@ -117,12 +118,16 @@ def _account(
     return due.account(view, reason, until=until)
 
 
-async def put_to_rest(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
+async def put_to_rest(
+    connection: Connection, ids: Iterable[UUID], *, now: datetime
+) -> datetime | None:
     """Decide nothing about manifests that are locked, but say when to look at them."""
     troubles: dict[UUID, str] = {}
     judged = await _judge(await read_rows(connection, ids), due.rest, troubles, now)
     await move_on(connection, [verdict for _, verdict in judged])
     await _put_off(connection, troubles, now)
+    times = [verdict.wake_at for _, verdict in judged]
+    return earliest([*times, now + _PUT_OFF if troubles else None])
 
 
 async def advance(

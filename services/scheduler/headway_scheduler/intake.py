@@ -24,16 +24,17 @@ from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import events_in
-from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
 
 from headway_scheduler import activate, prune, settle
+from headway_scheduler.record import earliest
 from headway_scheduler.store import REJECTED, manifests, occurrences
+from headway_scheduler.tick import Alarm
 
 _Resolved = DeadLetterRetried | DeadLetterAcknowledged
 
 
-def settled_intake(database: Database, broker: Broker, *, clock: Clock, tick: Wakeup) -> Intake:
+def settled_intake(database: Database, broker: Broker, *, clock: Clock, tick: Alarm) -> Intake:
     """The intake of what the dispatcher tells; events of other kinds are for others."""
 
     async def handle(messages: list[Message]) -> None:
@@ -47,10 +48,10 @@ def settled_intake(database: Database, broker: Broker, *, clock: Clock, tick: Wa
                     )
                     _note_success(successes, one.data)
             async with database.transaction() as connection:
-                await take_in(connection, told, now=await clock.now(connection))
+                wake_at = await take_in(connection, told, now=await clock.now(connection))
                 await _tell_traces(connection, told, successes)
         # Nothing is told from here: what is due now, and fires, is the tick's business.
-        tick.call()
+        tick.set_for(wake_at)
 
     puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
@@ -83,8 +84,13 @@ async def _tell_traces(
         await connection.execute(occurrences["tell_traces"], *map(list, zip(*woken, strict=True)))
 
 
-async def take_in(connection: Connection, told: Sequence[Event], *, now: datetime) -> None:
-    """Apply a batch of events; what begins a round before what ends it."""
+async def take_in(
+    connection: Connection, told: Sequence[Event], *, now: datetime
+) -> datetime | None:
+    """Apply a batch of events; what begins a round before what ends it.
+
+    Tells when the tick has to look at what was moved on by them, if it has to.
+    """
     outcomes = _of(told, WorkSettled)
     requests = [*_of(told, ActivationRequested), *_told_again(outcomes)]
     resolutions = [one.data for one in told if isinstance(one.data, _Resolved)]
@@ -95,12 +101,12 @@ async def take_in(connection: Connection, told: Sequence[Event], *, now: datetim
     rows = await connection.fetch(
         manifests["lock_with_children"], list(ended | others), list(succeeded)
     )
-    await activate.activate(connection, requests, now=now)
-    for resolved in resolutions:
-        await settle.resolve(connection, resolved, now=now)
+    wake_at = [await activate.activate(connection, requests, now=now)]
+    wake_at += [await settle.resolve(connection, resolved, now=now) for resolved in resolutions]
     concerned = {row["id"] for row in rows if row["id"] in ended or row["depends_on"] in succeeded}
-    await settle.settle(connection, outcomes, concerned, now=now)
+    wake_at.append(await settle.settle(connection, outcomes, concerned, now=now))
     await prune.confirm(connection, [one.manifest_id for one in _of(told, PruneConfirmed)])
+    return earliest(wake_at)
 
 
 def _of(told: Sequence[Event], kind: type[Any]) -> list[Any]:

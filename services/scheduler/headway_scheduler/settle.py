@@ -45,8 +45,8 @@ async def settle(
     locked: Iterable[UUID],
     *,
     now: datetime,
-) -> int:
-    """Close outstanding work and move its manifests on; returns how much was outstanding.
+) -> datetime | None:
+    """Close outstanding work and move its manifests on; tells when the tick has to look at them.
 
     `locked` are the manifests that are concerned: manifests are locked before their work, as
     everywhere, or two of us could wait for each other. An outcome that was told before finds
@@ -54,7 +54,7 @@ async def settle(
     """
     told = {outcome.work: outcome for outcome in sorted(outcomes, key=lambda one: one.round)}
     if not told:
-        return 0
+        return None
     closed = await _open_work(connection, told)
     concerned = await _with_new_children(connection, set(locked), closed)
     # Work without a manifest is closed, and nothing else follows.
@@ -68,11 +68,11 @@ async def settle(
     await _close(connection, closed, owned)
     await _release_enqueued(connection, closed)
     await _owe_again(connection, owned, now)
-    await put_to_rest(connection, concerned, now=now)
+    wake_at = await put_to_rest(connection, concerned, now=now)
     one_shots = {work.manifest for work in owned if work.one_shot}
     if one_shots:
         await connection.fetch(manifests["retire"], list(one_shots))
-    return len(closed)
+    return wake_at
 
 
 async def _release_enqueued(connection: Connection, closed: Sequence[_Closed]) -> None:
@@ -104,21 +104,24 @@ async def _with_new_children(
 
 async def resolve(
     connection: Connection, resolved: DeadLetterRetried | DeadLetterAcknowledged, *, now: datetime
-) -> None:
-    """A dead letter was seen to: its manifest is no longer blocked by it."""
+) -> datetime | None:
+    """A dead letter was seen to: its manifest is no longer blocked by it.
+
+    Tells when the tick has to look at that.
+    """
     if resolved.manifest_id is None:
         if isinstance(resolved, DeadLetterRetried):
             await _start_enqueued(connection, resolved, now)
-        return
+        return None
     locked = await lock_manifests(connection, [resolved.manifest_id])
     if not locked:
-        return
+        return None
     await account_for(connection, locked, until=min(resolved.resolved_at, now), now=now)
     await connection.execute(occurrences["note_resolved"], resolved.dead_letter, now)
     await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
     if isinstance(resolved, DeadLetterRetried):
         await _start_round(connection, resolved, resolved.manifest_id, now)
-    await put_to_rest(connection, locked, now=now)
+    return await put_to_rest(connection, locked, now=now)
 
 
 async def _start_round(

@@ -11,6 +11,7 @@ from uuid import UUID
 from headway_decisions.fairness import DueGroup, share
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import Handover
+from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
@@ -22,12 +23,34 @@ from headway_scheduler.store import TICK_LOCK, leaders, manifests
 _LOST_THE_LOCK = 0.25
 
 
+class Alarm(Wakeup):
+    """Wakes the tick, and knows when it will look by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks_at: datetime | None = None
+
+    def set_for(self, at: datetime | None) -> None:
+        """Have the tick look by this time; it is called only if it would not."""
+        if at is not None and (self._looks_at is None or at < self._looks_at):
+            self.call()
+
+    def looking(self) -> None:
+        """The tick looks now: whatever is set meanwhile, it may have missed."""
+        self._looks_at = None
+
+    def looks_at(self, at: datetime | None) -> None:
+        """The tick rests, and looks again at this time."""
+        self._looks_at = at
+
+
 class TickResult(Struct, frozen=True, kw_only=True):
-    """What a tick did, and how long it may rest."""
+    """What a tick did, and when it has to look again, if that is known."""
 
     led: bool
     fired: int = 0
     skipped: int = 0
+    next_at: datetime | None = None
     rest: float | None = None
 
 
@@ -63,7 +86,7 @@ class Tick:
         seen = await self._look()
         # The first time also with nothing due: people see who leads before anything fires.
         if not seen.due and self._known:
-            return TickResult(led=True, rest=_rest(seen.next_at, seen.at))
+            return TickResult(led=True, next_at=seen.next_at, rest=_rest(seen.next_at, seen.at))
         try:
             result = await self._fire(seen, one_by_one=False)
         except FAULTS_OF_A_ROW:
@@ -98,7 +121,13 @@ class Tick:
         if advanced.left_in_outbox:
             self._relay.call()
         self._relay.hand(advanced.messages)
-        return TickResult(led=True, fired=advanced.queued, skipped=advanced.skipped, rest=rest)
+        return TickResult(
+            led=True,
+            fired=advanced.queued,
+            skipped=advanced.skipped,
+            next_at=next_at,
+            rest=rest,
+        )
 
     async def _fair_share(self, connection: Connection, now: datetime, limit: int) -> list[UUID]:
         """Of more than a cycle takes, a fair share of each group."""

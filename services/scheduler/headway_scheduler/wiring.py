@@ -22,7 +22,7 @@ from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply_at_start
 from headway_scheduler.store import MIGRATIONS, OUTBOX
-from headway_scheduler.tick import Tick
+from headway_scheduler.tick import Alarm, Tick
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
     database, broker = service.database, service.broker
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     metrics.measure(service, settings, holder=holder, clock=clock)
-    relay_wakeup, tick_wakeup, enqueue_wakeup = Handover(), Wakeup(), Wakeup()
-    windows_wakeup = Wakeup()
+    relay_wakeup, tick_wakeup = Handover(), Alarm()
+    enqueue_wakeup, windows_wakeup = Wakeup(), Wakeup()
     tick = Tick(
         database,
         holder=holder,
@@ -92,7 +92,10 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         return 0.0 if result is not None and result.unfinished else None
 
     async def run_tick() -> float | None:
-        return (await tick.run_once()).rest
+        tick_wakeup.looking()
+        result = await tick.run_once()
+        tick_wakeup.looks_at(result.next_at)
+        return result.rest
 
     await Desk(
         database,

@@ -66,6 +66,7 @@ class Worker:
         self._jobs = app.jobs
         self._broker = broker
         self._settings = settings
+        self._sdk_version = importlib.metadata.version("headway")
         self._code_version = app.version[:_LONGEST_VERSION]
         self.nonce = new_nonce()
         self.host = socket.gethostname()
@@ -273,7 +274,7 @@ class Worker:
             nonce=self.nonce,
             host=self.host,
             sdk="headway-python",
-            sdk_version=importlib.metadata.version("headway"),
+            sdk_version=self._sdk_version,
             code_version=self._code_version,
             jobs=list(self._jobs),
             slots=self._settings.worker_slots,
