@@ -7,7 +7,6 @@ from typing import Any
 
 from headway import App
 from headway.worker import Worker, WorkerSettings
-from headway_clock import monotonic
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
@@ -65,19 +64,12 @@ class Crew:
                 await self._begin(name)
 
     async def work_through(self, woken: Iterable[Timed], *, within: float) -> None:
-        """Tell passes that the clock was set, and wait until an end of theirs may be near.
-
-        Wide awake: a moment is a hundred small answers of PostgreSQL and NATS, and to fall asleep
-        and be woken for each takes longer than many of them do.
-        """
+        """Tell passes that the clock was set, and wait until an end of theirs may be near."""
         self._outcomes.clear()
         for service, timed in woken:
             if service in self._services:
                 self._services[service].wake(timed)
-        deadline = monotonic() + within
-        while not self._outcomes.is_set() and monotonic() < deadline:
-            await asyncio.sleep(0)
-        self._outcomes.clear()
+        await self.hear(within=within)
 
     async def hear(self, *, within: float) -> None:
         """Wait until the scheduler has taken something in, but not longer than this.
