@@ -19,6 +19,8 @@ from support.proxy import Proxy
 from support.raw_nats import publish_raw
 from support.world import until
 
+NOBODY = "nats://127.0.0.1:9"
+
 
 @pytest.fixture
 async def plain(nats_url: str) -> AsyncIterator[Client]:
@@ -216,6 +218,19 @@ async def test_while_disconnected_nothing_is_kept_for_later(nats_url: str) -> No
         await broker.ping()
     await broker.close()
     await proxy.stop()
+
+
+class TestOneTry:
+    """Whoever waits at a prompt is told at once that nobody is there."""
+
+    async def test_each_server_is_tried_once(self) -> None:
+        with pytest.raises(BrokerUnavailable, match=NOBODY):
+            await Broker.connect(f"{NOBODY},{NOBODY}", name="test", timeout=600, one_try=True)
+
+    async def test_one_of_several_servers_is_enough(self, nats_url: str) -> None:
+        broker = await Broker.connect(f"{NOBODY},{nats_url}", name="test", one_try=True)
+        await broker.ping()
+        await broker.close()
 
 
 async def test_begin_anew_brings_subscriptions_along(sturdy: SturdyClient, nats_url: str) -> None:

@@ -254,13 +254,14 @@ async def it_has_something_to_show(connection) -> None:
 
 @pytest.mark.long
 async def test_twice_in_a_row_on_one_folder(place):
+    consoles = set()
     for expected in ("1 new, 0 changed", "0 new, 0 changed"):
         async with place.up("--for", "3", "--json") as up:
             assert await up.end() == 0, up.said
             report = await up.report()
         assert place.left_behind() == []
-        assert f"hello declares 1 manifest(s): {expected}" in up.said
-        assert "recovered" not in up.said
+        assert f"hello declares 1 manifest(s): {expected}" in up.said, up.said
+        assert "recovered" not in up.said, up.said
         assert set(report) == {
             *("occurrences", "runs_completed", "runs_failed", "dead_letters"),
             *("runs_in_doubt", "lateness_ms"),
@@ -268,6 +269,8 @@ async def test_twice_in_a_row_on_one_folder(place):
         assert report["occurrences"] == report["runs_completed"] >= 2
         assert report["runs_failed"] == report["dead_letters"] == 0
         assert "hello from a job" in up.said
+        consoles |= set(re.findall(r"console: (\S+)", up.said))
+    assert len(consoles) == 1
 
 
 async def test_in_a_terminal_the_view_is_live_and_the_cursor_comes_back(used_place):

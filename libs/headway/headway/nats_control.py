@@ -41,7 +41,9 @@ class NatsControl:
     async def connect(cls, url: str, *, credentials: str | None = None) -> Self:
         """Connect; raises `RequestFailed` if NATS cannot be reached."""
         try:
-            broker = await Broker.connect(url, name="headway-client", credentials=credentials)
+            broker = await Broker.connect(
+                url, name="headway-client", credentials=credentials, one_try=True
+            )
         except BrokerUnavailable as error:
             raise NotAnswered(f"NATS is not reachable: {error}") from error
         return cls(broker)

@@ -49,15 +49,18 @@ class Broker:
         name: str,
         credentials: str | None = None,
         timeout: float = 5,
+        one_try: bool = False,
         patience: Patience = PATIENCE,
     ) -> "Broker":
         """Connect, or say which server could not be reached and why.
+
+        While there is time each server is tried again and again; with `one_try` only once.
 
         Once connected, the client reconnects for ever while there is no server: giving up
         would leave a process that looks alive and does nothing. A connection that looks alive
         and is dead is made anew and then given up, see `watchdog`.
         """
-        where = describe_urls(url)
+        where, servers = describe_urls(url), [one.strip() for one in url.split(",")]
         options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
 
         closed = asyncio.Event()
@@ -70,6 +73,8 @@ class Broker:
                 logger.warning("NATS: %s", reason(error))
             else:
                 early.append(error)
+                if one_try and len(early) >= len(servers):
+                    limit.reschedule(asyncio.get_running_loop().time())
 
         async def log_disconnected() -> None:
             if not client.is_closed:
@@ -79,9 +84,9 @@ class Broker:
             closed.set()
 
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as limit:
                 client = await connect_client(
-                    [one.strip() for one in url.split(",")],
+                    servers,
                     name=name,
                     allow_reconnect=True,
                     max_reconnect_attempts=-1,

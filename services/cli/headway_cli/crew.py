@@ -5,9 +5,7 @@ import logging
 import os
 from contextlib import AsyncExitStack
 
-from headway.client import login_name
 from headway_clock import monotonic
-from headway_console.settings import ConsoleSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import BrokerUnavailable
 from headway_scheduler.wiring import start_scheduler
@@ -51,7 +49,7 @@ async def start_crew(
     """Start all services, the scheduler after the worker, so that the first fire finds one."""
     # Here, because commands that only ask are spared it; and first, because it takes a while
     # during which nobody who runs already could do anything.
-    from headway_console.wiring import LocalPerson, start_console  # noqa: PLC0415
+    from headway_cli.local_console import start_local_console  # noqa: PLC0415
 
     urls = {"database_url": ground.database_url, "nats_url": ground.nats_url}
     dispatcher = await start_dispatcher(
@@ -73,10 +71,8 @@ async def start_crew(
     )
     stack.push_async_callback(scheduler.stop)
     local = read_or_make(plan.data)
-    console = await start_console(
-        _console_settings(plan, urls, local),
-        local=LocalPerson(name=login_name(), token=local.token, ticket=local.ticket),
-        give_up_after=_GIVE_UP_AFTER,
+    console = await start_local_console(
+        replace(plan.console, **urls), local, folder=plan.data, give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(console.stop)
     if plan.settings.health_address:
@@ -104,11 +100,6 @@ async def _start_others(
         stack.push_async_callback(other.stop)
         others.append(other)
     return others
-
-
-def _console_settings(plan: Plan, urls: dict[str, str], local: Secrets) -> ConsoleSettings:
-    key = plan.console.session_key or local.session_key
-    return replace(plan.console, **urls, session_key=key)
 
 
 def _reached(plan: Plan) -> str:

@@ -83,7 +83,7 @@ console_option = click.option(
     "console_port",
     type=click.IntRange(0, 65_535),
     metavar="N",
-    help="Where the console and the API are served; without it on any free port.",
+    help="Where the console and the API are served; on a free port without it, kept for next time.",
 )
 health_option = setting(
     "--health-address",

@@ -1,0 +1,54 @@
+"""Where the console of `up` is found from one start to the next."""
+
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from headway_cli.local_console import start_local_console
+from headway_cli.local_person import read_or_make
+from headway_console.settings import ConsoleSettings
+
+Start = Callable[..., Awaitable[int]]
+
+
+@pytest.fixture
+def start(database: object, database_url: str, nats_url: str, tmp_path: Path) -> Start:
+    """Start a console on the test's folder and stop it; returns where it was."""
+
+    async def start_and_stop(port: int = 0) -> int:
+        settings = ConsoleSettings(
+            database_url=database_url, nats_url=nats_url, console_address=f"127.0.0.1:{port}"
+        )
+        local = read_or_make(tmp_path)
+        console = await start_local_console(settings, local, folder=tmp_path, give_up_after=1)
+        await console.stop()
+        return console.port
+
+    return start_and_stop
+
+
+async def test_the_next_start_is_where_the_last_was(start: Start, tmp_path: Path) -> None:
+    before = read_or_make(tmp_path)
+    first = await start()
+    assert await start() == first
+    after = read_or_make(tmp_path)
+    assert (after.token, after.ticket, after.session_key, after.port) == (
+        *(before.token, before.ticket, before.session_key),
+        first,
+    )
+
+
+async def test_a_port_that_somebody_has_taken_is_theirs(start: Start) -> None:
+    first = await start()
+    with socket.create_server(("127.0.0.1", first)):
+        second = await start()
+        assert second != first
+    assert await start() == second
+
+
+async def test_a_port_of_ones_own_choice_is_not_remembered(start: Start, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert await start(port) == port
+    assert read_or_make(tmp_path).port == 0
