@@ -296,6 +296,17 @@ async def test_postgres_starts_again_on_the_same_port(folder, end):
     await server.stop()
 
 
+async def test_a_server_that_does_not_stop_is_ended_and_named(folder, caplog):
+    server = NatsServer(folder)
+    await server.start()
+    os.kill(server.process_id, signal.SIGSTOP)
+    await server.stop(within=0.2)
+    assert "NATS did not stop in good order within 0.2 s" in caplog.text
+    await server.start()
+    assert server.recovered
+    await server.stop()
+
+
 @asynccontextmanager
 async def session_that_sleeps(url: str) -> AsyncIterator[None]:
     """A session busy on the server, which a killed postmaster leaves behind for a moment."""

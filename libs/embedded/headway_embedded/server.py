@@ -1,6 +1,7 @@
 """What PostgreSQL and NATS have in common: one folder, one port, one warded process."""
 
 import asyncio
+import logging
 import os
 import signal
 from abc import ABC, abstractmethod
@@ -14,6 +15,8 @@ from headway_embedded.locks import Lock
 from headway_embedded.logs import fresh_log, last_lines
 from headway_embedded.ports import free_port, port_is_free
 from headway_embedded.warded import STOP_SECONDS, Warded
+
+logger = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
 PREDECESSOR_SECONDS = 15.0
@@ -86,6 +89,12 @@ class Server(ABC):
             return
         was_running = self._warded.returncode is None
         code = await self._warded.stop(within)
+        if was_running and code != 0:
+            logger.warning(
+                "%s did not stop in good order within %g s (exit code %d); the next start "
+                "recovers its data; see %s",
+                *(self.title, within, code, self.log),
+            )
         self._forget(clean=was_running and code == 0)
 
     async def kill(self) -> None:

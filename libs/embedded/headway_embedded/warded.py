@@ -15,7 +15,7 @@ from headway_embedded.errors import EmbeddedError
 
 WARDEN = Path(__file__).with_name("warden.py")
 
-STOP_SECONDS = 10.0
+STOP_SECONDS = 30.0
 GRACE_SECONDS = 4.0
 LINE_BYTES = 1 << 20
 
