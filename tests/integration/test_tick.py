@@ -153,15 +153,16 @@ async def test_what_sleeps_costs_the_tick_nothing(world):
     )
     await world.value("VACUUM ANALYZE scheduler.manifest")
     for name, arguments in {
-        "awake": ("now()", "201"),
-        "awake_groups": ("now()", "200"),
-        "awake_of_groups": ("now()", "'{job}'", "'{200}'"),
+        "awake": ("manifest_awake", "now()", "201"),
+        "awake_groups": ("manifest_awake", "now()"),
+        "awake_of_groups": ("manifest_group_wake", "now()", "'{job}'", "'{200}'"),
     }.items():
-        plan = await explain(world, manifests[name], *arguments)
-        assert "Index Only Scan using manifest_" in plan, f"{name}: {plan}"
+        index, *given = arguments
+        plan = await explain(world, manifests[name], *given)
+        assert f"Index Only Scan using {index}" in plan, f"{name}: {plan}"
         assert "Seq Scan on manifest " not in plan, f"{name}: {plan}"
     sizes = await world.rows(
         "SELECT relname, reltuples::int FROM pg_class"
-        " WHERE relname IN ('manifest_wake', 'manifest_group_wake')"
+        " WHERE relname IN ('manifest_awake', 'manifest_group_wake')"
     )
     assert [row["reltuples"] for row in sizes] == [300, 300]

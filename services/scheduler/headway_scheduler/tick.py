@@ -131,10 +131,15 @@ class Tick:
 
     async def _fair_share(self, connection: Connection, now: datetime, limit: int) -> list[UUID]:
         """Of more than a cycle takes, a fair share of each group."""
-        counted = await connection.fetch(manifests["awake_groups"], now, limit)
+        counted = await connection.fetch(manifests["awake_groups"], now)
         shares = share(
             [
-                DueGroup(name=row["name"], priority=row["priority"], due=row["due"])
+                DueGroup(
+                    name=row["name"],
+                    priority=row["priority"],
+                    due=row["due"],
+                    since=row["since"],
+                )
                 for row in counted
             ],
             limit,

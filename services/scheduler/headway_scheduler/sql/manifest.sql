@@ -59,26 +59,31 @@ UNION ALL
 SELECT NULL, min(wake_at) FROM scheduler.manifest WHERE wake_at > $1
 
 -- name: awake_groups
--- How many manifests each group has that are due, counted no further than needed. $1 now,
--- $2 how far to count.
-SELECT manifest_group.name, manifest_group.priority, awake.due
-FROM scheduler.manifest_group
-CROSS JOIN LATERAL (
-    SELECT count(*) AS due
-    FROM (SELECT FROM scheduler.manifest
-          WHERE manifest.group_name = manifest_group.name AND manifest.wake_at <= $1
-          LIMIT $2) AS few
-) AS awake
-WHERE awake.due > 0
+-- How many manifests each group has that are due, and since when the first of them is. The
+-- hundred thousand that are due the longest are counted, said here so that plans know: what is
+-- due decides what this costs, and neither how many groups there are nor what statistics say.
+-- $1 now.
+SELECT awake.name, manifest_group.priority, awake.due, awake.since
+FROM (SELECT group_name AS name, count(*) AS due, min(wake_at) AS since
+      FROM (SELECT group_name, wake_at FROM scheduler.manifest
+            WHERE wake_at <= $1
+            ORDER BY wake_at
+            LIMIT 100000) AS longest
+      GROUP BY group_name) AS awake
+JOIN scheduler.manifest_group USING (name)
 
 -- name: awake_of_groups
 -- The longest due of each group, as many as its share. $1 now, $2 groups, $3 shares.
+-- Rows are compared and not columns, which only the index by group can answer: by the other one
+-- each group would go through what is due of all of them.
 SELECT awake.id
 FROM unnest($2::text[], $3::integer[]) AS shared (name, room)
 CROSS JOIN LATERAL (
     SELECT id FROM scheduler.manifest
-    WHERE manifest.group_name = shared.name AND manifest.wake_at <= $1
-    ORDER BY manifest.wake_at
+    WHERE (manifest.group_name, manifest.wake_at) >= (shared.name, '-infinity'::timestamptz)
+      AND (manifest.group_name, manifest.wake_at) <= (shared.name, $1)
+      AND manifest.wake_at IS NOT NULL
+    ORDER BY manifest.group_name, manifest.wake_at
     LIMIT shared.room
 ) AS awake
 
