@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_decisions import due, identity, timing
+from headway_decisions import due, identity, jitter, timing
 from headway_decisions.cadence import Every, Manual, Once, Spaced
 from headway_decisions.calendar import ExcludedTimes, Filters
 from headway_decisions.due import Entry, ManifestView, Owed, Release, Verdict
@@ -329,13 +329,31 @@ class TestJitter:
         assert moments == {identity.fire_at(MANIFEST, noon(at), 30) for at in range(200)}
 
     def test_a_due_time_waits_for_its_jitter(self):
-        jittery = view(jitter_seconds=3000)
+        jittery = view(jitter_seconds=50)
         wake = due.wake_at(jittery)
-        assert wake == identity.fire_at(MANIFEST, NOON, 3000)
+        assert wake == identity.fire_at(MANIFEST, NOON, 50)
         assert wake > NOON
         assert due.judge(jittery, now=wake - timedelta(seconds=1)).entries == ()
-        causes = [one.cause for one in due.judge(jittery, now=wake).entries]
-        assert any(cause.startswith(("due:", "stretch:")) for cause in causes)
+        assert due.judge(jittery, now=wake).entries == (fired(0),)
+
+    def test_one_that_is_longer_than_the_step_keeps_nobody_waiting_and_loses_none(self):
+        """Each due time is let go before the next one comes, and so fires for itself."""
+        jittery = view(jitter_seconds=300)
+        decided, late = [], set()
+        for at in range(60):
+            wake = due.wake_at(jittery)
+            assert noon(at) <= wake < noon(at + 1)
+            late.add(wake - noon(at))
+            verdict = due.judge(jittery, now=wake)
+            decided += verdict.entries
+            jittery = structs.replace(jittery, next_due_at=verdict.next_due_at)
+        assert decided == [fired(at) for at in range(60)]
+        assert len(late) > 10, "it is still spread"
+
+    @pytest.mark.parametrize("seconds", [1, 2])
+    def test_where_there_is_no_room_for_any_there_is_none(self, seconds):
+        quick = Timing(cadence=Every(seconds=seconds))
+        assert jitter.fire_at(quick, MANIFEST, NOON, 30) == NOON
 
 
 REASONS = st.sampled_from(["still_outstanding", "manifest_disabled"])

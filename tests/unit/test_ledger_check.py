@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+from headway_decisions import jitter
 from headway_decisions.cadence import Daily, Every, Manual, Once, Spaced
 from headway_decisions.calendar import ExcludedDates
 from headway_decisions.timing import Timing
@@ -86,11 +87,18 @@ def test_each_timing_counts_from_just_after_its_start_to_that_of_the_next():
     [
         ({"paused": True}, []),
         ({"paused": False}, [(4, 6, OVERDUE)]),
-        ({"jitter_seconds": 86_400.0}, []),
     ],
 )
 def test_what_is_not_decided_yet_is_a_gap_only_if_nothing_holds_it(facts, expected):
     assert told(check(at(1, 2, 3), next_due_at=hour(4), **facts)) == expected
+
+
+def test_what_its_jitter_holds_back_is_no_gap_until_it_should_have_fired():
+    let_go_at = jitter.fire_at(HOURLY, UUID(int=1), hour(6), 3000)
+    assert let_go_at > hour(6)
+    for now, gaps in ((let_go_at, []), (let_go_at + timedelta(minutes=5), [(6, 6, OVERDUE)])):
+        held = check(at(1, 2, 3, 4, 5), next_due_at=hour(6), now=now, jitter_seconds=3000.0)
+        assert told(held) == gaps
 
 
 def test_a_time_that_has_just_come_due_may_wait_a_moment():

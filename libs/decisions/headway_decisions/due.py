@@ -21,7 +21,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from headway_decisions import identity, timing
+from headway_decisions import identity, jitter, timing
 from headway_decisions.cadence import Spaced
 from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
@@ -205,7 +205,7 @@ def wake_at(view: ManifestView) -> datetime | None:
     due_at: datetime | None = view.next_due_at
     if timing.excluded_by(view.timing, view.next_due_at) is not None:
         due_at = timing.next_allowed(view.timing, view.next_due_at)
-    return None if due_at is None else identity.fire_at(view.id, due_at, view.jitter_seconds)
+    return None if due_at is None else _fire_at(view, due_at)
 
 
 def _judge_held(view: ManifestView, hold: Hold, now: datetime) -> Verdict:
@@ -321,7 +321,7 @@ def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) 
     if latest is None:
         return []
     misfire = view.misfire
-    late = now - identity.fire_at(view.id, latest, view.jitter_seconds)
+    late = now - _fire_at(view, latest)
     if misfire.policy == "skip" and late.total_seconds() > misfire.threshold_seconds:
         return []
     fires = [latest]
@@ -396,15 +396,19 @@ def _latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetim
     Jitter may hold a due time back, and with it all that come after.
     """
     first = view.next_due_at
-    if first is None or identity.fire_at(view.id, first, view.jitter_seconds) > until:
+    if first is None or _fire_at(view, first) > until:
         return None
     following = timing.next_due(view.timing, first)
     if following is None or following > until:
         return first, following
     latest = timing.latest_due(view.timing, first, until) or first
-    while identity.fire_at(view.id, latest, view.jitter_seconds) > until:
+    while _fire_at(view, latest) > until:
         latest = timing.latest_due(view.timing, first, latest - _INSTANT) or first
     return latest, timing.next_due(view.timing, latest)
+
+
+def _fire_at(view: ManifestView, due_at: datetime) -> datetime:
+    return jitter.fire_at(view.timing, view.id, due_at, view.jitter_seconds)
 
 
 def _latest_allowed(view: ManifestView, first: datetime, last: datetime) -> datetime | None:

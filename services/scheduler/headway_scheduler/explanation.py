@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.scheduling import LedgerEntry
-from headway_decisions import due, identity, timing
+from headway_decisions import due, jitter, timing
 from headway_decisions.cadence import Manual, Once, Spaced
 from headway_decisions.timing import Timing
 from msgspec import Struct
@@ -96,7 +96,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     def _undecided(self, at: datetime, kept: Timing) -> list[str]:
         """A due time without a decision: it is ahead, held back, in a pause, or a gap."""
         shown, row, view = self.subject.at(at), self.row, self.view
-        fires_at = identity.fire_at(row["id"], at, row["jitter_seconds"])
+        fires_at = jitter.fire_at(kept, row["id"], at, row["jitter_seconds"])
         excluded = timing.excluded_by(kept, at)
         if excluded is not None and (at > self.now or self._is_open(at)):
             why_not = sentences.reason(self.subject, f"{due.EXCLUDED}: {excluded}")
@@ -198,14 +198,14 @@ class Explanation(Struct, frozen=True, kw_only=True):
         allowed = timing.next_allowed(kept, first - _INSTANT)
         if allowed is None:
             return "Its exclusions cover all of its times to come."
-        fires_at = identity.fire_at(self.row["id"], allowed, self.row["jitter_seconds"])
+        fires_at = jitter.fire_at(kept, self.row["id"], allowed, self.row["jitter_seconds"])
         would = "would fire" if why is not None else "fires"
         skipped = ""
         if allowed != first:
             by = timing.excluded_by(kept, first)
             skipped = f" ({self.subject.at(first)} is left out: {by})"
-        jitter = self._with_jitter(allowed, fires_at)
-        return f"It {would} next at {self.subject.at(allowed)}{jitter}{skipped}."
+        late = self._with_jitter(allowed, fires_at)
+        return f"It {would} next at {self.subject.at(allowed)}{late}{skipped}."
 
     def _with_jitter(self, at: datetime, fires_at: datetime) -> str:
         if fires_at == at:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from headway_contract.scheduling import FireChange, FireTime
-from headway_decisions import identity, timing
+from headway_decisions import jitter, timing
 from headway_decisions.cadence import Once
 from headway_decisions.timing import Timing
 from msgspec import Struct, structs
@@ -104,14 +104,17 @@ def _times(
     start = firing.first - _INSTANT if _still_fires(move, firing, firing.first) else move.now
     due_at = timing.next_allowed(firing.timing, start)
     while due_at is not None and due_at <= horizon:
-        yield due_at, identity.fire_at(move.manifest, due_at, firing.jitter_seconds)
+        yield due_at, jitter.fire_at(firing.timing, move.manifest, due_at, firing.jitter_seconds)
         due_at = timing.next_allowed(firing.timing, due_at)
 
 
 def _still_fires(move: Move, firing: Firing, first: datetime) -> bool:
     """Whether a first due time lies ahead: its jitter may hold it back, a one-shot may be late."""
     late = isinstance(firing.timing.cadence, Once)
-    return late or identity.fire_at(move.manifest, first, firing.jitter_seconds) > move.now
+    return (
+        late
+        or jitter.fire_at(firing.timing, move.manifest, first, firing.jitter_seconds) > move.now
+    )
 
 
 def _told(move: Move, firing: Firing | None, due_at: datetime) -> FireTime:

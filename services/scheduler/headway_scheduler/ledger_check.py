@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headway_decisions import identity, timing
+from headway_decisions import jitter, timing
 from headway_decisions.cadence import Once, Spaced
 from headway_decisions.timing import Timing
 from msgspec import Struct
@@ -173,6 +173,6 @@ def _overdue(facts: Facts, now: datetime) -> list[Gap]:
         allowed = timing.next_allowed(kept, first - _INSTANT)
     if allowed is None:
         return []
-    if identity.fire_at(facts.manifest, allowed, facts.jitter_seconds) + GRACE > now:
+    if jitter.fire_at(kept, facts.manifest, allowed, facts.jitter_seconds) + GRACE > now:
         return []
     return [Gap(first, timing.latest_due(kept, first, now) or first, OVERDUE)]

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.scheduling import FireTime
-from headway_decisions import identity, timing, words
+from headway_decisions import jitter, timing, words
 from headway_decisions.cadence import Manual, Once, Spaced
 from headway_decisions.timing import Timing
 
@@ -26,7 +26,7 @@ def fire_time(manifest: UUID, kept: Timing, due_at: datetime, jitter_seconds: fl
     """One due time with all that is odd about it."""
     return FireTime(
         due_at=due_at,
-        fire_at=identity.fire_at(manifest, due_at, jitter_seconds),
+        fire_at=jitter.fire_at(kept, manifest, due_at, jitter_seconds),
         local=timing.local(kept, due_at),
         excluded=timing.excluded_by(kept, due_at),
         dst=timing.clock_change(kept, due_at),
@@ -44,7 +44,7 @@ def first_ahead(row: Any, kept: Timing, now: datetime) -> datetime | None:
     """The next due time that can still fire: one that its jitter holds back counts too."""
     stored: datetime | None = row["next_due_at"]
     if stored is not None:
-        fires_at = identity.fire_at(row["id"], stored, row["jitter_seconds"])
+        fires_at = jitter.fire_at(kept, row["id"], stored, row["jitter_seconds"])
         if fires_at > now:
             return stored
     if isinstance(kept.cadence, Once):

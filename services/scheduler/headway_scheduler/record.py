@@ -11,7 +11,7 @@ from uuid import UUID
 
 from headway_decisions import due
 from headway_decisions.due import Verdict
-from headway_decisions.identity import fire_at
+from headway_decisions.jitter import fire_at
 from headway_postgres_kit import Connection, json_array, note
 from headway_relay import OutboxMessage, stamped
 from msgspec import Struct, structs
@@ -117,7 +117,9 @@ def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired 
         late = None
         if row.due_at is not None:
             view = manifest.view
-            late = (now - fire_at(view.id, row.due_at, view.jitter_seconds)).total_seconds()
+            late = (
+                now - fire_at(view.timing, view.id, row.due_at, view.jitter_seconds)
+            ).total_seconds()
         yield Fired(manifest.group, row.cause.partition(":")[0], late)
 
 
