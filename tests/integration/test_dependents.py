@@ -158,6 +158,18 @@ async def test_a_new_dependent_waits_for_the_next_success(timeline):
     assert await timeline.ledger("child") == [("success:2", "queued", None)]
 
 
+async def test_what_somebody_asks_for_is_not_hidden_behind_a_hundred_activations(timeline):
+    await timeline.declare(family())
+    await timeline.do(operate.change, ChangeRequest(manifest="sleeper", enabled=False))
+    owed = [Activation(manifest="sleeper", key=f"{n}", input={"number": n}) for n in range(120)]
+    await timeline.activate("parent", uuid4(), *owed)
+    assert await timeline.under_way("sleeper") == []
+    timeline.at(minutes=1)
+    asked = TriggerRequest(manifest="sleeper", input={"number": 500}, actor="me")
+    await timeline.do(operate.trigger, asked)
+    assert [given["number"] for given, _ in await queued_inputs(timeline, "sleeper")] == [500]
+
+
 async def test_a_dormant_one_never_fires_by_itself_and_keeps_every_input(timeline):
     await timeline.declare(family())
     await run_parent(timeline, 1)

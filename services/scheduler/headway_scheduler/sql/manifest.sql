@@ -22,7 +22,8 @@ FOR NO KEY UPDATE
 -- Everything that decisions about manifests need, and what their work will carry; what many
 -- of them have in common comes as text, to be read only once. $1 ids.
 -- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
--- time costs more than the rows do.
+-- time costs more than the rows do. Of what is owed the first hundred that somebody asked for by
+-- name and the first hundred others are read: neither may hide the other.
 SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.input,
        manifest.timing::text, manifest.misfire::text, manifest.overlap::text,
        manifest.jitter_seconds, manifest.priority, manifest.retry::text,
@@ -40,10 +41,12 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
                      priority, start_within_seconds, traceparent,
                      coalesce(not_before, decided_at) AS ripe_at
-              FROM scheduler.occurrence
-              WHERE occurrence.manifest_id = manifest.id AND decision = 'owed'
-              ORDER BY coalesce(not_before, decided_at), first_due_at
-              LIMIT 100) AS one) AS owed
+              FROM (SELECT *, row_number() OVER (
+                               PARTITION BY explicit
+                               ORDER BY coalesce(not_before, decided_at), first_due_at) AS place
+                    FROM scheduler.occurrence
+                    WHERE occurrence.manifest_id = manifest.id AND decision = 'owed') AS placed
+              WHERE place <= 100) AS one) AS owed
 FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
 LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
