@@ -294,11 +294,12 @@ async def test_an_exclusion_is_skipped_and_not_made_up_for(timeline):
     assert fired == ("30", "queued", None)
 
 
-async def test_spaced_counts_from_the_last_success_and_starts_at_once(timeline):
+@pytest.mark.parametrize("outcome", ["completed", "cancelled", "expired"])
+async def test_spaced_counts_from_the_end_of_its_work_and_starts_at_once(timeline, outcome):
     await timeline.declare(app_with(spaced(minutes=10)))
     assert (await timeline.tick()).fired == 1, "a new one at once"
     timeline.at(minutes=7)
-    await timeline.settle("a")
+    await timeline.settle("a", outcome)
     timeline.at(minutes=16)
     assert (await timeline.tick()).fired == 0
     timeline.at(minutes=17)
