@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from headway_contract.work import GroupChanged
 from headway_dispatcher.store import gates as queries
+from headway_dispatcher.store import works
 from support.gates import START, Gates
 from support.plans import FILL, outline, rows_read, scans_of
 
@@ -31,7 +32,9 @@ async def gates(database):
     return made
 
 
-async def explained(gates: Gates, name: str, *arguments: Any) -> dict[str, Any]:
+async def explained(
+    gates: Gates, name: str, *arguments: Any, queries: Any = queries
+) -> dict[str, Any]:
     async with gates.database.acquire() as connection:
         # As a statement that was prepared long ago is planned.
         await connection.execute("SET plan_cache_mode = force_generic_plan")
@@ -100,6 +103,46 @@ async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
     assert (
         await gates.value("SELECT count(*) FROM dispatcher.work_queue WHERE held_by IS NULL") == 1
     )
+
+
+@pytest.mark.parametrize("statistics", ["fresh", "stale"])
+async def test_a_key_costs_a_step_for_each_lane_in_which_somebody_waits_for_it(gates, statistics):
+    """In the first lane nobody can run, and its first has been ready for long."""
+    async with gates.database.acquire() as connection:
+        await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
+        await connection.execute(FILL, BACKLOG, "full", "etl", START, "key", "busy")
+        await connection.execute(FILL, 1, "full", "etl", START - timedelta(hours=1), None, "busy")
+        await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
+        for number in range(10):
+            await connection.execute(FILL, 100, "wide", f"job-{number}", START, "key", "busy")
+        # Older, ready and without a key: nothing to read through either.
+        before = START - timedelta(hours=2)
+        await connection.execute(FILL, BACKLOG, "keyed", "etl", before, None, None)
+        await connection.execute("INSERT INTO dispatcher.key_changed VALUES ('busy')")
+        if statistics == "fresh":
+            await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
+    plan = await explained(gates, "hand_out_keys", 1000)
+    assert rows_read(plan) < FEW, outline(plan)
+    ready = await gates.rows(
+        "SELECT group_name, job FROM dispatcher.work_queue"
+        " WHERE held_by IS NULL AND concurrency_key IS NOT NULL"
+    )
+    assert sorted((row["group_name"], row["job"]) for row in ready) == [
+        ("full", "etl"),
+        ("keyed", "etl"),
+        *(("wide", f"job-{number}") for number in range(10)),
+    ]
+
+
+async def test_bringing_work_forward_does_not_read_who_waits_for_its_key(gates):
+    async with gates.database.acquire() as connection:
+        await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")
+        await connection.execute("VACUUM ANALYZE dispatcher.work_queue")
+    last = await gates.value("SELECT id FROM dispatcher.work_queue ORDER BY rank DESC LIMIT 1")
+    plan = await explained(gates, "bring_forward", [last], START, queries=works)
+    assert rows_read(plan) < FEW, outline(plan)
+    first = await gates.value("SELECT id FROM dispatcher.work_queue ORDER BY rank LIMIT 1")
+    assert first == last
 
 
 async def test_work_whose_time_has_come_costs_no_more_than_that_much_of_it(gates):

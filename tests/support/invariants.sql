@@ -109,6 +109,34 @@ WHERE metadata.finished_at IS NULL AND lease.ended_at IS NOT NULL
 SELECT id FROM dispatcher.work_queue
 WHERE state IN ('queued', 'waiting') AND coalesce(wait_reason, '') = ''
 
+-- name: i6_key_kept_from_who_waits
+-- I6: work waits for a key that has room, and nobody will look at it: no change of the key is noted,
+-- and nothing of its lane that comes before it is ready. Where limits differ, a smaller one that is
+-- stated by what runs or comes before counts for it too.
+WITH active AS (
+    SELECT metadata.concurrency_key AS key, count(*) AS runs,
+           min(work_queue.concurrency_limit) AS least
+    FROM dispatcher.metadata
+    JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+    WHERE metadata.state IN ('pending', 'in_progress') AND metadata.concurrency_key IS NOT NULL
+    GROUP BY metadata.concurrency_key
+), waiter AS (
+    SELECT id, concurrency_key AS key, group_name, job, rank,
+           min(concurrency_limit) OVER (PARTITION BY concurrency_key ORDER BY rank) AS least
+    FROM dispatcher.work_queue
+    WHERE state IN ('queued', 'waiting') AND held_by = 'key'
+)
+SELECT waiter.id
+FROM waiter
+LEFT JOIN active ON active.key = waiter.key
+WHERE least(waiter.least, active.least) > coalesce(active.runs, 0)
+  AND NOT EXISTS (SELECT FROM dispatcher.key_changed WHERE key_changed.key = waiter.key)
+  AND NOT EXISTS (
+    SELECT FROM dispatcher.work_queue AS ready
+    WHERE ready.concurrency_key = waiter.key AND ready.state IN ('queued', 'waiting')
+      AND ready.held_by IS NULL AND ready.group_name = waiter.group_name
+      AND ready.job = waiter.job AND ready.rank <= waiter.rank)
+
 -- name: i8_event_without_a_word
 -- I8: an event that was received, and is in history neither as accepted nor as refused.
 SELECT lease_id, event_id FROM dispatcher.inbox

@@ -84,6 +84,25 @@ def test_figures_are_told():
     assert told[2].opens_at == NOW + SECOND
 
 
+@pytest.mark.parametrize("active", [0, 1])
+def test_a_key_that_the_gate_keeps_is_closed_though_it_has_room(active):
+    fleet = [Worker(jobs=("etl",), slots=4)]
+    for kept in (False, True):
+        waiter = Waiter(
+            group="g",
+            job="etl",
+            not_before=NOW,
+            key="k",
+            key_limit=2,
+            key_active=active,
+            key_kept=kept,
+        )
+        told = gates(waiter, Limits(max_active=10), Load(), fleet, now=NOW)
+        [key] = [gate for gate in told if gate.gate == "key"]
+        assert (key.open, key.used, key.limit) == (not kept, active, 2)
+        assert ("has not handed it on" in key.text) == kept
+
+
 @pytest.mark.parametrize(
     ("ahead", "running", "expected"),
     [

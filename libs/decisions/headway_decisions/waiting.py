@@ -9,14 +9,18 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from headway_contract.waiting import GateStatus
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_decisions import rates
 from headway_decisions.capacity import MARGIN, GroupLimit, JobLimit, Limits, Load, Worker
 
 
 class Waiter(Struct, frozen=True, kw_only=True):
-    """Work that waits, as far as the gates look at it."""
+    """Work that waits, as far as the gates look at it.
+
+    `key_kept` says that the gate holds it for its key and does not look at that now, be there room
+    or not: others come before it, or somebody states a smaller limit.
+    """
 
     group: str
     job: str
@@ -26,6 +30,7 @@ class Waiter(Struct, frozen=True, kw_only=True):
     key: str | None = None
     key_limit: int = 1
     key_active: int = 0
+    key_kept: bool = False
 
 
 def gates(
@@ -146,7 +151,11 @@ def _rates(waiter: Waiter, limits: Limits, now: datetime) -> Iterator[GateStatus
 
 def _key(waiter: Waiter) -> Iterator[GateStatus]:
     if waiter.key is not None:
-        yield _cap("key", f"with key {waiter.key!r}", waiter.key_active, waiter.key_limit)
+        status = _cap("key", f"with key {waiter.key!r}", waiter.key_active, waiter.key_limit)
+        if status.open and waiter.key_kept:
+            text = f"{status.text}, and the gate has not handed it on to this work"
+            status = structs.replace(status, open=False, text=text)
+        yield status
 
 
 def _slots(waiter: Waiter, load: Load, fleet: Sequence[Worker]) -> GateStatus:

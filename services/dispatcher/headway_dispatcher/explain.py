@@ -132,7 +132,12 @@ def _waiter(row: Any) -> Waiter:
         key=row["concurrency_key"],
         key_limit=row["concurrency_limit"],
         key_active=row["key_active"],
+        key_kept=_waits_for_key(row) and not row["key_noted"],
     )
+
+
+def _waits_for_key(row: Any) -> bool:
+    return bool(row["held_by"] == "key")
 
 
 async def _holders(connection: Connection, row: Any, closed: GateStatus | None) -> list[SlotHolder]:
@@ -165,7 +170,7 @@ async def _ahead(connection: Connection, row: Any, closed: GateStatus | None) ->
     """How much work comes before it where it waits; none if it does not stand in a line."""
     if closed is not None and closed.gate in ("group_disabled", "manifest_disabled", "not_before"):
         return None
-    if closed is not None and closed.gate == "key":
+    if closed.gate == "key" if closed is not None else _waits_for_key(row):
         query, named = explanations["ahead_with_key"], row["concurrency_key"]
     else:
         query, named = explanations["ahead_in_group"], row["group_name"]
@@ -182,6 +187,8 @@ async def _estimate(
     limits: Limits,
     now: datetime,
 ) -> _Estimate:
+    if closed is None and ahead and _waits_for_key(row):
+        return _Estimate(basis=f"its key has room, and {ahead} come before it")
     if closed is None:
         return _Estimate(at=now, basis="nothing is in its way: the gate admits it next")
     if closed.gate == "not_before":

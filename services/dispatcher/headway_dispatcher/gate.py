@@ -7,7 +7,8 @@ commit ever takes it above a cap.
 What cannot run is not even looked at. Work whose time has not come, that waits for a key or
 whose manifest is disabled is not *ready*; the gate makes it so when its time has come or the
 key falls free. Ready work lies in lanes, one for each job of each group, and a lane without
-room is passed over whole.
+room is passed over whole. A key is offered to the first who wait for it in every lane, and whoever
+comes first among those that can run gets it: work that cannot keeps it from nobody.
 """
 
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from headway_dispatcher.gate_store import (
     GATE_LOCK,
     GateTransaction,
     Glance,
+    KeysSeenTo,
     Ordered,
     Situation,
     WaitingWork,
@@ -40,6 +42,9 @@ from headway_dispatcher.store import SOURCE, Times, works
 
 # How many keys are seen to in one pass.
 _KEYS_AT_ONCE = 1000
+# After how long a key is looked at again of which somebody else had a row: they are done in a
+# moment, and mostly call the gate then.
+_KEYS_AGAIN = timedelta(milliseconds=100)
 
 EXPIRED = "it had not begun by the time that was set for it"
 
@@ -69,6 +74,14 @@ class GateResult(Struct, frozen=True, kw_only=True):
     held: int = 0
     expired: int = 0
     rest: float | None = None
+
+
+class _MadeReady(Struct, frozen=True, kw_only=True):
+    """What came of making work ready: whether there is more to do at once, or soon."""
+
+    expired: int
+    more: bool
+    look_again_at: datetime | None
 
 
 class Gate:
@@ -106,7 +119,7 @@ class Gate:
             )
             glance, times = situation.glance, situation.glance.times
             now = times.schedule
-            expired, more = await self._make_ready(tx, glance)
+            ready = await self._make_ready(tx, glance)
             room = Room(situation.limits, situation.load, situation.fleet, now=now)
             waiting = await self._candidates(tx, room, now)
             verdicts = capacity.admit(
@@ -122,17 +135,17 @@ class Gate:
         self._waits.call()
         disabled = await self._put_aside(_held(verdicts, "manifest_disabled"))
         self._relay.hand(messages)
-        if expired:
+        if ready.expired:
             self._relay.call()
         admitted = sum(len(one.works) for one in orders)
-        more |= bool(without_key or disabled) or (
-            len(waiting) == self._settings.gate_batch and admitted > 0
-        )
+        more = ready.more or bool(without_key or disabled)
+        more |= len(waiting) == self._settings.gate_batch and admitted > 0
+        rest = _rest(_earliest(glance.next_at, room.rates_free_at(), ready.look_again_at), now)
         return GateResult(
             admitted=admitted,
             held=len(waiting) - admitted,
-            expired=expired,
-            rest=0.0 if more else _rest(_earliest(glance.next_at, room.rates_free_at()), now),
+            expired=ready.expired,
+            rest=0.0 if more else rest,
         )
 
     async def _look(self) -> Glance:
@@ -140,21 +153,23 @@ class Gate:
         async with self._database.acquire() as connection:
             return await GateTransaction(connection, self._clock).look()
 
-    async def _make_ready(self, tx: GateTransaction, glance: Glance) -> tuple[int, bool]:
-        """Settle what came too late, and make ready what has waited long enough.
-
-        Tells how much expired, and whether there may be more to do at once.
-        """
+    async def _make_ready(self, tx: GateTransaction, glance: Glance) -> _MadeReady:
+        """Settle what came too late, and make ready what has waited long enough."""
         now = glance.times.schedule
-        expired = ripened = changed = 0
+        expired = ripened = 0
+        keys = KeysSeenTo()
         if glance.start_by is not None and glance.start_by <= now:
             expired = await _expire(tx.connection, await tx.expired(now), now)
         if glance.not_before is not None and glance.not_before <= now:
             ripened = await tx.ripen(now)
         if glance.keys_changed or ripened:
-            changed = await tx.hand_out_keys(limit=_KEYS_AT_ONCE)
-        # What comes next is only seen by a fresh look.
-        return expired, bool(expired or ripened or changed == _KEYS_AT_ONCE)
+            keys = await tx.hand_out_keys(limit=_KEYS_AT_ONCE)
+        return _MadeReady(
+            expired=expired,
+            # What comes next is only seen by a fresh look.
+            more=bool(expired or ripened or keys.left_over < keys.changed == _KEYS_AT_ONCE),
+            look_again_at=now + _KEYS_AGAIN if keys.left_over else None,
+        )
 
     async def _candidates(
         self, tx: GateTransaction, room: Room, now: datetime

@@ -125,6 +125,13 @@ class Situation(Struct, frozen=True, kw_only=True):
     fleet: list[Worker]
 
 
+class KeysSeenTo(Struct, frozen=True, kw_only=True):
+    """How many changes of keys were looked at, and how many keys somebody else had a row of."""
+
+    changed: int = 0
+    left_over: int = 0
+
+
 class GateTransaction:
     """The reads and writes of one pass of the gate."""
 
@@ -166,11 +173,10 @@ class GateTransaction:
         ripened: int = await self.connection.fetchval(gates["ripen"], now)
         return ripened
 
-    async def hand_out_keys(self, *, limit: int) -> int:
-        """Make ready what has waited for a key that has room; tells how many keys were seen to."""
+    async def hand_out_keys(self, *, limit: int) -> KeysSeenTo:
+        """Make ready what has waited for a key that has room."""
         [row] = await self.connection.fetch(gates["hand_out_keys"], limit)
-        changed: int = row["changed"]
-        return changed
+        return KeysSeenTo(changed=row["changed"], left_over=row["left_over"])
 
     async def candidates(
         self,

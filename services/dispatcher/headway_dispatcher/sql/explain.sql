@@ -1,12 +1,14 @@
 -- name: work
--- One piece of work, with its run if it has one, whether its manifest is disabled, and how many
--- runs hold its key. $1 id.
+-- One piece of work, with its run if it has one, whether its manifest is disabled, how many runs
+-- hold its key, and whether the gate is about to look at that. $1 id.
 SELECT work_queue.*, metadata.worker, metadata.state AS run_state,
        metadata.created_at AS ordered_at, metadata.started_at,
        NOT work_queue.explicit AND manifest_switch.manifest_id IS NOT NULL AS manifest_disabled,
        (SELECT count(*) FROM dispatcher.metadata AS active
         WHERE active.concurrency_key = work_queue.concurrency_key
-          AND active.state IN ('pending', 'in_progress')) AS key_active
+          AND active.state IN ('pending', 'in_progress')) AS key_active,
+       EXISTS (SELECT FROM dispatcher.key_changed
+               WHERE key_changed.key = work_queue.concurrency_key) AS key_noted
 FROM dispatcher.work_queue
 LEFT JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
 LEFT JOIN dispatcher.manifest_switch
@@ -31,8 +33,11 @@ WHERE ready_lane.group_name = $1
 -- name: ahead_with_key
 -- How much work with a key comes before a rank: what is ready, and what waits for it too.
 -- $1 key, $2 rank, $3 how far to count.
-SELECT (SELECT count(*) FROM dispatcher.work_queue
-        WHERE concurrency_key = $1 AND state IN ('queued', 'waiting') AND held_by IS NULL)
+SELECT (SELECT count(*)
+        FROM (SELECT FROM dispatcher.work_queue
+              WHERE concurrency_key = $1 AND state IN ('queued', 'waiting') AND held_by IS NULL
+                AND rank < $2
+              LIMIT $3) AS few)
      + (SELECT count(*)
         FROM (SELECT FROM dispatcher.work_queue
               WHERE concurrency_key = $1 AND state IN ('queued', 'waiting') AND held_by = 'key'

@@ -87,44 +87,65 @@ WITH ripe AS (
 SELECT count(*) FROM ripened
 
 -- name: hand_out_keys
--- Let the first of those who wait for a key be ready, as many as the key still has room for
--- beside those that are active or ready already; only keys of which something has changed are
--- looked at. $1 how many changes; tells how many there were.
+-- Let the first of those who wait for a key be ready in each lane, as many as the active runs leave
+-- room for, whatever is ready in other lanes: those may be closed, and the gate sees to it that no
+-- more run than may. Only keys of which something has changed are looked at. Where limits differ,
+-- whoever has no room lets nobody pass that comes after it. A key is noted again if somebody else
+-- is at a row that was to be ready. What is ready is found by a range that only the index of keys
+-- has, and rows are locked by nothing but their ids, so that no plan reads through what waits.
+-- $1 how many changes; tells how many there were, and how many keys were noted again.
 WITH changed AS (
     DELETE FROM dispatcher.key_changed
     WHERE ctid = ANY(ARRAY(SELECT ctid FROM dispatcher.key_changed LIMIT $1))
     RETURNING key
-), room AS (
+), used AS (
     SELECT key, (SELECT count(*) FROM dispatcher.metadata
                  WHERE metadata.concurrency_key = key
-                   AND metadata.state IN ('pending', 'in_progress'))
-              + (SELECT count(*) FROM dispatcher.work_queue
-                 WHERE work_queue.concurrency_key = key
-                   AND work_queue.state IN ('queued', 'waiting')
-                   AND work_queue.held_by IS NULL) AS taken
+                   AND metadata.state IN ('pending', 'in_progress')) AS active
     FROM (SELECT DISTINCT key FROM changed) AS distinct_key
-), first AS (
-    SELECT waiting.id
-    FROM room
+), lane AS (
+    SELECT used.key, head.group_name, head.job,
+           CASE WHEN bool_and(head.concurrency_limit > used.active)
+                         OVER (PARTITION BY used.key ORDER BY head.rank)
+                THEN head.concurrency_limit - used.active ELSE 0 END AS room
+    FROM used
+    CROSS JOIN LATERAL dispatcher.first_for_key(used.key) AS head
+), meant AS (
+    SELECT lane.key, first.id
+    FROM lane
     CROSS JOIN LATERAL (
-        SELECT id, concurrency_limit FROM dispatcher.work_queue
-        WHERE work_queue.concurrency_key = room.key
+        SELECT id, rank, row_number() OVER (ORDER BY rank) AS place FROM dispatcher.work_queue
+        WHERE work_queue.concurrency_key = lane.key
+          AND work_queue.group_name = lane.group_name AND work_queue.job = lane.job
           AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by = 'key'
         ORDER BY rank
-        LIMIT greatest(0, (
-            SELECT concurrency_limit - room.taken FROM dispatcher.work_queue
-            WHERE work_queue.concurrency_key = room.key
-              AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by = 'key'
-            ORDER BY rank
-            LIMIT 1))
-        FOR UPDATE SKIP LOCKED
-    ) AS waiting
+        LIMIT lane.room
+    ) AS first
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS ready
+        FROM (SELECT FROM dispatcher.work_queue
+              WHERE (concurrency_key, group_name, job) >= (lane.key, lane.group_name, lane.job)
+                AND (concurrency_key, group_name, job, rank)
+                    <= (lane.key, lane.group_name, lane.job, first.rank)
+                AND state IN ('queued', 'waiting') AND held_by IS NULL
+                AND concurrency_key IS NOT NULL
+              LIMIT lane.room) AS few
+    ) AS before
+    WHERE before.ready + first.place <= lane.room
+), locked AS (
+    SELECT id, state, held_by FROM dispatcher.work_queue
+    WHERE id = ANY(ARRAY(SELECT id FROM meant))
+    FOR UPDATE SKIP LOCKED
 ), handed_out AS (
     UPDATE dispatcher.work_queue SET held_by = NULL
-    WHERE id = ANY(ARRAY(SELECT id FROM first))
-    RETURNING id
+    WHERE id = ANY(ARRAY(SELECT id FROM locked
+                         WHERE state IN ('queued', 'waiting') AND held_by = 'key'))
+), noted AS (
+    INSERT INTO dispatcher.key_changed (key)
+    SELECT DISTINCT key FROM meant WHERE NOT EXISTS (SELECT FROM locked WHERE locked.id = meant.id)
+    RETURNING key
 )
-SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM handed_out) AS handed_out
+SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM noted) AS left_over
 
 -- name: candidates
 -- Work that may run now, lane by lane: a step of the index finds the next lane, and those
@@ -207,7 +228,8 @@ ON CONFLICT (kind, name) DO UPDATE SET begun = excluded.begun, frees_at = exclud
 
 -- name: put_aside
 -- Work of disabled manifests is no candidate until they are enabled. Their switches are locked
--- first, so that nobody enables one at the same time and passes such work over. $1 work ids.
+-- first, so that nobody enables one at the same time and passes such work over. A trigger notes
+-- its keys, for whoever comes next. $1 work ids.
 WITH disabled AS (
     SELECT manifest_id FROM dispatcher.manifest_switch
     WHERE NOT enabled

@@ -24,7 +24,7 @@ WITH ready AS (
     UNION ALL
     (SELECT group_name, job, held_by, NULL FROM dispatcher.work_queue
      WHERE state IN ('queued', 'waiting') AND held_by = 'key'
-     ORDER BY concurrency_key, rank
+     ORDER BY concurrency_key, group_name, job, rank
      LIMIT $2)
     UNION ALL
     SELECT work.group_name, work.job, work.held_by, NULL

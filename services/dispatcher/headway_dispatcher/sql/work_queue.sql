@@ -54,7 +54,8 @@ RETURNING manifest_id, enabled
 
 -- name: hold_disabled
 -- Work of manifests that were disabled is no candidate, unless somebody asked for it. What waits
--- for its time or a key still does, and is held after that. $1 manifest ids.
+-- for its time or a key still does, and is held after that. A trigger notes the keys of what was
+-- ready. $1 manifest ids.
 UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled'
 WHERE id = ANY(ARRAY(
     SELECT id FROM dispatcher.work_queue
@@ -186,7 +187,8 @@ RETURNING id
 
 -- name: bring_forward
 -- Work that waits comes before all that is ready in its group and all that waits for its key, and
--- may run now even if its manifest is disabled: somebody asked for it. Returns it. $1 ids, $2 now.
+-- may run now even if its manifest is disabled: somebody asked for it. A trigger notes its key.
+-- Returns it. $1 ids, $2 now.
 UPDATE dispatcher.work_queue
 SET not_before = least(not_before, $2),
     explicit = true,
@@ -202,9 +204,8 @@ SET not_before = least(not_before, $2),
              ORDER BY other.rank
              LIMIT 1) AS head
          WHERE ready_lane.group_name = work_queue.group_name),
-        (SELECT min(other.rank) FROM dispatcher.work_queue AS other
-         WHERE other.concurrency_key = work_queue.concurrency_key
-           AND other.state IN ('queued', 'waiting') AND other.held_by = 'key')
+        (SELECT min(first.rank)
+         FROM dispatcher.first_for_key(work_queue.concurrency_key) AS first)
     ) - interval '1 ms'
 FROM (
     SELECT id FROM dispatcher.work_queue

@@ -1,0 +1,245 @@
+"""Keys at the gate: work that cannot run keeps its key from nobody, and no key is ever lost."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from headway_contract.waiting import ExplainWorkQuestion
+from headway_contract.work import (
+    GroupChanged,
+    JobChanged,
+    ManifestChanged,
+    Rate,
+    WorkBroughtForward,
+)
+from headway_dispatcher import intake
+from headway_dispatcher.explain import Explanations
+from headway_dispatcher.store import HISTORY
+from support.gates import SECOND, START, Gates, SetClock, work
+from support.invariants import broken_invariants
+
+
+@pytest.fixture
+async def clock():
+    return SetClock()
+
+
+@pytest.fixture
+async def gates(database, clock):
+    made = Gates(database, clock=clock, max_active=100)
+    await made.watch_caps()
+    await made.worker("etl", "mail")
+    return made
+
+
+def switch(manifest, *, enabled: bool, version: int = 1) -> ManifestChanged:
+    return ManifestChanged(
+        manifest_id=manifest, manifest="m", group="etl", version=version, enabled=enabled
+    )
+
+
+async def explain(gates: Gates, one):
+    desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
+    return await desk.answer(ExplainWorkQuestion(work=one.work))
+
+
+async def bring_forward(gates: Gates, connection, one) -> None:
+    records = []
+    told = [WorkBroughtForward(work=one.work, group="etl", at=START)]
+    await intake._bring_forward(connection, told, START, records)
+    await HISTORY.append(connection, records)
+
+
+CLOSED = {
+    "no worker": (),
+    "disabled group": (GroupChanged(group="closed", version=1, enabled=False),),
+    "full group": (GroupChanged(group="closed", version=1, max_active=0),),
+    "full job": (JobChanged(job="nobody", version=1, max_active=0),),
+    "rate": (GroupChanged(group="closed", version=1, rate=Rate(count=1, period_seconds=60)),),
+}
+
+
+class TestClosedLanes:
+    @pytest.mark.parametrize("why", CLOSED)
+    async def test_work_that_cannot_run_keeps_its_key_from_nobody(self, gates, clock, why):
+        await gates.tell(*CLOSED[why])
+        if why != "no worker":
+            await gates.worker("nobody", name="other")
+        if why == "rate":
+            await gates.queue(work(group="closed", job="nobody"))
+            assert await gates.drain() == 1
+            await gates.end()
+        first = work(group="closed", job="nobody", concurrency_key="k", queued_at=START - SECOND)
+        second, third = work(concurrency_key="k"), work(concurrency_key="k", job="mail")
+        await gates.queue(first, second, third)
+        for _ in range(2):
+            assert await gates.drain() == 1
+            [active] = await gates.active()
+            assert active in (second.work, third.work)
+            await gates.end()
+        # Whoever was passed over is the next as soon as it can run.
+        await gates.queue(work(concurrency_key="k", queued_at=START + SECOND))
+        await gates.tell(
+            GroupChanged(group="closed", version=2), JobChanged(job="nobody", version=2)
+        )
+        if why == "no worker":
+            await gates.worker("nobody", name="other")
+        assert await gates.drain() == 1
+        assert await gates.active() == [first.work]
+
+    async def test_a_lane_that_opens_while_its_key_is_taken_waits_for_the_key(self, gates):
+        await gates.tell(GroupChanged(group="closed", version=1, max_active=0))
+        first = work(group="closed", concurrency_key="k", queued_at=START - SECOND)
+        second, third = (work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(2))
+        await gates.queue(first, second, third)
+        assert await gates.drain() == 1
+        await gates.tell(GroupChanged(group="closed", version=2))
+        assert await gates.drain() == 0
+        assert set((await gates.reasons()).values()) == {"key"}
+        await gates.end(second.work)
+        assert await gates.drain() == 1
+        assert await gates.active() == [first.work]
+
+    async def test_no_more_run_than_may_however_many_lanes_are_ready(self, gates):
+        works = [
+            work(
+                group=f"g{n}",
+                concurrency_key="k",
+                concurrency_limit=2,
+                queued_at=START - n * SECOND,
+            )
+            for n in range(6)
+        ]
+        await gates.queue(*works)
+        for oldest in (5, 3, 1):
+            assert await gates.drain() == 2
+            expected = {works[oldest].work, works[oldest - 1].work}
+            assert set(await gates.active()) == expected
+            await gates.end()
+        assert await gates.drain() == 0
+
+    async def test_a_smaller_limit_is_not_overtaken_for_ever_from_another_lane(self, gates):
+        def other(number):
+            return work(
+                job="mail",
+                concurrency_key="k",
+                concurrency_limit=2,
+                queued_at=START + (number - 9) * SECOND,
+            )
+
+        small = work(concurrency_key="k", queued_at=START - 8 * SECOND)
+        works = [other(0), small, other(2), other(3)]
+        await gates.queue(works[0])
+        assert await gates.drain() == 1
+        await gates.queue(*works[1:])
+        assert await gates.drain() == 0
+        answer = await explain(gates, works[2])
+        assert (answer.reason, answer.ahead, answer.estimated_start) == ("key", 1, None)
+        assert "1 of 2 active with key 'k', and the gate has not handed it on" in answer.text
+        await gates.end()
+        await gates.drain()
+        assert small.work in await gates.active()
+
+
+class TestDisabledManifests:
+    async def test_work_that_comes_while_its_manifest_is_disabled_leaves_its_key(self, gates):
+        manifest = uuid4()
+        await gates.tell(switch(manifest, enabled=False))
+        held = work(
+            manifest_id=manifest, manifest="m", concurrency_key="k", queued_at=START - SECOND
+        )
+        second = work(concurrency_key="k")
+        await gates.queue(held, second)
+        assert await gates.drain() == 1
+        assert await gates.active() == [second.work]
+        assert await gates.reasons() == {held.work: "manifest_disabled"}
+
+    async def test_ready_work_whose_manifest_is_disabled_leaves_its_key(self, gates):
+        manifest = uuid4()
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
+        first = work(queued_at=START - 2 * SECOND)
+        held = work(
+            manifest_id=manifest, manifest="m", concurrency_key="k", queued_at=START - SECOND
+        )
+        second = work(concurrency_key="k")
+        await gates.queue(first, held, second)
+        assert await gates.drain() == 1
+        await gates.tell(switch(manifest, enabled=False))
+        await gates.end(first.work)
+        assert await gates.drain() == 1
+        assert await gates.active() == [second.work]
+
+
+class TestRunNow:
+    async def test_work_that_is_brought_forward_comes_before_what_is_ready_of_its_key(self, gates):
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=0))
+        works = [work(concurrency_key="k", queued_at=START + n * SECOND) for n in range(3)]
+        await gates.queue(*works)
+        assert await gates.drain() == 0
+        async with gates.database.transaction() as connection:
+            await bring_forward(gates, connection, works[2])
+        await gates.tell(GroupChanged(group="etl", version=2))
+        for expected in (works[2], works[0], works[1]):
+            assert await gates.drain() == 1
+            assert await gates.active() == [expected.work]
+            await gates.end()
+
+    async def test_a_key_that_falls_free_while_somebody_has_the_waiter_is_not_lost(self, gates):
+        first, second = (
+            work(concurrency_key="k", queued_at=START - SECOND),
+            work(concurrency_key="k"),
+        )
+        await gates.queue(first, second)
+        assert await gates.drain() == 1
+        await gates.end(first.work)
+        async with gates.database.transaction() as connection:
+            await bring_forward(gates, connection, second)
+            result = await gates.run()
+            # It comes back soon, and does not spin until then.
+            assert (result.admitted, result.rest) == (0, 0.1)
+            answer = await explain(gates, second)
+            assert (answer.reason, answer.estimated_start) == ("awaiting_gate", START)
+        assert await gates.drain() == 1
+        assert await gates.active() == [second.work]
+        assert await gates.value("SELECT count(*) FROM dispatcher.key_changed") == 0
+
+    async def test_a_rest_that_is_shorter_stays_so(self, gates):
+        first, second = (
+            work(concurrency_key="k", queued_at=START - SECOND),
+            work(concurrency_key="k"),
+        )
+        await gates.queue(first, second, work(not_before=START + timedelta(seconds=0.05)))
+        assert await gates.drain() == 1
+        await gates.end(first.work)
+        async with gates.database.transaction() as connection:
+            await bring_forward(gates, connection, second)
+            assert (await gates.run()).rest == 0.05
+
+
+@pytest.mark.breaks_tables("forgets that a key has changed")
+async def test_a_key_that_was_lost_would_be_noticed(gates):
+    first, second = work(concurrency_key="k", queued_at=START - SECOND), work(concurrency_key="k")
+    await gates.queue(first, second)
+    assert await gates.drain() == 1
+    assert await broken_invariants(gates.database) == []
+    await gates.end(first.work)
+    assert await broken_invariants(gates.database) == []
+    await gates.execute("DELETE FROM dispatcher.key_changed")
+    [broken] = await broken_invariants(gates.database)
+    assert broken.startswith("I6: work waits for a key that has room")
+    assert str(second.work) in broken
+    # Nobody is told that it would run next.
+    answer = await explain(gates, second)
+    assert (answer.reason, answer.estimated_start) == ("key", None)
+    assert "0 of 1 active with key 'k', and the gate has not handed it on" in answer.text
+
+
+@pytest.mark.breaks_tables("makes work ready by hand, as only another lane's being closed does")
+async def test_a_key_that_a_closed_lane_keeps_would_be_noticed(gates):
+    first = work(job="nobody", concurrency_key="k", queued_at=START - SECOND)
+    second = work(concurrency_key="k")
+    await gates.queue(first, second)
+    await gates.execute("UPDATE dispatcher.work_queue SET held_by = NULL WHERE job = 'nobody'")
+    await gates.execute("DELETE FROM dispatcher.key_changed")
+    [broken] = await broken_invariants(gates.database)
+    assert str(second.work) in broken
