@@ -3,10 +3,21 @@
 import asyncio
 import random
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
-from headway_contract.work import GroupChanged, JobChanged, Rate, RetryPolicy
+from headway_contract.work import (
+    GroupChanged,
+    JobChanged,
+    ManifestChanged,
+    Rate,
+    RetryPolicy,
+    WorkBroughtForward,
+)
+from headway_dispatcher import intake
+from headway_dispatcher.store import HISTORY
 from support.gates import Gates, many_pools, work
+from support.invariants import VIOLATIONS
 from support.world import until
 
 
@@ -128,3 +139,75 @@ async def test_random_limits_with_several_gates(database, database_url, seed):
             for start in times:
                 assert sum(start <= one < start + length for one in times) <= count
     assert await gates.value("SELECT count(*) FROM dispatcher.key_changed") == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
+    database, database_url, seed
+):
+    """Looked at in between, not only in the end: no commit leaves a key that nobody looks at."""
+    chance = random.Random(seed)
+    gates = Gates(database, max_active=6)
+    await gates.watch_caps()
+    await gates.worker("etl", "mail", slots=3)
+    manifests = [uuid4() for _ in range(4)]
+    now = await gates.value("SELECT clock_timestamp()")
+    works = [
+        work(
+            group=chance.choice("ab"),
+            job=chance.choice(["etl", "mail", "scan"]),
+            manifest_id=chance.choice([None, *manifests]),
+            slot=number,
+            priority=chance.randint(0, 31),
+            queued_at=now,
+            concurrency_key=chance.choice("xyz"),
+            concurrency_limit=chance.choice([1, 1, 2, 3]),
+        )
+        for number in range(40)
+    ]
+    await gates.queue(*works)
+
+    async def disturb(version: int) -> None:
+        manifest, group, enabled = chance.choice(manifests), chance.choice("ab"), chance.random()
+        await gates.tell(
+            ManifestChanged(
+                manifest_id=manifest,
+                manifest="m",
+                group="a",
+                version=version,
+                enabled=enabled < 0.5,
+            ),
+            GroupChanged(group=group, version=version, enabled=enabled < 0.7),
+        )
+        wanted = WorkBroughtForward(work=chance.choice(works).work, group="a", at=now)
+        async with gates.database.transaction() as connection:
+            records = []
+            await intake._bring_forward(connection, [wanted], now, records)
+            # While the row is locked, others end runs and look at their keys.
+            others = [one for one in await gates.active() if one != wanted.work]
+            if others:
+                await gates.end(*others[:2])
+            await gates.run()
+            await HISTORY.append(connection, records)
+        assert await gates.rows(VIOLATIONS["i6_key_kept_from_who_waits"]) == []
+
+    done, admitted = asyncio.Event(), []
+    async with many_pools(database_url, 2) as pools:
+        passes = [
+            asyncio.create_task(pass_until(gates.another(pool), done, admitted)) for pool in pools
+        ]
+        try:
+            for version in range(1, 16):
+                await disturb(version)
+        finally:
+            done.set()
+            await asyncio.gather(*passes)
+        await gates.worker("scan", slots=3, name="other")
+        await gates.tell(
+            *(GroupChanged(group=group, version=99) for group in "ab"),
+            *(
+                ManifestChanged(manifest_id=one, manifest="m", group="a", version=99, enabled=True)
+                for one in manifests
+            ),
+        )
+        await at_once(gates, pools, len(works))
