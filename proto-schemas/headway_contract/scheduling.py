@@ -309,12 +309,15 @@ class TriggerAnswer(Struct, frozen=True, kw_only=True):
     """What became of a trigger; `text` says it in words.
 
     `queued`, `owed` (it follows the work under way), `brought_forward` (no second one was
-    queued, but the one that waits comes first), or `known` (the same key came before).
+    queued, but the one that waits comes first), or `known` (the same key came before: `work` is
+    the one that was named then). `not_used` names what the request stated of its work and what
+    was brought forward does not have: that keeps its own `input`, `priority`, `start_within`.
     """
 
     result: str
     work: UUID | None = None
     text: str = ""
+    not_used: list[str] = []
 
 
 class EnqueueRequest(Struct, frozen=True, kw_only=True):

@@ -89,6 +89,42 @@ async def test_the_same_key_for_something_else_is_refused(timeline, fields, name
     assert len(await told(timeline, "work.queued")) == 1
 
 
+async def test_a_key_is_answered_alike_when_its_work_has_become_a_dead_letter(timeline):
+    await timeline.declare(app_with())
+    first = await trigger(timeline, key="order-7")
+    await timeline.dead_letter("a")
+    second = await trigger(timeline, key="order-7")
+    assert (second.result, second.work) == ("known", first.work)
+
+
+async def test_a_key_is_answered_alike_when_its_input_would_no_longer_be_taken(timeline):
+    await timeline.declare(app_with())
+    first = await trigger(timeline, key="order-7", input=7)
+    changed = App("test")
+
+    @changed.job("job", group="ops")
+    def job(ctx, number: str): ...
+
+    changed.schedule("a", job=job, when=every(hours=1), input="one")
+    await timeline.declare(changed)
+    second = await trigger(timeline, key="order-7", input=7)
+    assert (second.result, second.work) == ("known", first.work)
+
+
+async def test_a_key_that_brought_work_forward_names_that_work_again(timeline):
+    await timeline.declare(app_with())
+    under_way = await trigger(timeline)
+    first = await trigger(timeline, key="order-7", input=9)
+    assert (first.result, first.work) == ("brought_forward", under_way.work)
+    await timeline.settle("a")
+    second = await trigger(timeline, key="order-7", input=9)
+    assert (second.result, second.work) == ("known", under_way.work)
+    assert second.not_used == first.not_used == ["input"]
+    assert str(under_way.work) in second.text
+    assert len(await told(timeline, "work.brought_forward")) == 1
+    assert len(await told(timeline, "work.queued")) == 1
+
+
 async def test_a_key_remembers_its_delay(timeline):
     await timeline.declare(app_with())
     await trigger(timeline, key="later", delay_seconds=60.5)
@@ -141,6 +177,34 @@ async def test_while_one_is_under_way_it_is_brought_forward_instead(timeline):
     assert (second.result, second.work) == ("brought_forward", first.work)
     assert "no second one was queued" in second.text
     assert [one.work for one in await told(timeline, "work.brought_forward")] == [first.work]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({}, []),
+        ({"input": 99}, ["input"]),
+        (
+            {"input": None, "priority": 31, "start_within_seconds": 5},
+            ["input", "priority", "start_within"],
+        ),
+    ],
+)
+async def test_what_is_brought_forward_keeps_its_terms_and_the_answer_says_so(
+    timeline, fields, named
+):
+    app = App("test")
+
+    @app.job("job", group="ops")
+    def job(ctx, number: int | None): ...
+
+    app.schedule("a", job=job, when=every(hours=1), input=1)
+    await timeline.declare(app)
+    await trigger(timeline)
+    answer = await trigger(timeline, **fields)
+    assert (answer.result, answer.not_used) == ("brought_forward", named)
+    assert ("was not used" in answer.text) == bool(named)
+    assert f"keeps its own {', '.join(named)}" in answer.text or not named
 
 
 async def test_or_waits_if_its_policy_lets_one_wait(timeline):

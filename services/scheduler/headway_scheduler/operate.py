@@ -151,19 +151,15 @@ async def trigger(
     """Run a manifest beside its schedule; the overlap policy decides while one is under way."""
     row = await _find(connection, request.manifest)
     await lock_manifests(connection, [row["id"]])
+    cause = identity.trigger_cause(request.key or str(new_id()))
+    known = await connection.fetch(occurrences["of_causes"], [row["id"]], [cause])
+    if known:
+        # What has become of the manifest since does not make another answer of it.
+        return _known(request, known[0])
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if isinstance(manifest, UnreadableManifest):
         raise Refused(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
     _check_trigger(request, manifest, row)
-    cause = identity.trigger_cause(request.key or str(new_id()))
-    known = await connection.fetch(occurrences["of_causes"], [row["id"]], [cause])
-    if known:
-        _check_key(request, known[0])
-        return TriggerAnswer(
-            result="known",
-            work=known[0]["work_id"],
-            text=f"{request.manifest}: the key {request.key!r} triggered it before",
-        )
     answer = await _trigger(connection, request, manifest, cause, now)
     data = {"result": answer.result, "cause": cause}
     await note_change(
@@ -200,7 +196,7 @@ async def _trigger(
         skipped = structs.replace(row, decision="skipped", reason="still_outstanding")
         await write_ledger(connection, [skipped], now=now)
         await _set_terms(connection, request, skipped)
-        return await _bring_forward(connection, manifest, now)
+        return await _bring_forward(connection, request, manifest, cause, now)
     await write_ledger(connection, [row], now=now)
     await _set_terms(connection, request, row)
     await let_go(connection, [view.id], now=now)
@@ -232,7 +228,11 @@ async def _set_terms(connection: Connection, request: TriggerRequest, row: Ledge
 
 
 async def _bring_forward(
-    connection: Connection, manifest: Manifest, now: datetime
+    connection: Connection,
+    request: TriggerRequest,
+    manifest: Manifest,
+    cause: str,
+    now: datetime,
 ) -> TriggerAnswer:
     """Work of it is under way: if it still waits, it comes first."""
     rows = await connection.fetch(works["outstanding_of"], [manifest.view.id])
@@ -241,13 +241,51 @@ async def _bring_forward(
         connection, [announce_brought_forward(oldest["id"], group=manifest.group, now=now)]
     )
     await connection.execute(works["note_forward"], oldest["id"], now)
+    await connection.execute(occurrences["note_forward"], manifest.view.id, cause, oldest["id"])
+    not_used = _stated(request)
     return TriggerAnswer(
         result="brought_forward",
         work=oldest["id"],
         text=f"{manifest.external_id}: work of it is under way since "
         f"{oldest['queued_at']:%Y-%m-%d %H:%M:%S} UTC (cause {oldest['cause']}); by its overlap "
         f"policy {manifest.view.overlap.policy!r} no second one was queued, but if it still waits "
-        "it now comes first",
+        f"it now comes first{_not_used_in_words(not_used)}",
+        not_used=not_used,
+    )
+
+
+def _known(request: TriggerRequest, known: Any) -> TriggerAnswer:
+    """The answer to a key that came before: it names the same work."""
+    _check_key(request, known)
+    text = f"{request.manifest}: the key {request.key!r} triggered it before"
+    forward = known["brought_forward"]
+    if forward is None:
+        return TriggerAnswer(result="known", work=known["work_id"], text=text)
+    not_used = _stated(request)
+    return TriggerAnswer(
+        result="known",
+        work=forward,
+        text=f"{text}, and brought forward the work {forward}{_not_used_in_words(not_used)}",
+        not_used=not_used,
+    )
+
+
+def _stated(request: TriggerRequest) -> list[str]:
+    """What a trigger says of its work in place of what the manifest says."""
+    stated = {
+        "input": request.input is not UNSET,
+        "priority": request.priority is not None,
+        "start_within": request.start_within_seconds is not None,
+    }
+    return [name for name, is_stated in stated.items() if is_stated]
+
+
+def _not_used_in_words(names: list[str]) -> str:
+    if not names:
+        return ""
+    return (
+        f"; it keeps its own {', '.join(names)}: what you stated was not used "
+        "(trigger again once it has ended)"
     )
 
 

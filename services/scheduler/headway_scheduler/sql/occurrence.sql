@@ -96,7 +96,7 @@ WHERE occurrence.manifest_id = manifest.id AND occurrence.cause = told.cause
 SELECT occurrence.manifest_id, occurrence.cause, occurrence.work_id, occurrence.decision,
        occurrence.outcome, occurrence.reason, occurrence.explicit, occurrence.has_input,
        occurrence.input, occurrence.actor, occurrence.priority, occurrence.not_before,
-       occurrence.first_due_at, occurrence.start_within_seconds
+       occurrence.first_due_at, occurrence.start_within_seconds, occurrence.brought_forward
 FROM scheduler.occurrence
 JOIN unnest($1::uuid[], $2::text[]) AS asked (manifest_id, cause)
     ON asked.manifest_id = occurrence.manifest_id AND asked.cause = occurrence.cause
@@ -106,6 +106,11 @@ JOIN unnest($1::uuid[], $2::text[]) AS asked (manifest_id, cause)
 -- $4 within how many seconds; null for what its manifest says.
 UPDATE scheduler.occurrence SET priority = $3, start_within_seconds = $4
 WHERE manifest_id = $1 AND cause = $2
+
+-- name: note_forward
+-- A trigger that made no work of its own, but brought some forward. $1 manifest, $2 cause,
+-- $3 that work.
+UPDATE scheduler.occurrence SET brought_forward = $3 WHERE manifest_id = $1 AND cause = $2
 
 -- name: drop_owed
 -- Decisions whose work is not queued yet and never will be; returns how many of each manifest.
