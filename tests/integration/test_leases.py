@@ -49,6 +49,13 @@ class Desk:
         )
         return msgspec.json.decode(reply.data, type=HeartbeatReply)
 
+    async def restart(self, nonce: str, code_version: str) -> None:
+        """Another process goes by the name of w1 from now on."""
+        await self.heartbeat("w1", nonce=nonce, code_version=code_version)
+        await self.world.until(
+            "SELECT (nonce, code_version) = ($1, $2) FROM dispatcher.worker", nonce, code_version
+        )
+
     async def force(self, worker: str, data, *, event_id: UUID | None = None) -> None:
         """Publish past the broker's fence, as a forgetful stream would let happen."""
         body = encode(
@@ -81,6 +88,11 @@ class Desk:
 
     def rights(self, **changes) -> dict:
         return {"lease": self.order.lease, "token": self.order.token, "nonce": "n1", **changes}
+
+    def failed(self) -> RunFailed:
+        """The end of the order's run, for good."""
+        failure = {"kind": "E", "retryable": False}
+        return RunFailed(**self.rights(), run=self.run, failure=failure)
 
     async def history(self) -> list[tuple[str, str | None]]:
         rows = await self.world.rows(
@@ -251,6 +263,41 @@ async def test_events_may_arrive_in_any_order_and_any_number_of_times(desk):
     await check_invariants(desk.world.database)
 
 
+async def test_a_letter_is_of_the_code_that_ran_even_if_another_has_its_name_by_now(desk):
+    await desk.restart("n1", "v1")
+    await desk.lease("w1").claim()
+    await desk.world.until("SELECT claimed_by IS NOT NULL FROM dispatcher.lease")
+    await desk.restart("n2", "v2")
+    await desk.force("w1", desk.failed())
+    await desk.settled()
+    [letter] = await desk.world.rows("SELECT code_version FROM dispatcher.dead_letter")
+    assert letter["code_version"] == "v1"
+    told = "SELECT data ->> 'code_version' FROM dispatcher.history WHERE type LIKE '%.created.v1'"
+    assert await desk.world.value(told) == "v1"
+
+
+async def test_nor_is_it_told_by_another_process_of_that_name_if_its_own_was_not_heard(desk):
+    await desk.restart("n2", "v2")
+    await desk.lease("w1").claim()
+    await desk.force("w1", desk.failed())
+    await desk.settled()
+    assert await desk.world.value("SELECT code_version FROM dispatcher.dead_letter") == ""
+
+
+async def test_what_is_heard_of_a_run_after_its_letter_was_made_reaches_the_letter(desk):
+    await desk.force("w1", desk.failed())
+    await desk.settled()
+    [run] = await desk.world.value("SELECT runs FROM dispatcher.dead_letter")
+    assert (run["host"], run["started_at"]) == (None, None)
+    await desk.force("w1", RunStarted(**desk.rights(), run=desk.run))
+    await desk.force("w1", LeaseClaimed(**desk.rights(), host="here"))
+    await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE host = 'here'")
+    [run] = await desk.world.value("SELECT runs FROM dispatcher.dead_letter")
+    assert (run["worker"], run["host"]) == ("w1", "here")
+    assert run["started_at"] is not None
+    await check_invariants(desk.world.database)
+
+
 async def test_forged_late_and_rival_events_are_refused_and_kept(desk):
     lease = desk.lease("w1")
     await lease.claim()
@@ -370,9 +417,7 @@ async def test_a_heartbeat_is_told_which_leases_are_not_its_own(desk):
     assert [(one.lease, one.reason) for one in stranger.release] == [(lease, "another")]
     restarted = await desk.heartbeat("w1", nonce="n2", leases=[lease])
     assert [one.reason for one in restarted.release] == ["another"]
-    await desk.force(
-        "w1", RunFailed(**desk.rights(), run=desk.run, failure={"kind": "E", "retryable": False})
-    )
+    await desk.force("w1", desk.failed())
     await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE ended_at IS NOT NULL")
     late = await desk.heartbeat("w1", leases=[lease])
     assert [one.reason for one in late.release] == ["ended"]

@@ -5,14 +5,16 @@ import resource
 from time import process_time
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 import pytest_asyncio
 from headway import App, Fatal, every, retry
 from headway_clock import monotonic
+from headway_contract.work import RetryPolicy
 from headway_dispatcher.rebuild import ServicesRun, rebuild
 from headway_dispatcher.verify import verify
 from headway_history.comparing import columns_of
-from headway_history.rows import TABLES
+from headway_history.rows import TABLES, LetterRun
 from support.generated import make_works
 from support.world import World
 
@@ -28,8 +30,6 @@ BOOKKEEPING = {
         ),
     },
     "dead_letter": {
-        "runs": "a copy of its runs, which are compared themselves",
-        "edit": "how the input of the next round differs, which is compared itself",
         **dict.fromkeys(
             ("retry_asked_at", "retry_asked_by", "retry_input"), "a wish that waits for its slot"
         ),
@@ -115,6 +115,7 @@ async def test_every_column_follows_from_history_or_says_why_not(world, row):
         ("metadata", "begun_elsewhere", "begun_elsewhere + 1"),
         ("dead_letter", "reason", "'boredom'"),
         ("dead_letter", "failure", 'failure || \'{"message": "fine"}\''),
+        ("dead_letter", "code_version", "'v7'"),
     ],
 )
 async def test_it_names_the_row_the_column_and_both_values(settled, table, column, value):
@@ -134,6 +135,99 @@ async def test_it_names_the_row_the_column_and_both_values(settled, table, colum
     [found] = (await verify(settled.database)).differences
     assert (found.table, found.row, found.column) == (table, row["key"], column)
     assert (found.expected, found.found) == (row["value"], after)
+
+
+class TestLetters:
+    """Which runs a dead letter is of, and how its input was edited, follow from history."""
+
+    LETTER = "SELECT runs, edit FROM dispatcher.dead_letter WHERE id = $1"
+
+    async def read(self, world: World, letter: UUID) -> tuple[list, list | None]:
+        [row] = await world.rows(self.LETTER, letter)
+        runs = msgspec.convert(row["runs"], list[LetterRun])
+        return runs, row["edit"]
+
+    @pytest_asyncio.fixture
+    async def retried(self, ops) -> tuple[World, UUID]:
+        """A letter of two runs that was retried with another input; everybody has gone home."""
+        await ops.world.scheduler(ops.app)
+        work, letter = await ops.letter(
+            input={"a": 1}, retry=RetryPolicy(attempts=2, interval_seconds=0)
+        )
+        ops.mended.set()
+        await ops.world.until("SELECT count(*) FROM scheduler.job")
+        await ops.client.retry(letter, input={"a": 2})
+        await ops.until_outcome(work, "completed")
+        await ops.world.stop()
+        ops.world.services.clear()
+        await ops.world.value(
+            "UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'"
+        )
+        return ops.world, letter
+
+    async def test_they_come_back_with_a_letter_that_was_lost(self, retried):
+        world, letter = retried
+        runs, edit = await self.read(world, letter)
+        assert [run.attempt for run in runs] == [1, 2]
+        assert [(one["path"], one["was"], one["now"]) for one in edit] == [("/a", 1, 2)]
+        await world.value("DELETE FROM dispatcher.dead_letter")
+        assert (await rebuild(world.database)).added == {"dead_letter": 1}
+        assert await self.read(world, letter) == (runs, edit)
+        assert (await verify(world.database)).differences == []
+
+    async def test_what_was_changed_is_told_and_mended(self, retried):
+        world, letter = retried
+        before = await self.read(world, letter)
+        for column, value in (
+            ("runs", "'[]'"),
+            ("runs", "jsonb_set(runs, '{0,worker}', '\"x\"')"),
+            ("runs", "jsonb_set(runs, '{1,finished_at}', '\"2027-01-01T00:00:00+00:00\"')"),
+            ("runs", "'\"rubbish\"'"),
+            ("edit", "NULL"),
+            ("edit", "jsonb_set(edit, '{0,now}', '3')"),
+        ):
+            await world.value(f"UPDATE dispatcher.dead_letter SET {column} = {value}")
+            [found] = (await verify(world.database)).differences
+            assert (found.table, found.row, found.column) == ("dead_letter", letter, column)
+            assert (await rebuild(world.database)).changed == {"dead_letter": 1}
+            assert await self.read(world, letter) == before
+
+    WISH = (
+        "retry_asked_at = now(), retry_asked_by = 'ada', retry_input = '{}',"
+        ' edit = \'[{"path": "/a", "was": 1}]\''
+    )
+
+    async def test_a_wish_that_waits_for_its_slot_is_left_alone(self, stopped):
+        await stopped.value(f"UPDATE dispatcher.dead_letter SET {self.WISH}")
+        assert (await verify(stopped.database)).differences == []
+        wish = "SELECT retry_asked_by, retry_input, edit FROM dispatcher.dead_letter"
+        before = await stopped.rows(wish)
+        await stopped.value("UPDATE dispatcher.dead_letter SET reason = 'boredom'")
+        await rebuild(stopped.database)
+        assert await stopped.rows(wish) == before
+        assert (await verify(stopped.database)).differences == []
+
+    async def test_a_letter_that_was_seen_to_waits_for_nothing(self, retried):
+        world, _ = retried
+        await world.value(
+            "UPDATE dispatcher.dead_letter SET state = 'awaiting', resolved_at = NULL,"
+            f" note = NULL, actor = NULL, {self.WISH}"
+        )
+        await rebuild(world.database)
+        assert (await verify(world.database)).differences == []
+        assert await world.value("SELECT retry_input IS NULL FROM dispatcher.dead_letter")
+
+    async def test_a_history_from_before_it_told_them_differs_from_nothing(self, retried):
+        world, letter = retried
+        await world.value(
+            "UPDATE dispatcher.history SET data = data - 'edit'"
+            " WHERE type = 'headway.dead_letter.retried.v1'"
+        )
+        before = await self.read(world, letter)
+        assert (await verify(world.database)).differences == []
+        await world.value("UPDATE dispatcher.dead_letter SET reason = 'boredom'")
+        await rebuild(world.database)
+        assert await self.read(world, letter) == before, "what it does not tell stays as it was"
 
 
 @pytest.mark.breaks_tables("deletes a row and invents another")

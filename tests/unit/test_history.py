@@ -23,6 +23,7 @@ from headway_history.kept import SNAPSHOT, WORK_WAITING
 from headway_history.rows import Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET, structs
 
 START = datetime(2027, 1, 1, tzinfo=UTC)
 WORK = UUID(int=1)
@@ -264,7 +265,8 @@ def test_a_snapshot_stands_for_all_that_it_covers(events, data):
                 covers=covered,
                 work=then.work,
                 runs=list(then.runs.values()),
-                letters=list(then.letters.values()),
+                # As they are written: what runs a letter is of follows from its round.
+                letters=[structs.replace(one, runs=[]) for one in then.letters.values()],
             )
         ).decode(),
         work=WORK,
@@ -371,6 +373,77 @@ class TestAStory:
             "completed",
             2,
             1,
+        )
+
+    def test_a_dead_letter_has_the_runs_of_its_round_and_how_it_was_edited(self):
+        life = Life()
+        life.queue()
+        life.dispatch()
+        life.say("run.failed", failure=FAILURE)
+        life.wait()
+        life.dispatch()
+        life.say("run.failed", failure=FAILURE)
+        life.settle("dead_lettered")
+        life.letter()
+        [letter] = fold(life.events).letters.values()
+        assert [(run.state, run.failure) for run in letter.runs] == [("failed", FAILURE)] * 2
+        assert letter.edit is None
+        edit = [{"path": "/a", "was": 1, "now": 2}]
+        life.retry(input={"a": 2}, edit=edit)
+        life.dispatch()
+        [letter] = fold(life.events).letters.values()
+        assert (len(letter.runs), letter.edit) == (2, edit)
+        # A late start is told in the letter, too.
+        first = letter.runs[0]
+        lease = uuid5(WORK, "lease 1")
+        life.tell("run.started", {}, source="worker/w", run=first.run, lease=lease)
+        [letter] = fold(life.events).letters.values()
+        assert letter.runs[0].started_at == life.events[-1].occurred_at
+
+    def test_a_snapshot_from_before_letters_had_their_runs_and_edits(self):
+        life = Life()
+        life.queue()
+        life.dispatch()
+        life.say("run.failed", failure=FAILURE)
+        life.settle("dead_lettered")
+        life.letter()
+        life.retry(edit=[1])
+        then = fold(life.events)
+        data = msgspec.to_builtins(
+            Snapshot(
+                covers=len(life.events),
+                work=then.work,
+                runs=list(then.runs.values()),
+                letters=list(then.letters.values()),
+            )
+        )
+        for letter in data["letters"]:
+            del letter["runs"], letter["edit"]
+        life.tell(SNAPSHOT, data)
+        [letter] = fold(life.events).letters.values()
+        assert len(letter.runs) == 1
+        assert letter.edit is UNSET
+
+    @pytest.mark.parametrize(
+        ("told", "expected"), [({}, UNSET), ({"edit": []}, None), ({"edit": [1]}, [1])]
+    )
+    def test_an_edit_of_which_history_does_not_tell_is_unset(self, told, expected):
+        life = Life()
+        life.queue()
+        life.dispatch()
+        life.settle("dead_lettered")
+        life.letter()
+        life.retry(**told)
+        folded = fold(life.events)
+        [letter] = folded.letters.values()
+        assert letter.edit == expected
+        found = Found(
+            work=folded.work,
+            runs=folded.runs,
+            letters={letter.id: structs.replace(letter, edit="x")},
+        )
+        assert [one.column for one in compare(folded, found)] == (
+            [] if expected is UNSET else ["edit"]
         )
 
     def test_brought_forward_before_a_retry_says_nothing_about_it(self):

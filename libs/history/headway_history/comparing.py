@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from headway_history.folding import Folded
 from headway_history.rows import TABLES, LetterRow, Row, RunRow, WorkRow
@@ -83,7 +83,10 @@ def _rows(
 def _columns(key: UUID, wanted: Row, there: Row) -> Iterable[Difference]:
     for column in columns_of(type(wanted)):
         expected, found = getattr(wanted, column), getattr(there, column)
-        if expected != found and column not in NOT_COMPARED:
+        # What is unset history does not tell.
+        if expected is UNSET or column in NOT_COMPARED:
+            continue
+        if expected != found:
             yield Difference(
                 table=_table(wanted),
                 row=key,

@@ -8,6 +8,7 @@ each event means:
   is dispatched while there is an ordered run that nothing has followed.
 - Events of the highest round count. `dead_letter.retried` opens the next one.
 - Of a run, each column is filled by one kind of event, and the state is the furthest reached.
+- A dead letter has the runs of its round as they are.
 
 Nothing here depends on the order of the events or on how often one is given.
 """
@@ -35,7 +36,7 @@ from headway_history.kept import (
     Waiting,
     open_data,
 )
-from headway_history.rows import LetterRow, RunRow, Snapshot, WorkRow
+from headway_history.rows import LetterRow, LetterRun, RunRow, Snapshot, WorkRow
 
 _ENDS = {
     "headway.run.completed.v1": "completed",
@@ -100,7 +101,8 @@ def fold(events: Iterable[Kept]) -> Folded:
     work = _work(told, base)
     if work is None:
         return Folded()
-    return Folded(work=work, runs=_runs(told, base, work), letters=_letters(told, base))
+    runs = _runs(told, base, work)
+    return Folded(work=work, runs=runs, letters=_letters(told, base, runs))
 
 
 def _newest_snapshot(events: list[Kept]) -> Snapshot | None:
@@ -313,7 +315,7 @@ def _spelled(activation: dict[str, Any]) -> bytes:
     return msgspec.json.encode(activation.get("input"), order="deterministic")
 
 
-def _letters(told: _Told, base: Snapshot | None) -> dict[UUID, LetterRow]:
+def _letters(told: _Told, base: Snapshot | None, runs: dict[UUID, RunRow]) -> dict[UUID, LetterRow]:
     letters = {letter.id: letter for letter in base.letters} if base is not None else {}
     for kept, created in told.events(LetterCreated):
         letters[created.dead_letter] = _letter(kept, created)
@@ -323,7 +325,32 @@ def _letters(told: _Told, base: Snapshot | None) -> dict[UUID, LetterRow]:
             letter.state = "retried" if kept.type == _RETRIED else "acknowledged"
             letter.resolved_at = resolved.resolved_at
             letter.note, letter.actor = resolved.note or None, resolved.actor
+            letter.edit = resolved.edit if kept.type == _RETRIED else None
+    for letter in letters.values():
+        letter.runs = _runs_of(letter, runs)
+        # A wish that waits for its slot is no edit yet, and what changes nothing is none.
+        if letter.state == "awaiting" or letter.edit == []:
+            letter.edit = None
     return letters
+
+
+def _runs_of(letter: LetterRow, runs: dict[UUID, RunRow]) -> list[LetterRun]:
+    """The runs of the round that ended in a letter, the first one first."""
+    of_round = [run for run in runs.values() if run.round == letter.round]
+    return [
+        LetterRun(
+            run=run.run_id,
+            attempt=run.attempt,
+            state=run.state,
+            worker=run.worker,
+            host=run.host,
+            created_at=run.created_at,
+            started_at=run.started_at,
+            finished_at=run.finished_at,
+            failure=run.failure,
+        )
+        for run in sorted(of_round, key=attrgetter("created_at", "run_id"))
+    ]
 
 
 def _letter(kept: Kept, created: LetterCreated) -> LetterRow:

@@ -174,12 +174,14 @@ class LetterCreated(Struct, frozen=True, kw_only=True):
 class LetterResolved(Struct, frozen=True, kw_only=True):
     """A person has seen to a dead letter; `round` is the next one if the work runs again.
 
-    Then it also says what the work is like in that round: its input and its place in the queue.
+    Then it also says what the work is like in that round: its input, how that was edited, and its
+    place in the queue.
     """
 
     dead_letter: UUID
     round: int
     input: Any = UNSET
+    edit: Any = UNSET
     queued_at: datetime | None = None
     not_before: datetime | None = None
     rank: datetime | None = None

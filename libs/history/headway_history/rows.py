@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 
 class WorkRow(Struct, kw_only=True):
@@ -80,8 +80,26 @@ class RunRow(Struct, kw_only=True):
     begun_elsewhere: int = 0
 
 
+class LetterRun(Struct, frozen=True, kw_only=True):
+    """One run of the round that ended in a dead letter, as the letter has it."""
+
+    run: UUID
+    attempt: int
+    state: str
+    worker: str | None = None
+    host: str | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    failure: Any = None
+
+
 class LetterRow(Struct, kw_only=True):
-    """A row of `dead_letter`."""
+    """A row of `dead_letter`.
+
+    Its `runs` are those of its round, the first one first. `edit` is none where the input stayed
+    as it was, and unset where history is from before it told that.
+    """
 
     id: UUID
     work_id: UUID
@@ -101,6 +119,8 @@ class LetterRow(Struct, kw_only=True):
     manifest: str | None = None
     fingerprint: str = ""
     code_version: str = ""
+    runs: list[LetterRun] = []
+    edit: Any = UNSET
 
 
 Row = WorkRow | RunRow | LetterRow

@@ -44,7 +44,16 @@ from msgspec import Struct, structs
 from headway_dispatcher import letters, recording, settling, store
 from headway_dispatcher.metrics import EventRefused, Started
 from headway_dispatcher.pushing import push
-from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, SOURCE, heals, leases, works
+from headway_dispatcher.store import (
+    HISTORY,
+    OUTBOX,
+    REJECTED,
+    SOURCE,
+    heals,
+    leases,
+    letter_queries,
+    works,
+)
 from headway_dispatcher.telling import activation_message
 
 logger = logging.getLogger(__name__)
@@ -158,6 +167,9 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
     await _write(connection, changed, list(books.leases.values()), times.real)
+    late = {books.work_of[run.id] for run in changed if before[run.id].ended}
+    if late:
+        await connection.execute(letter_queries["tell_runs"], sorted(late))
     if books.begun_elsewhere:
         doubted = await connection.fetch(heals["note_begun_elsewhere"], books.begun_elsewhere)
         records += recording.in_doubt(doubted, now)

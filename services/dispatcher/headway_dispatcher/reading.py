@@ -7,9 +7,11 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from headway_history import Folded, Kept, LetterRow, RunRow, WorkRow, fold
 from headway_history.comparing import Absence, Found
 from headway_history.kept import FORGOTTEN, Forgotten, open_data
+from headway_history.rows import LetterRun
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
@@ -154,8 +156,18 @@ async def _find(connection: Connection, above: UUID, up_to: UUID) -> dict[UUID, 
     for run in _typed(RunRow, await connection.fetch(projections["runs"], above, up_to)):
         found.setdefault(run.work_id, Found()).runs[run.run_id] = run
     for letter in _typed(LetterRow, await connection.fetch(projections["letters"], above, up_to)):
+        letter.runs = _typed_runs(letter.runs)
         found.setdefault(letter.work_id, Found()).letters[letter.id] = letter
     return found
+
+
+def _typed_runs(told: Any) -> Any:
+    """The runs of a letter, with times as such; what is no such list is told as it is."""
+    try:
+        runs = msgspec.convert(told, list[LetterRun])
+    except msgspec.ValidationError:
+        return told
+    return sorted(runs, key=attrgetter("created_at", "run"))
 
 
 def _typed(kind: Any, rows: Iterable[Any]) -> Iterable[Any]:

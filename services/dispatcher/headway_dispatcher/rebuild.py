@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from headway_clock import new_token
-from headway_history import Difference, Folded, RunRow, WorkRow
+from headway_history import Difference, Folded, LetterRow, RunRow, WorkRow
+from headway_history.comparing import Found
 from headway_postgres_kit import Connection, Database
-from msgspec import Struct
+from msgspec import UNSET, Struct, structs
 
 from headway_dispatcher.reading import FIRST, Gone, Page, read_gone, read_page
 from headway_dispatcher.store import projections, works
@@ -88,11 +89,13 @@ async def _write(
     rebuilt.leases_made += await _write_leases(connection, leased)
     await connection.execute(projections["write_runs"], written)
     await connection.execute(projections["open_leases"], list(page.dead_leases))
-    letters = [letter for one in page.expected.values() for letter in one.letters.values()]
-    await connection.execute(
-        projections["write_letters"],
-        [letter for letter in letters if ("dead_letter", letter.id) in wanted],
-    )
+    letters = [
+        _letter(letter, page.found.get(work))
+        for work, one in page.expected.items()
+        for letter in one.letters.values()
+        if ("dead_letter", letter.id) in wanted
+    ]
+    await connection.execute(projections["write_letters"], letters)
     _count(rebuilt.deleted if delete_unknown else rebuilt.left_alone, unknown)
     for kind, counts in (("missing", rebuilt.added), ("different", rebuilt.changed)):
         for table, number in Counter(
@@ -140,6 +143,14 @@ async def _write_leases(connection: Connection, runs: Sequence[RunRow]) -> int:
 def _work(folded: Folded) -> WorkRow:
     assert folded.work is not None  # noqa: S101 - a row that is missing or differs is known
     return folded.work
+
+
+def _letter(letter: LetterRow, found: Found | None) -> LetterRow:
+    """A letter to be written; what history does not tell of it stays as it is."""
+    there = None if found is None else found.letters.get(letter.id)
+    if letter.edit is not UNSET:
+        return letter
+    return structs.replace(letter, edit=None if there is None else there.edit)
 
 
 def _count(counts: dict[str, int], rows: Sequence[Difference]) -> None:

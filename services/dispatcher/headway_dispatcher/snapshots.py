@@ -15,6 +15,7 @@ from headway_history.comparing import Found
 from headway_history.kept import SNAPSHOT
 from headway_history.rows import Snapshot
 from headway_postgres_kit import Connection, Database
+from msgspec import structs
 
 from headway_dispatcher.reading import FIRST, LAST, Gone, fold_works, read_gone
 from headway_dispatcher.store import HISTORY, SOURCE, read_now, retention
@@ -77,7 +78,8 @@ def _record(work: UUID, covers: int, folded: Folded, now: datetime) -> Record:
             covers=covers,
             work=folded.work,
             runs=list(folded.runs.values()),
-            letters=list(folded.letters.values()),
+            # A letter's runs follow from the runs, and need not be told twice.
+            letters=[structs.replace(letter, runs=[]) for letter in folded.letters.values()],
         ),
         work=work,
     )

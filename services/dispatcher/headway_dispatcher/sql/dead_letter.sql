@@ -87,6 +87,20 @@ SET state = $2, resolved_at = $6, actor = told.actor, note = $4, edit = told.edi
 FROM unnest($1::uuid[], $3::text[], $5::jsonb[]) AS told (id, actor, edit)
 WHERE dead_letter.id = told.id
 
+-- name: tell_runs
+-- What was heard of runs only after they had become part of a letter. $1 works.
+UPDATE dispatcher.dead_letter
+SET runs = (
+    SELECT jsonb_agg(
+        CASE WHEN metadata.run_id IS NULL THEN kept.run
+             ELSE kept.run || jsonb_build_object(
+                 'worker', metadata.worker, 'host', metadata.host,
+                 'started_at', metadata.started_at) END
+        ORDER BY kept.place)
+    FROM jsonb_array_elements(dead_letter.runs) WITH ORDINALITY AS kept (run, place)
+    LEFT JOIN dispatcher.metadata ON metadata.run_id = (kept.run ->> 'run')::uuid)
+WHERE work_id = ANY($1::uuid[]) AND runs <> '[]'
+
 -- name: ask
 -- A letter that is to be retried once its slot is free. $1 id, $2 actor, $3 edited input,
 -- $4 edit (null where none), $5 now.

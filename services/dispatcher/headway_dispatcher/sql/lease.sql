@@ -33,7 +33,8 @@ WHERE lease_id = ANY($1::uuid[])
 
 -- name: write
 -- What the fold made of runs, when we first heard that they have begun, and what became of
--- leases. $1 runs, $2 states, $3 workers, $4 hosts, $5 start times, $6 finish times, $7 failures,
+-- leases. Which code a claimant has is noted while that process is known: another may take its
+-- name. $1 runs, $2 states, $3 workers, $4 hosts, $5 start times, $6 finish times, $7 failures,
 -- $8 outputs, $9 cancel reasons, $10 activations, $11 our own wall clock; $12 leases,
 -- $13 claimants, $14 nonces, $15 sequences, $16 loose links, $17 ended.
 WITH folded AS (
@@ -53,12 +54,14 @@ UPDATE dispatcher.lease
 SET claimed_by = told.claimed_by,
     nonce = told.nonce,
     last_heard_at = CASE WHEN told.claimed_by IS NULL THEN NULL
-                         ELSE greatest(last_heard_at, $11) END,
+                         ELSE greatest(lease.last_heard_at, $11) END,
     sequence = told.sequence,
     loose_links = told.loose_links,
-    ended_at = CASE WHEN told.ended THEN coalesce(ended_at, $11) END
+    ended_at = CASE WHEN told.ended THEN coalesce(ended_at, $11) END,
+    code_version = coalesce(lease.code_version, worker.code_version)
 FROM unnest($12::uuid[], $13::text[], $14::text[], $15::bigint[], $16::jsonb[], $17::boolean[])
     AS told (id, claimed_by, nonce, sequence, loose_links, ended)
+LEFT JOIN dispatcher.worker ON worker.name = told.claimed_by AND worker.nonce = told.nonce
 WHERE lease.id = told.id
 
 -- name: state_of

@@ -25,9 +25,11 @@ FROM dispatcher.metadata
 WHERE work_id > $1 AND work_id <= $2
 
 -- name: letters
--- Dead letters of work between two ids, likewise. $1 above this id, $2 up to this.
+-- Dead letters of work between two ids, likewise. The edit of one that waits for its slot is a
+-- wish, and one that changes nothing is none. $1 above this id, $2 up to this.
 SELECT id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-       created_at, resolved_at, note, actor, manifest, fingerprint, code_version
+       created_at, resolved_at, note, actor, manifest, fingerprint, code_version, runs,
+       CASE WHEN state <> 'awaiting' THEN nullif(edit, '[]') END AS edit
 FROM dispatcher.dead_letter
 WHERE work_id > $1 AND work_id <= $2
 
@@ -158,12 +160,13 @@ SET work_id = excluded.work_id, lease_id = excluded.lease_id, manifest_id = excl
     reissued = excluded.reissued, begun_elsewhere = excluded.begun_elsewhere
 
 -- name: write_letters
--- Dead letters as history says they are, resolved ones first. $1 rows as an array of objects.
+-- Dead letters as history says they are, resolved ones first; a wish that waits for its slot stays
+-- with one that awaits somebody. $1 rows as an array of objects.
 INSERT INTO dispatcher.dead_letter
     (id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-     created_at, resolved_at, note, actor, manifest, fingerprint, code_version)
+     created_at, resolved_at, note, actor, manifest, fingerprint, code_version, runs, edit)
 SELECT id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
-       created_at, resolved_at, note, actor, manifest, fingerprint, code_version
+       created_at, resolved_at, note, actor, manifest, fingerprint, code_version, runs, edit
 FROM jsonb_populate_recordset(NULL::dispatcher.dead_letter, $1)
 ORDER BY resolved_at NULLS LAST
 ON CONFLICT (id) DO UPDATE
@@ -172,4 +175,10 @@ SET work_id = excluded.work_id, round = excluded.round, manifest_id = excluded.m
     reason = excluded.reason, failure = excluded.failure, attempts = excluded.attempts,
     state = excluded.state, created_at = excluded.created_at, resolved_at = excluded.resolved_at,
     note = excluded.note, actor = excluded.actor, manifest = excluded.manifest,
-    fingerprint = excluded.fingerprint, code_version = excluded.code_version
+    fingerprint = excluded.fingerprint, code_version = excluded.code_version,
+    runs = excluded.runs,
+    edit = CASE WHEN excluded.state = 'awaiting' AND dead_letter.retry_asked_at IS NOT NULL
+                THEN dead_letter.edit ELSE excluded.edit END,
+    retry_asked_at = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_asked_at END,
+    retry_asked_by = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_asked_by END,
+    retry_input = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_input END

@@ -261,7 +261,7 @@ WHERE work_queue.id = told.id
 
 -- name: add_dead_letters
 -- Work that needs a person, with all runs of its round as they ended; returns which version of
--- its code failed, as far as its worker told. $1 ids, $2 work ids, $3 rounds, $4 manifest ids,
+-- its code failed, as far as the process told that ran it. $1 ids, $2 work ids, $3 rounds, $4 manifest ids,
 -- $5 manifests, $6 groups, $7 jobs, $8 inputs, $9 reasons, $10 failures, $11 counted attempts,
 -- $12 fingerprints, $13 the runs that failed last, $14 now.
 INSERT INTO dispatcher.dead_letter
@@ -270,8 +270,8 @@ INSERT INTO dispatcher.dead_letter
 SELECT letter.id, letter.work_id, letter.round, letter.manifest_id, letter.manifest,
        letter.group_name, letter.job, letter.input, letter.reason, letter.failure, letter.attempts,
        letter.fingerprint,
-       coalesce((SELECT worker.code_version
-                 FROM dispatcher.metadata JOIN dispatcher.worker ON worker.name = metadata.worker
+       coalesce((SELECT lease.code_version
+                 FROM dispatcher.metadata JOIN dispatcher.lease ON lease.id = metadata.lease_id
                  WHERE metadata.run_id = letter.run_id), ''),
        coalesce((
            SELECT jsonb_agg(jsonb_build_object(
@@ -279,7 +279,7 @@ SELECT letter.id, letter.work_id, letter.round, letter.manifest_id, letter.manif
                'worker', metadata.worker, 'host', metadata.host,
                'created_at', metadata.created_at, 'started_at', metadata.started_at,
                'finished_at', metadata.finished_at, 'failure', metadata.failure)
-               ORDER BY metadata.created_at)
+               ORDER BY metadata.created_at, metadata.run_id)
            FROM dispatcher.metadata
            WHERE metadata.work_id = letter.work_id AND metadata.round = letter.round), '[]'),
        'awaiting', $14
