@@ -38,20 +38,44 @@ class TestSlots:
         assert rows[1]["finished_at"] <= rows[2]["started_at"], "one after the other"
         await check_invariants(ops.world.database)
 
-    async def test_it_comes_before_the_next_work_of_its_manifest(self, ops):
+    async def test_it_comes_before_the_next_work_of_its_manifest(self, world, nats_url):
         """Otherwise a manifest that fires all the time would never let it in."""
-        manifest = uuid4()
-        work, letter = await ops.letter(manifest_id=manifest, manifest="m")
-        ops.mended.set()
-        ops.hold.clear()
-        await ops.queue(manifest_id=manifest, manifest="m")
-        await ops.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
-        await ops.client.retry(letter)
+        mended, release, ran = asyncio.Event(), asyncio.Event(), []
+        app = App("test")
+
+        @app.job("job", group="ops", on_dead_letter="go_on")
+        @retry(attempts=1)
+        async def job(ctx):
+            ran.append(ctx.work)
+            if not mended.is_set():
+                raise ValueError("boom")
+            await release.wait()
+
+        app.schedule("m", job=job, when=every(hours=24), overlap="queue_one")
+        dispatcher = await world.dispatcher()
+        await world.worker(app)
+        await world.fire(app)
+        letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
+        mended.set()
+        async with Client(nats_url) as client:
+            assert (await client.trigger("m")).result == "queued"
+            await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+            assert (await client.trigger("m")).result == "owed", "the next work, which waits"
+            [result] = await client.retry(letter)
+            assert result.result == "waits"
         # Nothing but the settling itself may bring it back: the pass that makes good is off.
-        for service in ops.world.services:
-            await service.end_pass("letters")
-        ops.hold.set()
-        await ops.until_outcome(work, "completed")
+        await dispatcher.end_pass("letters")
+        release.set()
+
+        async def all_ran():
+            return len(ran) == 4
+
+        await until(all_ran, within=20, what="the letter's work and the next have run")
+        failed, other, again, following = ran
+        assert failed == again, "the letter's work is next"
+        assert following not in (failed, other)
+        await world.until_settled(at_least=3)
 
     async def test_an_acknowledgement_or_a_cancel_withdraws_the_wish(self, ops):
         manifest = uuid4()

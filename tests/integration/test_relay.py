@@ -2,14 +2,18 @@
 
 import pytest
 from headway import App, every
+from headway_clock import new_id
 from headway_contract import subjects
-from headway_jetstream_kit import BrokerUnavailable
+from headway_dispatcher.store import OUTBOX as ORDERS
+from headway_jetstream_kit import BrokerUnavailable, Stored
 from headway_jetstream_kit.provisioning import stream_info
+from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover, OutboxMessage, Relay
 from headway_relay import relay as relay_module
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
+from support.healing import purge
 from support.invariants import check_invariants
 
 
@@ -97,6 +101,48 @@ async def test_a_message_that_no_stream_wants_stays_and_is_named(world):
     assert (await backlog(world), await stored(world)) == (1, 1)
     with pytest.raises(BrokerUnavailable, match="1 of 1 messages were not taken"):
         await relay.run_once()
+
+
+async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(world):
+    """However often it is tried: it waits in the outbox, and its run waits with it."""
+    app = App("test")
+
+    @app.job("greet")
+    @every(hours=24)
+    async def greet(ctx): ...
+
+    dispatcher = await world.dispatcher()
+    # What it would publish is published here, try by try, and nobody makes room before we do.
+    for name in ("relay", "tidying"):
+        await dispatcher.end_pass(name)
+    relay = Relay(world.database, world.broker, ORDERS)
+    await fill_runs(world)
+    await world.worker(app)
+    await world.fire(app)
+    await world.until("SELECT count(*) FROM dispatcher.outbox WHERE subject LIKE 'headway.run.%'")
+    for _ in range(7):
+        with pytest.raises(BrokerUnavailable, match="1 of 1 messages were not taken"):
+            await relay.run_once()
+    [run] = await world.rows("SELECT state, attempt, failure FROM dispatcher.metadata")
+    assert tuple(run) == ("pending", 1, None)
+    work = "SELECT state, runs, attempts FROM dispatcher.work_queue"
+    assert [tuple(row) for row in await world.rows(work)] == [("dispatched", 1, 0)]
+    await purge(world, subjects.RUNS_STREAM)
+    await relay.run_once()
+    await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
+    assert [tuple(row) for row in await world.rows(work)] == [("settled", 1, 1)]
+    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    assert await world.value("SELECT count(*) FROM dispatcher.dead_letter") == 0
+    await relay.run_once()
+
+
+async def fill_runs(world) -> None:
+    """Let there be room for one order only, and put another job's there."""
+    info = await world.broker.api(f"STREAM.INFO.{subjects.RUNS_STREAM}")
+    config = info["config"] | {"max_msgs": 1}
+    await world.broker.api(f"STREAM.UPDATE.{subjects.RUNS_STREAM}", config)
+    stored = await publish(world.broker, subjects.order("other", new_id()), b"[]")
+    assert isinstance(stored, Stored)
 
 
 async def test_a_message_that_is_too_large_is_put_aside(world):
