@@ -29,7 +29,15 @@ async def test_a_schedule_fires_and_its_outcome_is_in_the_tables(world):
         assert row["output"] == {"manifest": "greet-every-1s", "attempt": 1}
         assert row["created_at"] <= row["started_at"] <= row["finished_at"]
         assert row["due_at"] <= row["started_at"]
-    manifest = (await world.rows("SELECT * FROM scheduler.manifest"))[0]
+    works = await world.rows("SELECT * FROM dispatcher.work_queue")
+    assert {row["run_id"]: row["id"] for row in works} == {
+        row["run_id"]: row["work_id"] for row in rows
+    }, "each names the other"
+    [manifest] = await world.rows("SELECT * FROM scheduler.manifest")
+    for work in works:
+        assert (work["manifest_id"], work["job"], work["group_name"]) == (
+            *(manifest["id"], "greet", "ops"),
+        )
     assert manifest["success_number"] == len(rows)
     assert manifest["last_outcome"] == "completed"
     assert await world.value("SELECT bool_and(outcome = 'completed') FROM scheduler.occurrence")
