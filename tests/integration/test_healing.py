@@ -1,10 +1,12 @@
 """Anti-entropy: whatever message is lost, what it told is asked for or told again."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 import msgspec
 import pytest
 from headway import Client
+from headway_clock import utc_now
 from headway_contract import decode, subjects
 from headway_contract.control import Heartbeat
 from headway_contract.healing import AskedWork
@@ -14,7 +16,16 @@ from headway_scheduler import cancel
 from headway_scheduler.heal import Healing
 from headway_scheduler.retell import retell_work
 from headway_service_kit.passes import Wakeup
-from support.healing import QUICK, ask, deaf_dispatcher, many, nightly, purge, stored_work
+from support.healing import (
+    QUICK,
+    ask,
+    deaf_dispatcher,
+    many,
+    nightly,
+    purge,
+    stored_outcomes,
+    stored_work,
+)
 from support.invariants import check_invariants
 from support.world import until
 
@@ -41,6 +52,34 @@ class TestWork:
         [row] = await world.rows("SELECT last_outcome, success_number FROM scheduler.manifest")
         assert tuple(row) == ("completed", 1)
         await check_invariants(world.database)
+
+    async def test_an_outcome_is_answered_as_it_was_told_with_its_reason(self, ops):
+        world, manifest = ops.world, uuid4()
+        late = await ops.queue(start_by=utc_now() - timedelta(seconds=1))
+        dead, _ = await ops.letter()
+        ops.mended.set()
+        ops.hold.clear()
+        done = await ops.queue(manifest_id=manifest, manifest="m")
+        await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+        second = await ops.queue(manifest_id=manifest, manifest="m")
+        await ops.until_outcome(second, "coalesced")
+        ops.hold.set()
+        works = {
+            late: "expired",
+            dead: "dead_lettered",
+            done: "completed",
+            second: "coalesced",
+        }
+        for work, outcome in works.items():
+            await ops.until_outcome(work, outcome)
+        await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+        told = {one.work: one for one in await stored_outcomes(world)}
+        asked = [AskedWork(work=work, round=1, queued_at=utc_now()) for work in works]
+        answer = await ask(world, works=asked)
+        assert {one.work: one for one in answer.settled} == told
+        assert {work: bool(one.reason) for work, one in told.items()} == {
+            work: outcome != "completed" for work, outcome in works.items()
+        }
 
     async def test_work_whose_message_was_lost_is_told_again_as_it_was(self, world, app):
         await deaf_dispatcher(world)

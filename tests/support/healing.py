@@ -6,6 +6,7 @@ import msgspec
 from headway import App, every
 from headway_contract import Event, decode, subjects
 from headway_contract.healing import ReconcileAnswer, ReconcileQuestion
+from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
 from headway_jetstream_kit.provisioning import consumer_info
 
@@ -41,14 +42,23 @@ def many(count: int) -> App:
 
 async def stored_work(world) -> list[WorkQueued]:
     """Every piece of work that waits in the stream, and again for each time it is there."""
-    info = await world.broker.api(f"STREAM.INFO.{subjects.WORK_STREAM}")
+    return await _stored(world, subjects.WORK_STREAM, WorkQueued)
+
+
+async def stored_outcomes(world) -> list[WorkSettled]:
+    """Every outcome that was told."""
+    return await _stored(world, subjects.SETTLED_STREAM, WorkSettled)
+
+
+async def _stored(world, stream: str, kind: type) -> list:
+    info = await world.broker.api(f"STREAM.INFO.{stream}")
     state, found = info["state"], []
     for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
-        raw = await world.broker.api(f"STREAM.MSG.GET.{subjects.WORK_STREAM}", {"seq": sequence})
+        raw = await world.broker.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
         found += [
             one.data
             for one in decode(base64.b64decode(raw["message"]["data"]))
-            if isinstance(one, Event) and isinstance(one.data, WorkQueued)
+            if isinstance(one, Event) and isinstance(one.data, kind)
         ]
     return found
 

@@ -110,6 +110,7 @@ class ReconcileDesk:
             return found
         rows = await connection.fetch(heals["outcomes"], [one.work for one in asked])
         known = {row["id"]: row for row in rows}
+        reasons = await _reasons(connection, rows)
         buried = await prunes.buried(
             connection, [one.manifest_id for one in asked if one.work not in known]
         )
@@ -124,10 +125,28 @@ class ReconcileDesk:
             elif row["state"] != "settled":
                 _unheard(one, row, found)
             elif row["round"] >= one.round:
-                found.settled.append(_outcome(row))
+                found.settled.append(_outcome(row, reasons.get(row["id"], "")))
             else:
                 found.expired.append(one.work)
         return found
+
+
+async def _reasons(connection: Connection, rows: Sequence[Any]) -> dict[UUID, str]:
+    """Why work ended as it did; what is not in its own row, history tells while it is kept."""
+    told = {row["id"]: row["letter_reason"] or row["cancel_reason"] or "" for row in rows}
+    rounds = {
+        row["id"]: row["round"]
+        for row in rows
+        if row["state"] == "settled" and row["outcome"] != "completed" and not told[row["id"]]
+    }
+    if rounds:
+        ends = await connection.fetch(heals["reasons"], list(rounds))
+        told |= {
+            end["work_id"]: end["reason"] or ""
+            for end in ends
+            if end["round"] == rounds[end["work_id"]]
+        }
+    return told
 
 
 def _unheard(asked: AskedWork, row: Any, found: _OfWork) -> None:
@@ -201,7 +220,7 @@ def _with_room(settled: Sequence[WorkSettled]) -> tuple[list[WorkSettled], list[
     return told, left
 
 
-def _outcome(row: Any) -> WorkSettled:
+def _outcome(row: Any, reason: str) -> WorkSettled:
     by_run = msgspec.convert(row["activations"] or [], list[list[Activation]])
     return WorkSettled(
         work=row["id"],
@@ -210,7 +229,7 @@ def _outcome(row: Any) -> WorkSettled:
         manifest=row["manifest"],
         group=row["group_name"],
         outcome=row["outcome"],
-        reason=row["letter_reason"] or row["cancel_reason"] or "",
+        reason=reason,
         run=row["run_id"],
         runs=row["runs"],
         attempts=row["attempts"],

@@ -15,6 +15,12 @@ LEFT JOIN dispatcher.dead_letter AS letter
    AND letter.state = 'awaiting'
 WHERE work_queue.id = ANY($1::uuid[])
 
+-- name: reasons
+-- Why rounds of work ended as they did, where only history tells. $1 works.
+SELECT work_id, (data ->> 'round')::integer AS round, data ->> 'reason' AS reason
+FROM dispatcher.history
+WHERE work_id = ANY($1::uuid[]) AND type = 'headway.work.settled.v1' AND accepted
+
 -- name: not_brought_forward
 -- Work that waits and was to come first, although nobody has put it there since it was asked for,
 -- nor was it with a worker at any time since. $1 ids, $2 when that was asked for.
