@@ -9,7 +9,7 @@ from headway import App, every
 from headway_cli.services import apply_migrations
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER
 from headway_dispatcher.verify import verify
-from headway_postgres_kit import DATABASE_CLOCK, Database
+from headway_postgres_kit import DATABASE_CLOCK, Database, Migrations
 from headway_scheduler.startup import apply
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
 
@@ -24,18 +24,23 @@ SELECT gen_random_uuid(), $1, 'app', 'job', 'job', '{"type": "every", "seconds":
 """
 
 
+async def bring_to(database: Database, migrations: Migrations, number: int) -> None:
+    """Apply the migrations up to one, and no later ones."""
+    steps = migrations.steps
+    migrations.steps = steps[:number]
+    try:
+        await migrations.apply(database)
+    finally:
+        migrations.steps = steps
+
+
 @pytest_asyncio.fixture
 async def old_database(postgres):
     """A database as the first migrations left it, with manifests in every state."""
     url = await postgres.new_database(template="template1")
     database = await Database.connect(url, name="test")
     for migrations in (SCHEDULER, DISPATCHER):
-        steps = migrations.steps
-        migrations.steps = steps[:1]
-        try:
-            await migrations.apply(database)
-        finally:
-            migrations.steps = steps
+        await bring_to(database, migrations, 1)
     async with database.acquire() as connection:
         await connection.execute(
             "INSERT INTO scheduler.manifest_group (name, version, changed_at) VALUES ('job', 7, now())"
@@ -147,3 +152,16 @@ async def test_history_moves_to_its_days_and_begins_with_how_the_tables_stand(ol
     assert len({row["id"] for row in rows}) == 6
     verified = await verify(old_database)
     assert (verified.differences, verified.works, verified.runs) == ([], 2, 2)
+
+
+async def test_letters_learn_what_was_heard_of_their_runs_after_they_were_made(old_database):
+    async with old_database.acquire() as connection:
+        await connection.execute(RUN, [uuid4()])
+    [told] = [step.number for step in DISPATCHER.steps if step.title == "letters"]
+    await bring_to(old_database, DISPATCHER, told - 1)
+    async with old_database.acquire() as connection:
+        await connection.execute(
+            "UPDATE dispatcher.dead_letter SET runs = jsonb_set(runs, '{0,started_at}', 'null')"
+        )
+    await apply_migrations(old_database)
+    assert (await verify(old_database)).differences == []
