@@ -15,6 +15,7 @@ from headway_contract.work import (
 )
 from headway_dispatcher import cancels, intake
 from headway_dispatcher.store import HISTORY
+from headway_dispatcher.verify import verify
 from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
 
@@ -364,6 +365,24 @@ class TestTimes:
         await gates.end(failure="Oops")
         clock.at = START + 61 * SECOND
         assert await gates.drain() == 1
+
+    async def test_work_that_began_in_time_and_was_handed_back_does_not_expire(self, gates, clock):
+        """No end is counted that the body is not to blame for, but begun it had."""
+        [begun, unbegun] = await gates.queue(
+            work(start_by=START + SECOND), work(start_by=START + SECOND)
+        )
+        assert await gates.drain() == 2
+        await gates.begin(begun)
+        clock.at = START + 2 * SECOND
+        await gates.end(failure="worker_stopped")
+        assert await gates.drain() == 1
+        assert await gates.active() == [begun]
+        rows = await gates.rows("SELECT id, attempts, start_by, outcome FROM dispatcher.work_queue")
+        assert {tuple(row.values()) for row in rows} == {
+            (begun, 0, None, None),
+            (unbegun, 0, START + SECOND, "expired"),
+        }
+        assert (await verify(gates.database)).differences == []
 
 
 class TestOrder:

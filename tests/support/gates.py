@@ -98,6 +98,20 @@ class Gates:
             if result.rest != 0.0:
                 return admitted
 
+    async def begin(self, *works: UUID) -> None:
+        """Let the bodies of active runs begin, as a worker would tell."""
+        async with self.database.transaction() as connection:
+            now = await self.clock.now(connection)
+            rows = await connection.fetch(
+                "UPDATE dispatcher.metadata SET state = 'in_progress', started_at = $2,"
+                " start_heard_at = clock_timestamp() WHERE state = 'pending'"
+                " AND work_id = ANY($1::uuid[]) RETURNING run_id, work_id",
+                list(works),
+                now,
+            )
+            records = [_told("started", row, now) for row in rows]
+            await HISTORY.append(connection, records)
+
     async def end(self, *works: UUID, failure: str | None = None, retryable: bool = True) -> int:
         """End active runs, all of them if no work is named; how many there were."""
         async with self.database.transaction() as connection:
@@ -106,7 +120,7 @@ class Gates:
                 "UPDATE dispatcher.metadata SET state = $2, finished_at = greatest($3, created_at),"
                 " failure = $4 WHERE state IN ('pending', 'in_progress')"
                 " AND (work_id = ANY($1::uuid[]) OR $1 = '{}')"
-                " RETURNING run_id, work_id, state, finished_at, failure",
+                " RETURNING run_id, work_id, state, started_at, finished_at, failure",
                 list(works),
                 "completed" if failure is None else "failed",
                 now,
@@ -119,23 +133,14 @@ class Gates:
                 row["work_id"]: Run(
                     id=row["run_id"],
                     state="completed" if failure is None else "failed",
+                    started_at=row["started_at"],
                     finished_at=now,
                     failure=told,
                 )
                 for row in rows
             }
             records = [
-                Record(
-                    event_id=f"end.{row['run_id']}",
-                    type=f"headway.run.{row['state']}.v1",
-                    subject=str(row["run_id"]),
-                    source="headway/dispatcher",
-                    occurred_at=row["finished_at"],
-                    data={"failure": row["failure"]},
-                    work=row["work_id"],
-                    run=row["run_id"],
-                )
-                for row in rows
+                _told(row["state"], row, row["finished_at"], failure=row["failure"]) for row in rows
             ]
             writes = Together()
             await settling.settle(connection, ended, now=now, records=records, writes=writes)
@@ -176,6 +181,20 @@ class Gates:
     async def execute(self, query: str, *arguments: Any) -> None:
         async with self.database.acquire() as connection:
             await connection.execute(query, *arguments)
+
+
+def _told(what: str, row: Any, at: datetime, **data: Any) -> Record:
+    """What somebody told of a run, as history keeps it."""
+    return Record(
+        event_id=f"{what}.{row['run_id']}",
+        type=f"headway.run.{what}.v1",
+        subject=str(row["run_id"]),
+        source="headway/dispatcher",
+        occurred_at=at,
+        data=data,
+        work=row["work_id"],
+        run=row["run_id"],
+    )
 
 
 def work(**fields: Any) -> WorkQueued:

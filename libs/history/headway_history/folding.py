@@ -123,6 +123,8 @@ def _work(told: _Told, base: Snapshot | None) -> WorkRow | None:
     known = {run.run_id for run in base.runs} if base is not None else set()
     work.runs += len({order.run for _, order in told.events(Dispatched)} - known)
     work.alone = work.alone or any(one.alone for _, one in told.events(Waiting))
+    if any(one.begun for _, one in told.events(Waiting)):
+        work.start_by = None  # it was kept
     work.explicit = work.explicit or bool(told.events(BroughtForward))
     _traced(work, told)
     _cancelled(work, told)

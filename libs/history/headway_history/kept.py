@@ -100,7 +100,7 @@ class Dispatched(Struct, frozen=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
-    """A run has failed, and its work waits for the next one."""
+    """A run has failed, and its work waits for the next one; `begun` if its body had begun."""
 
     round: int
     run: UUID
@@ -109,6 +109,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
     not_before: datetime
     reason: str = ""
     alone: bool = False
+    begun: bool = False
     traceparent: str | None = None
 
 

@@ -52,8 +52,10 @@ def turned_away(queued: Event, refusal: str, now: datetime) -> Record:
     )
 
 
-def waiting(row: Any, retry: Retry, *, traceparent: str | None, now: datetime) -> Record:
-    """Work that runs again after a failed run; `row` as it is before."""
+def waiting(
+    row: Any, retry: Retry, *, begun: bool, traceparent: str | None, now: datetime
+) -> Record:
+    """Work that runs again after a failed run, whose body had `begun`; `row` as it is before."""
     return _own(
         WORK_WAITING,
         f"waiting.{row['run_id']}",
@@ -68,6 +70,7 @@ def waiting(row: Any, retry: Retry, *, traceparent: str | None, now: datetime) -
             "not_before": retry.at,
             "reason": retry.reason,
             "alone": retry.alone,
+            "begun": begun,
             "traceparent": traceparent,
         },
     )

@@ -66,6 +66,8 @@ class Settling(Struct, frozen=True, kw_only=True):
 class _Again(Struct, frozen=True, kw_only=True):
     row: Any
     retry: Retry
+    # Whether the body of the run that failed had begun.
+    begun: bool
     # What the next attempt's trace goes on from, and is linked to; none leaves it as it is.
     context: str | None
 
@@ -97,7 +99,8 @@ async def settle(
             if isinstance(verdict, Retry):
                 current.set_attribute("headway.outcome", "retry")
                 linked = CONTEXTS_APART.join((main, context)) if main and context else None
-                again.append(_Again(row=row, retry=verdict, context=linked))
+                begun = run.started_at is not None
+                again.append(_Again(row=row, retry=verdict, begun=begun, context=linked))
             else:
                 current.set_attribute("headway.outcome", verdict.outcome)
                 settled.append(structs.replace(verdict, context=context))
@@ -203,6 +206,7 @@ async def _write_retries(connection: Connection, again: Sequence[_Again]) -> Non
             [one.retry.attempts for one in again],
             [one.context for one in again],
             [one.retry.alone for one in again],
+            [one.begun for one in again],
         )
         note(*(Retried(one.row["group_name"], one.row["job"], one.retry.reason) for one in again))
 
@@ -282,7 +286,9 @@ def _keep(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[Re
 
 
 def _keep_waiting(one: _Again, now: datetime) -> Record:
-    return recording.waiting(one.row, one.retry, traceparent=one.context, now=now)
+    return recording.waiting(
+        one.row, one.retry, begun=one.begun, traceparent=one.context, now=now
+    )
 
 
 def _end(one: _Settled, now: datetime) -> WorkSettled:

@@ -250,13 +250,16 @@ WHERE work_queue.id = told.id
 
 -- name: retry
 -- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts, $5 trace
--- contexts (null where they stay), $6 whether it is from now on to share its lease with nobody.
+-- contexts (null where they stay), $6 whether it is from now on to share its lease with nobody,
+-- $7 whether it had begun: then the time by which it had to was kept, and no longer applies.
 UPDATE dispatcher.work_queue
 SET state = 'waiting', not_before = told.not_before, wait_reason = told.reason,
     attempts = told.attempts, traceparent = coalesce(told.traceparent, work_queue.traceparent),
-    alone = work_queue.alone OR told.alone
-FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::text[], $6::boolean[])
-    AS told (id, not_before, reason, attempts, traceparent, alone)
+    alone = work_queue.alone OR told.alone,
+    start_by = CASE WHEN NOT told.begun THEN work_queue.start_by END
+FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::text[], $6::boolean[],
+            $7::boolean[])
+    AS told (id, not_before, reason, attempts, traceparent, alone, begun)
 WHERE work_queue.id = told.id
 
 -- name: add_dead_letters
