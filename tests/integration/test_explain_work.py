@@ -108,7 +108,8 @@ async def test_what_nobody_can_foretell_is_not_foretold(gates):
 
 
 async def test_work_that_waits_for_its_time_for_nothing_that_runs_or_is_settled(gates, clock):
-    [later] = await gates.queue(work(not_before=START + 60 * SECOND))
+    hour = START + 3600 * SECOND
+    [later] = await gates.queue(work(not_before=START + 60 * SECOND, start_by=hour))
     answer = await explain(gates, later)
     assert (answer.reason, answer.estimated_start) == ("not_before", START + 60 * SECOND)
     clock.at = START + 60 * SECOND
@@ -116,7 +117,9 @@ async def test_work_that_waits_for_its_time_for_nothing_that_runs_or_is_settled(
     await gates.drain()
     answer = await explain(gates, later)
     assert (answer.state, answer.gates) == ("dispatched", [])
-    assert "no worker has begun with it yet" in answer.text
+    assert "no worker has begun with it yet. It expires at 2027-03-01 13:00:00" in answer.text
+    await gates.begin(later)
+    assert (await explain(gates, later)).expires_at is None
     await gates.end()
     assert (
         "is settled since 2027-03-01 12:01:00 UTC: completed" in (await explain(gates, later)).text

@@ -12,7 +12,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.watchdog import PATIENCE, Patience
-from headway_postgres_kit import DATABASE_CLOCK, Database
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import Applied, apply
 from headway_scheduler.wiring import start_scheduler
@@ -37,7 +37,7 @@ class World:
     async def provision(self) -> None:
         await provision(self.broker, replicas=1, max_bytes=64 * 1024**2)
 
-    async def dispatcher(self, **settings: Any) -> Service:
+    async def dispatcher(self, *, clock: Clock = DATABASE_CLOCK, **settings: Any) -> Service:
         fields = {
             "database_url": self.database_url,
             "nats_url": self.nats_url,
@@ -46,7 +46,7 @@ class World:
             **QUICK,
             **settings,
         }
-        service = await start_dispatcher(DispatcherSettings(**fields))
+        service = await start_dispatcher(DispatcherSettings(**fields), clock=clock)
         self.services.append(service)
         return service
 

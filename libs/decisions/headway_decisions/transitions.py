@@ -52,6 +52,7 @@ WORK_TRANSITIONS: dict[tuple[WorkState, WorkMove], WorkState] = {
     ("waiting", "expired"): "settled",
     ("dispatched", "completed"): "settled",
     ("dispatched", "cancelled"): "settled",
+    ("dispatched", "expired"): "settled",
     ("dispatched", "dead_lettered"): "settled",
     ("dispatched", "retry"): "waiting",
     ("settled", "retried"): "queued",

@@ -8,43 +8,28 @@ down as settled; when it comes, it stays so.
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_contract import Event
 from headway_contract.control import CancelPush, CancelRun
-from headway_contract.lifecycle import (
-    RECALLED,
-    Failure,
-    LeaseEvent,
-    LeaseRevoked,
-    RunCancelled,
-    RunFailed,
-)
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkCancelRequested
 from headway_history import Record
-from headway_jetstream_kit import Broker, Stored
+from headway_jetstream_kit import Broker
 from headway_postgres_kit import Connection, Database, note
 
 from headway_dispatcher import prunes, recording, settling, store
-from headway_dispatcher.fencing import publish_fenced, spoken, withdraw_order
+from headway_dispatcher.fencing import take_back
 from headway_dispatcher.metrics import Settled
 from headway_dispatcher.pushing import push
 from headway_dispatcher.store import OUTBOX, works
 from headway_dispatcher.telling import settled_message
 
-logger = logging.getLogger(__name__)
-
 BATCH = 1000
 # How soon to look again at an order that somebody claimed just when it was to be taken back.
 _LOOK_AGAIN = 0.5
-_RECALLED = Failure(
-    kind=RECALLED, message="another run of the same order was cancelled before anybody claimed it"
-)
 
 
 async def request(
@@ -170,30 +155,8 @@ class Cancels:
             await push(self._broker, worker, CancelPush(cancel=cancels))
 
     async def _take_back(self, rows: Sequence[Any], now: datetime) -> bool:
-        """End the runs of an order before anybody claims it; false if somebody has.
-
-        `rows` are the runs that are to end early. Others of the same order are only recalled:
-        their work waits again at once, and is ordered anew.
-        """
-        row = rows[0]
-        lease: UUID = row["lease_id"]
-        answer = await publish_fenced(
-            self._broker, lease, self._words(rows, now), expected=row["sequence"]
-        )
-        if not isinstance(answer, Stored):
-            logger.debug("the order of lease %s not taken back: %s", lease, answer)
-            return False
-        await withdraw_order(self._broker, row["job"], lease)
-        return True
-
-    def _words(self, rows: Sequence[Any], now: datetime) -> list[Event]:
-        lease: UUID = rows[0]["lease_id"]
-        rights = {"lease": lease, "token": rows[0]["token"], "nonce": self._name}
+        """End the runs of an order before anybody claims it; false if somebody has."""
         reasons = {row["run_id"]: row["reason"] for row in rows}
-        words: list[LeaseEvent] = [LeaseRevoked(**rights, reason="cancelled")]
-        for run in rows[0]["live_runs"]:
-            if run in reasons:
-                words.append(RunCancelled(**rights, run=run, reason=reasons[run]))
-            else:
-                words.append(RunFailed(**rights, run=run, failure=_RECALLED))
-        return spoken(words, lease, now)
+        return await take_back(
+            self._broker, rows[0], reasons, speaker=self._name, why="cancelled", now=now
+        )

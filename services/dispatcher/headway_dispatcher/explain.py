@@ -113,9 +113,14 @@ def _plain(row: Any) -> ExplainWorkAnswer:
         runs=row["runs"],
         queued_at=row["queued_at"],
         outcome=row["outcome"],
-        expires_at=row["start_by"] if row["attempts"] == 0 else None,
+        expires_at=row["start_by"] if _may_expire(row) else None,
         text="",
     )
+
+
+def _may_expire(row: Any) -> bool:
+    """Whether it has not begun: neither was it tried, nor does it run."""
+    return row["state"] != "settled" and row["attempts"] == 0 and row["started_at"] is None
 
 
 def _said(answer: ExplainWorkAnswer, row: Any) -> ExplainWorkAnswer:

@@ -46,8 +46,6 @@ _KEYS_AT_ONCE = 1000
 # moment, and mostly call the gate then.
 _KEYS_AGAIN = timedelta(milliseconds=100)
 
-EXPIRED = "it had not begun by the time that was set for it"
-
 
 class GateCall(Wakeup):
     """Wakes the gate, and says whether to look first if there is anything to do."""
@@ -95,6 +93,7 @@ class Gate:
         clock: Clock,
         relay: Handover,
         waits: Wakeup,
+        expiry: Wakeup | None = None,
         call: GateCall | None = None,
     ) -> None:
         self._database = database
@@ -102,6 +101,7 @@ class Gate:
         self._clock = clock
         self._relay = relay
         self._waits = waits
+        self._expiry = expiry or Wakeup()
         self._call = call or GateCall()
         self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
         self._group_step = group_step(settings)
@@ -135,6 +135,8 @@ class Gate:
         self._waits.call()
         disabled = await self._put_aside(_held(verdicts, "manifest_disabled"))
         self._relay.hand(messages)
+        if any(work.start_by is not None for one in orders for work in one.works):
+            self._expiry.call()
         if ready.expired:
             self._relay.call()
         admitted = sum(len(one.works) for one in orders)
@@ -277,7 +279,7 @@ def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
 async def _expire(connection: Connection, late: Sequence[UUID], now: datetime) -> int:
     if late:
         rows = await connection.fetch(works["lock"], late)
-        await settling.expire(connection, rows, reason=EXPIRED, now=now)
+        await settling.expire(connection, rows, now=now)
     return len(late)
 
 

@@ -46,6 +46,7 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
     input_schema: str | None
     cause: str
     due_at: datetime | None
+    start_by: datetime | None
     retry: RetryPolicy
     timeout_seconds: float
     cancel_grace_seconds: float
@@ -320,6 +321,7 @@ def _waiting_work(row: Any) -> WaitingWork:
         input_schema=row["input_schema"],
         cause=row["cause"],
         due_at=row["due_at"],
+        start_by=row["start_by"],
         retry=msgspec.convert(row["retry"], RetryPolicy),
         timeout_seconds=row["timeout_seconds"],
         cancel_grace_seconds=row["cancel_grace_seconds"],

@@ -15,7 +15,7 @@ def sentence(answer: ExplainWorkAnswer, row: Any) -> str:
     if answer.state == "settled":
         return f"{begin} is settled since {_at(row['settled_at'])}: {answer.outcome}."
     if answer.state == "dispatched":
-        return f"{begin} {_running(row)}."
+        return " ".join([f"{begin} {_running(row)}.", *_expires(answer)])
     waits = f"{begin} waits since {_at(row['queued_at'])}: {_why(answer, row)}."
     return " ".join([waits, *_more(answer)])
 
@@ -43,13 +43,18 @@ def _more(answer: ExplainWorkAnswer) -> list[str]:
         said.append(f"The slots are held by {told}{f' and {rest} more' if rest else ''}.")
     if answer.ahead is not None and answer.reason != "awaiting_gate":
         said.append(f"Before it {_line(answer)}.")
-    if answer.expires_at is not None:
-        said.append(f"It expires at {_at(answer.expires_at)} if it has not begun by then.")
+    said += _expires(answer)
     if answer.estimated_start is not None:
         said.append(f"It may start about {_at(answer.estimated_start)} ({answer.estimate}).")
     elif answer.estimate:
         said.append(f"When it starts is not known: {answer.estimate}.")
     return said
+
+
+def _expires(answer: ExplainWorkAnswer) -> list[str]:
+    if answer.expires_at is None:
+        return []
+    return [f"It expires at {_at(answer.expires_at)} if it has not begun by then."]
 
 
 def _line(answer: ExplainWorkAnswer) -> str:

@@ -14,7 +14,7 @@ from headway_clock import jitter, new_id
 from headway_contract.lifecycle import Activation, Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import RetryPolicy
-from headway_decisions import retries
+from headway_decisions import expiry, retries
 from headway_decisions.fingerprints import fingerprint
 from headway_decisions.folding import Run, unite
 from headway_decisions.retries import DeadLetter, Retry
@@ -32,6 +32,8 @@ from headway_dispatcher.telling import dead_letter_message, fitting, settled_mes
 
 # Why work of a manifest that is gone does not run (again).
 PRUNED = "manifest was pruned"
+# Why work does not run whose time to begin is over.
+EXPIRED = "it had not begun by the time that was set for it"
 
 
 class _Settled(Struct, frozen=True, kw_only=True):
@@ -136,16 +138,9 @@ async def cancel(
     records += [record for one in settled for record in _keep(one, now, {})]
 
 
-async def expire(
-    connection: Connection, waiting: Sequence[Any], *, reason: str, now: datetime
-) -> None:
+async def expire(connection: Connection, waiting: Sequence[Any], *, now: datetime) -> None:
     """Settle work that has not begun in time: rows that are locked."""
-    settled = []
-    for row in waiting:
-        next_work_state(row["state"], "expired")
-        settled.append(
-            _Settled(row=row, outcome="expired", attempts=row["attempts"], reason=reason)
-        )
+    settled = [_expired(row) for row in waiting]
     writes = Together()
     _write_settled(writes, settled, now)
     HISTORY.append_to(writes, [record for one in settled for record in _keep(one, now, {})])
@@ -183,6 +178,10 @@ def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
 
 def _as_it_ended(row: Any, run: Run) -> _Settled:
     """Work whose run did not fail. One that was taken back unbegun was no attempt."""
+    if expiry.came_too_late(
+        row["start_by"], run, cancel_requested=row["cancel_requested_at"] is not None
+    ):
+        return _expired(row)
     ending: Literal["completed", "cancelled"] = (
         "completed" if run.state == "completed" else "cancelled"
     )
@@ -194,6 +193,11 @@ def _as_it_ended(row: Any, run: Run) -> _Settled:
         attempts=row["attempts"] + begun,
         reason=run.cancel_reason or "",
     )
+
+
+def _expired(row: Any) -> _Settled:
+    next_work_state(row["state"], "expired")
+    return _Settled(row=row, outcome="expired", attempts=row["attempts"], reason=EXPIRED)
 
 
 async def _write_retries(connection: Connection, again: Sequence[_Again]) -> None:
@@ -286,9 +290,7 @@ def _keep(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[Re
 
 
 def _keep_waiting(one: _Again, now: datetime) -> Record:
-    return recording.waiting(
-        one.row, one.retry, begun=one.begun, traceparent=one.context, now=now
-    )
+    return recording.waiting(one.row, one.retry, begun=one.begun, traceparent=one.context, now=now)
 
 
 def _end(one: _Settled, now: datetime) -> WorkSettled:

@@ -16,6 +16,7 @@ from headway_service_kit.service import Service, open_service
 from headway_dispatcher import metrics
 from headway_dispatcher.cancels import Cancels
 from headway_dispatcher.desk import Desk
+from headway_dispatcher.expiry import Expiry
 from headway_dispatcher.explain import Explanations
 from headway_dispatcher.gate import Gate, GateCall
 from headway_dispatcher.heartbeats import Heartbeats, Witness
@@ -88,9 +89,15 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     wake = Followers(gate=GateCall(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
-    waits_wakeup = Wakeup()
+    waits_wakeup, expiry_wakeup = Wakeup(), Wakeup()
     gate = Gate(
-        database, settings, clock=clock, relay=wake.relay, waits=waits_wakeup, call=wake.gate
+        database,
+        settings,
+        clock=clock,
+        relay=wake.relay,
+        waits=waits_wakeup,
+        expiry=expiry_wakeup,
+        call=wake.gate,
     )
     reaper = Reaper(database, broker, settings, name=name)
     retention = Retention(database, days=settings.history_days, clock=clock)
@@ -154,6 +161,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("gate", run_gate, wake.gate)
     service.keep("waits", Waits(database, settings, clock=clock).run_once, waits_wakeup)
     service.keep("cancels", Cancels(database, broker, name=name).run_once, wake.cancels)
+    expiry = Expiry(database, broker, name=name, clock=clock)
+    service.keep("expiry", expiry.run_once, expiry_wakeup)
     service.keep("prunes", prunes.run_once, wake.prunes)
     retries = WaitingRetries(database, clock=clock, wake=wake)
     service.keep("letters", retries.run_once)

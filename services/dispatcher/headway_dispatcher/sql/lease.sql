@@ -74,6 +74,25 @@ LEFT JOIN dispatcher.metadata ON metadata.lease_id = lease.id
 WHERE lease.id = $1
 GROUP BY lease.id
 
+-- name: unclaimed_until
+-- Runs that nobody has claimed or lists, of work that must have begun by some time, the earliest
+-- first: with all live runs of their leases. $1 how many.
+SELECT metadata.run_id, metadata.lease_id, lease.token, lease.job, lease.sequence,
+       work_queue.start_by,
+       ARRAY(SELECT live.run_id FROM dispatcher.metadata AS live
+             WHERE live.lease_id = lease.id AND live.finished_at IS NULL
+             ORDER BY live.run_id) AS live_runs
+FROM dispatcher.lease
+JOIN dispatcher.metadata ON metadata.lease_id = lease.id
+JOIN dispatcher.work_queue
+    ON work_queue.id = metadata.work_id AND work_queue.run_id = metadata.run_id
+-- Never heard is never claimed, and that is indexed.
+WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL AND lease.listed_at IS NULL
+  AND metadata.finished_at IS NULL AND work_queue.state = 'dispatched'
+  AND work_queue.start_by IS NOT NULL AND work_queue.attempts = 0
+ORDER BY work_queue.start_by
+LIMIT $1
+
 -- name: silent
 -- Claimed leases that nobody heard of for too long, unclaimed ones that nobody wanted or lists,
 -- and those with a run that took longer than its time and grace. $1 heard before, $2 made

@@ -148,7 +148,7 @@ RETURNING work_queue.id
 -- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
 -- time costs more than the rows do.
 SELECT id, round, manifest_id, manifest, group_name, job, input, retry, state, runs, attempts,
-       run_id, traceparent, cancel_requested_at, cancel_reason,
+       run_id, traceparent, cancel_requested_at, cancel_reason, start_by,
        EXISTS (SELECT FROM dispatcher.tombstone
                WHERE tombstone.manifest_id = work_queue.manifest_id) AS pruned,
        EXISTS (SELECT FROM dispatcher.dead_letter

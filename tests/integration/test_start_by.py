@@ -1,0 +1,165 @@
+"""Work that has not begun by the time at which it had to, while its order lies ready."""
+
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+from headway_clock import utc_now
+from headway_contract import encode, event, subjects
+from headway_contract.lifecycle import LeaseClaimed
+from headway_dispatcher.expiry import Expiry
+from headway_dispatcher.leases import last_stored
+from headway_dispatcher.settling import EXPIRED
+from headway_dispatcher.verify import verify
+from headway_jetstream_kit import Stored
+from headway_jetstream_kit.provisioning import stream_info
+from headway_jetstream_kit.publishing import publish
+from support.batches import order, queue_many
+from support.gates import Gates, SetClock, work
+from support.letters import Ops
+from support.world import until
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def clock():
+    return SetClock(utc_now())
+
+
+@pytest_asyncio.fixture
+async def ops(world, clock):
+    """A worker of one slot, which is busy for as long as one likes, and a clock to turn."""
+    made = Ops(world, None)
+    made.mended.set()
+    made.hold.clear()
+    yield made
+    made.hold.set()
+
+
+async def pass_by(world, clock, *, by: timedelta) -> None:
+    clock.at += by
+    for service in world.services:
+        service.wake("expiry")
+
+
+async def none_ordered(world):
+    async def withdrawn():
+        info = await stream_info(world.broker, subjects.RUNS_STREAM)
+        return info["state"]["messages"] == 0
+
+    await until(withdrawn, within=10, what="nothing is left that could be claimed")
+
+
+async def test_an_order_that_lies_ready_for_a_busy_worker_expires(world, clock, ops):
+    await world.dispatcher(clock=clock)
+    await world.worker(ops.app, worker_slots=1)
+    first = await ops.queue(start_by=clock.at + HOUR)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    second = await ops.queue(start_by=clock.at + HOUR)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'pending'")
+    await pass_by(world, clock, by=HOUR)
+    await ops.until_outcome(second, "expired")
+    await none_ordered(world)
+    ops.hold.set()
+    await ops.until_outcome(first, "completed")
+    assert len(ops.inputs) == 1, "what expired has never begun"
+    row = await ops.row(second)
+    assert (row["runs"], row["attempts"]) == (1, 0)
+    [run] = await world.rows("SELECT * FROM dispatcher.metadata WHERE work_id = $1", second)
+    assert (run["state"], run["cancel_reason"], run["started_at"]) == ("cancelled", EXPIRED, None)
+    [told] = await world.rows(
+        "SELECT data FROM dispatcher.history WHERE work_id = $1 AND type LIKE '%settled%'", second
+    )
+    assert (told["data"]["outcome"], told["data"]["reason"]) == ("expired", EXPIRED)
+    assert (await verify(world.database)).differences == []
+
+
+async def test_it_is_taken_back_without_anybody_looking_for_it(world, ops):
+    """The gate tells of the order that it made, so the time is not missed by a poll."""
+    await world.dispatcher()
+    await world.worker(ops.app, worker_slots=1)
+    await ops.queue()
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    start_by = utc_now() + timedelta(seconds=1)
+    late = await ops.queue(start_by=start_by)
+    await ops.until_outcome(late, "expired")
+    settled_at = (await ops.row(late))["settled_at"]
+    assert settled_at - start_by < timedelta(seconds=2), "the safety poll comes every 5 s"
+
+
+async def test_others_of_the_same_order_are_ordered_anew(world, clock, ops):
+    await world.dispatcher(clock=clock)
+    [late] = await queue_many(world, 1, start_by=clock.at + HOUR)
+    others = await queue_many(world, 2)
+    made = await order(world, [others[0], late, others[1]])
+    await pass_by(world, clock, by=HOUR)
+    await ops.until_outcome(late, "expired")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.work_queue WHERE state = 'waiting'")
+    rows = await world.rows(
+        "SELECT work_id, state, failure ->> 'kind' AS kind FROM dispatcher.metadata"
+        " WHERE lease_id = $1",
+        made.lease,
+    )
+    assert {tuple(row.values()) for row in rows} == {
+        (others[0], "failed", "recalled"),
+        (late, "cancelled", None),
+        (others[1], "failed", "recalled"),
+    }
+    await none_ordered(world)
+    assert (await verify(world.database)).differences == []
+
+
+class TestTheFence:
+    @pytest_asyncio.fixture
+    async def lease(self, world, clock):
+        """A lease whose work has to begin within the hour, known to nobody but us."""
+        await world.provision()
+        gates = Gates(world.database, clock=clock)
+        await gates.worker("etl")
+        await gates.queue(work(start_by=clock.at + HOUR))
+        assert await gates.drain() == 1
+        [row] = await gates.rows("SELECT id, token FROM dispatcher.lease")
+        return row
+
+    def expiry(self, world, clock):
+        return Expiry(world.database, world.broker, name="d1", clock=clock)
+
+    async def test_it_rests_until_the_time_has_come_and_then_takes_the_order_back(
+        self, world, clock, lease
+    ):
+        expiry = self.expiry(world, clock)
+        assert await expiry.run_once() == HOUR.total_seconds()
+        assert await last_stored(world.broker, lease["id"]) is None
+        clock.at += HOUR
+        assert await expiry.run_once() is None
+        stored = await last_stored(world.broker, lease["id"])
+        assert stored.revokes
+        assert [one.data.reason for one in stored.events] == ["expired", EXPIRED]
+
+    async def test_who_claimed_in_time_goes_on_though_nobody_has_heard_of_it_yet(
+        self, world, clock, lease
+    ):
+        claim = event(
+            LeaseClaimed(lease=lease["id"], token=lease["token"], nonce="n"),
+            id="claim",
+            source="worker/w1",
+            subject=lease["id"],
+            time=utc_now(),
+        )
+        answer = await publish(
+            world.broker,
+            subjects.event(lease["id"], "w1"),
+            encode([claim]),
+            headers=subjects.fence(lease["id"], 0),
+        )
+        assert isinstance(answer, Stored)
+        clock.at += HOUR
+        assert await self.expiry(world, clock).run_once() == 0.5, "it will show in a moment"
+        assert (await last_stored(world.broker, lease["id"])).worker == "w1"
+
+    async def test_a_lease_that_a_worker_lists_is_left_alone(self, world, clock, lease):
+        await world.value("UPDATE dispatcher.lease SET listed_at = clock_timestamp()")
+        clock.at += HOUR
+        assert await self.expiry(world, clock).run_once() is None
+        assert await last_stored(world.broker, lease["id"]) is None

@@ -1,0 +1,36 @@
+"""Whether a run that was taken back came too late."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from headway_decisions.expiry import came_too_late
+from headway_decisions.folding import Run
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def taken_back(**fields) -> Run:
+    return Run(**{"id": uuid4(), "state": "cancelled", "finished_at": NOON, **fields})
+
+
+@pytest.mark.parametrize("start_by", [NOON - SECOND, NOON])
+def test_what_nobody_began_in_time_came_too_late(start_by):
+    assert came_too_late(start_by, taken_back(), cancel_requested=False)
+
+
+@pytest.mark.parametrize(
+    ("start_by", "run", "cancel_requested"),
+    [
+        (None, taken_back(), False),
+        (NOON + SECOND, taken_back(), False),
+        (NOON, taken_back(), True),
+        (NOON, taken_back(started_at=NOON - SECOND), False),
+        (NOON, taken_back(state="completed"), False),
+        (NOON, taken_back(state="pending", finished_at=None), False),
+    ],
+    ids=["no time set", "in time", "somebody asked", "begun", "completed", "live"],
+)
+def test_anything_else_did_not(start_by, run, cancel_requested):
+    assert not came_too_late(start_by, run, cancel_requested=cancel_requested)
