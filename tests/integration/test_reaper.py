@@ -10,6 +10,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publishing import publish
 from support.invariants import check_invariants
+from support.telling import queue
 from support.world import until
 
 
@@ -195,3 +196,63 @@ async def test_a_lagging_projector_does_not_let_a_finished_run_be_killed(world, 
     await world.until_settled()
     assert await world.value("SELECT output FROM dispatcher.metadata") == "done"
     await check_invariants(world.database)
+
+
+async def test_an_order_waits_its_turn_while_all_who_serve_its_job_are_busy(world, app):
+    release = asyncio.Event()
+
+    @app.job("job")
+    async def job(ctx):
+        await release.wait()
+
+    await world.dispatcher()
+    await world.worker(app, worker_slots=1)
+    await queue(world)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await queue(world)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'pending'")
+    await world.value(
+        "INSERT INTO dispatcher.witness VALUES ('me', clock_timestamp() - interval '1 h',"
+        " clock_timestamp())"
+    )
+    settings = DispatcherSettings(
+        database_url="", nats_url="", heartbeat_seconds=60, stale_pending_seconds=0.001
+    )
+    knows = Reaper(world.database, world.broker, settings, name="me")
+    assert (await knows.run_once()).silent == 0, "the only worker is busy"
+    await world.value(
+        "INSERT INTO dispatcher.worker (name, nonce, host, sdk, sdk_version, jobs, slots,"
+        " draining, first_heard_at, last_heard_at)"
+        " VALUES ('idle', 'n', '', '', '', '{job}', 1, false, now(), now())"
+    )
+    assert (await knows.run_once()).silent == 0, "who has just got a slot is about to claim it"
+    fresh = Reaper(world.database, world.broker, settings, name="me")
+    assert (await fresh.run_once()).reasons == {"undelivered": 1}, "a free slot did not want it"
+    await world.value("DELETE FROM dispatcher.worker WHERE name = 'idle'")
+    release.set()
+    await world.until("SELECT bool_and(state = 'settled') FROM dispatcher.work_queue")
+    runs = await world.rows("SELECT failure ->> 'kind' FROM dispatcher.metadata ORDER BY failure")
+    assert [run[0] for run in runs] == ["undelivered", None, None]
+
+
+async def test_a_long_run_makes_no_failed_runs_of_the_next_work(world, app):
+    release = asyncio.Event()
+
+    @app.job("job")
+    async def job(ctx):
+        await release.wait()
+
+    await world.dispatcher(orphan_timeout_seconds=1, stale_pending_seconds=0.2)
+    await world.worker(app, worker_slots=1)
+    await queue(world)
+    await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
+    await queue(world)
+    # The reaper looks every second, and hears itself for one before it trusts its ears.
+    await world.until(
+        "SELECT created_at < clock_timestamp() - interval '2.5 s' FROM dispatcher.lease"
+        " WHERE claimed_by IS NULL"
+    )
+    release.set()
+    await world.until("SELECT bool_and(state = 'settled') FROM dispatcher.work_queue")
+    states = await world.rows("SELECT state FROM dispatcher.metadata")
+    assert [row["state"] for row in states] == ["completed", "completed"]

@@ -4,7 +4,13 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_decisions.reaping import LiveRun, Witness, endings
+from headway_decisions.reaping import (
+    LiveRun,
+    Serving,
+    Witness,
+    endings,
+    jobs_that_wait_their_turn,
+)
 
 BEGUN, UNBEGUN, OVERDUE = (UUID(int=number) for number in (1, 2, 3))
 LIVE = [
@@ -45,3 +51,38 @@ SECOND = timedelta(seconds=1)
 def test_a_silence_counts_only_for_whoever_would_have_heard(since, last, trusted):
     witness = Witness(heard_since=NOON + since * SECOND, last_heard_at=NOON + last * SECOND)
     assert witness.would_have_heard(NOON, throughout=60 * SECOND, gap=9 * SECOND) is trusted
+
+
+def serving(*jobs: str, slots: int = 1, **fields) -> Serving:
+    return Serving(jobs=jobs, slots=slots, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "expected"),
+    [
+        ([], set()),
+        ([serving("a")], set()),
+        ([serving("a", held={"a": 1})], {"a"}),
+        ([serving("a", "b", held={"b": 1})], {"a", "b"}),
+        ([serving("a", slots=2, held={"a": 1})], set()),
+        ([serving("a", held={"a": 1}), serving("a")], set()),
+        ([serving("a", held={"a": 1}), serving("b")], {"a"}),
+        ([serving("a", "b", slots=9, held={"a": 2}, concurrency={"a": 2})], {"a"}),
+        ([serving("a", slots=0)], set()),
+        ([serving("a", slots=2, concurrency={"a": 0})], set()),
+    ],
+    ids=[
+        "nobody",
+        "idle",
+        "busy",
+        "busy with another job",
+        "a slot is free",
+        "another has a free slot",
+        "who is idle does not serve it",
+        "as many of the job as it runs at once",
+        "a worker without slots",
+        "a worker that runs none of it",
+    ],
+)
+def test_orders_wait_their_turn_while_all_who_serve_their_job_are_full(fleet, expected):
+    assert jobs_that_wait_their_turn(fleet) == expected

@@ -1,16 +1,21 @@
-"""How the runs of a lease end that is taken away.
+"""Which orders only wait their turn, and how the runs of a lease end that is taken away.
+
+An order that nobody claims is given up after a while, but not while everybody who could claim it
+is busy: it lies ready for the slot that falls free next, and nothing is wrong.
 
 A lease of several runs may have been lost because of one of them. Those that had begun are
 counted, since one of them may be the cause; those that had not are not. Starts are told a
 moment late, so either may be: retries see to it that all of them come back singly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, assert_never
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from headway_decisions.capacity import Worker
 
 # Why a lease is taken away: its worker fell silent, nobody claimed it, or a run will not end.
 Silence = Literal["orphaned", "undelivered", "timed_out"]
@@ -29,6 +34,26 @@ class Witness(Struct, frozen=True, kw_only=True):
         `gap` is how long ago the last heartbeat may be.
         """
         return now - self.last_heard_at <= gap and now - self.heard_since >= throughout
+
+
+class Serving(Worker, frozen=True, kw_only=True):
+    """A live worker that takes orders, and how many leases of each job it holds."""
+
+    held: dict[str, int] = field(default_factory=dict)
+
+    def is_full(self, job: str) -> bool:
+        """Whether it can take no order of a job because of what it runs."""
+        in_all, of_job = sum(self.held.values()), self.held.get(job, 0)
+        return 0 < in_all >= self.slots or 0 < of_job >= self.most(job)
+
+
+def jobs_that_wait_their_turn(fleet: Iterable[Serving]) -> set[str]:
+    """Jobs that somebody serves, and all who do are full."""
+    full: dict[str, bool] = {}
+    for worker in fleet:
+        for job in worker.jobs:
+            full[job] = full.get(job, True) and worker.is_full(job)
+    return {job for job, is_full in full.items() if is_full}
 
 
 class LiveRun(Struct, frozen=True, kw_only=True):

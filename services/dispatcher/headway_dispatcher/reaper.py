@@ -2,7 +2,8 @@
 
 It acts only on good evidence. Nobody must have heard of the lease for the orphan timeout,
 and the reaper's own heartbeat, which travels the same way as a worker's, must have been
-heard all that time: a dispatcher that was itself cut off reaps nobody. It fences with the
+heard all that time: a dispatcher that was itself cut off reaps nobody. Nor is an order given up
+that nobody claims while all who could are busy. It fences with the
 sequence that was last projected, so if the worker has spoken since, the broker refuses: a
 projector that lags behind cannot get a finished run killed.
 """
@@ -10,7 +11,7 @@ projector that lags behind cannot get a finished run killed.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +29,14 @@ from headway_contract.lifecycle import (
     LeaseRevoked,
     RunFailed,
 )
-from headway_decisions.reaping import LiveRun, Silence, Witness, endings
+from headway_decisions.reaping import (
+    LiveRun,
+    Serving,
+    Silence,
+    Witness,
+    endings,
+    jobs_that_wait_their_turn,
+)
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
@@ -44,6 +52,8 @@ from headway_dispatcher.store import leases, workers
 logger = logging.getLogger(__name__)
 
 BATCH = 100
+# How long whoever has a slot again may take to claim what lies ready for it.
+_A_MOMENT = timedelta(seconds=5)
 
 
 class ReaperResult(Struct, frozen=True, kw_only=True):
@@ -66,6 +76,8 @@ class Reaper:
         self._broker = broker
         self._settings = settings
         self._name = name
+        # When all workers that serve a job were last seen to be full.
+        self._full_at: dict[str, datetime] = {}
 
     async def run_once(self) -> ReaperResult:
         """Revoke the leases of silent workers, and orders that nobody wanted."""
@@ -74,17 +86,27 @@ class Reaper:
             witness = await store.read_witness(connection, self._name)
             if witness is None or not self._may_trust(witness, now):
                 return ReaperResult(trusted=False)
+            heard_after = now - timedelta(seconds=self._settings.orphan_timeout_seconds)
+            serving = await connection.fetch(workers["serving"], heard_after)
+            fleet = msgspec.convert([dict(row) for row in serving], list[Serving])
             silent = await connection.fetch(
                 leases["silent"],
-                now - timedelta(seconds=self._settings.orphan_timeout_seconds),
+                heard_after,
                 now - timedelta(seconds=self._settings.stale_pending_seconds),
                 now,
                 BATCH,
+                self._wait_their_turn(fleet, now),
             )
             await connection.execute(workers["forget_witnesses"], now - timedelta(days=1))
         revoked = await asyncio.gather(*(self._revoke(row, now) for row in silent))
         reasons = Counter(row["kind"] for row, gone in zip(silent, revoked, strict=True) if gone)
         return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked), reasons=reasons)
+
+    def _wait_their_turn(self, fleet: Sequence[Serving], now: datetime) -> list[str]:
+        """Jobs whose workers are all full, or were a moment ago."""
+        self._full_at |= dict.fromkeys(jobs_that_wait_their_turn(fleet), now)
+        self._full_at = {job: at for job, at in self._full_at.items() if now - at < _A_MOMENT}
+        return sorted(self._full_at)
 
     def _may_trust(self, witness: Witness, now: datetime) -> bool:
         """Whether we would have heard a worker that spoke."""

@@ -43,7 +43,8 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
     stale_pending_seconds: Annotated[
         Above0,
         Meta(
-            description="How long an order may wait for a worker's claim before it is taken back."
+            description="How long an order may wait for a worker's claim before it is taken back, "
+            "unless all workers that serve its job are full."
         ),
     ] = 1200.0
     history_days: Annotated[

@@ -96,7 +96,7 @@ LIMIT $1
 -- name: silent
 -- Claimed leases that nobody heard of for too long, unclaimed ones that nobody wanted or lists,
 -- and those with a run that took longer than its time and grace. $1 heard before, $2 made
--- before, $3 now, $4 how many.
+-- before, $3 now, $4 how many, $5 jobs whose unclaimed orders only wait their turn.
 SELECT lease.id, lease.token, lease.job, lease.sequence, lease.claimed_by,
        CASE WHEN lease.claimed_by IS NULL THEN 'undelivered'
             WHEN lease.last_heard_at < $1 THEN 'orphaned'
@@ -113,7 +113,7 @@ JOIN dispatcher.metadata ON metadata.lease_id = lease.id
 WHERE lease.ended_at IS NULL
 GROUP BY lease.id
 HAVING lease.last_heard_at < $1
-    OR (lease.claimed_by IS NULL AND lease.created_at < $2
+    OR (lease.claimed_by IS NULL AND lease.created_at < $2 AND lease.job <> ALL($5::text[])
         AND (lease.listed_at IS NULL OR lease.listed_at < $1))
     OR bool_or(metadata.finished_at IS NULL
                AND metadata.start_heard_at + metadata.patience_seconds * interval '1 s' < $3)

@@ -67,6 +67,20 @@ SELECT id, worker, nonce, CASE WHEN another THEN 'another' ELSE 'ended' END AS r
 FROM named
 WHERE ended OR another
 
+-- name: serving
+-- Live workers that take orders, with the leases that each of them holds by job. $1 heard after.
+SELECT worker.jobs, worker.slots, worker.concurrency, coalesce(holding.held, '{}') AS held
+FROM dispatcher.worker
+LEFT JOIN (
+    SELECT claimed_by, nonce, jsonb_object_agg(job, number) AS held
+    FROM (SELECT claimed_by, nonce, job, count(*) AS number
+          FROM dispatcher.lease
+          WHERE ended_at IS NULL AND last_heard_at > $1
+          GROUP BY claimed_by, nonce, job) AS by_job
+    GROUP BY claimed_by, nonce
+) AS holding ON holding.claimed_by = worker.name AND holding.nonce = worker.nonce
+WHERE worker.last_heard_at > $1 AND NOT worker.draining
+
 -- name: cancels
 -- What workers have to stop: live runs of theirs whose work is to end early. $1 workers,
 -- $2 their nonces.
