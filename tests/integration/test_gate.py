@@ -310,6 +310,44 @@ def switch(manifest: UUID, version: int, *, enabled: bool) -> ManifestChanged:
     )
 
 
+class TestSpares:
+    """One order more than a worker has slots lies ready for it, where nobody else is kept waiting."""
+
+    @pytest.mark.parametrize(("cap", "spares"), [(2, 0), (3, 1)])
+    async def test_one_is_not_in_the_way_of_a_worker_that_is_idle(
+        self, database, clock, cap, spares
+    ):
+        gates = Gates(database, clock=clock, max_active=cap)
+        await gates.worker("etl", slots=1, name="busy")
+        await gates.worker("mail", slots=1, name="idle")
+        await gates.queue(*(work() for _ in range(3)))
+        assert await gates.drain() == 1 + spares
+        [mail] = await gates.queue(work(job="mail"))
+        assert await gates.drain() == 1
+        assert mail in await gates.active()
+
+    async def test_work_with_a_key_gets_a_slot_or_waits_for_one(self, database, clock):
+        gates = Gates(database, clock=clock)
+        await gates.worker("etl", slots=1)
+        await gates.queue(work(), work(concurrency_key="k", queued_at=START + SECOND))
+        assert await gates.drain() == 1
+        assert await waiting_reasons(gates) == ["workers_full"]
+        await gates.end()
+        assert await gates.drain() == 1
+
+    async def test_what_workers_have_claimed_is_told_from_what_lies_ready(self, database, clock):
+        gates = Gates(database, clock=clock)
+        await gates.worker("etl", slots=1, name="busy")
+        await gates.worker("etl", "mail", slots=1, name="idle")
+        await gates.queue(work())
+        await gates.drain()
+        await gates.execute(
+            "UPDATE dispatcher.lease SET claimed_by = 'idle', nonce = 'idle', last_heard_at = now()"
+        )
+        await gates.queue(work(job="mail", concurrency_key="k"))
+        assert await gates.drain() == 0, "who could run it is busy, though another is idle"
+
+
 class TestTimes:
     async def test_delayed_work_wakes_the_gate(self, gates, clock):
         await gates.queue(work(not_before=START + 90 * SECOND))

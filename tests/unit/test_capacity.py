@@ -17,11 +17,11 @@ from headway_decisions.capacity import (
     Limits,
     Load,
     Room,
-    Worker,
     admit,
     runs_of_a_lease,
 )
 from headway_decisions.rates import Bundle
+from headway_decisions.slots import Worker
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -146,6 +146,71 @@ def test_workers_get_their_slots_and_a_margin_over_all_their_jobs():
     verdicts = answers(candidates, active={("g", "mail"): 1}, leases={"mail": 1}, fleet=fleet)
     assert reasons(verdicts).count("admitted") == 2 + MARGIN - 1
     assert reasons(verdicts)[-1] == "workers_full"
+
+
+class TestSpares:
+    """Orders that lie ready for a slot which is still taken."""
+
+    BUSY: ClassVar = Worker(jobs=("etl",), slots=1, held={"etl": 1})
+    IDLE: ClassVar = Worker(jobs=("mail",), slots=2)
+
+    def answers(self, candidates, *, fleet=(BUSY,), **fields):
+        return reasons(
+            answers(candidates, active={("g", "etl"): 1}, leases={"etl": 1}, fleet=fleet, **fields)
+        )
+
+    @pytest.mark.parametrize(
+        ("limits", "verdict"),
+        [
+            ({"max_active": 2}, "workers_full"),
+            ({"max_active": 3}, "admitted"),
+            ({"groups": {"g": GroupLimit(max_active=2)}}, "workers_full"),
+            ({"groups": {"g": GroupLimit(max_active=3)}}, "admitted"),
+            ({"jobs": {"etl": JobLimit(max_active=2)}}, "workers_full"),
+            ({"jobs": {"etl": JobLimit(max_active=3)}}, "admitted"),
+            ({"max_active": 1, "jobs": {"etl": JobLimit(counts_globally=False)}}, "admitted"),
+        ],
+    )
+    def test_they_take_no_limits_last_slot(self, limits, verdict):
+        assert self.answers(wants(1), **limits) == [verdict]
+
+    @pytest.mark.parametrize(("cap", "verdict"), [(3, "workers_full"), (4, "admitted")])
+    def test_they_leave_as_much_as_idle_slots_could_use(self, cap, verdict):
+        fleet = [self.BUSY, self.IDLE]
+        candidates = [*wants(1), *wants(2, job="mail", start=10)]
+        verdicts = self.answers(candidates, fleet=fleet, max_active=cap)
+        assert verdicts == [verdict, "admitted", "admitted"]
+
+    def test_one_that_lies_ready_makes_nobody_else_busy(self):
+        verdicts = answers(
+            wants(2, job="mail"),
+            active={("g", "etl"): 2},
+            leases={"etl": 2},
+            fleet=[self.BUSY, self.IDLE],
+            max_active=4,
+        )
+        assert reasons(verdicts) == ["admitted", "admitted"]
+
+    def test_work_with_a_key_has_none(self):
+        assert self.answers(wants(1, key="k")) == ["workers_full"]
+        assert self.answers(wants(1, key="k", key_active=1)) == ["key"]
+        fleet = [self.BUSY, Worker(jobs=("etl",), slots=1)]
+        verdicts = self.answers([*wants(1, key="k"), *wants(1, key="l", start=1)], fleet=fleet)
+        assert verdicts == ["admitted", "workers_full"]
+
+    def test_runs_that_share_one_take_no_last_slot_either(self):
+        batches = {"etl": JobLimit(batch=5)}
+        verdicts = self.answers(wants(4), jobs=batches, max_active=4)
+        assert verdicts == ["admitted", "admitted", "workers_full", "workers_full"]
+        shared = self.answers([*wants(1), *wants(1, key="k", start=1)], jobs=batches)
+        assert shared == ["admitted", "workers_full"]
+
+    def test_what_is_left_of_a_lane_that_could_have_one_waits_for_a_slot(self):
+        load = Load(active={("g", "etl"): 1}, leases_on_fleet={"etl": 1})
+        room = Room(Limits(max_active=9), load, [self.BUSY, self.IDLE], now=NOW)
+        assert (room.closed("g", "etl"), room.waits_for("g", "etl")) == (None, "workers_full")
+        assert room.waits_for("g", "mail") is None
+        assert room.waits_for("g", "none") == "no_worker"
 
 
 def test_a_worker_that_runs_few_of_a_job_is_not_given_more():

@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 from headway_decisions.reaping import (
     LiveRun,
-    Serving,
     Witness,
     endings,
     jobs_that_wait_their_turn,
 )
+from headway_decisions.slots import Worker
 
 BEGUN, UNBEGUN, OVERDUE = (UUID(int=number) for number in (1, 2, 3))
 LIVE = [
@@ -53,8 +53,8 @@ def test_a_silence_counts_only_for_whoever_would_have_heard(since, last, trusted
     assert witness.would_have_heard(NOON, throughout=60 * SECOND, gap=9 * SECOND) is trusted
 
 
-def serving(*jobs: str, slots: int = 1, **fields) -> Serving:
-    return Serving(jobs=jobs, slots=slots, **fields)
+def serving(*jobs: str, slots: int = 1, **fields) -> Worker:
+    return Worker(jobs=jobs, slots=slots, **fields)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from headway_contract.work import Rate
-from headway_decisions.capacity import GroupLimit, JobLimit, Limits, Load, Room, Worker
+from headway_decisions.capacity import GroupLimit, JobLimit, Limits, Load, Room
 from headway_decisions.rates import Bundle
+from headway_decisions.slots import Worker
 from headway_decisions.waiting import Waiter, estimate_start, gates, rate_turn
 from hypothesis import given
 from hypothesis import strategies as st

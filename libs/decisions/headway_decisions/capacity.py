@@ -6,6 +6,11 @@ candidate that a limit holds back shows that limit to all who come after it.
 
 A *lane* is the work of one job in one group: all of it meets the same limits but for keys
 and manifests, so a lane without room is passed over whole.
+
+A *spare* is an order that lies ready for a slot which is still taken. It holds capacity although
+nobody runs it, so it is given only where nobody else could use that: never for work with a key,
+and only while every limit that it counts against has more room than the fleet has idle slots, and
+more than one.
 """
 
 from collections import Counter
@@ -19,6 +24,7 @@ from msgspec import Struct, field
 
 from headway_decisions import rates
 from headway_decisions.rates import Bundle
+from headway_decisions.slots import IdleSlots, Worker
 
 Reason = Literal[
     "group_disabled",
@@ -32,8 +38,8 @@ Reason = Literal[
     "workers_full",
 ]
 
-# One order more than a worker has slots lies ready for it, so that a slot that falls
-# free is filled without a round trip through the gate.
+# So many orders more than a worker has slots lie ready for it, so that a slot that falls free is
+# filled without a round trip through the gate.
 MARGIN = 1
 
 # How many bytes of inputs one lease may carry: well under what a broker takes in one message.
@@ -98,18 +104,6 @@ class Candidate(Struct, frozen=True, kw_only=True):
     alone: bool = False
 
 
-class Worker(Struct, frozen=True, kw_only=True):
-    """A live worker: the jobs that it serves with its slots, and of which it runs fewer at once."""
-
-    jobs: tuple[str, ...]
-    slots: int
-    concurrency: dict[str, int] = field(default_factory=dict)
-
-    def most(self, job: str) -> int:
-        """How many of a job it runs at once."""
-        return min(self.slots, self.concurrency.get(job, self.slots))
-
-
 class Load(Struct, frozen=True, kw_only=True):
     """Runs that hold a slot now, by group and job, and leases that the live fleet has by job."""
 
@@ -149,6 +143,7 @@ class _OpenLease(Struct):
     number: int
     runs_left: int
     bytes_left: int
+    is_spare: bool
 
 
 class Room:
@@ -170,7 +165,7 @@ class Room:
         self._fleet_of_job = _fleet_rooms(load, fleet)
         self._fleet = sum(worker.slots + MARGIN for worker in fleet)
         self._fleet -= sum(load.leases_on_fleet.values())
-        self._free_slots = _free_slots(load, fleet)
+        self._idle = IdleSlots(fleet, load.leases_on_fleet)
         self._runs_of_a_lease: dict[str, int] = {}
         self._open_leases: dict[tuple[str, str], _OpenLease] = {}
         self._leases = 0
@@ -182,6 +177,23 @@ class Room:
             if room <= 0:
                 return reason
         return None
+
+    def waits_for(self, group: str, job: str) -> Reason | None:
+        """Why that waits of a lane which the gate has passed over, or none.
+
+        What may have a spare has got it, so the rest of its lane waits for a slot, too.
+        """
+        reason = self.closed(group, job)
+        return "workers_full" if reason is None and not self._idle.could_run(job) else reason
+
+    def may_have_spare(self, group: str, job: str, *, keyed: bool) -> bool:
+        """Whether an order of a lane may lie ready for a slot that is taken."""
+        return not keyed and self._may_spare(job) and self._leaves_room(self._groups.get(group))
+
+    def has_order(self, group: str, job: str, *, keyed: bool) -> bool:
+        """Whether a worker may be given one more order of a lane."""
+        orders = self._idle.could_run(job) if keyed else self._orders_left(group, job)
+        return orders > 0
 
     def groups(self, *, most: int) -> dict[str, int]:
         """How much each group may still get, of those that have a limit."""
@@ -197,7 +209,10 @@ class Room:
         for job, leases in self._fleet_of_job.items():
             limit = self._limits.job(job)
             room = min(most, self._jobs.get(job, most), self._job_rates.get(job, most))
-            room = min(room, max(0, min(leases, self._fleet)) * limit.batch)
+            orders = self._idle.could_run(job)
+            if self._may_spare(job):
+                orders = max(orders, min(leases, self._fleet))
+            room = min(room, max(0, orders) * limit.batch)
             rooms[job] = max(0, min(room, self._all) if limit.counts_globally else room)
         return rooms
 
@@ -210,7 +225,7 @@ class Room:
             batch = self._limits.job(job).batch
             if batch > 1:
                 self._runs_of_a_lease[job] = runs_of_a_lease(
-                    batch, waiting=count, free_slots=self._free_slots.get(job, 0)
+                    batch, waiting=count, free_slots=self._idle.could_run(job)
                 )
 
     def answer(self, candidate: Candidate) -> Verdict:
@@ -218,12 +233,13 @@ class Room:
         reason = self._held_back(candidate)
         if reason is not None:
             return Held(candidate.work, reason)
+        lease = self._lease_for(candidate)
         self._take(candidate.group, candidate.job, 1)
         self._begin("group", candidate.group, self._group_rates)
         self._begin("job", candidate.job, self._job_rates)
         if candidate.key is not None:
             self._keys[candidate.key] = self._keys.get(candidate.key, 0) + 1
-        return Admitted(candidate.work, self._lease_for(candidate))
+        return Admitted(candidate.work, lease)
 
     def rate_uses(self) -> list[RateUse]:
         """What is to be remembered of the rates under which something was admitted."""
@@ -278,7 +294,22 @@ class Room:
         yield "group_cap", self._groups.get(group, 1)
         yield "job_cap", self._jobs.get(job, 1)
         yield "rate", min(self._group_rates.get(group, 1), self._job_rates.get(job, 1))
-        yield "workers_full", min(self._fleet, self._fleet_of_job.get(job, 0))
+        yield "workers_full", self._orders_left(group, job)
+
+    def _orders_left(self, group: str, job: str) -> int:
+        orders = self._idle.could_run(job)
+        if self.may_have_spare(group, job, keyed=False):
+            orders = max(orders, min(self._fleet, self._fleet_of_job.get(job, 0)))
+        return orders
+
+    def _may_spare(self, job: str) -> bool:
+        """Whether the limits over everything and of a job have room for a spare."""
+        counted = self._all if self._limits.job(job).counts_globally else None
+        return self._leaves_room(counted) and self._jobs.get(job, 2) > 1
+
+    def _leaves_room(self, room: int | None) -> bool:
+        """Whether one less of a limit would do for every idle slot, and for one more at least."""
+        return room is None or room > max(1, self._idle.in_all)
 
     def _held_back(self, candidate: Candidate) -> Reason | None:
         reason = self.closed(candidate.group, candidate.job)
@@ -286,10 +317,14 @@ class Room:
             reason = None
         if reason is None and candidate.key is not None:
             taken = candidate.key_active + self._keys.get(candidate.key, 0)
-            reason = "key" if taken >= candidate.key_limit else None
+            reason = "key" if taken >= candidate.key_limit else self._no_slot_for_key(candidate)
         if candidate.manifest_disabled and reason != "group_disabled":
             return "manifest_disabled"
         return reason
+
+    def _no_slot_for_key(self, candidate: Candidate) -> Reason | None:
+        could_run = self._idle.could_run(candidate.job) or self._shared(candidate) is not None
+        return None if could_run else "workers_full"
 
     def _shared(self, candidate: Candidate) -> _OpenLease | None:
         """The lease that was begun in this pass and has room for one more of its kind."""
@@ -297,6 +332,9 @@ class Room:
             return None
         lease = self._open_leases.get((candidate.job, candidate.on_lost_contact))
         if lease is None or lease.runs_left <= 0 or lease.bytes_left < candidate.size:
+            return None
+        keyed = candidate.key is not None
+        if lease.is_spare and not self.may_have_spare(candidate.group, candidate.job, keyed=keyed):
             return None
         return lease
 
@@ -311,6 +349,7 @@ class Room:
                     candidate.job, self._limits.job(candidate.job).batch
                 ),
                 bytes_left=MOST_BYTES_OF_A_LEASE,
+                is_spare=not self._idle.take(candidate.job),
             )
             self._leases += 1
             if not candidate.alone:
@@ -350,16 +389,6 @@ def _rate_rooms(
         for name, limit in limits.items()
         if limit.rate is not None
     }
-
-
-def _free_slots(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:
-    """How many slots of the live fleet have nothing to do and could run each job."""
-    free = sum(worker.slots for worker in fleet) - sum(load.leases_on_fleet.values())
-    jobs: dict[str, int] = {}
-    for worker in fleet:
-        for job in worker.jobs:
-            jobs[job] = jobs.get(job, 0) + worker.most(job)
-    return {job: min(free, slots - load.leases_on_fleet.get(job, 0)) for job, slots in jobs.items()}
 
 
 def _fleet_rooms(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:

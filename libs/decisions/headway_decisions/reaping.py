@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Literal, assert_never
 from uuid import UUID
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from headway_decisions.capacity import Worker
+from headway_decisions.slots import Worker
 
 # Why a lease is taken away: its worker fell silent, nobody claimed it, or a run will not end.
 Silence = Literal["orphaned", "undelivered", "timed_out"]
@@ -36,18 +36,7 @@ class Witness(Struct, frozen=True, kw_only=True):
         return now - self.last_heard_at <= gap and now - self.heard_since >= throughout
 
 
-class Serving(Worker, frozen=True, kw_only=True):
-    """A live worker that takes orders, and how many leases of each job it holds."""
-
-    held: dict[str, int] = field(default_factory=dict)
-
-    def is_full(self, job: str) -> bool:
-        """Whether it can take no order of a job because of what it runs."""
-        in_all, of_job = sum(self.held.values()), self.held.get(job, 0)
-        return 0 < in_all >= self.slots or 0 < of_job >= self.most(job)
-
-
-def jobs_that_wait_their_turn(fleet: Iterable[Serving]) -> set[str]:
+def jobs_that_wait_their_turn(fleet: Iterable[Worker]) -> set[str]:
     """Jobs that somebody serves, and all who do are full."""
     full: dict[str, bool] = {}
     for worker in fleet:

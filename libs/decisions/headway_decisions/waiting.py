@@ -12,7 +12,8 @@ from headway_contract.waiting import GateStatus
 from msgspec import Struct, structs
 
 from headway_decisions import rates
-from headway_decisions.capacity import MARGIN, GroupLimit, JobLimit, Limits, Load, Worker
+from headway_decisions.capacity import MARGIN, GroupLimit, JobLimit, Limits, Load, Room
+from headway_decisions.slots import Worker
 
 
 class Waiter(Struct, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ def gates(
         *_caps(waiter, limits, load),
         *_rates(waiter, limits, now),
         *_key(waiter),
-        _slots(waiter, load, fleet),
+        _slots(waiter, load, fleet, Room(limits, load, fleet, now=now)),
     ]
 
 
@@ -158,8 +159,9 @@ def _key(waiter: Waiter) -> Iterator[GateStatus]:
         yield status
 
 
-def _slots(waiter: Waiter, load: Load, fleet: Sequence[Worker]) -> GateStatus:
-    of_job = sum(worker.slots + MARGIN for worker in fleet if waiter.job in worker.jobs)
+def _slots(waiter: Waiter, load: Load, fleet: Sequence[Worker], room: Room) -> GateStatus:
+    keyed = waiter.key is not None
+    of_job = sum(worker.most(waiter.job) + MARGIN for worker in fleet if waiter.job in worker.jobs)
     of_all = sum(worker.slots + MARGIN for worker in fleet)
     used_by_job = load.leases_on_fleet.get(waiter.job, 0)
     used_by_all = sum(load.leases_on_fleet.values())
@@ -167,11 +169,9 @@ def _slots(waiter: Waiter, load: Load, fleet: Sequence[Worker]) -> GateStatus:
     used, limit = min(
         ((used_by_job, of_job), (used_by_all, of_all)), key=lambda pair: pair[1] - pair[0]
     )
-    lies_ready = f"a worker's slots and {MARGIN} more each"
-    return GateStatus(
-        gate="workers_full",
-        open=used < limit,
-        used=used,
-        limit=limit,
-        text=f"{used} of {limit} orders are with workers ({lies_ready})",
-    )
+    text = f"{used} of {limit} orders are with workers (a worker's slots and {MARGIN} more each)"
+    is_open = room.has_order(waiter.group, waiter.job, keyed=keyed)
+    if not is_open and used < limit:
+        why = "work with a key" if keyed else "what would take the last slots of a limit"
+        text += f", but no slot is idle, and {why} does not lie ready"
+    return GateStatus(gate="workers_full", open=is_open, used=used, limit=limit, text=text)

@@ -15,8 +15,8 @@ from headway_decisions.capacity import (
     Limits,
     Load,
     RateUse,
-    Worker,
 )
+from headway_decisions.slots import Worker
 from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Together, json_array
 from headway_relay import OutboxMessage

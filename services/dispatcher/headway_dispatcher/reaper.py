@@ -31,12 +31,12 @@ from headway_contract.lifecycle import (
 )
 from headway_decisions.reaping import (
     LiveRun,
-    Serving,
     Silence,
     Witness,
     endings,
     jobs_that_wait_their_turn,
 )
+from headway_decisions.slots import Worker
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
@@ -88,7 +88,7 @@ class Reaper:
                 return ReaperResult(trusted=False)
             heard_after = now - timedelta(seconds=self._settings.orphan_timeout_seconds)
             serving = await connection.fetch(workers["serving"], heard_after)
-            fleet = msgspec.convert([dict(row) for row in serving], list[Serving])
+            fleet = msgspec.convert([dict(row) for row in serving], list[Worker])
             silent = await connection.fetch(
                 leases["silent"],
                 heard_after,
@@ -102,7 +102,7 @@ class Reaper:
         reasons = Counter(row["kind"] for row, gone in zip(silent, revoked, strict=True) if gone)
         return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked), reasons=reasons)
 
-    def _wait_their_turn(self, fleet: Sequence[Serving], now: datetime) -> list[str]:
+    def _wait_their_turn(self, fleet: Sequence[Worker], now: datetime) -> list[str]:
         """Jobs whose workers are all full, or were a moment ago."""
         self._full_at |= dict.fromkeys(jobs_that_wait_their_turn(fleet), now)
         self._full_at = {job: at for job, at in self._full_at.items() if now - at < _A_MOMENT}

@@ -48,7 +48,7 @@ class Waits:
             closed = [
                 (group, job, reason)
                 for group, job in lanes
-                if (reason := room.closed(group, job)) is not None
+                if (reason := room.waits_for(group, job)) is not None
             ]
             await tx.close_lanes(closed, now=now)
         return None

@@ -14,7 +14,8 @@ SELECT clock_timestamp() AS now,
 -- All that the gate has to know before it looks at any work, in one round trip. Active are runs
 -- that hold a slot, by group and job, and leases of them that the fleet has which takes orders:
 -- unclaimed ones, and those claimed by a live process. The fleet are live workers that take
--- orders. Limits are those in force, of groups only if they have any.
+-- orders, with the leases that they hold. Limits are those in force, of groups only if they have
+-- any.
 -- $1 how long a worker may have been silent.
 SELECT clock_timestamp() AS now,
        (SELECT jsonb_agg(load) FROM (
@@ -30,10 +31,20 @@ SELECT clock_timestamp() AS now,
                AND NOT worker.draining
             WHERE metadata.state IN ('pending', 'in_progress')
             GROUP BY metadata.group_name, metadata.job) AS load) AS active,
-       (SELECT jsonb_agg(jsonb_build_object('jobs', jobs, 'slots', slots,
-                                            'concurrency', concurrency))
+       (SELECT jsonb_agg(jsonb_build_object('jobs', worker.jobs, 'slots', worker.slots,
+                                            'concurrency', worker.concurrency,
+                                            'held', coalesce(holding.held, '{}')))
         FROM dispatcher.worker
-        WHERE last_heard_at > clock_timestamp() - $1::interval AND NOT draining) AS fleet,
+        LEFT JOIN (
+            SELECT claimed_by, nonce, jsonb_object_agg(job, number) AS held
+            FROM (SELECT claimed_by, nonce, job, count(*) AS number
+                  FROM dispatcher.lease
+                  WHERE ended_at IS NULL AND last_heard_at IS NOT NULL
+                  GROUP BY claimed_by, nonce, job) AS by_job
+            GROUP BY claimed_by, nonce
+        ) AS holding ON holding.claimed_by = worker.name AND holding.nonce = worker.nonce
+        WHERE worker.last_heard_at > clock_timestamp() - $1::interval AND NOT worker.draining)
+           AS fleet,
        (SELECT jsonb_object_agg(
                    group_limit.name,
                    jsonb_build_object('max_active', max_active, 'enabled', enabled, 'rate', rate,
