@@ -223,8 +223,25 @@ class ApplyRequest(Struct, frozen=True, kw_only=True):
     key: Text | None = None
 
 
+class FireMove(Struct, frozen=True, kw_only=True):
+    """A fire time that moves: the due time that vanishes, and the one that appears instead.
+
+    Where both are the same, its jitter lets it go at another time.
+    """
+
+    vanish: datetime
+    appear: datetime
+
+
 class FireChange(Struct, frozen=True, kw_only=True):
-    """How the fire times of one manifest change: which come, which go, on which days of DST."""
+    """How the fire times of one manifest change: which come, which go, on which days of DST.
+
+    `appear` and `vanish` are the first of them, and `truncated` says that there are more;
+    `appearing` and `vanishing` are how many there are. Those that are one time that moves are
+    among them, too: `moving` is how many pairs, `moves` names those whose both times are listed.
+    `compared_until` is set where there was too much to compare: all counts are of the times up
+    to there.
+    """
 
     manifest: str
     zone: str
@@ -232,10 +249,31 @@ class FireChange(Struct, frozen=True, kw_only=True):
     vanish: list[FireTime] = []
     unchanged: int = 0
     truncated: bool = False
+    appearing: int = 0
+    vanishing: int = 0
+    moving: int = 0
+    moves: list[FireMove] = []
+    compared_until: datetime | None = None
+
+
+class FiresLeftOut(Struct, frozen=True, kw_only=True):
+    """Manifests that a plan does not list, by how many they are.
+
+    Fire times of `changing` ones change, too (so many appear and vanish in all); `not_compared`
+    ones were too many to be compared.
+    """
+
+    changing: int = 0
+    appearing: int = 0
+    vanishing: int = 0
+    not_compared: int = 0
 
 
 class ApplyAnswer(Struct, frozen=True, kw_only=True):
-    """What was changed, or what would be. `stale`: a newer generation is declared already."""
+    """What was changed, or what would be. `stale`: a newer generation is declared already.
+
+    `left_out` tells of the manifests for which there was no room in `fires`, if there are any.
+    """
 
     owner: str
     created: list[str] = []
@@ -246,6 +284,7 @@ class ApplyAnswer(Struct, frozen=True, kw_only=True):
     fires: list[FireChange] = []
     warnings: list[str] = []
     stale: bool = False
+    left_out: FiresLeftOut | None = None
 
 
 class ChangeRequest(Struct, frozen=True, kw_only=True):

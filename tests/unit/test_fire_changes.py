@@ -1,19 +1,27 @@
-"""Which fire times come and go, bounded however dense they are."""
+"""Which fire times come, go and move: exact however dense they are, and bounded."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
-from headway_decisions.cadence import Daily, Every, Manual
+import pytest
+from headway_contract.scheduling import FireChange, FireMove
+from headway_decisions import timing as timings
+from headway_decisions.cadence import Cadence, Cron, Daily, Every, Manual, Monthly, Once, Weekly
+from headway_decisions.calendar import ExcludedDates, ExcludedDays, Filters
 from headway_decisions.timing import Timing
 from headway_scheduler import fire_changes
 from headway_scheduler.fire_changes import Firing, Move, changes
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 SECONDLY = Timing(cadence=Every(1))
+MINUTELY = Timing(cadence=Every(60))
+WEEK = NOW + timedelta(days=7)
+IN_THREE_DAYS = ExcludedDates((date(2026, 6, 4),))
 
 
 def firing(timing: Timing, first: datetime | None = None, jitter: float = 0.0) -> Firing:
-    return Firing(timing=timing, jitter_seconds=jitter, first=first or NOW + timedelta(seconds=1))
+    first = first or timings.next_due(timing, NOW)
+    return Firing(timing=timing, jitter_seconds=jitter, first=first)
 
 
 def move(before: Firing | None, after: Firing | None, number: int = 1) -> Move:
@@ -22,9 +30,22 @@ def move(before: Firing | None, after: Firing | None, number: int = 1) -> Move:
     )
 
 
+def the_change(before: Timing, after: Timing, until: datetime = WEEK) -> FireChange:
+    [change], left_out = changes([move(firing(before), firing(after))], until)
+    assert left_out is None
+    return change
+
+
+def moved(before: Cadence, after: Cadence, until: datetime = WEEK) -> list[str]:
+    """What moves, as 'day hour → day hour'."""
+    change = the_change(Timing(cadence=before), Timing(cadence=after), until)
+    assert change.moving == len(change.moves)
+    return [f"{one.vanish:%d %H:%M} → {one.appear:%d %H:%M}" for one in change.moves]
+
+
 def test_a_time_of_a_paused_manifest_that_is_long_past_does_not_count():
     long_ago = firing(SECONDLY, NOW - timedelta(days=300))
-    [change] = changes([move(long_ago, None)], NOW + timedelta(seconds=3))
+    [change], _ = changes([move(long_ago, None)], NOW + timedelta(seconds=3))
     assert [one.due_at for one in change.vanish] == [
         NOW + timedelta(seconds=second) for second in (1, 2, 3)
     ]
@@ -32,22 +53,139 @@ def test_a_time_of_a_paused_manifest_that_is_long_past_does_not_count():
 
 def test_manifests_whose_times_stay_are_left_out():
     daily = firing(Timing(cadence=Daily("03:15")), NOW + timedelta(hours=3, minutes=15))
-    assert changes([move(daily, daily), move(None, None)], NOW + timedelta(days=7)) == []
+    assert changes([move(daily, daily), move(None, None)], WEEK) == ([], None)
     manual = Firing(timing=Timing(cadence=Manual()), jitter_seconds=0, first=None)
-    assert changes([move(None, manual)], NOW + timedelta(days=7)) == []
+    assert changes([move(None, manual)], WEEK) == ([], None)
 
 
-def test_dense_times_are_walked_only_as_far_as_they_are_told():
-    [gone] = changes([move(firing(SECONDLY), None)], NOW + timedelta(days=3660))
+def test_a_difference_behind_thousands_of_unchanged_times_is_seen():
+    change = the_change(MINUTELY, Timing(cadence=Every(60), exclusions=(IN_THREE_DAYS,)))
+    assert (change.appearing, change.vanishing, change.unchanged) == (0, 1440, 7 * 1440 - 1440)
+    assert change.vanish[0].due_at == datetime(2026, 6, 4, tzinfo=UTC)
+    assert change.vanish[0].excluded == "on 2026-06-04"
+    assert (len(change.vanish), change.truncated) == (fire_changes.MOST_OF_A_MANIFEST, True)
+    assert change.compared_until is None
+
+
+@pytest.mark.parametrize(
+    ("after", "days", "vanishing"),
+    [
+        (Timing(cadence=Every(1), exclusions=(IN_THREE_DAYS,)), 7, 86_400),
+        (Timing(cadence=Every(1), filters=Filters(end="2026-06-05")), 7, 2 * 86_400 + 1),
+        (Timing(cadence=Cron("* * * * * 1-6")), 7, 86_400),
+    ],
+)
+def test_even_every_second_of_a_week_is_compared(after, days, vanishing):
+    change = the_change(SECONDLY, after, NOW + timedelta(days=days))
+    assert (change.appearing, change.vanishing, change.compared_until) == (0, vanishing, None)
+    assert change.unchanged == days * 86_400 - vanishing
+
+
+def test_the_last_day_of_ten_years_is_seen():
+    until = NOW + timedelta(days=3660)
+    last = ExcludedDates((until.date() - timedelta(days=1),))
+    change = the_change(MINUTELY, Timing(cadence=Every(60), exclusions=(last,)), until)
+    assert (change.vanishing, change.unchanged) == (1440, 3659 * 1440)
+
+
+def test_equal_times_of_two_zones_are_the_same_but_where_the_days_differ():
+    berlin = Timing(cadence=Every(60), zone="Europe/Berlin")
+    assert changes([move(firing(MINUTELY), firing(berlin))], WEEK) == ([], None)
+    shut = Timing(cadence=Every(60), zone="Europe/Berlin", exclusions=(IN_THREE_DAYS,))
+    change = the_change(MINUTELY, shut)
+    assert change.vanishing == 1440
+    assert change.vanish[0].due_at == datetime(2026, 6, 3, 22, tzinfo=UTC)
+
+
+def test_what_no_patience_was_left_for_is_said(monkeypatch):
+    monkeypatch.setattr(fire_changes, "_MOST_STEPS_OF_ONE", 20_000)
+    after = Timing(cadence=Every(1), exclusions=(IN_THREE_DAYS,))
+    change = the_change(SECONDLY, after)
+    assert change.compared_until == datetime(2026, 6, 1, 23, 59, 59, tzinfo=UTC)
+    assert (change.truncated, change.vanishing, change.unchanged) == (True, 0, 86_399)
+    monkeypatch.setattr(fire_changes, "_MOST_STEPS", 20_000)
+    others = [move(firing(Timing(cadence=Every(n))), None, n) for n in (7, 8, 9)]
+    told, left_out = changes([move(firing(SECONDLY), firing(after)), *others], WEEK)
+    assert len(told) == 1
+    assert left_out is not None
+    assert (left_out.not_compared, left_out.changing) == (3, 0)
+
+
+def test_dense_times_are_counted_and_the_first_are_listed():
+    [gone], _ = changes([move(firing(SECONDLY), None)], NOW + timedelta(days=3660))
     assert (len(gone.vanish), gone.truncated) == (fire_changes.MOST_OF_A_MANIFEST, True)
-    faster = firing(Timing(cadence=Every(2)), NOW + timedelta(seconds=2))
-    [changed] = changes([move(firing(SECONDLY), faster)], NOW + timedelta(days=3660))
-    assert changed.truncated
-    assert changed.unchanged > 0
+    assert gone.vanishing == 3660 * 86_400
+    [changed], _ = changes([move(firing(MINUTELY), firing(Timing(cadence=Every(120))))], WEEK)
+    assert (changed.vanishing, changed.unchanged) == (5040, 5040)
 
 
-def test_all_manifests_together_fit_into_a_message():
+def test_all_manifests_are_compared_and_what_does_not_fit_is_counted():
     moves = [move(firing(SECONDLY), None, number) for number in range(1, 2500)]
-    told = changes(moves, NOW + timedelta(days=7))
+    moves.append(move(None, firing(Timing(cadence=Daily("04:00"))), 2500))
+    told, left_out = changes(moves, WEEK)
     assert len(told) == fire_changes.MOST_MANIFESTS
-    assert sum(len(one.vanish) for one in told) == fire_changes.MOST_LISTED
+    assert all(one.vanish for one in told), "each has something to show"
+    assert sum(len(one.vanish) for one in told) <= fire_changes.MOST_LISTED
+    unlisted = 2499 - fire_changes.MOST_MANIFESTS
+    assert left_out is not None
+    assert (left_out.changing, left_out.not_compared) == (unlisted + 1, 0)
+    assert (left_out.appearing, left_out.vanishing) == (7, unlisted * 7 * 86_400)
+
+
+def test_few_dense_ones_leave_room_for_all_times_of_the_others():
+    moves = [move(firing(SECONDLY), None, number) for number in range(1, 20)]
+    moves.append(move(None, firing(Timing(cadence=Every(1800))), 20))
+    told, _ = changes(moves, NOW + timedelta(days=1))
+    assert (len(told[-1].appear), told[-1].truncated) == (48, False)
+    assert {len(one.vanish) for one in told[:-1]} == {102}
+
+
+def test_another_time_of_the_same_day_is_a_move():
+    assert moved(Daily("02:00"), Daily("04:00"), NOW + timedelta(days=2)) == [
+        "01 02:00 → 01 04:00",
+        "02 02:00 → 02 04:00",
+    ]
+    one_day = NOW + timedelta(days=1)
+    assert moved(Cron("0 9,17 * * *"), Cron("30 9,17 * * *"), one_day) == [
+        "01 09:00 → 01 09:30",
+        "01 17:00 → 01 17:30",
+    ]
+
+
+def test_one_that_becomes_two_moves_to_the_nearer():
+    assert moved(Daily("09:00"), Cron("0 10,18 * * *"), NOW + timedelta(days=1)) == [
+        "01 09:00 → 01 10:00"
+    ]
+
+
+def test_another_day_of_the_same_week_or_month_is_a_move():
+    weeks = NOW + timedelta(days=14)
+    assert moved(Weekly(("mon",), "09:00"), Weekly(("tue",), "09:00"), weeks) == [
+        "01 09:00 → 02 09:00",
+        "08 09:00 → 09 09:00",
+    ]
+    months = NOW + timedelta(days=50)
+    assert moved(Monthly((3,), "09:00"), Monthly((25,), "08:00"), months) == [
+        "03 09:00 → 25 08:00",
+    ]
+    assert moved(Once("2026-06-02 09:00"), Once("2026-07-19 10:00"), months) == [
+        "02 09:00 → 19 10:00"
+    ]
+
+
+def test_what_nobody_would_call_a_move_is_none():
+    assert moved(Every(300), Every(420)) == []
+    assert moved(Weekly(("mon",), "09:00"), Weekly(("mon", "wed", "fri"), "09:00")) == []
+    no_sunday = Timing(cadence=Every(60), exclusions=(ExcludedDays(("sun",)),))
+    assert the_change(MINUTELY, no_sunday).moving == 0
+
+
+def test_a_time_that_another_jitter_lets_go_at_another_time_moves():
+    daily = Timing(cadence=Daily("03:15"))
+    [change], _ = changes([move(firing(daily), firing(daily, jitter=7200))], WEEK)
+    assert (change.moving, change.appearing, change.vanishing, change.unchanged) == (7, 7, 7, 0)
+    first = NOW + timedelta(hours=3, minutes=15)
+    assert change.moves[0] == FireMove(vanish=first, appear=first)
+    assert change.vanish[0].fire_at < change.appear[0].fire_at
+    same = changes([move(firing(daily, jitter=60), firing(daily, jitter=60))], WEEK)
+    assert same == ([], None)

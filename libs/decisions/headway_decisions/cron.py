@@ -103,6 +103,12 @@ def next_match(expression: str, wall: datetime) -> datetime | None:
     return None if following is None else datetime.combine(following, fields.first_time())
 
 
+def matches_day(expression: str, day: date) -> bool:
+    """Whether it has times on a day, the same ones on every day on which it has any."""
+    days = _read(expression).days
+    return day.month in days.months and days.match(day)
+
+
 def fires_every_hour(expression: str) -> bool:
     """Whether it fires in every hour, so also in both passings of a repeated one.
 

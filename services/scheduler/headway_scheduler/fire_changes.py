@@ -1,27 +1,32 @@
-"""Which fire times come and go when manifests change: pure, and cheap however dense they are.
+"""Which fire times come, go and move when manifests change: pure, and cheap however dense they are.
 
-Both sequences are walked side by side and only as far as there is room to tell about them.
+All manifests are compared; equal changes, as a batch has them by the thousand, only once. What an
+answer has no room for is counted.
 """
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Hashable, Sequence
+from datetime import UTC, datetime, timedelta
+from math import floor
+from typing import NamedTuple
 from uuid import UUID
 
-from headway_contract.scheduling import FireChange, FireTime
+from headway_contract.scheduling import FireChange, FiresLeftOut, FireMove, FireTime
 from headway_decisions import jitter, timing
 from headway_decisions.cadence import Once
 from headway_decisions.timing import Timing
 from msgspec import Struct, structs
 
 from headway_scheduler.preview import fire_time
+from headway_scheduler.time_differences import Comparer, Differences, Side
 
 # How much one answer tells, so that it fits into one message: times listed for a manifest,
-# times listed in all, manifests, and how many times are looked at for one and for all of them.
+# times listed in all, and manifests.
 MOST_OF_A_MANIFEST = 200
-MOST_LISTED = 3000
-MOST_MANIFESTS = 2000
-_MOST_STEPS_OF_ONE = 2000
-_MOST_STEPS = 200_000
+MOST_LISTED = 2000
+MOST_MANIFESTS = 1000
+# How much is looked at for one manifest and for all of them. A step is about ten microseconds.
+_MOST_STEPS_OF_ONE = 300_000
+_MOST_STEPS = 600_000
 
 _INSTANT = timedelta(microseconds=1)
 
@@ -44,68 +49,123 @@ class Move(Struct, frozen=True, kw_only=True):
     after: Firing | None = None
 
 
-def changes(moves: Sequence[Move], horizon: datetime) -> list[FireChange]:
-    """The fire times that come and go up to the horizon; manifests without any are left out."""
-    told: list[FireChange] = []
-    listed, steps = 0, 0
+class Told(NamedTuple):
+    """The changes there is room for, and what was left out."""
+
+    changes: list[FireChange]
+    left_out: FiresLeftOut | None
+
+
+def changes(moves: Sequence[Move], horizon: datetime) -> Told:
+    """The fire times that change up to the horizon; manifests without any are left out."""
+    found, not_compared = _compared(moves, floor(horizon.timestamp()))
+    listed, unlisted = found[:MOST_MANIFESTS], found[MOST_MANIFESTS:]
+    share = _share([len(one.vanish) + len(one.appear) for _, one in listed])
+    left_out = FiresLeftOut(
+        changing=len(unlisted),
+        appearing=sum(one.appearing for _, one in unlisted),
+        vanishing=sum(one.vanishing for _, one in unlisted),
+        not_compared=not_compared,
+    )
+    told = [_change(move, one, share) for move, one in listed]
+    return Told(told, None if left_out == FiresLeftOut() else left_out)
+
+
+def _compared(
+    moves: Sequence[Move], until: int
+) -> tuple[list[tuple[Move, Differences]], int]:
+    """What differs, for those for which something does, and how many could not be compared."""
+    comparer, known = Comparer(), dict[Hashable, Differences]()
+    found, not_compared = [], 0
     for move in moves:
-        room = min(MOST_OF_A_MANIFEST, MOST_LISTED - listed)
-        patience = min(_MOST_STEPS_OF_ONE, _MOST_STEPS - steps)
-        change, walked = _change(move, horizon, room=room, patience=patience)
-        steps += walked
-        if not (change.appear or change.vanish or change.truncated):
-            continue
-        listed += len(change.appear) + len(change.vanish)
-        told.append(change)
-        if len(told) == MOST_MANIFESTS:
-            break
-    return told
+        before, after = _side(move, move.before), _side(move, move.after)
+        stays = _stays(move)
+        key = (before, after, move.manifest if stays else None)
+        if key not in known:
+            patience = min(_MOST_STEPS_OF_ONE, _MOST_STEPS - comparer.steps)
+            if patience <= 0:
+                not_compared += 1
+                continue
+            known[key] = comparer.differences(
+                before, after, until, room=MOST_OF_A_MANIFEST, patience=patience, stays=stays
+            )
+        one = known[key]
+        if one.appearing or one.vanishing or one.compared_until is not None:
+            found.append((move, one))
+    return found, not_compared
 
 
-def _change(move: Move, horizon: datetime, *, room: int, patience: int) -> tuple[FireChange, int]:
-    appear: list[FireTime] = []
-    vanish: list[FireTime] = []
-    unchanged, walked, truncated = 0, 0, False
-    before, after = _times(move, move.before, horizon), _times(move, move.after, horizon)
-    old, new = next(before, None), next(after, None)
-    while old is not None or new is not None:
-        if len(appear) + len(vanish) >= room or walked >= patience:
-            truncated = True
-            break
-        walked += 1
-        if old == new:
-            unchanged += 1
-            old, new = next(before, None), next(after, None)
-        elif new is None or (old is not None and old < new):
-            assert old is not None  # noqa: S101 - one of the two is there
-            vanish.append(_vanishing(move, old[0]))
-            old = next(before, None)
-        else:
-            appear.append(_told(move, move.after, new[0]))
-            new = next(after, None)
+def _share(wanted: Sequence[int]) -> int:
+    """How many times each may list, so that all have some and the few that have many get more."""
+    share, room, left = MOST_OF_A_MANIFEST, MOST_LISTED, len(wanted)
+    for count in sorted(wanted):
+        share = max(1, room // left)
+        if count > share:
+            return share
+        room, left = room - count, left - 1
+    return MOST_OF_A_MANIFEST
+
+
+def _change(move: Move, found: Differences, share: int) -> FireChange:
+    listed = sorted([(one, 0) for one in found.vanish] + [(one, 1) for one in found.appear])[:share]
+    vanish = {one for one, comes in listed if not comes}
+    appear = {one for one, comes in listed if comes}
     firing = move.after or move.before
-    change = FireChange(
+    return FireChange(
         manifest=move.external_id,
         zone=firing.timing.zone if firing else "UTC",
-        appear=appear,
-        vanish=vanish,
-        unchanged=unchanged,
-        truncated=truncated,
+        appear=[_told(move, move.after, _instant(one)) for one in sorted(appear)],
+        vanish=[_vanishing(move, _instant(one)) for one in sorted(vanish)],
+        unchanged=found.unchanged,
+        truncated=found.compared_until is not None
+        or len(listed) < found.vanishing + found.appearing,
+        appearing=found.appearing,
+        vanishing=found.vanishing,
+        moving=found.moving,
+        moves=[
+            FireMove(vanish=_instant(gone), appear=_instant(come))
+            for gone, come in found.moves
+            if gone in vanish and come in appear
+        ],
+        compared_until=None if found.compared_until is None else _instant(found.compared_until),
     )
-    return change, walked
 
 
-def _times(
-    move: Move, firing: Firing | None, horizon: datetime
-) -> Iterator[tuple[datetime, datetime]]:
-    """Due times that no exclusion covers, each with the moment at which it is let go."""
+def _side(move: Move, firing: Firing | None) -> Side | None:
+    """From where on the times of a firing count."""
     if firing is None or firing.first is None:
-        return
+        return None
     start = firing.first - _INSTANT if _still_fires(move, firing, firing.first) else move.now
-    due_at = timing.next_allowed(firing.timing, start)
-    while due_at is not None and due_at <= horizon:
-        yield due_at, jitter.fire_at(firing.timing, move.manifest, due_at, firing.jitter_seconds)
-        due_at = timing.next_allowed(firing.timing, due_at)
+    return Side(firing.timing, floor(start.timestamp()))
+
+
+def _stays(move: Move) -> Callable[[int], bool] | None:
+    """Whether a due time is let go at the same time, to be asked only if that may differ."""
+    before, after = move.before, move.after
+    if before is None or after is None or _jitters_alike(before, after):
+        return None
+    firings = (before, after)
+
+    def stays(due_at: int) -> bool:
+        old, new = (
+            jitter.fire_at(one.timing, move.manifest, _instant(due_at), one.jitter_seconds)
+            for one in firings
+        )
+        return old == new
+
+    return stays
+
+
+def _jitters_alike(before: Firing, after: Firing) -> bool:
+    """Whether all due times that both have are let go alike: a jitter keeps within the step."""
+    if before.jitter_seconds != after.jitter_seconds:
+        return False
+    steps = [structs.replace(one.timing, exclusions=()) for one in (before, after)]
+    return not before.jitter_seconds or steps[0] == steps[1]
+
+
+def _instant(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)
 
 
 def _still_fires(move: Move, firing: Firing, first: datetime) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 from headway.definitions import Definitions, InvalidDefinitions, ManifestDefinition
 from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of as problems_of_definitions
-from headway_contract.scheduling import ApplyAnswer, ApplyRequest, FireChange, PrunePolicy
+from headway_contract.scheduling import ApplyAnswer, ApplyRequest, PrunePolicy
 from headway_contract.work import Rate
 from headway_decisions.rates import rate_in_words
 from headway_decisions.timing import Timing
@@ -53,6 +53,8 @@ async def plan(
     ]
     moves = _moves(compared, stored, [*pruned, *disabled], now)
     horizon = now + timedelta(days=request.days)
+    # In a thread, because the tick shares this process.
+    told = await asyncio.to_thread(changes, moves, horizon)
     return structs.replace(
         answer,
         created=sorted(one.external_id for one in compared.new),
@@ -60,7 +62,8 @@ async def plan(
         unchanged=compared.unchanged,
         pruned=sorted(one.external_id for one in pruned),
         disabled=sorted(one.external_id for one in disabled),
-        fires=await _fires(moves, horizon),
+        fires=told.changes,
+        left_out=told.left_out,
         warnings=await _groups(connection, definitions),
     )
 
@@ -175,11 +178,6 @@ def _stays_switched(row: Any, retimed: bool) -> bool:
         case "once":
             return not retimed
     return "enabled" in row["touched"]
-
-
-async def _fires(moves: Sequence[Move], horizon: datetime) -> list[FireChange]:
-    # In a thread, because the tick shares this process.
-    return await asyncio.to_thread(changes, moves, horizon)
 
 
 def _said(setting: Any) -> Any:
