@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 import pytest
-from headway import App, Client, cron, daily, every, exclude_days, manual
+from headway import App, Client, cron, daily, every, exclude_dates, exclude_days, manual
 from headway.client import RequestFailed
 from headway.definitions import Definitions
 from headway_clock import monotonic
@@ -47,6 +47,8 @@ async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world, nats
     assert [len(changes[name].vanish) for name in ("comes", "goes", "moves")] == [0, 3, 3]
     assert {one.local[11:16] for one in changes["moves"].appear} == {"04:00"}
     assert {one.local[11:16] for one in changes["moves"].vanish} == {"02:00"}
+    assert changes["moves"].moving == len(changes["moves"].moves) > 0
+    assert all(one.appear - one.vanish == timedelta(hours=2) for one in changes["moves"].moves)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +137,22 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
         planned = await client.plan(app.definitions(), days=3660)
         assert monotonic() - began < 15
     assert len(planned.created) == 3001
-    assert len(planned.fires) == 2000
     assert all(one.truncated for one in planned.fires)
+    assert planned.fires[0].appearing >= 3659 * 86_400
+    assert planned.left_out is not None
+    assert (len(planned.fires), planned.left_out.changing) == (1000, 2001)
+    assert (planned.left_out.appearing, planned.left_out.not_compared) == (2001 * 3660 * 288, 0)
+
+
+async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world, nats_url):
+    await world.scheduler(app_with(busy=every(minutes=1)), tick="off")
+    now: datetime = await world.value("SELECT clock_timestamp()")
+    day = exclude_dates(f"{now + timedelta(days=3):%Y-%m-%d}")
+    async with Client(nats_url) as client:
+        planned = await client.plan(app_with(busy=every(minutes=1, exclude=day)).definitions())
+    [change] = planned.fires
+    assert (change.vanishing, change.appearing, change.unchanged) == (1440, 0, 6 * 1440)
+    assert (len(change.vanish), change.truncated, planned.left_out) == (200, True, None)
 
 
 async def test_settings_of_groups_are_told(world, nats_url):

@@ -16,7 +16,7 @@ from headway_console.reading.figures import RunFigure
 from headway_console.reading.manifests import Edge, Family, Relative
 from headway_console.reading.overview import Throughput
 from headway_console.reading.system import Backlog, state_of
-from headway_contract.scheduling import FireChange, FireTime
+from headway_contract.scheduling import FireChange, FireMove, FireTime
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2027, 3, 10, 12, tzinfo=UTC)
@@ -239,18 +239,26 @@ def test_a_pass_is_judged_by_the_oldest_that_waits():
         assert state_of(backlog, now=NOW) == state
 
 
-def test_a_time_that_goes_and_one_that_comes_on_the_same_day_is_a_move():
+def test_what_moves_is_told_in_one_line_and_what_is_not_shown_is_counted():
     days = [NOW + timedelta(days=number) for number in range(3)]
+    later = days[0] + timedelta(hours=1)
     change = FireChange(
         manifest="m",
         zone="UTC",
-        appear=[fire(days[0] + timedelta(hours=1)), fire(days[1])],
+        appear=[fire(later), fire(days[1])],
         vanish=[fire(days[0]), fire(days[2])],
+        moves=[FireMove(vanish=days[0], appear=later)],
+        moving=1,
+        appearing=2,
+        vanishing=1440,
+        unchanged=5,
     )
     moves = moves_of(change)
+    assert moves.told == "1 move, 1 appear, 1\u202f439 vanish, 5 unchanged"
     assert moves.moved == [("2027-03-10 12:00:00+00:00", "2027-03-10 13:00:00+00:00")]
     assert moves.appear == ["2027-03-11 12:00:00+00:00"]
     assert moves.vanish == ["2027-03-12 12:00:00+00:00"]
+    assert moves.left == 1438
 
 
 def test_definitions_are_never_read_from_a_path(tmp_path):

@@ -132,5 +132,7 @@ def test_days_follow_each_other_without_gap_or_overlap(name):
 
 def test_ten_years_of_minutes_take_few_steps():
     days, start = Days(), int(datetime(2027, 1, 1, tzinfo=UTC).timestamp())
-    assert days.count(Timing(cadence=Every(60)), start - 1, start + 3650 * 86_400 - 1) == 3650 * 1440
+    assert (
+        days.count(Timing(cadence=Every(60)), start - 1, start + 3650 * 86_400 - 1) == 3650 * 1440
+    )
     assert days.steps < 10_000

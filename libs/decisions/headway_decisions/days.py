@@ -1,8 +1,8 @@
 """The allowed times of a timing, day by day: days that are alike are looked through once.
 
 On most days a cadence that fires often does so at the same times of day, or not at all. So a
-minute's grid over ten years is one day's times and a list of days. Only where the clock jumps,
-where a filter begins or ends, and for cadences that fire now and then a day is looked at for itself.
+minute's grid over ten years is one day's times and a list of days. A day is looked at for itself
+only where the clock jumps, where a filter begins or ends, and if the cadence fires now and then.
 
 Instants are whole seconds of the epoch here, because there may be very many of them.
 """
@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from headway_decisions import calendar, cron, timing, times, wall_clock
+from headway_decisions import calendar, cron, times, timing, wall_clock
 from headway_decisions.cadence import Cron, Daily, Every, Manual, Spaced
 from headway_decisions.calendar import ExcludedTimes, Filters
 from headway_decisions.times import DAY, SECOND, midnight

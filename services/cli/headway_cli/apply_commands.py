@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import click
 from headway import Client
 from headway.definitions import Definitions
-from headway_contract.scheduling import ApplyAnswer, FireChange, FireTime, PrunePolicy
+from headway_contract.scheduling import ApplyAnswer, PrunePolicy
 
 from headway_cli import settings
 from headway_cli.apps import load_app
 from headway_cli.asking import Reached, asking, json_option, print_json, print_lines
 from headway_cli.confirming import confirm, listed, yes_option
-from headway_cli.moments import CLOCK_CHANGES
+from headway_cli.fire_changes import fire_lines
 from headway_cli.options import Decorator
 from headway_cli.progressing import progressing
 from headway_cli.summary import counted
@@ -27,9 +27,6 @@ _prune_option: Decorator = click.option(
     help="What becomes of manifests that are no longer declared; without it as the scheduler "
     "is set.",
 )
-
-# How many fire times of one manifest a person wants to read.
-_MOST_SHOWN = 20
 
 
 @click.command()
@@ -68,7 +65,7 @@ def plan(
         print_json(answer)
     else:
         click.echo(f"plan for {answer.owner}: nothing has been changed")
-        print_lines([*_changes(answer), *_fires(answer.fires, days)])
+        print_lines([*_changes(answer), *fire_lines(answer, days)])
         _warn(answer)
 
 
@@ -142,32 +139,6 @@ def _changes(answer: ApplyAnswer) -> Iterator[str]:
     yield from (f"  - {name}  deleted" for name in answer.pruned)
     yield from (f"  - {name}  disabled" for name in answer.disabled)
     yield f"  {counted(answer.unchanged, 'manifest')} unchanged"
-
-
-def _fires(changes: list[FireChange], days: int) -> Iterator[str]:
-    if not changes:
-        yield f"no fire times of the next {counted(days, 'day')} change"
-        return
-    yield f"fire times of the next {counted(days, 'day')} that change:"
-    for change in changes:
-        same = f", {change.unchanged} unchanged" if change.unchanged else ""
-        yield f"  {change.manifest} ({change.zone}{same})"
-        listed = [("+", one) for one in change.appear] + [("-", one) for one in change.vanish]
-        listed.sort(key=lambda pair: (pair[1].fire_at, pair[0]))
-        yield from (f"    {sign} {_time(one)}" for sign, one in listed[:_MOST_SHOWN])
-        left = len(listed) - _MOST_SHOWN
-        if change.truncated:
-            yield "    … and more"
-        elif left > 0:
-            yield f"    … and {left} more (--json has all)"
-
-
-def _time(one: FireTime) -> str:
-    later = round((one.fire_at - one.due_at).total_seconds())
-    notes = [f"{later} s later by jitter"] if later else []
-    notes += [f"excluded: {one.excluded}"] if one.excluded else []
-    notes += [CLOCK_CHANGES.get(one.dst, one.dst)] if one.dst else []
-    return f"{one.local}  {'; '.join(notes)}".rstrip()
 
 
 def _warn(answer: ApplyAnswer) -> None:

@@ -5,13 +5,14 @@ from typing import Any, get_args
 from headway.control import RequestFailed
 from headway.definitions import Definitions, InvalidDefinitions
 from headway.yaml_file import load_yaml
-from headway_contract.scheduling import ApplyAnswer, FireChange, PrunePolicy
+from headway_contract.scheduling import ApplyAnswer, FireChange, FireTime, PrunePolicy
 from litestar import Request, Response, get, post
 from litestar.datastructures import UploadFile
 from msgspec import Struct
 
 from headway_console.access.guarding import needs
 from headway_console.pages.asking import client_of
+from headway_console.pages.filters import count
 from headway_console.pages.flash import go_to
 from headway_console.pages.shell import Page, show
 
@@ -29,9 +30,13 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Moves(Struct, frozen=True, kw_only=True):
-    """The fire times of one manifest that change; `moved` are those that go to another time."""
+    """The fire times of one manifest that change; `moved` are those that go to another time.
+
+    `told` says in a line how many there are, and `left` is how many of them are not shown.
+    """
 
     change: FireChange
+    told: str
     moved: list[tuple[str, str]]
     appear: list[str]
     vanish: list[str]
@@ -87,24 +92,38 @@ def told(answer: ApplyAnswer) -> str:
 
 
 def moves_of(change: FireChange) -> Moves:
-    """Pair what vanishes with what appears in its place on the same day."""
-    appear, vanish = list(change.appear), list(change.vanish)
-    moved: list[tuple[str, str]] = []
-    by_day = {fire.local[:10]: fire for fire in reversed(appear)}
-    for gone in change.vanish:
-        instead = by_day.pop(gone.local[:10], None)
-        if instead is not None:
-            moved.append((gone.local, instead.local))
-            vanish.remove(gone)
-            appear.remove(instead)
-    left = sum(max(0, count - _SHOWN) for count in (len(moved), len(appear), len(vanish)))
+    """What changes, with what moves in one line and not in two."""
+    gone = {one.due_at: one for one in change.vanish}
+    come = {one.due_at: one for one in change.appear}
+    moved = [_moved(gone.pop(one.vanish), come.pop(one.appear)) for one in change.moves]
+    appear, vanish = ([_said(one) for one in times.values()] for times in (come, gone))
+    counts = {
+        "move": change.moving,
+        "appear": change.appearing - change.moving,
+        "vanish": change.vanishing - change.moving,
+        "unchanged": change.unchanged,
+    }
+    told = ", ".join(f"{count(number)} {word}" for word, number in counts.items() if number)
+    shown = sum(min(len(some), _SHOWN) for some in (moved, appear, vanish))
     return Moves(
         change=change,
+        told=f"at least {told or 'nothing'}" if change.compared_until else told,
         moved=moved[:_SHOWN],
-        appear=[fire.local for fire in appear[:_SHOWN]],
-        vanish=[fire.local for fire in vanish[:_SHOWN]],
-        left=left,
+        appear=appear[:_SHOWN],
+        vanish=vanish[:_SHOWN],
+        left=change.vanishing + change.appearing - change.moving - shown,
     )
+
+
+def _moved(gone: FireTime, come: FireTime) -> tuple[str, str]:
+    if gone.due_at == come.due_at:
+        seconds = round((come.fire_at - gone.fire_at).total_seconds())
+        return _said(gone), f"{abs(seconds)} s {'later' if seconds > 0 else 'earlier'}, by jitter"
+    return _said(gone), _said(come)
+
+
+def _said(fire: FireTime) -> str:
+    return f"{fire.local} (clocks change)" if fire.dst else fire.local
 
 
 async def _read(request: Request[Any, Any, Any]) -> Asked:
