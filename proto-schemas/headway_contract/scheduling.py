@@ -104,18 +104,24 @@ class GroupsAnswer(Struct, frozen=True, kw_only=True):
 
 
 class PreviewQuestion(Struct, frozen=True, kw_only=True):
-    """When will a manifest fire? From `after` on, or from now."""
+    """When will a manifest fire? From `after` on, or from now.
+
+    `count` are times that fire; excluded ones between them are folded. With `each` every due
+    time counts and is told by itself, excluded or not.
+    """
 
     manifest: ManifestId
     count: Annotated[int, Meta(ge=1, le=1000)] = 20
     after: datetime | None = None
+    each: bool = False
 
 
 class FireTime(Struct, frozen=True, kw_only=True):
     """One theoretical fire time: when it is due, when its jitter lets it go, what is odd.
 
     `excluded` names the exclusion that will skip it. `dst` says that the clock jumps there:
-    `gap` or `repeated`.
+    `gap` or `repeated`. Excluded times that follow each other may be folded into their first:
+    `until` is then the last of them, and `times` how many they are (0 if too many to count).
     """
 
     due_at: datetime
@@ -123,6 +129,8 @@ class FireTime(Struct, frozen=True, kw_only=True):
     local: str
     excluded: str | None = None
     dst: str | None = None
+    until: datetime | None = None
+    times: int = 1
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):

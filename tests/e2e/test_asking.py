@@ -66,6 +66,7 @@ async def test_times_ahead_are_previewed(asked):
         "2027-03-27 02:30:00+01:00  not at all                 excluded: on Saturday",
         "2027-03-28 03:00:00+02:00  2027-03-28 03:00:00+02:00  the clock goes forward that day",
         "2027-03-29 02:30:00+02:00  2027-03-29 02:30:00+02:00",
+        "2027-03-30 02:30:00+02:00  2027-03-30 02:30:00+02:00",
         "times are Europe/Berlin",
     ]
     done = await asked("preview", "by-hand")

@@ -357,6 +357,7 @@ async def test_a_client_asks_over_http_what_it_asks_over_nats(world, console, mo
             lambda client: client.works(state="settled"),
             lambda client: client.occupancy(),
             lambda client: client.preview("nightly", 3, after=datetime(2027, 1, 1, tzinfo=UTC)),
+            lambda client: client.preview("nightly", 3, each=True),
             lambda client: client.dead_letters(),
             lambda client: client.enqueued(),
         ):

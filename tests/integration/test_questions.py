@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway import App, Client, daily, every, exclude_days, manual, once, spaced
+from headway import App, Client, daily, every, exclude_days, exclude_range, manual, once, spaced
 from headway.client import RequestFailed
 from headway.control import Invalid
 from headway.definitions import ManifestDefinition
@@ -78,10 +78,23 @@ async def test_a_preview_marks_what_is_odd(world, nats_url):
         ("2027-03-27 02:30:00+01:00", True, None),
         ("2027-03-28 03:00:00+02:00", False, "gap"),
         ("2027-03-29 02:30:00+02:00", False, None),
+        ("2027-03-30 02:30:00+02:00", False, None),
     ]
     for one in answer.fires:
         assert timedelta() <= one.fire_at - one.due_at <= timedelta(seconds=600)
     assert len({one.fire_at - one.due_at for one in answer.fires}) > 1
+
+
+async def test_a_preview_folds_what_is_excluded_unless_each_time_is_wanted(world, nats_url):
+    when = every(minutes=1, exclude=exclude_range("2027-12-24", "2028-01-06"))
+    await world.scheduler(app_with(busy=when), tick="off")
+    after = datetime(2027, 12, 24, 0, 0, 30, tzinfo=UTC)
+    async with Client(nats_url) as client:
+        run, *fires = (await client.preview("busy", after=after)).fires
+        each = (await client.preview("busy", after=after, each=True)).fires
+    assert (run.times, run.until) == (20_159, datetime(2028, 1, 6, 23, 59, tzinfo=UTC))
+    assert [one.excluded for one in fires] == [None] * 20
+    assert [one.excluded is None for one in each] == [False] * 20
 
 
 async def test_a_preview_begins_with_the_next_due_time(world, nats_url):

@@ -1,9 +1,11 @@
-"""How the command line tells which fire times change."""
+"""How the command line tells which fire times come, and which change."""
 
 from datetime import UTC, datetime, timedelta
 
 from headway_cli.fire_changes import fire_lines
+from headway_cli.look_commands import fire_row
 from headway_contract.scheduling import ApplyAnswer, FireChange, FireMove, FiresLeftOut, FireTime
+from msgspec import structs
 
 NOW = datetime(2027, 3, 1, tzinfo=UTC)
 
@@ -84,3 +86,13 @@ def test_what_was_not_compared_is_said():
         "  1 manifest was not compared: too many times; ask for fewer --days",
     ]
     assert "not compared" in told(left_out=FiresLeftOut(not_compared=5))[0]
+
+
+def test_a_run_of_excluded_times_is_one_line_of_a_preview():
+    fires = structs.replace(fire(2), excluded="on Sunday", until=NOW, times=20_159)
+    until = "until 2027-03-01 01:00:00+01:00, excluded: on Sunday"
+    assert fire_row(fires, "Europe/Berlin") == ("01 02:00", "not at all", f"20,159 times {until}")
+    uncounted = structs.replace(fires, times=0)
+    assert fire_row(uncounted, "Europe/Berlin")[2] == f"all times {until}"
+    alone = structs.replace(fires, times=1, until=None)
+    assert fire_row(alone, "Europe/Berlin")[2] == "excluded: on Sunday"

@@ -84,12 +84,16 @@ class Days:
             found += (second for second in inside if 0 <= second < length)
         return found
 
-    def count(self, kept: Timing, after: int, until: int) -> int:
-        """How many allowed times lie in (after, until]."""
+    def count(
+        self, kept: Timing, after: int, until: int, *, most_steps: int | None = None
+    ) -> int | None:
+        """How many allowed times lie in (after, until]; none if all steps are used up before."""
         zone = wall_clock.zone_named(kept.zone)
         day, last = day_of(zone, after), day_of(zone, until)
         total = 0
         while day <= last:
+            if most_steps is not None and self.steps >= most_steps:
+                return None
             self.steps += 1
             begins, seconds = starts_at(zone, day), self._of_day(kept, day, _likeness(kept, day))
             total += bisect_right(seconds, until - begins) - bisect_right(seconds, after - begins)

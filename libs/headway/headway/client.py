@@ -151,10 +151,18 @@ class Client(Operations, Pauses, Changes):
             after = page.last or found[-1].name
 
     async def preview(
-        self, external_id: str, count: int = 20, *, after: datetime | None = None
+        self,
+        external_id: str,
+        count: int = 20,
+        *,
+        after: datetime | None = None,
+        each: bool = False,
     ) -> PreviewAnswer:
-        """The next fire times of a manifest, from now or from an instant on."""
-        question = PreviewQuestion(manifest=external_id, count=count, after=after)
+        """The next times at which a manifest fires, from now or from an instant on.
+
+        Excluded times between them are folded; with `each` all due times count alike.
+        """
+        question = PreviewQuestion(manifest=external_id, count=count, after=after, each=each)
         return await self._control.ask(
             subjects.PREVIEW_QUESTION, question, PreviewAnswer, timeout=PATIENT_SECONDS
         )

@@ -124,7 +124,7 @@ def _show_occupancy(found: list[GroupOccupancy], *, as_json: bool) -> None:
     type=click.IntRange(1, 1000),
     default=20,
     show_default=True,
-    help="How many fire times.",
+    help="How many times that fire; excluded ones between them are folded into a line.",
 )
 @click.option("--after", metavar="TIME", help=f"From then on, instead of from now. {_TIME_HELP}")
 @json_option
@@ -144,7 +144,7 @@ def preview(
         return
     if found.fires:
         headings = ("DUE", "FIRES", "NOTE")
-        print_table(headings, [_fire_row(one, found.zone) for one in found.fires])
+        print_table(headings, [fire_row(one, found.zone) for one in found.fires])
         click.echo(f"times are {found.zone}")
     if found.note:
         click.echo(f"note: {found.note}")
@@ -300,8 +300,16 @@ def _plain(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _fire_row(one: FireTime, zone: str) -> tuple[object, ...]:
+def _folded(one: FireTime, zone: str) -> str:
+    """How many excluded times a line stands for, if it is more than one."""
+    if one.until is None:
+        return ""
+    return f"{f'{one.times:,}' if one.times else 'all'} times until {shown(one.until, zone)}, "
+
+
+def fire_row(one: FireTime, zone: str) -> tuple[object, ...]:
+    """A fire time as a line of a table, or a run of excluded ones."""
     fires = "not at all" if one.excluded else shown(one.fire_at, zone)
-    notes = [f"excluded: {one.excluded}"] if one.excluded else []
+    notes = [f"{_folded(one, zone)}excluded: {one.excluded}"] if one.excluded else []
     notes += [CLOCK_CHANGES.get(one.dst, one.dst)] if one.dst else []
     return one.local, fires, "; ".join(notes) or " "

@@ -1,6 +1,5 @@
 """Which fire times lie ahead of a manifest, and why they may not come."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -8,9 +7,15 @@ from uuid import UUID
 from headway_contract.scheduling import FireTime
 from headway_decisions import jitter, timing, words
 from headway_decisions.cadence import Manual, Once, Spaced
+from headway_decisions.calendar import SEARCH
+from headway_decisions.days import Days
 from headway_decisions.timing import Timing
+from msgspec import structs
 
 _INSTANT = timedelta(microseconds=1)
+# How much is looked at to count excluded times, and how many exclusions are named for them.
+_STEPS = 150_000
+_MOST_NAMED = 5
 
 _HOLDS = {
     "group_disabled": "its group is disabled: these times will be skipped until it is enabled",
@@ -31,13 +36,6 @@ def fire_time(manifest: UUID, kept: Timing, due_at: datetime, jitter_seconds: fl
         excluded=timing.excluded_by(kept, due_at),
         dst=timing.clock_change(kept, due_at),
     )
-
-
-def due_times(kept: Timing, first: datetime | None) -> Iterator[datetime]:
-    """All due times from the first on."""
-    while first is not None:
-        yield first
-        first = timing.next_due(kept, first)
 
 
 def first_ahead(row: Any, kept: Timing, now: datetime) -> datetime | None:
@@ -75,18 +73,62 @@ def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str
 
 
 def previewed(
-    row: Any, kept: Timing, *, count: int, after: datetime | None, now: datetime
+    row: Any,
+    kept: Timing,
+    *,
+    count: int,
+    after: datetime | None,
+    now: datetime,
+    each: bool = False,
 ) -> list[FireTime]:
-    """The next fire times, from `after` on or from now."""
+    """The next times that fire, from `after` on or from now, those between them folded."""
     first = first_ahead(row, kept, now) if after is None else timing.next_due(kept, after)
     if isinstance(kept.cadence, Once) and row["next_due_at"] is None:
         first = None
-    fires = []
-    for due_at in due_times(kept, first):
-        fires.append(fire_time(row["id"], kept, due_at, row["jitter_seconds"]))
-        if len(fires) == count:
-            break
+    fires: list[FireTime] = []
+    days, firing = Days(), 0
+    while first is not None and firing < count:
+        one = fire_time(row["id"], kept, first, row["jitter_seconds"])
+        if each or one.excluded is None:
+            firing += 1
+            following = timing.next_due(kept, first)
+        else:
+            following = timing.next_allowed(kept, first)
+            one = _folded(kept, one, following, days)
+        fires.append(one)
+        first = following
     return fires
+
+
+def _folded(kept: Timing, first: FireTime, reopens: datetime | None, days: Days) -> FireTime:
+    """All excluded times from the first to the one that fires again, if ever one does."""
+    end = first.due_at + SEARCH if reopens is None else reopens - _INSTANT
+    last = timing.latest_due(kept, first.due_at, end)
+    if last is None:
+        return first
+    begin, until = int(first.due_at.timestamp()), int(last.timestamp())
+    times = days.count(structs.replace(kept, exclusions=()), begin - 1, until, most_steps=_STEPS)
+    return structs.replace(
+        first,
+        excluded=" and ".join(_exclusions(kept, first.due_at, last)),
+        until=last,
+        times=0 if times is None else times,
+    )
+
+
+def _exclusions(kept: Timing, at: datetime | None, last: datetime) -> list[str]:
+    """What covers the times up to the last, each named once, and not more than a line holds."""
+    found: dict[str, None] = {}
+    for _ in range(_MOST_NAMED):
+        if at is None or at > last:
+            break
+        for one in kept.exclusions:
+            alone = structs.replace(kept, exclusions=(one,))
+            if timing.excluded_by(alone, at) is not None:
+                found[str(one)] = None
+                at = timing.next_allowed(alone, at)
+                break
+    return list(found)
 
 
 def _spaced(row: Any, cadence: Spaced) -> str:

@@ -123,7 +123,13 @@ class Questions:
         after = None if question.after is None else aware(question.after)
         # In a thread, because the tick shares this process.
         fires = await asyncio.to_thread(
-            previewed, row, kept, count=question.count, after=after, now=now
+            previewed,
+            row,
+            kept,
+            count=question.count,
+            after=after,
+            now=now,
+            each=question.each,
         )
         return PreviewAnswer(
             manifest=question.manifest,

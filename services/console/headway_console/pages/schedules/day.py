@@ -94,7 +94,7 @@ async def _undecided(
     if due_at is None or due_at >= until:
         return []
     after = max(since, due_at) - _INSTANT
-    answer = await client.preview(found.status.external_id, _MOST_LINES, after=after)
+    answer = await client.preview(found.status.external_id, _MOST_LINES, after=after, each=True)
     zone = ZoneInfo(found.status.zone)
     return [
         _to_come(fire, found.status.held_by, zone, now=now)

@@ -67,7 +67,7 @@ async def show_schedule(
     coming = upcoming
     if until > now:
         after = max(_undecided_since(found, now), since)
-        coming = await _preview(request, found, after, month.MOST_COMING)
+        coming = await _preview(request, found, after, month.MOST_COMING, each=True)
     day: DayOf | None = None
     if chosen:
         day = await read_day(request, found, chosen, zone, now=now)
@@ -108,12 +108,17 @@ def setting_of(found: ManifestInFull, name: str) -> Any:
 
 
 async def _preview(
-    request: Request[Any, Any, Any], found: ManifestInFull, after: datetime, count: int
+    request: Request[Any, Any, Any],
+    found: ManifestInFull,
+    after: datetime,
+    count: int,
+    *,
+    each: bool = False,
 ) -> PreviewAnswer:
     """The fires to come; a page without them is better than none."""
     name = found.status.external_id
     try:
-        return await client_of(request).preview(name, count, after=after)
+        return await client_of(request).preview(name, count, after=after, each=each)
     except NotAnswered:
         note = "the scheduler does not answer, so nobody can say when it fires"
         return PreviewAnswer(manifest=name, zone=found.status.zone, note=note)

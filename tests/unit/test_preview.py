@@ -1,0 +1,78 @@
+"""Which times lie ahead: as many that fire as were asked for, and the excluded ones folded."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from headway_contract.scheduling import FireTime
+from headway_decisions.cadence import Daily, Every
+from headway_decisions.calendar import ExcludedDays, ExcludedRange, ExcludedTimes, Exclusion
+from headway_decisions.timing import Timing
+from headway_scheduler import preview as preview_module
+from headway_scheduler.preview import previewed
+
+NOW = datetime(2027, 12, 24, 0, 0, 30, tzinfo=UTC)
+FORTNIGHT = ExcludedRange(date(2027, 12, 24), date(2028, 1, 6))
+
+
+def preview(
+    cadence: Any, *exclusions: Exclusion, zone: str = "UTC", **asked: Any
+) -> list[FireTime]:
+    row = {"id": UUID(int=1), "next_due_at": None, "jitter_seconds": 0}
+    kept = Timing(cadence=cadence, zone=zone, exclusions=exclusions)
+    return previewed(row, kept, **{"count": 20, "after": None, "now": NOW, **asked})
+
+
+def test_excluded_times_do_not_use_up_the_count():
+    run, *fires = preview(Every(60), FORTNIGHT)
+    assert (run.due_at, run.excluded) == (
+        datetime(2027, 12, 24, 0, 1, tzinfo=UTC),
+        "from 2027-12-24 to 2028-01-06",
+    )
+    assert (run.until, run.times) == (datetime(2028, 1, 6, 23, 59, tzinfo=UTC), 14 * 1440 - 1)
+    begins = datetime(2028, 1, 7, tzinfo=UTC)
+    assert [one.due_at for one in fires] == [begins + timedelta(minutes=n) for n in range(20)]
+    assert all(one.excluded is None and one.times == 1 for one in fires)
+
+
+def test_one_excluded_time_alone_is_told_as_it_is():
+    fires = preview(Daily("12:00"), ExcludedDays(("sun",)), count=3)
+    assert [(one.due_at.day, one.excluded, one.until, one.times) for one in fires] == [
+        (24, None, None, 1),
+        (25, None, None, 1),
+        (26, "on Sunday", None, 1),
+        (27, None, None, 1),
+    ]
+
+
+def test_exclusions_that_follow_each_other_are_one_run_with_all_their_names():
+    [first, run, last] = preview(
+        Every(3600),
+        ExcludedTimes("23:00-01:00"),
+        ExcludedDays(("sat", "sun")),
+        count=2,
+        after=datetime(2027, 12, 24, 21, 30, tzinfo=UTC),
+    )
+    assert (first.due_at.hour, last.due_at) == (22, datetime(2027, 12, 27, 1, tzinfo=UTC))
+    assert run.excluded == "between 23:00-01:00 and on Saturday or Sunday"
+    assert (run.until, run.times) == (datetime(2027, 12, 27, tzinfo=UTC), 50)
+
+
+def test_times_that_are_excluded_for_good_are_one_line():
+    [run] = preview(Daily("12:00"), ExcludedRange(date(2027, 1, 1), date(9999, 12, 31)))
+    assert run.until is not None
+    assert run.until > NOW + timedelta(days=3650)
+    assert run.times == (run.until - run.due_at).days + 1
+
+
+def test_more_than_anybody_counts_are_not_counted(monkeypatch):
+    monkeypatch.setattr(preview_module, "_STEPS", 1000)
+    years = ExcludedRange(date(2027, 1, 1), date(2036, 12, 31))
+    [run, fire] = preview(Every(1), years, zone="Europe/Berlin", count=1)
+    assert (run.times, run.until) == (0, fire.due_at - timedelta(seconds=1))
+
+
+def test_each_due_time_is_told_if_somebody_wants_that():
+    fires = preview(Every(60), FORTNIGHT, each=True)
+    assert len(fires) == 20
+    assert all(one.excluded and one.until is None for one in fires)
