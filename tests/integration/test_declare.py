@@ -1,5 +1,7 @@
 """Declaring: an upsert that leaves alone what has not changed."""
 
+from datetime import UTC, datetime
+
 import pytest
 from headway import App, InvalidDefinitions, cron, every
 from headway.definitions import Definitions
@@ -100,3 +102,27 @@ async def test_limits_get_a_new_version_only_when_they_change(world):
 async def test_ten_thousand_manifests_are_declared_together(world):
     app = app_with(*(f"m-{number}" for number in range(10_000)))
     assert len((await declare(world, app)).declared.created) == 10_000
+
+
+async def test_a_timing_that_never_fires_from_now_on_is_refused_when_it_is_new(world):
+    # 29 February was a Thursday in 2024, and will be again in 2052.
+    never = cron("0 0 29 2 *", days="thu")
+    with pytest.raises(InvalidDefinitions, match=r"manifest 'a': cron 0 0 29 2 \* never fires"):
+        await declare(world, app_with("a", when=never))
+    await declare(world, app_with("a"))
+    with pytest.raises(InvalidDefinitions, match="never fires"):
+        await declare(world, app_with("a", when=never))
+    assert set(await manifests(world)) == {"a"}
+
+
+async def test_a_timing_that_has_run_out_since_it_was_declared_stops_no_start(world):
+    class Then:
+        async def now(self, connection):
+            return datetime(2023, 12, 1, tzinfo=UTC)
+
+    app = app_with("a", when=cron("0 0 29 2 *", days="thu"))
+    await apply(world.database, app.definitions(), policy="delete", clock=Then())
+    assert (await declare(world, app)).declared.unchanged == 1
+    app_again = app_with("b", when=every(hours=1))
+    app_again.schedule("a", job="job", when=cron("0 0 29 2 *", days="thu"), priority=3)
+    assert (await declare(world, app_again)).declared.changed == ["a"]

@@ -192,6 +192,15 @@ async def test_problems_are_refused_all_together(world, nats_url):
             assert words in str(caught.value)
 
 
+async def test_a_timing_that_never_fires_from_now_on_is_refused(world, nats_url):
+    await world.scheduler(app_with(), tick="off")
+    never = app_with(a=cron("0 0 29 2 *", days="thu")).definitions()
+    async with Client(nats_url) as client:
+        for ask in (client.plan, client.apply):
+            with pytest.raises(RequestFailed, match=r"manifest 'a': cron 0 0 29 2 \* never fires"):
+                await ask(never)
+
+
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"x\x9c"])
 async def test_what_are_no_definitions_is_refused(world, nats_url, body):
     await world.scheduler(app_with(), tick="off")

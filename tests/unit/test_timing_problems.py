@@ -1,6 +1,6 @@
 """What is wrong with a timing is told in lines, and never raised."""
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 import msgspec
 import pytest
@@ -116,6 +116,48 @@ def test_one_thing_wrong_is_one_line(timing, complaint):
     assert len(found) == 1, found
     assert complaint in found[0]
     assert "\n" not in found[0]
+
+
+DECLARED = datetime(2026, 11, 16, tzinfo=UTC)
+LEAP_DAY = Cron("0 0 29 2 *")
+
+
+@pytest.mark.parametrize(
+    ("timing", "complaint"),
+    [
+        # The last such day was in 2024, the next will be in 2052.
+        (of(LEAP_DAY, days=("thu",)), "never fires: its filters let none of its times pass"),
+        (of(LEAP_DAY, days=("thu",), start="2020-01-01"), "never fires: its filters"),
+        (without(ExcludedRange(date(2026, 1, 1), date(2040, 1, 1))), "its exclusions cover all"),
+        (
+            Timing(
+                cadence=Spaced(60), exclusions=(ExcludedRange(date(2026, 1, 1), date(2040, 1, 1)),)
+            ),
+            "never fires: its exclusions",
+        ),
+    ],
+)
+def test_what_has_no_time_within_ten_years_of_its_declaration_is_refused(timing, complaint):
+    [found] = timings.problems(timing, since=DECLARED)
+    assert complaint in found
+    assert timings.problems(timing) == [], "who knows no time asks from a fixed one"
+
+
+@pytest.mark.parametrize(
+    "timing",
+    [
+        of(LEAP_DAY),
+        of(LEAP_DAY, days=("tue",)),
+        of(LEAP_DAY, days=("thu",), start="2050-01-01"),
+        # What was to end may be over, and a one-shot may have been.
+        of(Daily("9:00"), end="2024-05-01"),
+        of(Daily("9:00"), start="2024-04-01", end="2024-05-01"),
+        of(Once("2024-05-01 09:00")),
+        of(Manual()),
+    ],
+)
+def test_what_has_a_time_ahead_or_is_over_is_declared(timing):
+    assert timings.problems(timing, since=DECLARED) == []
 
 
 def test_everything_wrong_is_told_at_once():

@@ -41,8 +41,12 @@ class _Plan(NamedTuple):
     passage: calendar.Passage
 
 
-def problems(timing: Timing) -> list[str]:
-    """Everything that is wrong with it, a line each."""
+def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
+    """Everything that is wrong with it, a line each.
+
+    Whether it fires at all within ten years is asked from `since` on, the time at which it is
+    declared; who knows no time asks from a fixed one.
+    """
     found = [
         *complaints.about_cadence(timing.cadence),
         *complaints.about_zone(timing.zone),
@@ -51,7 +55,7 @@ def problems(timing: Timing) -> list[str]:
     ]
     if isinstance(timing.cadence, Manual) and timing.filters != Filters():
         found.append("a manual cadence takes no filters: leave them out")
-    return found or _never_fires(timing)
+    return found or _never_fires(timing, since)
 
 
 def next_due(timing: Timing, after: datetime) -> datetime | None:
@@ -177,9 +181,9 @@ def _forward(zone: ZoneInfo, instant: datetime, distance: timedelta) -> datetime
     return arrival if transition is None else transition.at
 
 
-def _never_fires(timing: Timing) -> list[str]:
+def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
     """Whether anything is left of the cadence; asked only of a timing that can be read."""
-    start = _where_to_look_from(timing)
+    start = _where_to_look_from(timing, since)
     match timing.cadence:
         case Manual():
             return []
@@ -200,12 +204,16 @@ def _without_exclusions(timing: Timing) -> Timing:
     return Timing(cadence=timing.cadence, zone=timing.zone, filters=timing.filters)
 
 
-def _where_to_look_from(timing: Timing) -> datetime:
-    """A time before everything that the timing could mean; any will do if it names none."""
+def _where_to_look_from(timing: Timing, since: datetime | None) -> datetime:
+    """A time before everything that the timing could mean; if it names none, the given one.
+
+    One that was meant to end may be over: that is no mistake, so its end is what counts.
+    """
     if isinstance(timing.cadence, Once):
         return times.moment(timing.cadence.at).replace(tzinfo=UTC) - _ANY_OFFSET
     if timing.filters.start is not None:
-        return times.moment(timing.filters.start).replace(tzinfo=UTC) - _ANY_OFFSET
+        start = times.moment(timing.filters.start).replace(tzinfo=UTC) - _ANY_OFFSET
+        return start if since is None or timing.filters.end is not None else max(start, since)
     if timing.filters.end is not None:
         return times.moment(timing.filters.end).replace(tzinfo=UTC) - SEARCH
-    return _A_LEAP_YEAR
+    return since or _A_LEAP_YEAR

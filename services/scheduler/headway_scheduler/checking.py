@@ -1,10 +1,13 @@
 """What only the scheduler can say about definitions: how they go with what is stored."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from headway.definitions import Definitions, InvalidDefinitions, ManifestDefinition
 from headway.inputs import problem_of_input
+from headway_decisions import timing
 from headway_decisions.lineage import find_cycles
 from headway_postgres_kit import Connection
 
@@ -20,11 +23,19 @@ async def refuse_problems(
     definitions: Definitions,
     known: Mapping[str, Any],
     found: Sequence[str] = (),
+    *,
+    retimed: Sequence[ManifestDefinition],
+    now: datetime,
 ) -> None:
-    """Raise `InvalidDefinitions` with every problem, those that were found before included."""
+    """Raise `InvalidDefinitions` with every problem, those that were found before included.
+
+    `retimed` are the manifests whose timing is new. An old one that has run out since it was
+    declared must not keep its application from starting.
+    """
     foreign = [*_foreign(definitions, known), *await _foreign_jobs(connection, definitions)]
     problems = [
         *found,
+        *await asyncio.to_thread(_timings, retimed, now),
         *foreign,
         *await _jobs(connection, definitions),
         *await _parents(connection, definitions),
@@ -32,6 +43,17 @@ async def refuse_problems(
     if problems:
         kind = ForeignDefinitions if foreign else InvalidDefinitions
         raise kind(list(dict.fromkeys(problems)))
+
+
+def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
+    """Timings that never fire from now on: only here it is known when they are declared."""
+    # Thousands of manifests share a few timings.
+    known = {one.timing: timing.problems(one.timing, since=now) for one in retimed}
+    return [
+        f"manifest {one.external_id!r}: {problem}"
+        for one in retimed
+        for problem in known[one.timing]
+    ]
 
 
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:

@@ -65,6 +65,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
     gone: list[Known]
     known: dict[str, Known]
 
+    @property
+    def retimed(self) -> list[ManifestDefinition]:
+        """Those that fire at other times than anything that is stored."""
+        return [*self.new, *(one for one in self.changed if self.retimes(one))]
+
     def retimes(self, definition: ManifestDefinition) -> bool:
         """Whether a changed definition fires at other times than the stored one."""
         try:
@@ -102,7 +107,9 @@ async def declare(
     if not await _is_current(connection, definitions, declared_at):
         return Declared(at=declared_at, stale=True)
     compared = await compare(connection, definitions)
-    await refuse_problems(connection, definitions, compared.known)
+    await refuse_problems(
+        connection, definitions, compared.known, retimed=compared.retimed, now=declared_at
+    )
     ids = {one.external_id: new_id() for one in compared.new} | {
         external_id: stored.id for external_id, stored in compared.known.items()
     }
@@ -121,8 +128,7 @@ async def declare(
     )
     await put_to_rest(connection, locked, now=now)
     await tell_switches(connection, locked, now=now)
-    shots = [one for one in compared.changed if compared.retimes(one)]
-    await _give_up_shots(connection, [*compared.new, *shots], ids, now)
+    await _give_up_shots(connection, compared.retimed, ids, now)
     await _write_history(connection, source, [*compared.new, *compared.changed], now)
     return Declared(
         at=declared_at,

@@ -41,7 +41,7 @@ async def plan(
         )
         return structs.replace(answer, stale=True, warnings=[warning])
     compared = await compare(connection, definitions)
-    await _refuse_problems(connection, definitions, compared)
+    await _refuse_problems(connection, definitions, compared, now)
     leavers = leaving(definitions, compared.gone)
     pruned, silenced = _leave(leavers, request.prune or policy)
     stored = await _stored(connection, compared, [*pruned, *silenced])
@@ -76,11 +76,13 @@ def _read(request: ApplyRequest) -> Definitions:
 
 
 async def _refuse_problems(
-    connection: Connection, definitions: Definitions, compared: Comparison
+    connection: Connection, definitions: Definitions, compared: Comparison, now: datetime
 ) -> None:
     found = await asyncio.to_thread(problems_of_definitions, definitions)
     try:
-        await refuse_problems(connection, definitions, compared.known, found)
+        await refuse_problems(
+            connection, definitions, compared.known, found, retimed=compared.retimed, now=now
+        )
     except ForeignDefinitions as error:
         raise Conflict(str(error)) from error
     except InvalidDefinitions as error:
