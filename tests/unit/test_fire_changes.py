@@ -5,12 +5,15 @@ from uuid import UUID
 
 import pytest
 from headway_contract.scheduling import FireChange, FireMove
+from headway_decisions import jitter
 from headway_decisions import timing as timings
 from headway_decisions.cadence import Cadence, Cron, Daily, Every, Manual, Monthly, Once, Weekly
 from headway_decisions.calendar import ExcludedDates, ExcludedDays, Filters
 from headway_decisions.timing import Timing
 from headway_scheduler import fire_changes
 from headway_scheduler.fire_changes import Firing, Move, changes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 SECONDLY = Timing(cadence=Every(1))
@@ -189,3 +192,67 @@ def test_a_time_that_another_jitter_lets_go_at_another_time_moves():
     assert change.vanish[0].fire_at < change.appear[0].fire_at
     same = changes([move(firing(daily, jitter=60), firing(daily, jitter=60))], WEEK)
     assert same == ([], None)
+
+
+def test_the_same_jitter_that_another_step_shortens_moves_times_too():
+    hourly, faster = Timing(cadence=Every(3600)), Timing(cadence=Every(900))
+    [change], _ = changes(
+        [move(firing(hourly, jitter=3000), firing(faster, jitter=3000))], NOW + timedelta(days=1)
+    )
+    assert (change.vanishing + change.unchanged, change.appearing + change.unchanged) == (24, 96)
+    assert change.vanishing > 12
+
+
+TIMINGS = st.builds(
+    Timing,
+    cadence=st.sampled_from(
+        [Every(1800), Every(5400), Daily("02:30"), Daily("12:00", 2), Cron("*/40 1-5 * * 1-6")]
+    ),
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo"]),
+    filters=st.builds(
+        Filters,
+        days=st.sampled_from([(), ("mon", "sat", "sun")]),
+        between=st.sampled_from([None, "22:00-03:00"]),
+        end=st.sampled_from([None, "2026-10-26", "2026-10-27 01:10"]),
+    ),
+    exclusions=st.sampled_from(
+        [(), (ExcludedDays(("sun",)),), (ExcludedDates((date(2026, 10, 26),)),)]
+    ),
+)
+# The clocks of Berlin go back on 25 October, those of Lord Howe Island went forward on the 4th.
+MOMENTS = st.sampled_from([datetime(2026, 10, day, 11, 7, 3, 250, tzinfo=UTC) for day in (1, 22)])
+
+
+def walked(manifest: UUID, one: Firing, now: datetime, until: datetime) -> set:
+    found, at = set(), timings.next_allowed(one.timing, now)
+    while at is not None and at <= until:
+        found.add((at, jitter.fire_at(one.timing, manifest, at, one.jitter_seconds)))
+        at = timings.next_allowed(one.timing, at)
+    return found
+
+
+@settings(max_examples=100)
+@given(TIMINGS, TIMINGS, MOMENTS, st.sampled_from([(0, 0), (0, 90), (2000, 2000)]))
+def test_differences_are_those_of_a_walk(before, after, now, jitters):
+    until = now + timedelta(days=6)
+    old, new = (
+        Firing(timing=timing, jitter_seconds=seconds, first=timings.next_due(timing, now))
+        for timing, seconds in zip((before, after), jitters, strict=True)
+    )
+    one = Move(manifest=UUID(int=1), external_id="m", before=old, after=new, now=now)
+    gone, come = (walked(one.manifest, side, now, until) for side in (old, new))
+    told, left_out = changes([one], until)
+    assert left_out is None
+    if gone == come:
+        assert told == []
+        return
+    [change] = told
+    assert (change.vanishing, change.appearing) == (len(gone - come), len(come - gone))
+    assert change.unchanged == len(gone & come)
+    assert change.truncated == (change.vanishing + change.appearing > 200)
+    if not change.truncated:
+        assert [one.due_at for one in change.vanish] == sorted(at for at, _ in gone - come)
+        assert [one.due_at for one in change.appear] == sorted(at for at, _ in come - gone)
+    assert len({one.vanish for one in change.moves}) == len(change.moves)
+    assert len({one.appear for one in change.moves}) == len(change.moves)
+    assert change.moving <= min(change.vanishing, change.appearing)

@@ -10,7 +10,7 @@ from math import floor
 from typing import NamedTuple
 from uuid import UUID
 
-from headway_contract.scheduling import FireChange, FiresLeftOut, FireMove, FireTime
+from headway_contract.scheduling import FireChange, FireMove, FiresLeftOut, FireTime
 from headway_decisions import jitter, timing
 from headway_decisions.cadence import Once
 from headway_decisions.timing import Timing
@@ -71,9 +71,7 @@ def changes(moves: Sequence[Move], horizon: datetime) -> Told:
     return Told(told, None if left_out == FiresLeftOut() else left_out)
 
 
-def _compared(
-    moves: Sequence[Move], until: int
-) -> tuple[list[tuple[Move, Differences]], int]:
+def _compared(moves: Sequence[Move], until: int) -> tuple[list[tuple[Move, Differences]], int]:
     """What differs, for those for which something does, and how many could not be compared."""
     comparer, known = Comparer(), dict[Hashable, Differences]()
     found, not_compared = [], 0

@@ -111,11 +111,11 @@ async def _stored(
 def _moves(
     compared: Comparison, stored: Mapping[str, Any], left: Sequence[Known], now: datetime
 ) -> list[Move]:
-    """Who fires how before and after, for all whose times may change."""
-    moves = [
-        Move(manifest=_NOBODY, external_id=one.external_id, after=_new(one, now), now=now)
-        for one in compared.new
-    ]
+    """Who fires how before and after, for all whose times may change; new ones last.
+
+    Where there is no room for all, what people rely on already is more worth telling.
+    """
+    moves = []
     for one in compared.changed:
         row = stored[one.external_id]
         before, after = _before(row), _changed(one, row, now)
@@ -134,7 +134,10 @@ def _moves(
         moves.append(
             Move(manifest=row["id"], external_id=gone.external_id, before=_before(row), now=now)
         )
-    return moves
+    return moves + [
+        Move(manifest=_NOBODY, external_id=one.external_id, after=_new(one, now), now=now)
+        for one in compared.new
+    ]
 
 
 def _before(row: Any) -> Firing | None:

@@ -147,7 +147,7 @@ class Comparer:
         both = gone & come
         self._steps += (len(gone) + len(come)) // _AT_ONCE
         if stays is not None:
-            self._steps += 2 * len(both)
+            self._steps += 4 * len(both)
             both = {second for second in both if stays(start + second)}
         return _Day(sorted(gone - both), sorted(come - both), len(both))
 
