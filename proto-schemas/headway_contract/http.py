@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct, inspect, structs
 
+from headway_contract.fitting import fit
 from headway_contract.routes import API, FORWARDED, Route
 
 _CURSOR, _AFTER, _ACTOR = "cursor", "after", "actor"
@@ -93,12 +94,29 @@ def read(
         asked = msgspec.convert(_collected(shape.query, query), shape.query, strict=False)
         found |= _unflattened(route, _plain(asked))
         if shape.body is not None:
-            found |= _plain(msgspec.json.decode(body or b"{}", type=shape.body))
+            found |= _read_body(route, shape.body, body or b"{}")
     except msgspec.ValidationError as error:
         raise InvalidRequest(_told(error)) from error
     if _ACTOR in route.question.__struct_fields__:
         found[_ACTOR] = actor
     return route.question(**found)
+
+
+def _read_body(route: Route, kind: type[Struct], body: bytes) -> dict[str, Any]:
+    """The fields of a body; all that does not fit is told at once, unless its handler will."""
+    if not route.handler_checks:
+        try:
+            return _plain(msgspec.json.decode(body, type=kind))
+        except msgspec.ValidationError as error:
+            given = msgspec.json.decode(body)
+            wrong = fit(given, kind).misfits if isinstance(given, dict) else []
+            raise InvalidRequest("\n".join(map(str, wrong)) or _told(error)) from error
+    given = msgspec.json.decode(body, type=dict[str, Any])
+    shaped = fit(dict.fromkeys(given), kind)
+    wrong = [one for one in shaped.misfits if not one.path or one.path[0] not in given]
+    if wrong:
+        raise InvalidRequest("\n".join(map(str, wrong)))
+    return given
 
 
 def write(route: Route, question: Struct) -> Sent:

@@ -30,7 +30,9 @@ class Route(Struct, frozen=True, kw_only=True):
     `items` names the list of an answer that comes in pages, and `place` the field of an item by
     which the next page is found, where the answer does not name a place itself. `flat` names a
     field whose own fields are parameters of the query. `hidden` are fields that are for
-    services among themselves. The header Idempotency-Key fills the field that `key` names.
+    services among themselves. The header Idempotency-Key fills the field that `key` names. With
+    `handler_checks` the handler holds the fields of the body against their types, because it has
+    more to say about them.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Route(Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...] = ()
     key: str = ""
     seconds: float = USUAL_SECONDS
+    handler_checks: bool = False
 
 
 MANIFESTS = "Manifests"

@@ -90,6 +90,10 @@ WRONG = [
     ("GET", f"/runs/{UUID(int=0)}", {}, 503, "is it running?"),
     ("GET", "/nothing", {}, 404, ""),
     ("PUT", "/runs", {}, 405, ""),
+    ("PUT", "/manifests/m", {"json": {}}, 422, "job is missing: use text"),
+    ("PUT", "/manifests/m", {"json": {"job": "sync", "colour": 1}}, 422, "unknown field `colour`"),
+    ("PUT", "/manifests/m", {"json": {"job": [], "manual": True}}, 422, "job [] is not valid"),
+    ("PUT", "/manifests/m", {"json": [1]}, 422, "Expected `object`"),
 ]
 
 
@@ -106,6 +110,25 @@ async def test_what_is_wrong_is_a_problem(world, console):
             assert words in problem.get("detail", ""), called
             assert problem["type"].startswith("urn:headway:problem:")
             assert problem["title"]
+
+
+async def test_everything_that_is_wrong_with_a_manifest_or_a_body_is_told_at_once(world, console):
+    await world.scheduler(an_app(), tick="off")
+    bad = {"cron": "61 * * * *", "priority": 99, "timeout": -1, "retry": {"attempts": 0}}
+    async with console.signed_in("admin") as client:
+        put = await client.put("/api/v1/manifests/m", json={"job": "sync", **bad})
+        patched = await client.patch(
+            "/api/v1/manifests/nightly", json={"attempts": 0, "interval_seconds": -1}
+        )
+    told = put.json()["detail"].splitlines()
+    assert (put.status_code, len(told)) == (422, 4)
+    for words in ("'61 * * * *'", "priority 99", "timeout -1", "attempts 0"):
+        assert sum(words in one for one in told) == 1, told
+    assert patched.status_code == 422
+    assert patched.json()["detail"].splitlines() == [
+        "attempts 0 is not valid: use a whole number from 1 to 1000000",
+        "interval_seconds -1 is not valid: use a number of seconds from 0 to 316224000",
+    ]
 
 
 ASKED = [

@@ -354,11 +354,11 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
         ),
         (
             lambda app: app.schedule("x", job="quiet", when=HOURLY, priority=32),
-            "'x': Expected `int` <= 31",
+            "'x': priority 32 is not valid: use a whole number from 0 to 31",
         ),
         (
             lambda app: app.schedule("x", job="quiet", when=HOURLY, jitter=1e6),
-            "'x': Expected `float` <= 86400",
+            "'x': jitter 1000000.0 is not valid: use a number of seconds from 0 to 86400",
         ),
     ],
 )

@@ -266,9 +266,18 @@ def test_policies_by_name_and_by_value(given, policy):
         (daily("09:00", exclude="sundays"), "exclude= takes exclude_days"),
         (daily("09:00", misfire="catchup"), "'catchup' is no misfire policy"),
         (daily("09:00", overlap="queue"), "'queue' is no overlap policy.*did you mean 'queue_one'"),
-        (daily("09:00", overlap=allow(0)), "Expected `int` >= 1"),
-        (daily("09:00", misfire=catch_up(0)), "Expected `int` >= 1"),
-        (daily("09:00", jitter=-1), "Expected `float` >= 0.0"),
+        (
+            daily("09:00", overlap=allow(0)),
+            "overlap.limit 0 is not valid: use a whole number from 1 to 1000",
+        ),
+        (
+            daily("09:00", misfire=catch_up(0)),
+            "misfire.limit 0 is not valid: use a whole number from 1 to 1000",
+        ),
+        (
+            daily("09:00", jitter=-1),
+            "jitter -1 is not valid: use a number of seconds from 0 to 86400",
+        ),
         (daily("09:00", name="my name"), "manifest id 'job-my name' is not valid"),
         (daily("03:00", exclude=exclude_times("02:00-04:00")), "never fires"),
         (every(), r"every\(0 s\) is not valid"),

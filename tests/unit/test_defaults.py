@@ -110,7 +110,7 @@ def test_defaults_that_make_no_sense_are_told_with_all_other_problems():
         app.definitions()
     assert "defaults of the app: retry=3 is no retry policy" in str(caught.value)
     assert "defaults of the app: 'never' is no misfire policy" in str(caught.value)
-    with pytest.raises(InvalidDefinitions, match="timeout_seconds"):
+    with pytest.raises(InvalidDefinitions, match="defaults of the app: timeout -1 is not valid"):
         app_with(defaults={"timeout": -1}).definitions()
     with pytest.raises(InvalidDefinitions, match="line 2: the file: defaults has the unknown key"):
         load_yaml("app: a\ndefaults: {time_out: 3}\n")

@@ -108,12 +108,21 @@ def test_definitions_without_limits_look_as_they_always_did():
     [
         ({"rate": "often"}, "job 'job': 'often' is no rate: write it like '100/minute'"),
         ({"rate": 5}, "job 'job': 5 is no rate"),
-        ({"max_active": -1}, "job 'job': Expected `int` >= 0 - at `$.max_active`"),
-        ({"batch": 0}, "job 'job': Expected `int` >= 1 - at `$.batch`"),
-        ({"batch": 5000}, "job 'job': Expected `int` <= 1000 - at `$.batch`"),
-        ({"concurrency_limit": 0}, "job 'job': Expected `int` >= 1 - at `$.concurrency_limit`"),
+        (
+            {"max_active": -1},
+            "job 'job': max_active -1 is not valid: use a whole number from 0 to 1000000",
+        ),
+        ({"batch": 0}, "job 'job': batch 0 is not valid: use a whole number from 1 to 1000"),
+        ({"batch": 5000}, "job 'job': batch 5000 is not valid: use a whole number from 1 to 1000"),
+        (
+            {"concurrency_limit": 0},
+            "job 'job': concurrency_limit 0 is not valid: use a whole number from 1 to 1000000",
+        ),
         ({"start_within": "soon"}, "job 'job': start_within='soon' is no length of time"),
-        ({"start_within": -1}, "job 'job': Expected `float` > 0.0 - at `$.start_within_seconds`"),
+        (
+            {"start_within": -1},
+            "job 'job': start_within -1.0 is not valid: use a number of seconds above 0",
+        ),
         (
             {"concurrency_key": "{other}"},
             "job 'job': concurrency_key '{other}': 'other' is no field",
@@ -133,7 +142,7 @@ def test_what_is_wrong_with_a_job(stated, problem):
         ({"concurrency_key": 5}, "concurrency_key=5 is no text"),
         ({"start_within": 0.0}, None),
         ({"start_within": object}, "is no length of time"),
-        ({"concurrency_limit": 0}, "Expected `int` >= 1"),
+        ({"concurrency_limit": 0}, "concurrency_limit 0 is not valid: use a whole number from 1"),
     ],
 )
 def test_what_is_wrong_with_a_manifest(terms, problem):

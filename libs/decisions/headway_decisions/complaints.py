@@ -31,6 +31,7 @@ from headway_decisions.calendar import (
 )
 from headway_decisions.dates import WEEKDAYS, WEEKS
 
+IS_EMPTY = "is empty: name at least one of"
 _LONGEST_SHOWN = 80
 
 
@@ -184,7 +185,7 @@ def _items(name: str, items: Any, fits: Callable[[Any], bool], expected: str) ->
     if not isinstance(items, tuple):
         return [f"{name} {_show(items)} is not valid: write a tuple of {expected}"]
     if not items:
-        return [f"{name} is empty: name at least one of {expected}"]
+        return [f"{name} {IS_EMPTY} {expected}"]
     wrong = [item for item in items if not fits(item)]
     return [f"{name} holds {_show(item)}, which is not valid: use {expected}" for item in wrong]
 

@@ -47,15 +47,24 @@ def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
     Whether it fires at all within ten years is asked from `since` on, the time at which it is
     declared; who knows no time asks from a fixed one.
     """
-    found = [
+    found = _complaints(timing)
+    if isinstance(timing.cadence, Manual) and timing.filters != Filters():
+        found.append("a manual cadence takes no filters: leave them out")
+    return found or _never_fires(timing, since)
+
+
+def problems_of_parts(timing: Timing) -> list[str]:
+    """What is wrong with those parts of it that are there, where some could not be read."""
+    return [one for one in _complaints(timing) if complaints.IS_EMPTY not in one]
+
+
+def _complaints(timing: Timing) -> list[str]:
+    return [
         *complaints.about_cadence(timing.cadence),
         *complaints.about_zone(timing.zone),
         *complaints.about_filters(timing.filters),
         *complaints.about_exclusions(timing.exclusions),
     ]
-    if isinstance(timing.cadence, Manual) and timing.filters != Filters():
-        found.append("a manual cadence takes no filters: leave them out")
-    return found or _never_fires(timing, since)
 
 
 def next_due(timing: Timing, after: datetime) -> datetime | None:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Unpack
 
-from headway_contract.names import InvalidName, check_name
-
 from headway.assembly import assemble
 from headway.batches import BatchDraft, Configure, Items, add_batch
 from headway.chain import Chain
@@ -16,6 +14,15 @@ from headway.limits import RateGiven, SecondsGiven, read_rate, read_seconds
 from headway.when import When, read_when, refuse_unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _input_of(function: Callable[..., Any], wrong: list[str]) -> tuple[bool, Any]:
+    """Whether a body takes an input, and of what type; any, where that cannot be told."""
+    try:
+        return input_type_of(function)
+    except (TypeError, NameError, ValueError) as error:
+        wrong.append(str(error))
+        return True, Any
 
 
 class App:
@@ -92,41 +99,37 @@ class App:
 
         def declare(function: Function) -> Function:
             wrong: list[str] = []
-            try:
-                takes_input, input_type = input_type_of(function)
-                job = Job(
-                    name=check_name("job", name),
-                    title=title,
-                    category=category,
-                    description=description or (function.__doc__ or "").strip(),
-                    function=function,
-                    group=check_name("group", group or name),
-                    timeout_seconds=timeout,
-                    cancel_grace_seconds=cancel_grace,
-                    priority=priority,
-                    on_lost_contact=on_lost_contact,
-                    on_dead_letter=on_dead_letter,
-                    takes_input=takes_input,
-                    input_type=input_type,
-                    max_active=max_active,
-                    rate=read_rate(rate, wrong),
-                    counts_globally=counts_globally,
-                    batch=batch,
-                    concurrency_key=concurrency_key,
-                    concurrency_limit=concurrency_limit,
-                    start_within_seconds=read_seconds("start_within", start_within, wrong),
-                    process=process,
-                    worker_concurrency=worker_concurrency,
-                    capture_logging=capture_logging,
-                    elsewhere=elsewhere,
-                    labels=labels or {},
-                )
-            except (InvalidName, TypeError, NameError) as error:
-                self._declared.problems.append(str(error))
-            else:
-                self._declared.problems += problems_of_running(job)
-                self._declared.add_job(job)
+            takes_input, input_type = _input_of(function, wrong)
+            job = Job(
+                name=name,
+                title=title,
+                category=category,
+                description=description or (function.__doc__ or "").strip(),
+                function=function,
+                group=name if group is None else group,
+                timeout_seconds=timeout,
+                cancel_grace_seconds=cancel_grace,
+                priority=priority,
+                on_lost_contact=on_lost_contact,
+                on_dead_letter=on_dead_letter,
+                takes_input=takes_input,
+                input_type=input_type,
+                max_active=max_active,
+                rate=read_rate(rate, wrong),
+                counts_globally=counts_globally,
+                batch=batch,
+                concurrency_key=concurrency_key,
+                concurrency_limit=concurrency_limit,
+                start_within_seconds=read_seconds("start_within", start_within, wrong),
+                process=process,
+                worker_concurrency=worker_concurrency,
+                capture_logging=capture_logging,
+                elsewhere=elsewhere,
+                labels=labels or {},
+            )
             self._declared.problems += [f"job {name!r}: {one}" for one in wrong]
+            self._declared.problems += problems_of_running(job)
+            self._declared.add_job(job)
             return function
 
         return declare

@@ -18,9 +18,11 @@ from headway.definitions import (
     JobDefinition,
     ManifestDefinition,
 )
-from headway.jobs import DeclaredJob, Job
+from headway.jobs import DeclaredJob, Job, RemoteJob
 from headway.when import When
 
+# Stands for a job that nobody declared, so that all else about its manifests can be told.
+_UNKNOWN_JOB = RemoteJob(name="unknown", group="unknown")
 _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 
 
@@ -30,13 +32,13 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
     `defaults` hold where neither a definition nor the app states otherwise.
     """
     problems = list(declared.problems)
-    wrong: list[str] = []
-    defaults = overlay(defaults, declared.defaults, wrong)
-    problems += [f"defaults of the app: {one}" for one in wrong]
+    defaults, shared = _defaults(declared, defaults)
+    problems += [f"defaults of the app: {one}" for one in shared]
     problems += checks.problems_of_generation(declared.generation)
     drafts = [*_decorated(declared), *declared.drafts]
-    jobs = _jobs(declared, defaults, problems)
-    manifests = _manifests(declared, drafts, defaults, problems)
+    told = Told(shared)
+    jobs = _jobs(declared, defaults, told, problems)
+    manifests = _manifests(declared, drafts, defaults, told, problems)
     groups = _groups(declared, manifests, problems)
     problems += checks.problems_of_ids(drafts)
     problems += checks.problems_of_parents(drafts)
@@ -61,38 +63,81 @@ def _decorated(declared: Declarations) -> list[Draft]:
     ]
 
 
+def _defaults(declared: Declarations, weaker: Defaults) -> tuple[Defaults, list[str]]:
+    """The defaults of an app, and what is wrong with those that it states."""
+    wrong: list[str] = []
+    defaults = overlay(weaker, declared.defaults, wrong)
+    stated = msgspec.structs.asdict(defaults).items()
+    own = {name: value for name, value in stated if value is not getattr(weaker, name)}
+    return defaults, wrong + checks.lines_about_terms(own)
+
+
+class Told:
+    """What was said about terms where they were stated, so that no user of them repeats it."""
+
+    def __init__(self, of_app: list[str]) -> None:
+        self._of_app = frozenset(of_app)
+        self._of_jobs: dict[str, frozenset[str]] = {}
+
+    def news_of(self, job: str, wrong: list[str]) -> list[str]:
+        """What is wrong with a job alone, to be remembered for its manifests."""
+        self._of_jobs[job] = frozenset(wrong) | self._of_app
+        return [one for one in wrong if one not in self._of_app]
+
+    def of(self, job: str) -> frozenset[str]:
+        """What a manifest of a job has from others."""
+        return self._of_jobs.get(job, self._of_app)
+
+
 def _jobs(
-    declared: Declarations, defaults: Defaults, problems: list[str]
+    declared: Declarations, defaults: Defaults, told: Told, problems: list[str]
 ) -> tuple[JobDefinition, ...]:
     definitions = []
     for job in declared.jobs.values():
         called = f"{job.where}job {job.name!r}"
+        problems += [f"{job.where}{one}" for one in checks.names_of_job(job)]
         try:
-            definition = job.definition(defaults)
+            schema = job.input_schema()
         except (TypeError, ValueError) as error:
             problems.append(f"{called}: its input type has no JSON Schema: {error}")
-            continue
-        problems += checks.problems_of_job(called, definition)
+            schema = None
+        definition = job.definition(defaults, schema)
+        wrong = checks.lines_about_job(definition)
+        # Only its manifests have these, but it is the job that states them.
+        wrong += checks.lines_about_terms(
+            {"on_dead_letter": job.on_dead_letter, "labels": job.labels}
+        )
+        problems += [f"{called}: {one}" for one in told.news_of(job.name, wrong)]
         definitions.append(definition)
     return tuple(definitions)
 
 
 def _manifests(
-    declared: Declarations, drafts: list[Draft], defaults: Defaults, problems: list[str]
+    declared: Declarations,
+    drafts: list[Draft],
+    defaults: Defaults,
+    told: Told,
+    problems: list[str],
 ) -> list[ManifestDefinition]:
     timings = checks.TimingChecks()
     manifests = []
     for draft in drafts:
         job = None if draft.job is None else _find(declared, draft.job)
         if job is None:
-            problems += _problems_without_job(draft, timings)
-            continue
+            problems += _problems_without_job(draft)
+            job = _UNKNOWN_JOB
         wrong: list[str] = []
         manifest = _manifest(draft, job, defaults, wrong)
-        if not wrong:
-            wrong += timings.problems_of(manifest.timing)
-        problems += [f"{draft.called}: {one}" for one in wrong]
-        problems += checks.problems_of_manifest(draft, manifest, job, timing_is_sound=not wrong)
+        unreadable = draft.when is not None and draft.when.unreadable
+        of_timing = timings.problems_of(manifest.timing, unreadable=unreadable)
+        problems += [f"{draft.called}: {one}" for one in wrong + of_timing]
+        problems += checks.problems_of_manifest(
+            draft,
+            manifest,
+            job,
+            timing_is_sound=not (wrong or of_timing),
+            inherited=told.of(job.name),
+        )
         manifests.append(manifest)
     return manifests
 
@@ -104,14 +149,9 @@ def _find(declared: Declarations, target: JobGiven) -> DeclaredJob | None:
     return next((job for job in jobs if isinstance(job, Job) and job.function is target), None)
 
 
-def _problems_without_job(draft: Draft, timings: checks.TimingChecks) -> list[str]:
-    """What can be told of a manifest whose job is not known."""
+def _problems_without_job(draft: Draft) -> list[str]:
     missing_in_file = draft.job is None and draft.where  # the file was told so already
-    problems = [] if missing_in_file else [_nobody_declared(draft)]
-    if draft.when is not None:
-        wrong = draft.when.problems or timings.problems_of(draft.when.timing)
-        problems += [f"{draft.called}: {one}" for one in wrong]
-    return problems
+    return [] if missing_in_file else [_nobody_declared(draft)]
 
 
 def _nobody_declared(draft: Draft) -> str:
@@ -130,6 +170,8 @@ def _manifest(
     wrong += when.problems
     excluded = exclusions.read(terms.get("exclude"), wrong)
     timing = when.timing
+    # What has no fire times of its own has no use for defaults about them.
+    usual = BUILT_IN if isinstance(when.cadence, Manual) else defaults
     if excluded:
         timing = msgspec.structs.replace(timing, exclusions=(*timing.exclusions, *excluded))
     return ManifestDefinition(
@@ -145,12 +187,12 @@ def _manifest(
         on_lost_contact=_first(terms.get("on_lost_contact"), job.on_lost_contact),
         on_dead_letter=_first(terms.get("on_dead_letter"), job.on_dead_letter),
         misfire=_misfire(
-            _first(terms.get("misfire"), when.misfire, defaults.misfire), defaults, wrong
+            _first(terms.get("misfire"), when.misfire, usual.misfire), defaults, wrong
         ),
         overlap=_first(
             policies.read_overlap(terms.get("overlap"), wrong), when.overlap, defaults.overlap
         ),
-        jitter_seconds=_first(terms.get("jitter"), when.jitter, defaults.jitter_seconds),
+        jitter_seconds=_first(terms.get("jitter"), when.jitter, usual.jitter_seconds),
         enabled=_first(terms.get("enabled"), when.enabled, True),  # noqa: FBT003
         depends_on=draft.depends_on,
         dormant=draft.dormant,
@@ -171,13 +213,11 @@ def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:
 
 def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:
     """The labels of a job and of its manifest, which goes before it."""
-    labels: dict[str, str] = {}
-    for given in (of_job, own):
-        if isinstance(given, Mapping):
-            labels |= given
-        elif given is not None:
-            wrong.append(f"labels={given!r} are no labels: write {{'team': 'data'}}")
-    return labels
+    if own is not None and not isinstance(own, Mapping):
+        wrong.append(f"labels={own!r} are no labels: write {{'team': 'data'}}")
+    # Those of a job that are none are told with the job.
+    given = [one for one in (of_job, own) if isinstance(one, Mapping)]
+    return {name: value for one in given for name, value in one.items()}
 
 
 def _first(*values: Any) -> Any:

@@ -104,7 +104,12 @@ class Chain:
         dormant: bool,
         terms: DependentTerms,
     ) -> "Chain":
-        if parent is None:
+        if parent is None and not self._after:
+            self._declared.problems.append(
+                f"manifest {external_id!r}: {method} follows no manifest: name one in "
+                "app.manifest(...)"
+            )
+        elif parent is None:
             self._declared.problems.append(
                 f"manifest {external_id!r}: {method} cannot follow the batch {self._after!r}, "
                 f"which has many manifests: start from one, as in "

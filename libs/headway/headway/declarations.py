@@ -49,6 +49,14 @@ class Terms(DependentTerms, total=False):
     jitter: float | None
 
 
+# Terms that say nothing about what has no fire times of its own.
+OF_FIRE_TIMES: tuple[Literal["jitter", "misfire", "exclude"], ...] = (
+    "jitter",
+    "misfire",
+    "exclude",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """A manifest as it was stated. `where` is the place in a file, if it came from one.
@@ -87,7 +95,10 @@ class Declarations:
     problems: list[str] = field(default_factory=list)
 
     def add_job(self, job: DeclaredJob) -> None:
-        """Keep a job."""
+        """Keep a job; what is wrong with its name is told with all else, if it is text at all."""
+        if not isinstance(job.name, str):
+            self.problems.append(f"{job.where}job name {job.name!r} is not valid: write text")
+            return
         if job.name in self.jobs:
             self.problems.append(
                 f"{job.where}job {job.name!r} is declared twice: give one of them another name"
@@ -100,6 +111,7 @@ class Declarations:
             check_name("batch", batch.name)
         except InvalidName as error:
             self.problems.append(f"{where}{error}")
+            return
         if batch.name in self.batches:
             self.problems.append(
                 f"{where}batch {batch.name!r} is declared twice: give one of them another name, "

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from headway import policies
-from headway.definitions import LONGEST_TIMEOUT_SECONDS
+from headway.definitions import LONGEST_GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS
 from headway.marks import Retry
 from headway.policies import MisfireGiven, OverlapGiven
 
@@ -77,7 +77,7 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
         float,
         Meta(
             ge=0,
-            le=3600,
+            le=LONGEST_GRACE_SECONDS,
             description="How long a run that is told to stop has to clean up after itself.",
         ),
     ] = 30.0

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 # Half of the age that events are kept for: the claim of a longer run could expire under it.
 LONGEST_TIMEOUT_SECONDS = 3.5 * 86_400
+LONGEST_GRACE_SECONDS = 3600
 
 # How many runs may hold a limit's slots at once, at the most that anybody states.
 Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -54,7 +55,7 @@ class JobTerms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: Priority = 0
     retry: RetryPolicy = RetryPolicy()
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
-    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
+    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
     on_lost_contact: Literal["stop", "continue"] = "stop"
 
 
@@ -97,7 +98,7 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: Priority = 0
     retry: RetryPolicy = RetryPolicy()
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
-    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0
+    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
     on_lost_contact: Literal["stop", "continue"] = "stop"
     on_dead_letter: Literal["block", "go_on"] = "block"
     misfire: Misfire = Misfire()

@@ -76,14 +76,14 @@ class DeclaredJob:
         """Why it cannot take an input, or none."""
         return inputs.problem_of_input(self.input_schema(), self.takes_input, raw)
 
-    def definition(self, defaults: Defaults) -> JobDefinition:
-        """The job as plain data; raises `TypeError` if its input type has no JSON Schema."""
+    def definition(self, defaults: Defaults, schema: dict[str, Any] | None) -> JobDefinition:
+        """The job as plain data, with the schema of its input."""
         return JobDefinition(
             name=self.name,
             title=self.title,
             category=self.category,
             description=self.description,
-            input_schema=self.input_schema(),
+            input_schema=schema,
             takes_input=self.takes_input,
             max_active=self.max_active,
             rate=self.rate,

@@ -14,7 +14,7 @@ from headway.batches import BatchDraft, Configure, Items, add_batch
 from headway.declarations import Declarations, Draft, Terms
 from headway.definitions import API_OWNER, Definitions
 from headway.jobs import RemoteJob
-from headway.when import When, refuse_unknown
+from headway.when import When, read_when, refuse_unknown
 
 
 def one_manifest(
@@ -23,8 +23,9 @@ def one_manifest(
     """Definitions of a single manifest; raises with all problems at once."""
     refuse_unknown("schedule", terms, Terms)
     declared = _declarations(job)
+    cadence = read_when(when, f"manifest {external_id!r}", declared.problems)
     declared.drafts.append(
-        Draft(external_id=external_id, job=job, when=when, input=given, terms=terms)
+        Draft(external_id=external_id, job=job, when=cadence, input=given, terms=terms)
     )
     return _assembled(declared)
 
@@ -44,8 +45,8 @@ def one_batch(
     refuse_unknown("schedule_many", terms, Terms)
     declared = _declarations(job)
     batch = BatchDraft(
-        name=name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
-        terms=terms,
+        name=name, job=job, items=items, when=read_when(when, f"batch {name!r}", declared.problems),
+        key=key, prune=prune, configure=configure, terms=terms,
     )  # fmt: skip
     add_batch(declared, batch)
     return _assembled(declared)

@@ -5,6 +5,7 @@ import zlib
 import msgspec
 
 from headway.definitions import Definitions
+from headway.validation import problems_of_body
 
 MOST_BYTES = 64 * 1024**2
 
@@ -31,5 +32,11 @@ def unpack(packed: bytes) -> Definitions:
         raise UnreadableDefinitions("not definitions: they end too early")
     try:
         return msgspec.json.decode(body, type=Definitions)
+    except msgspec.ValidationError as error:
+        try:
+            problems = problems_of_body(body)
+        except (msgspec.DecodeError, RecursionError):  # it is no better further on
+            problems = [f"not definitions: {error}"]
+        raise UnreadableDefinitions("\n".join(problems)) from error
     except msgspec.DecodeError as error:
         raise UnreadableDefinitions(f"not definitions: {error}") from error

@@ -4,21 +4,34 @@ An `App` cannot express most of what is refused here; another program can.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
+from headway_contract.fitting import fit, show
 from headway_contract.limits import INPUT_LIMIT
 from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions.cadence import Manual
+from headway_decisions.policies import Misfire
+from msgspec import Struct, structs
 
 from headway import checks
 from headway.definitions import (
     API_OWNER,
+    Batch,
     Definitions,
+    GroupDefinition,
     JobDefinition,
     ManifestDefinition,
 )
 from headway.inputs import problem_of_input, problem_of_schema
+
+_PARTS: dict[str, type[Struct]] = {
+    "groups": GroupDefinition,
+    "jobs": JobDefinition,
+    "manifests": ManifestDefinition,
+    "batches": Batch,
+}
 
 
 def problems_of(definitions: Definitions) -> list[str]:
@@ -41,9 +54,40 @@ def problems_of(definitions: Definitions) -> list[str]:
         wrong = [*timings.problems_of(one.timing), *_manifest(one, batches)]
         wrong += _input(one, jobs.get(one.job))
         found += [f"manifest {one.external_id!r}: {problem}" for problem in wrong]
-        if not wrong:
-            found += checks.problems_of_storing(f"manifest {one.external_id!r}", one)
+        told = {"timing", "input", "concurrency_key"} if wrong else set[str]()
+        found += [f"manifest {one.external_id!r}: {each}" for each in checks.misfits_of(one, told)]
     return list(dict.fromkeys(found))
+
+
+def problems_of_body(body: bytes) -> list[str]:
+    """Everything that is wrong with JSON that is no definitions, a line each.
+
+    What does not fit is told, and all else is looked at as if it were not there.
+    """
+    given = msgspec.json.decode(body)
+    if not isinstance(given, Mapping):
+        return [f"not definitions: {show(given)} is no mapping"]
+    parts = {name: given[name] for name in _PARTS if name in given}
+    rest = fit({name: given[name] for name in given if name not in parts}, Definitions)
+    found = [f"not definitions: {one}" for one in rest.misfits]
+    sound: dict[str, tuple[Any, ...]] = {}
+    for name, stated in parts.items():
+        if not isinstance(stated, list):
+            found.append(f"not definitions: {name} {show(stated)} is not valid: use a list")
+            continue
+        read = [(one, fit(one, _PARTS[name])) for one in stated]
+        found += [f"{_called(name, one)}: {each}" for one, made in read for each in made.misfits]
+        sound[name] = tuple(made.value for _, made in read if made.value is not None)
+    readable = Definitions(owner=API_OWNER) if rest.value is None else rest.value
+    return list(dict.fromkeys(found + problems_of(structs.replace(readable, **sound))))
+
+
+def _called(part: str, given: Any) -> str:
+    """One of the parts of definitions in the words of a problem, as far as it has a name."""
+    kind = {"batches": "batch"}.get(part, part.removesuffix("s"))
+    key = "external_id" if part == "manifests" else "name"
+    name = given.get(key) if isinstance(given, Mapping) else None
+    return f"{kind} {show(name)}" if name is not None else f"a {kind}"
 
 
 def _names(definitions: Definitions) -> Iterator[str]:
@@ -77,9 +121,8 @@ def _repeated(kind: str, names: Iterable[str]) -> list[str]:
 def _job(job: JobDefinition) -> list[str]:
     called = f"job {job.name!r}"
     wrong = problem_of_schema(job.input_schema)
-    if wrong is not None:
-        return [f"{called}: its input schema is not usable: {wrong}"]
-    return checks.problems_of_job(called, job)
+    unusable = [] if wrong is None else [f"{called}: its input schema is not usable: {wrong}"]
+    return unusable + checks.problems_of_job(called, job)
 
 
 def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
@@ -89,9 +132,23 @@ def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
         yield "it depends on itself: name another parent"
     if one.dormant and one.depends_on is None:
         yield "it is dormant and has no parent whose runs could wake it: give it a depends_on"
+    yield from _without_meaning(one)
     yield from checks.problems_of_key(one)
     if one.batch is not None and one.batch not in batches:
         yield f"it names the batch {one.batch!r}, which is not among the batches: add it there"
+
+
+def _without_meaning(one: ManifestDefinition) -> Iterator[str]:
+    """Terms of fire times, stated for what has none."""
+    if not isinstance(one.timing.cadence, Manual):
+        return
+    stated = {
+        "timing.exclusions": bool(one.timing.exclusions),
+        "jitter_seconds": bool(one.jitter_seconds),
+        "misfire": one.misfire != Misfire(),
+    }
+    for name in [name for name, given in stated.items() if given]:
+        yield f"{name} has no meaning for a cadence that never fires by itself: leave it out"
 
 
 def _input(one: ManifestDefinition, job: JobDefinition | None) -> Iterator[str]:

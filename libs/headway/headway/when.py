@@ -29,6 +29,8 @@ class When(Struct, frozen=True, kw_only=True):
     jitter: float | None = None
     enabled: bool | None = None
     problems: tuple[str, ...] = ()
+    # Whether some of these are of the timing, which then lacks what could not be read.
+    unreadable: bool = False
 
     def __call__(self, function: Function) -> Function:
         """Schedule the job that this function is."""
@@ -99,17 +101,26 @@ def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str])
         filters=_filters(options, problems),
         exclusions=exclusions.read(options.get("exclude"), problems),
     )
+    unreadable = bool(problems)
     misfire = options.get("misfire")
     sound = policies.read_misfire(misfire, problems)
     return When(
         timing=timing,
-        name=options.get("name") or naming.name_of(timing),
+        name=_name(options.get("name"), problems) or naming.name_of(timing),
         misfire=None if sound is None else misfire,
         overlap=policies.read_overlap(options.get("overlap"), problems),
         jitter=options.get("jitter"),
         enabled=options.get("enabled"),
         problems=tuple(problems),
+        unreadable=unreadable,
     )
+
+
+def _name(given: object, problems: list[str]) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    problems.append(f"name {given!r} is not valid: write text")
+    return None
 
 
 def _filters(options: Mapping[str, Any], problems: list[str]) -> Filters:

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from headway_contract.names import InvalidName, check_name
+from headway_contract.names import InvalidName
 from headway_contract.work import Rate
 from headway_decisions.calendar import Exclusion
 
@@ -95,7 +95,6 @@ def _checked(walk: Walk, line: int, check: Any, *given: Any) -> None:
 def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
     called = f"job {name!r}"
     found = _settings(walk, node, JobRecord, called)
-    _checked(walk, node.line, check_name, "job", name)
     schema = found.get("input_schema")
     trouble = inputs.problem_of_schema(schema)
     if trouble:
@@ -103,15 +102,12 @@ def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
     takes_input = found.get("takes_input", True)
     if schema is not None and not takes_input:
         walk.complain(node.line, f"{called} has an input_schema but takes no input: drop one")
-    group = found.get("group", name)
-    if group != name:
-        _checked(walk, node.value["group"].line, check_name, "group", group)
     return RemoteJob(
         name=name,
         title=found.get("title", ""),
         category=found.get("category", ""),
         description=found.get("description", ""),
-        group=group,
+        group=found.get("group", name),
         timeout_seconds=found.get("timeout"),
         cancel_grace_seconds=found.get("cancel_grace"),
         priority=found.get("priority"),

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from headway_contract.names import NAME_PATTERN
 from headway_contract.work import MOST_RUNS_OF_A_LEASE
+from headway_decisions.policies import LONGEST_JITTER_SECONDS
 from msgspec import Meta, Struct
 
 from headway.calendar import Days, Months, Weeks
-from headway.definitions import Labels
+from headway.definitions import LONGEST_GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS, Labels
 
 MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
 _TIME = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?"
@@ -38,6 +39,9 @@ WeekWord = Annotated[str, _word(Weeks)]
 MonthNumber = Annotated[int, Meta(ge=1, le=12)]
 MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
 Seconds = Annotated[float, Meta(ge=0)]
+Timeout = Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)]
+Grace = Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)]
+Jitter = Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)]
 Kind = Annotated[str, Meta(min_length=1, max_length=255)]
 Kinds = Kind | list[Kind]
 Priority = Annotated[int, Meta(ge=0, le=31)]
@@ -192,12 +196,12 @@ class DefaultsRecord(Record):
     """Terms of all jobs and manifests of the file that state nothing else."""
 
     priority: Priority | None = None
-    timeout: Seconds | None = None
-    cancel_grace: Seconds | None = None
+    timeout: Timeout | None = None
+    cancel_grace: Grace | None = None
     retry: RetryRecord | None = None
     misfire: Literal["fire_once", "skip"] | MisfireRecord | None = None
     overlap: Literal["skip", "queue_one", "cancel_running"] | AllowRecord | None = None
-    jitter: Seconds | None = None
+    jitter: Jitter | None = None
 
 
 class JobRecord(Record):
@@ -207,8 +211,8 @@ class JobRecord(Record):
     category: str = ""
     description: str = ""
     group: Name | None = None
-    timeout: Seconds | None = None
-    cancel_grace: Seconds | None = None
+    timeout: Timeout | None = None
+    cancel_grace: Grace | None = None
     priority: Priority | None = None
     on_lost_contact: Literal["stop", "continue"] = "stop"
     on_dead_letter: Literal["block", "go_on"] = "block"
@@ -242,15 +246,15 @@ class ScheduledRecord(DayBounds, kw_only=True):
     dormant: bool = False
     group: Name | None = None
     priority: Priority | None = None
-    timeout: Seconds | None = None
-    cancel_grace: Seconds | None = None
+    timeout: Timeout | None = None
+    cancel_grace: Grace | None = None
     on_lost_contact: Literal["stop", "continue"] | None = None
     on_dead_letter: Literal["block", "go_on"] | None = None
     retry: RetryRecord | None = None
     misfire: Literal["fire_once", "skip"] | MisfireRecord | None = None
     overlap: Literal["skip", "queue_one", "cancel_running"] | AllowRecord | None = None
     exclude: ExcludeRecord | list[ExcludeRecord] | None = None
-    jitter: Seconds | None = None
+    jitter: Jitter | None = None
     enabled: bool | None = None
     concurrency_key: KeyTemplate | None = None
     concurrency_limit: KeyLimit | None = None

@@ -5,6 +5,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from headway_contract.fitting import problem_of, show
 
 from headway.calendar import did_you_mean
 from headway.yaml_file.nodes import Node, plain
@@ -12,8 +13,6 @@ from headway.yaml_file.records import Record
 
 # Stands for a value that was complained of already.
 BROKEN: Any = object()
-
-_OLD_BOOLEANS = {"yes", "no", "on", "off", "y", "n"}
 
 
 class Walk:
@@ -62,7 +61,8 @@ class Walk:
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            self.complain(node.line, f"{called} is not valid: {error}{_hint(value, error)}")
+            problem = problem_of(value, kind) or f"{show(value)} is not valid: {error}"
+            self.complain(node.line, f"{called} {problem}{_hint(value, error)}")
             return BROKEN
 
     def children(self, node: Node | None, called: str) -> dict[str, Node]:
@@ -100,8 +100,6 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 def _hint(value: Any, error: msgspec.ValidationError) -> str:
     wanted = str(error).partition(", got")[0]
-    if isinstance(value, str) and value.lower() in _OLD_BOOLEANS and "bool" in wanted:
-        return "; write true or false"
     if isinstance(value, bool | int | float) and "str" in wanted:
         return "; put it in quotes"
     return ""

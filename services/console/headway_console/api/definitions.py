@@ -52,7 +52,11 @@ async def _put(request: Request[Any, Any, Any], asked: Any) -> ApplyAnswer:
         for one in structs.fields(ManifestRecord)
         if one.required or getattr(asked, one.name) != one.default
     }
-    file = {"app": "at-run-time", "jobs": {asked.job: None}, "manifests": {asked.manifest: record}}
+    file = {
+        "app": "at-run-time",
+        "jobs": {str(asked.job): None},
+        "manifests": {asked.manifest: record},
+    }
     # A file in JSON is one in YAML; so one way of reading says what is wrong with either.
     found = load_yaml(json.dumps(msgspec.to_builtins(file), indent=1))
     # The job belongs to the application that has declared it.
@@ -117,6 +121,7 @@ DEFINED: tuple[Endpoint, ...] = (
             summary="Make or change a manifest at run time, in the words of the YAML files.",
             question=PutManifestRequest,
             answer=ApplyAnswer,
+            handler_checks=True,
         ),
         answered=_put,
     ),

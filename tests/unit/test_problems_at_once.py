@@ -1,0 +1,338 @@
+"""However much is wrong with definitions, all of it is told at once, a line each."""
+
+import math
+import zlib
+
+import msgspec
+import pytest
+from headway import (
+    App,
+    InvalidDefinitions,
+    Item,
+    allow,
+    catch_up,
+    cron,
+    daily,
+    every,
+    exclude_days,
+    exclude_range,
+    load_yaml,
+    manual,
+    monthly,
+    retry,
+    weekly,
+)
+from headway.made_at_run_time import one_batch, one_manifest
+from headway.packing import UnreadableDefinitions, unpack
+from headway_contract.fitting import Misfit, fit, problem_of
+from headway_contract.work import Rate
+from support.definitions import problems
+
+HOURLY = every(hours=1)
+
+
+@pytest.fixture
+def app() -> App:
+    app = App("shop")
+
+    @app.job("work")
+    def work(ctx, number: int): ...
+
+    @app.job("quiet")
+    def quiet(ctx): ...
+
+    return app
+
+
+def told(app: App) -> set[str]:
+    """The problems of an app, of which none may be told twice."""
+    found = problems(app)
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+BAD_CRON = "cron expression '61 * * * *' is not valid: [61 * * * *] is not acceptable, out of range"
+SWAPPED = "excluded range ends on 2027-01-01, before its first day 2027-02-01: swap them"
+
+
+def test_a_manifest_in_which_everything_is_wrong(app):
+    when = cron(
+        "61 * * * *",
+        jitter=-5,
+        overlap="queue",
+        misfire=catch_up(0),
+        exclude=exclude_range("2027-02-01", "2027-01-01"),
+    )
+    app.schedule(
+        "m", job="work", input="x", when=when, priority=99, timeout=-1, retry=retry(attempts=0),
+        cancel_grace=9999, enabled="no", on_lost_contact="run", group="a b",
+    )  # fmt: skip
+    assert told(app) == {
+        "group name 'a b' is not valid: use 1 to 64 letters, digits, '-' and '_', starting with a "
+        "letter or digit (no spaces, no dots)",
+        f"manifest 'm': {BAD_CRON}",
+        f"manifest 'm': {SWAPPED}",
+        "manifest 'm': 'queue' is no overlap policy: use 'skip', 'queue_one', 'cancel_running' or "
+        "allow(n); did you mean 'queue_one'?",
+        "manifest 'm': its input does not fit job 'work': Expected `int`, got `str`",
+        "manifest 'm': priority 99 is not valid: use a whole number from 0 to 31",
+        "manifest 'm': timeout -1 is not valid: use a number of seconds above 0, up to 302400",
+        "manifest 'm': cancel_grace 9999 is not valid: use a number of seconds from 0 to 3600",
+        "manifest 'm': jitter -5 is not valid: use a number of seconds from 0 to 86400",
+        "manifest 'm': retry.attempts 0 is not valid: use a whole number from 1 on",
+        "manifest 'm': misfire.limit 0 is not valid: use a whole number from 1 to 1000",
+        "manifest 'm': enabled 'no' is not valid: use true or false",
+        "manifest 'm': on_lost_contact 'run' is not valid: use 'continue' or 'stop'",
+    }
+
+
+def test_a_group_and_a_job_in_which_everything_is_wrong():
+    app = App("shop")
+    app.group(
+        "two words", max_active=-1, priority=99, enabled=5, rate=Rate(count=0, period_seconds=1)
+    )
+    app.job("a.b", group="c d", priority=99, timeout=0, batch=0, labels={"x": 1}, rate="often")(
+        lambda one, two, three: None
+    )
+    lines = told(app)
+    for words in (
+        "group name 'two words' is not valid",
+        "group 'two words': max_active -1 is not valid: use a whole number from 0 to 1000000",
+        "group 'two words': priority 99 is not valid",
+        "group 'two words': enabled 5 is not valid: use true or false",
+        "group 'two words': rate.count 0 is not valid: use a whole number from 1 to 1000000",
+        "job name 'a.b' is not valid",
+        "group name 'c d' is not valid",
+        "job 'a.b': priority 99 is not valid",
+        "job 'a.b': timeout 0 is not valid",
+        "job 'a.b': batch 0 is not valid",
+        "job 'a.b': labels {'x': 1} is not valid",
+        "must take a context and at most one input",
+        "'often'",
+    ):
+        assert any(words in one for one in lines), words
+    assert len(lines) == 13
+
+
+def test_a_manifest_of_an_unknown_job_is_looked_at_all_the_same(app):
+    app.schedule("m", job="gone", when=daily("25:00", overlap="x"), priority=99)
+    lines = told(app)
+    assert len(lines) == 4
+    assert any("names the job 'gone', which nobody declared" in one for one in lines)
+    assert any("time of day '25:00'" in one for one in lines)
+
+
+def test_what_is_stated_once_is_told_once():
+    app = App("shop", defaults={"jitter": -1, "overlap": allow(0)})
+
+    @app.job("bad name", timeout=-1)
+    @daily("09:00")
+    @daily("10:00")
+    def work(ctx): ...
+
+    app.schedule("own", job="bad name", when=HOURLY, timeout=-1)
+    assert [one.partition(": use")[0] for one in problems(app)] == [
+        "defaults of the app: overlap.limit 0 is not valid",
+        "defaults of the app: jitter -1 is not valid",
+        "job name 'bad name' is not valid",
+        "job 'bad name': timeout -1 is not valid",
+        "manifest 'own': timeout -1 is not valid",
+    ]
+
+
+def test_what_only_follows_from_a_mistake_is_not_told(app):
+    app.schedule("month", job="quiet", when=monthly(32, "25:00", tz="Mars/Base"))
+    app.schedule("week", job="quiet", when=weekly("moon", "09:00", months=13))
+    app.schedule_many("a b", job="work", items={"x": 1, "y": 2}, when=HOURLY)
+    lines = told(app)
+    assert len(lines) == 6
+    assert not any("is empty" in one or "never fires" in one for one in lines)
+    assert sum("'a b" in one for one in lines) == 1
+
+
+def test_a_timing_that_never_fires_is_told_beside_a_wrong_policy(app):
+    when = daily("09:00", between="10:00-11:00", overlap="queue")
+    app.schedule("m", job="quiet", when=when)
+    assert any("never fires" in one for one in told(app))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_json_would_make_none_is_told(app, value):
+    app.group("g", max_active=value)
+    assert told(app) == {
+        f"group 'g': max_active {value} is not valid: use a whole number from 0 to 1000000"
+    }
+
+
+class TestBatches:
+    @pytest.mark.parametrize("items", [None, 5, "abc"])
+    def test_items_that_are_none(self, app, items):
+        app.schedule_many("b", job="work", items=items, when=HOURLY)
+        assert told(app) == {
+            f"batch 'b': items {items!r} is not valid: give a mapping from id to input, or a list "
+            "of items"
+        }
+
+    def test_code_that_raises_is_told_for_each_item(self, app):
+        items = [{"id": 1}, {"x": 1}, {"y": 1}]
+        app.schedule_many("b", job="work", items=items, key=lambda one: one["id"], when=HOURLY)
+        app.schedule_many(
+            "c", job="work", items={"a": 1}, configure=lambda item: 1 / 0, when=HOURLY
+        )
+        app.schedule_many("d", job="work", items={"a": 1}, configure=lambda item: None, when=HOURLY)
+        assert told(app) == {
+            "manifest 'b-1': its input does not fit job 'work': Expected `int`, got `object`",
+            "batch 'b': its item 2 has no id: key= raised KeyError: 'id' for {'x': 1}",
+            "batch 'b': its item 3 has no id: key= raised KeyError: 'id' for {'y': 1}",
+            "manifest 'c-a': configure= raised ZeroDivisionError: division by zero",
+            "manifest 'd-a': configure gives None: give a mapping of terms",
+        }
+
+    def test_ids_that_are_none(self, app):
+        app.schedule_many(
+            "b", job="work", items=[Item(None, 1), (["x"], 1), (True, 1)], when=HOURLY
+        )
+        app.schedule(["x"], job="quiet", when=HOURLY).then("after", job="quiet")
+        app.manifest(None).then("later", job="quiet")
+        lines = told(app)
+        assert sum("which is neither text nor a whole number" in one for one in lines) == 3
+        assert any("manifest id ['x'] is not valid" in one for one in lines)
+        assert any(
+            "'after' depends on ['x'], which this app does not declare" in one for one in lines
+        )
+        assert any("'later': then_include follows no manifest" in one for one in lines)
+        assert len(lines) == 6
+
+
+class TestWithoutMeaning:
+    def test_terms_of_fire_times_are_refused_where_there_are_none(self, app):
+        app.schedule(
+            "m", job="quiet", when=manual(), jitter=5, misfire="skip", exclude=exclude_days("sun")
+        )
+        app.manifest("m").include_many(
+            "b", job="work", items={"x": 1}, configure=lambda item: {"jitter": 5}
+        )
+        manual_words = "has no meaning for a manual cadence, which never fires by itself"
+        assert told(app) == {
+            *(
+                f"manifest 'm': {one} {manual_words}: leave it out"
+                for one in ("jitter", "misfire", "exclude")
+            ),
+            "manifest 'b-x': jitter has no meaning for a dependent, which fires at its parent's "
+            "success: leave it out",
+        }
+
+    def test_defaults_and_terms_of_a_batch_are_for_those_that_have_fire_times(self):
+        app = App("shop", defaults={"jitter": 5, "misfire": "skip"})
+        app.job("work")(lambda ctx, thing: None)
+        app.schedule("m", job="work", when=manual())
+        app.schedule_many(
+            "b", job="work", items={"x": 1, "y": 2}, when=HOURLY, jitter=7,
+            configure=lambda item: {"when": manual()} if item.id == "x" else {},
+        )  # fmt: skip
+        found = {one.external_id: one.jitter_seconds for one in app.definitions().manifests}
+        assert found == {"m": 0, "b-x": 0, "b-y": 7}
+
+    def test_in_yaml(self):
+        text = (
+            "app: shop\njobs: {work: }\nmanifests:\n"
+            "  m: {job: work, manual: true, jitter: 5, misfire: skip, exclude: {days: sun}}\n"
+        )
+        with pytest.raises(InvalidDefinitions) as caught:
+            load_yaml(text)
+        assert len(caught.value.problems) == 3
+        assert all(one.startswith("line 4: manifest 'm': ") for one in caught.value.problems)
+
+
+def test_a_manifest_of_a_file_in_which_everything_is_wrong():
+    text = (
+        "app: shop\njobs: {work: }\nmanifests:\n"
+        "  m: {job: work, cron: 61 * * * *, overlap: queue, priority: 99, timeout: 0, jitter: -5,\n"
+        "      retry: {attempts: 0}, exclude: {range: [2027-02-01, 2027-01-01]}, group: a b}\n"
+    )
+    with pytest.raises(InvalidDefinitions) as caught:
+        load_yaml(text)
+    assert [one.partition(": use 1")[0] for one in caught.value.problems] == [
+        "line 4: manifest 'm': overlap 'queue' is not valid: use 'cancel_running' or 'queue_one' or "
+        "'skip' or a mapping with allow",
+        "line 4: manifest 'm': priority 99 is not valid: use a whole number from 0 to 31",
+        "line 4: manifest 'm': timeout 0 is not valid: use a number above 0, up to 302400",
+        "line 4: manifest 'm': jitter -5 is not valid: use a number from 0 to 86400",
+        "line 5: manifest 'm': retry: attempts 0 is not valid: use a whole number from 1 on",
+        f"line 4: manifest 'm': {BAD_CRON}",
+        f"line 4: manifest 'm': {SWAPPED}",
+        "line 4: group name 'a b' is not valid",
+    ]
+
+
+class TestAtRunTime:
+    def test_what_the_client_is_asked_for(self):
+        with pytest.raises(InvalidDefinitions) as caught:
+            one_manifest("m", job="a b", when=daily("25:00"), given=None, terms={"priority": 99})
+        assert len(caught.value.problems) == 3
+        with pytest.raises(InvalidDefinitions, match="when= takes a cadence"):
+            one_manifest("m", job="work", when=None, given=None, terms={})
+        with pytest.raises(InvalidDefinitions, match="items None is not valid"):
+            one_batch("b", job="work", items=None, when=HOURLY, key=None, prune=True, configure=None, terms={})  # fmt: skip
+
+    def test_what_came_over_the_wire(self):
+        manifest = {
+            "external_id": "m",
+            "job": "work",
+            "group": "ops",
+            "timing": {"cadence": {"type": "cron", "expression": "61 * * * *"}},
+            "priority": 99,
+            "timeout_seconds": -1,
+            "retry": {"attempts": 0, "backoff": 0},
+        }
+        sent = {
+            "owner": "shop",
+            "generation": -1,
+            "groups": [{"name": "ops", "max_active": -1, "priority": 99}, 5],
+            "manifests": [manifest, {"external_id": "n"}],
+            "batches": {},
+        }
+        with pytest.raises(UnreadableDefinitions) as caught:
+            unpack(zlib.compress(msgspec.json.encode(sent)))
+        assert str(caught.value).splitlines() == [
+            "not definitions: generation -1 is not valid: use a whole number from 0 on",
+            "group 'ops': max_active -1 is not valid: use a whole number from 0 to 1000000",
+            "group 'ops': priority 99 is not valid: use a whole number from 0 to 31",
+            "a group: it 5 is not valid: use a mapping",
+            "manifest 'm': priority 99 is not valid: use a whole number from 0 to 31",
+            "manifest 'm': retry.attempts 0 is not valid: use a whole number from 1 on",
+            "manifest 'm': retry.backoff 0 is not valid: use a number from 1 on",
+            "manifest 'm': timeout_seconds -1 is not valid: use a number of seconds above 0, up to 302400",
+            "manifest 'n': job is missing: use text",
+            "manifest 'n': group is missing: use text",
+            "manifest 'n': timing is missing: use a mapping with cadence",
+            "not definitions: batches {} is not valid: use a list",
+            f"manifest 'm': {BAD_CRON}",
+        ]
+
+    @pytest.mark.parametrize("sent", [[], None, "x", {}, {"manifests": 5}])
+    def test_what_is_far_from_definitions(self, sent):
+        with pytest.raises(UnreadableDefinitions, match="not definitions"):
+            unpack(zlib.compress(msgspec.json.encode(sent)))
+
+
+class TestFitting:
+    class Inner(msgspec.Struct, forbid_unknown_fields=True):
+        size: int = 3
+        name: str = "x"
+
+    class Outer(msgspec.Struct):
+        inner: "TestFitting.Inner | None" = None
+        count: int = 0
+
+    def test_what_fits_is_kept_and_what_does_not_is_left_at_its_default(self):
+        fitted = fit({"inner": {"size": "x", "name": "y", "more": 1}, "count": 5}, self.Outer)
+        assert fitted.value == self.Outer(inner=self.Inner(name="y"), count=5)
+        assert fitted.misfits == [
+            Misfit(("inner",), "has the unknown field `more`: use size, name"),
+            Misfit(("inner", "size"), "'x' is not valid: use a whole number"),
+        ]
+
+    def test_nothing_raises(self):
+        for given in (object(), "\ud800", 10**5000, [[]]):
+            assert problem_of(given, int) is not None
