@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, date, datetime, time
+from zoneinfo import ZoneInfo
 
 import pytest
 from headway import (
@@ -47,6 +48,7 @@ from headway_decisions.calendar import (
     Filters,
 )
 from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.timing import describe, next_due
 from support.definitions import problems
 
 
@@ -129,6 +131,52 @@ def test_each_cadence_has_its_value_and_its_name(when, cadence, name):
 def test_filters_are_part_of_the_name(when, filters, name):
     assert when.timing.filters == Filters(**filters)
     assert when.name == f"daily-09-00-{name}"
+
+
+@pytest.mark.parametrize(
+    ("when", "name"),
+    [
+        (cron("0 9 * * *", weekdays="fri"), "cron-0_9_any_any_any-fri"),
+        (every(minutes=5, weekdays="fri"), "every-5m-fri"),
+        (every(days=2, at="09:00", weekdays="fri"), "every-2d-09-00-fri"),
+        (spaced(minutes=5, weekdays="fri"), "spaced-5m-fri"),
+        (spaced(days=2, weekdays="fri"), "spaced-2d-fri"),
+        (daily("09:00", weekdays="fri"), "daily-09-00-fri"),
+        (weekly(["mon", "fri"], "09:00", weekdays="fri"), "weekly-mon-fri-09-00-fri"),
+        (monthly(13, "09:00", weekdays="fri"), "monthly-13-09-00-fri"),
+        (monthly_dow("last", "fri", "09:00", weekdays="fri"), "monthly-dow-last-fri-09-00-fri"),
+        (once("2027-01-01 09:00", weekdays="fri"), "once-2027-01-01-09-00-fri"),
+    ],
+)
+def test_weekdays_go_with_every_cadence(when, name):
+    assert when.timing.filters == Filters(days=("fri",))
+    assert when.name == name
+    app = App("billing")
+    app.job("job")(when(lambda ctx: None))
+    assert app.definitions().manifests[0].timing == when.timing
+
+
+def test_weekdays_are_another_word_for_days_where_these_are_a_filter():
+    assert daily("09:00", weekdays="weekends") == daily("09:00", days="weekends")
+    assert every(hours=1, weekdays="mon") == every(hours=1, days="mon")
+    with pytest.raises(TypeError, match="takes no keyword 'weekdays'"):
+        manual(weekdays="mon")
+
+
+def test_the_thirteenth_if_it_is_a_friday():
+    timing = monthly(13, "09:00", weekdays="fri", tz="Europe/Berlin").timing
+    found, at = [], datetime(2026, 1, 1, tzinfo=UTC)
+    for _ in range(5):
+        at = next_due(timing, at)
+        found.append(at.astimezone(ZoneInfo("Europe/Berlin")).strftime("%Y-%m-%d %H:%M"))
+    assert found == [
+        "2026-02-13 09:00",
+        "2026-03-13 09:00",
+        "2026-11-13 09:00",
+        "2027-08-13 09:00",
+        "2028-10-13 09:00",
+    ]
+    assert describe(timing) == "monthly on the 13th day at 09:00, on Friday (Europe/Berlin)"
 
 
 def test_what_restricts_nothing_is_no_filter():
@@ -255,6 +303,12 @@ def test_policies_by_name_and_by_value(given, policy):
         (daily("25:00"), "time of day '25:00' is not valid"),
         (daily("09:00", days="moon"), "'moon' is no weekday: use mon, tue"),
         (daily("09:00", days=["mon", 3]), "3 is no weekday"),
+        (daily("09:00", weekdays="moon"), "'moon' is no weekday: use mon, tue"),
+        (daily("09:00", days="mon", weekdays="mon"), "days and weekdays are the same filter here"),
+        (every(hours=1, days="mon", weekdays="fri"), "days and weekdays are the same filter here"),
+        (daily("09:00", days=[]), r"days=\[\] names none: name at least one, or leave it out"),
+        (monthly(13, "09:00", weekdays=()), r"weekdays=\(\) names none"),
+        (monthly_dow("first", "mon", "09:00", weekdays="tue"), "never fires: its filters"),
         (daily("09:00", months=13), "13 is no month"),
         (daily("09:00", weeks="fifth"), "'fifth' is no week of a month.*did you mean 'first'"),
         (daily("09:00", between="9-17"), "time of day '9' is not valid"),

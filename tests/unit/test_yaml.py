@@ -61,6 +61,11 @@ def problems(text: str | Path) -> list[str]:
         ("weekly: {days: [fri, mon], at: 06:00, every: 2}", weekly(["mon", "fri"], "06:00", every=2)),
         ("monthly: {days: [01, last], at: 00:30}", monthly([1, LAST], "00:30")),
         ("monthly: {days: last, at: 00:30, weeks: last}", monthly(LAST, "00:30", weeks="last")),
+        ("monthly: {days: 13, at: 09:00, weekdays: fri}", monthly(13, "09:00", weekdays="fri")),
+        ("monthly: {days: 13, at: 09:00}\n    weekdays: [fri, sat]", monthly(13, "09:00", weekdays=["fri", "sat"])),
+        ("every: {days: 2, at: 09:00}\n    weekdays: weekdays", every(days=2, at="09:00", weekdays="weekdays")),
+        ("weekly: {days: [fri, mon], at: 06:00, weekdays: mon}", weekly(["mon", "fri"], "06:00", weekdays="mon")),
+        ("daily: 03:15\n    weekdays: weekends", daily("03:15", days="weekends")),
         ("monthly_dow: {weeks: [first, last], days: mon, at: 06:00}", monthly_dow(["first", "last"], "mon", "06:00")),
         ("once: 2027-06-01 09:00", once("2027-06-01 09:00")),
         ("once: {at: 2027-06-01 09:00, tz: Europe/Oslo}", once("2027-06-01 09:00", tz="Europe/Oslo")),
@@ -71,6 +76,22 @@ def problems(text: str | Path) -> list[str]:
 def test_cadences_mean_what_they_mean_in_python(stated, when):
     [manifest] = load_yaml(f"{JOB}manifests:\n  one:\n    job: work\n    {stated}\n").manifests
     assert manifest.timing == when.timing
+
+
+@pytest.mark.parametrize(
+    ("stated", "problem"),
+    [
+        ("monthly: {days: 13, at: 09:00}, days: fri", "states days in monthly and beside it: state it once; the filter is weekdays"),
+        ("every: {days: 2, at: 09:00}, days: fri", "states days in every and beside it: state it once; the filter is weekdays"),
+        ("every: {hours: 2, days: mon}, days: fri", "states days in every and beside it: state it once"),
+        ("daily: {at: 09:00, days: mon, weekdays: mon}", "days and weekdays are the same filter here: state one of them"),
+        ("daily: 09:00, days: mon, weekdays: mon", "days and weekdays are the same filter here: state one of them"),
+        ("manual: true, weekdays: mon", "manual is just true, and takes no filters"),
+    ],
+)  # fmt: skip
+def test_a_filter_on_weekdays_is_stated_once(stated, problem):
+    [found] = problems(f"{JOB}manifests:\n  one: {{job: work, {stated}}}\n")
+    assert found.endswith(problem)
 
 
 def test_a_file_says_the_same_as_python():

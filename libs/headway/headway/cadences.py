@@ -1,9 +1,10 @@
 """Cadences as users write them: values for the builder, and decorators for a job.
 
 `daily("03:15", tz="Europe/Berlin")` and `every(minutes=5)` can be handed to `App.schedule`
-or put over a function, several of them if need be. All take filters (`days=`, `months=`,
+or put over a function, several of them if need be. All take filters (`weekdays=`, `months=`,
 `weeks=`, `between=`, `start=`, `end=`), a zone (`tz=`), `exclude=`, `jitter=` in seconds,
-`misfire=`, `overlap=`, `enabled=`, and a `name=` that becomes part of the manifest's id.
+`misfire=`, `overlap=`, `enabled=`, and a `name=` that becomes part of the manifest's id. Where
+`days=` says nothing else it is the same as `weekdays=`.
 """
 
 from datetime import date, datetime
@@ -57,7 +58,8 @@ def every(
     """Fire on a wall-clock grid that is counted from each midnight of the zone.
 
     A number of `days` counts from the `start` date, or from 2000-01-01, and fires `at` a time
-    of day. Anything else in `days` is a filter, as in `every(minutes=5, days="weekdays")`.
+    of day; `weekdays` narrows it. Anything else in `days` is that filter, too, as in
+    `every(minutes=5, days="weekdays")`.
     """
     refuse_unknown("every", options, WeekOptions)
     problems: list[str] = []
@@ -121,7 +123,10 @@ def weekly(
 def monthly(
     days: calendar.MonthDaysGiven, at: calendar.TimeGiven, **options: Unpack[WeekOptions]
 ) -> When:
-    """Fire on days of the month, `LAST` among them; a day that a month lacks is passed over."""
+    """Fire on days of the month, `LAST` among them; a day that a month lacks is passed over.
+
+    The 13th, if it is a Friday, is `monthly(13, "09:00", weekdays="fri")`.
+    """
     refuse_unknown("monthly", options, WeekOptions)
     problems: list[str] = []
     chosen = calendar.month_days(days, problems)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from headway import calendar, exclusions, marks, naming, policies
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Word = TypeVar("Word")
 
 
 class When(Struct, frozen=True, kw_only=True):
@@ -54,6 +55,7 @@ class PlainOptions(TypedDict, total=False):
 class TimedOptions(PlainOptions, total=False):
     """What every cadence takes that fires by itself."""
 
+    weekdays: calendar.DaysGiven
     months: calendar.MonthsGiven
     between: str | None
     start: calendar.WallGiven
@@ -71,7 +73,7 @@ class WeekOptions(TimedOptions, total=False):
 
 
 class DayOptions(WeekOptions, total=False):
-    """The same with a filter on weekdays."""
+    """The same where `days` are free to be another word for `weekdays`."""
 
     days: calendar.DaysGiven
 
@@ -124,9 +126,12 @@ def _name(given: object, problems: list[str]) -> str | None:
 
 
 def _filters(options: Mapping[str, Any], problems: list[str]) -> Filters:
-    days = calendar.weekdays(options.get("days"), problems)
-    months = calendar.months(options.get("months"), problems)
-    weeks = calendar.weeks(options.get("weeks"), problems)
+    if options.get("days") is not None and options.get("weekdays") is not None:
+        problems.append("days and weekdays are the same filter here: state one of them")
+    of_days = "weekdays" if options.get("days") is None else "days"
+    days = _chosen(calendar.weekdays, of_days, options, problems)
+    months = _chosen(calendar.months, "months", options, problems)
+    weeks = _chosen(calendar.weeks, "weeks", options, problems)
     return Filters(
         # All of them restrict nothing, as none do: one thing has one spelling.
         days=() if len(days) == len(calendar.Days) else days,
@@ -136,3 +141,17 @@ def _filters(options: Mapping[str, Any], problems: list[str]) -> Filters:
         start=calendar.wall_time(options.get("start"), problems),
         end=calendar.wall_time(options.get("end"), problems),
     )
+
+
+def _chosen(
+    read: Callable[[object, list[str]], tuple[Word, ...]],
+    name: str,
+    options: Mapping[str, Any],
+    problems: list[str],
+) -> tuple[Word, ...]:
+    """What a filter lets pass; one that is stated and names nothing was hardly meant so."""
+    given, before = options.get(name), len(problems)
+    chosen = read(given, problems)
+    if given is not None and not chosen and len(problems) == before:
+        problems.append(f"{name}={given!r} names none: name at least one, or leave it out")
+    return chosen

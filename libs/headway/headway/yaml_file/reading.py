@@ -229,13 +229,21 @@ def _cadence(walk: Walk, node: Node, name: str, found: dict[str, Any], called: s
         return cadences.manual()
     own = found[name] if isinstance(found[name], dict) else {_POSITIONAL[name][0]: found[name]}
     for key in own.keys() & beside.keys():
-        walk.complain(node.line, f"{called} states {key} in {name} and beside it: state it once")
+        hint = "; the filter is weekdays" if key == "days" and _names_days(name, own) else ""
+        walk.complain(
+            node.line, f"{called} states {key} in {name} and beside it: state it once{hint}"
+        )
     options = {**beside, **own}
     if any(key not in own for key in _POSITIONAL[name]):
         return None  # it lacks a key, and was complained of
     given = [options.pop(key) for key in _POSITIONAL[name]]
     when: When = getattr(cadences, name)(*given, **options)
     return when
+
+
+def _names_days(cadence: str, own: dict[str, Any]) -> bool:
+    """Whether the days of a cadence are part of it, and no filter."""
+    return "days" in _POSITIONAL[cadence] or isinstance(own["days"], int | float)
 
 
 def _shared_terms(found: dict[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class Record(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class Bounds(Record):
     """Filters, and the zone whose wall clock counts."""
 
+    weekdays: DayWord | list[DayWord] | None = None
     months: MonthWord | MonthNumber | list[MonthWord | MonthNumber] | None = None
     between: Window | None = None
     start: Moment | None = None
@@ -75,7 +76,7 @@ class WeekBounds(Bounds):
 
 
 class DayBounds(WeekBounds):
-    """The same with weekdays."""
+    """The same where `days` is another word for `weekdays`."""
 
     days: DayWord | list[DayWord] | None = None
 
@@ -89,7 +90,7 @@ class CronRecord(DayBounds, kw_only=True):
 class EveryRecord(WeekBounds):
     """Fires on a grid counted from each midnight, or every so many days at a time.
 
-    `days` is such a number, or else a filter on weekdays.
+    `days` is such a number, or else the same as `weekdays`.
     """
 
     seconds: Seconds = 0
@@ -100,7 +101,7 @@ class EveryRecord(WeekBounds):
 
 
 class SpacedRecord(WeekBounds):
-    """Fires so long after the last success; `days` is a number, or a filter on weekdays."""
+    """Fires so long after the last success; `days` is a number, or the same as `weekdays`."""
 
     seconds: Seconds = 0
     minutes: Seconds = 0
