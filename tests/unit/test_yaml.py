@@ -26,6 +26,7 @@ from headway import (
     monthly,
     monthly_dow,
     once,
+    retry,
     skip_missed,
     spaced,
     weekly,
@@ -192,6 +193,130 @@ batches:
         )
         == app.definitions()
     )
+
+
+def test_items_state_terms_of_their_own_as_configure_does_in_python():
+    app = App("shop")
+    app.job("work")(lambda ctx, given: None)
+    own = {
+        "a": {
+            "priority": 9,
+            "timeout": 60,
+            "cancel_grace": 5,
+            "retry": retry(attempts=7),
+            "overlap": allow(2),
+            "misfire": "skip",
+            "exclude": exclude_days("sun"),
+            "jitter": 3,
+            "labels": {"tier": "1"},
+            "group": "ops",
+            "enabled": False,
+            "on_dead_letter": "go_on",
+            "start_within": 30,
+            "concurrency_key": "one",
+            "concurrency_limit": 2,
+            "on_lost_contact": "continue",
+        },
+        "b": {"when": daily("03:15", weekdays="weekdays", tz="Europe/Oslo")},
+        "c": {"when": manual()},
+        "d": {},
+    }
+    app.schedule_many(
+        "many", job="work", items=dict.fromkeys(own, 1), when=every(minutes=5), jitter=30,
+        configure=lambda item: own[item.id],
+    )  # fmt: skip
+    text = f"""{JOB}
+batches:
+  many:
+    job: work
+    every: {{minutes: 5}}
+    jitter: 30
+    items:
+      - id: a
+        input: 1
+        priority: 9
+        timeout: 60
+        cancel_grace: 5
+        retry: {{attempts: 7}}
+        overlap: {{allow: 2}}
+        misfire: skip
+        exclude: {{days: sun}}
+        jitter: 3
+        labels: {{tier: "1"}}
+        group: ops
+        enabled: false
+        on_dead_letter: go_on
+        start_within: 30
+        concurrency_key: one
+        concurrency_limit: 2
+        on_lost_contact: continue
+      - {{id: b, input: 1, daily: 03:15, weekdays: weekdays, tz: Europe/Oslo}}
+      - {{id: c, input: 1, manual: true}}
+      - {{id: d, input: 1}}
+"""
+    assert load_yaml(text).manifests == app.definitions().manifests
+    validator = jsonschema_rs.validator_for(schema.schema(), offline=True)
+    validator.validate(nodes.plain(nodes.parse(text)))
+
+
+def test_a_batch_needs_no_cadence_if_its_items_have_one_or_a_parent():
+    text = f"""{JOB}
+batches:
+  many:
+    job: work
+    jitter: 5
+    items: [{{id: a, daily: 03:15}}, {{id: b, depends_on: many-a}}, {{id: c, manual: true}}]
+"""
+    found = {one.external_id: one for one in load_yaml(text).manifests}
+    assert found["many-a"].timing == daily("03:15").timing
+    assert found["many-b"].depends_on == "many-a"
+    assert [found[f"many-{one}"].jitter_seconds for one in "abc"] == [5, 0, 0]
+    validator = jsonschema_rs.validator_for(schema.schema(), offline=True)
+    validator.validate(nodes.plain(nodes.parse(text)))
+
+
+def test_everything_that_is_wrong_with_items_is_told_with_their_lines():
+    text = f"""{JOB}
+batches:
+  many:
+    job: work
+    daily: 03:15
+    items:
+      - {{id: a, priority: 99, timeout: -1, colour: red}}
+      - {{id: b, cron: 61 * * * *, retry: {{attempts: 0}}}}
+      - {{id: c, days: mon}}
+      - {{id: d, daily: 03:15, cron: 0 * * * *}}
+      - {{id: e, manual: true, jitter: 5}}
+      - {{id: f, depends_on: many-a, jitter: 5}}
+  more:
+    job: work
+    depends_on: many-a
+    items: [{{id: a, daily: 03:15}}, {{id: b, jitter: 5}}]
+  most:
+    job: work
+    tz: Europe/Oslo
+    items: [{{id: a, daily: 03:15}}, {{id: b}}]
+"""
+    expected = [
+        "line 9: batch 'many': items 'a': priority 99 is not valid: use a whole number from 0 to 31",
+        "line 9: batch 'many': items 'a': timeout -1 is not valid",
+        "line 9: batch 'many': items 'a' has the unknown key 'colour'",
+        "line 10: batch 'many': items 'b': retry: attempts 0 is not valid",
+        "line 10: manifest 'many-b': cron expression '61 * * * *' is not valid",
+        "line 11: manifest 'many-c' states days and no cadence of its own: state it, too",
+        "line 12: manifest 'many-d' has several cadences (cron, daily)",
+        "line 13: manifest 'many-e': jitter has no meaning for a manual cadence",
+        "line 14: manifest 'many-f' depends on another manifest, so it takes no jitter",
+        "line 14: manifest 'many-f' has both a cadence and a parent",
+        "line 18: manifest 'more-a' depends on another manifest, so it takes no daily",
+        "line 18: manifest 'more-b' depends on another manifest, so it takes no jitter",
+        "line 19: batch 'most' states tz and no cadence of its own: state it, too",
+        "line 22: manifest 'most-b' has neither a cadence nor a parent",
+    ]
+    found = problems(text)
+    for line in expected:
+        assert any(one.startswith(line) for one in found), line
+    assert len(found) == len(expected)
 
 
 def test_kinds_of_failure_are_names_alone_or_in_a_list():
@@ -421,6 +546,14 @@ def test_the_example_is_sound_and_fits_the_schema_for_editors():
         "app: shop\nmanifests: {one: {job: work, daily: {at: 03:15, days: moon}}}",
         "app: shop\nmanifests: {one two: {job: work, manual: true}}",
         "app: shop\nbatches: {one: {job: work, manual: true}}",
+        "app: shop\nbatches: {one: {job: work, items: {a: 1}}}",
+        "app: shop\nbatches: {one: {job: work, items: []}}",
+        "app: shop\nbatches: {one: {job: work, items: [{id: a}]}}",
+        "app: shop\nbatches: {one: {job: work, items: [{id: a, daily: 03:15}, {id: b}]}}",
+        "app: shop\nbatches: {one: {job: work, daily: 03:15, manual: true, items: {a: 1}}}",
+        "app: shop\nbatches: {one: {job: work, daily: 03:15, depends_on: x, items: {a: 1}}}",
+        "app: shop\nbatches: {one: {job: work, manual: true, items: [{id: a, priority: 99}]}}",
+        "app: shop\nbatches: {one: {job: work, manual: true, items: [{id: a, daily: 03:15, once: 2027-06-01 09:00}]}}",
     ],
 )
 def test_the_schema_for_editors_refuses_what_is_broken(text):

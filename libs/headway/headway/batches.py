@@ -100,16 +100,18 @@ def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
     when, shared = batch.when, _stated(batch.terms)
     if "when" in own:
         when = read_when(own.pop("when"), called, problems)
-        if when is not None and isinstance(when.cadence, Manual):
-            # They were stated for those items that do have fire times.
-            shared = {name: value for name, value in shared.items() if name not in OF_FIRE_TIMES}
+    parent = item.depends_on or batch.parent
+    own_manual = when is not batch.when and when is not None and isinstance(when.cadence, Manual)
+    if parent is not None or own_manual:
+        # They were stated for those items that do have fire times.
+        shared = {name: value for name, value in shared.items() if name not in OF_FIRE_TIMES}
     return Draft(
         external_id=external_id,
         job=batch.job,
         when=when,
         input=item.input,
         terms=cast("Terms", {"group": batch.name, **shared, **own}),
-        depends_on=item.depends_on or batch.parent,
+        depends_on=parent,
         dormant=batch.dormant,
         batch=batch.name,
         where=batch.places.get(str(item.id), batch.where),

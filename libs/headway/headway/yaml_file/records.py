@@ -230,10 +230,9 @@ class JobRecord(Record):
     labels: Labels = {}
 
 
-class ScheduledRecord(DayBounds, kw_only=True):
-    """What manifests and batches have in common: one cadence, or a parent that they follow."""
+class TimedRecord(DayBounds, kw_only=True):
+    """What manifests, batches and their items may state: a cadence with its filters, and terms."""
 
-    job: Name
     cron: str | CronRecord | None = None
     every: EveryRecord | None = None
     spaced: SpacedRecord | None = None
@@ -244,7 +243,6 @@ class ScheduledRecord(DayBounds, kw_only=True):
     once: Moment | OnceRecord | None = None
     manual: bool | None = None
     depends_on: ManifestId | None = None
-    dormant: bool = False
     group: Name | None = None
     priority: Priority | None = None
     timeout: Timeout | None = None
@@ -263,25 +261,34 @@ class ScheduledRecord(DayBounds, kw_only=True):
     labels: Labels | None = None
 
 
+class ScheduledRecord(TimedRecord, kw_only=True):
+    """What manifests and batches have in common: one cadence, or a parent that they follow."""
+
+    job: Name
+    dormant: bool = False
+
+
 class ManifestRecord(ScheduledRecord):
     """What runs and when."""
 
     input: Any = None
 
 
-class ItemRecord(Record, kw_only=True):
-    """One manifest of a batch."""
+class ItemRecord(TimedRecord, kw_only=True):
+    """One manifest of a batch. What it states goes before what the batch states by that name.
+
+    A cadence of its own replaces that of the batch with all its filters.
+    """
 
     id: str | int
     input: Any = None
-    depends_on: ManifestId | None = None
 
 
 class BatchRecord(ScheduledRecord, kw_only=True):
     """One manifest for each item, called `<batch>-<item>`, in a group of the batch's name.
 
-    Items are a mapping from id to input, or a list of items. With `prune`, manifests whose
-    item is gone are deleted.
+    Items are a mapping from id to input, or a list of items, which may have terms of their own.
+    With `prune`, manifests whose item is gone are deleted.
     """
 
     items: dict[str, Any] | list[ItemRecord]

@@ -22,14 +22,25 @@ def schema() -> dict[str, Any]:
     definitions = made["$defs"]
     root = definitions.pop("FileRecord")
     root["patternProperties"] = {"^x-": {"description": "Your own, for anchors to stand on."}}
-    one_of = [{"required": [name]} for name in (*CADENCES, "depends_on")]
-    definitions["ManifestRecord"]["oneOf"] = one_of
+    _state_cadences(definitions)
     return {
         "$schema": _DIALECT,
         **root,
         "title": "Headway definitions",
         "$defs": definitions,
     }
+
+
+def _state_cadences(definitions: dict[str, Any]) -> None:
+    """A manifest has one cadence or a parent; of a batch each item has, if the batch has none."""
+    one_of = [{"required": [name]} for name in (*CADENCES, "depends_on")]
+    none = {"not": {"anyOf": one_of}}
+    each_has = {
+        "properties": {"items": {"type": "array", "minItems": 1, "items": {"oneOf": one_of}}}
+    }
+    definitions["ManifestRecord"]["oneOf"] = one_of
+    definitions["ItemRecord"]["oneOf"] = [*one_of, none]
+    definitions["BatchRecord"]["oneOf"] = [*one_of, {**none, **each_has}]
 
 
 def _tidy(value: Any) -> Any:

@@ -53,7 +53,7 @@ class Walk:
         """A value of some type, or `BROKEN`."""
         inner = _record_in_list(kind)
         if inner is not None and isinstance(node.value, list):
-            return [self.record(child, inner, called) for child in node.value]
+            return [self.record(child, inner, _one_of(called, child)) for child in node.value]
         inner = _record_in(kind)
         if inner is not None and isinstance(node.value, dict):
             return self.record(node, inner, called)
@@ -73,6 +73,12 @@ class Walk:
             return node.value
         self.complain(node.line, f"{called} is not valid: write a mapping from names to settings")
         return {}
+
+
+def _one_of(called: str, child: Node) -> str:
+    """An entry of a list, by its id if it has one."""
+    found = child.value.get("id") if isinstance(child.value, dict) else None
+    return called if found is None else f"{called} {found.value!r}"
 
 
 @lru_cache(maxsize=256)
