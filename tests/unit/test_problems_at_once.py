@@ -140,6 +140,18 @@ def test_what_is_stated_once_is_told_once():
     ]
 
 
+@pytest.mark.parametrize("key", ["{input.", 5])
+def test_a_key_that_is_none_is_told_once_with_its_job(key):
+    app = App("shop")
+    app.job("work", concurrency_key=key)(lambda ctx: None)
+    app.schedule("one", job="work", when=HOURLY)
+    app.schedule("two", job="work", when=HOURLY)
+    [problem] = problems(app)
+    assert problem.startswith("job 'work': concurrency_key")
+    app.schedule("own", job="work", when=HOURLY, concurrency_key=key)
+    assert len(problems(app)) == 2
+
+
 def test_what_only_follows_from_a_mistake_is_not_told(app):
     app.schedule("month", job="quiet", when=monthly(32, "25:00", tz="Mars/Base"))
     app.schedule("week", job="quiet", when=weekly("moon", "09:00", months=13))

@@ -11,7 +11,6 @@ from headway_contract.limits import INPUT_LIMIT
 from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions import timing as timings
 from headway_decisions.cadence import Manual
-from headway_decisions.keys import InvalidKey, check_template
 from headway_decisions.lineage import find_cycles
 from headway_decisions.timing import Timing
 from msgspec import Struct, structs
@@ -71,12 +70,17 @@ def problems_of_manifest(
     of_input = _problems_of_input(manifest, job)
     told = _TOLD_ELSEWHERE | ({"input"} if of_input else set())
     wrong = [*of_input, *_without_meaning(draft)]
-    wrong += problems_of_key(manifest, input_is_sound=not of_input)
-    wrong += [
-        str(one)
-        for one in misfits_of(manifest, told | (set() if timing_is_sound else {"timing"}))
-        if str(one) not in inherited or one.path[0] in draft.terms
+    found = [
+        *(
+            ("concurrency_key", one)
+            for one in problems_of_key(manifest, input_is_sound=not of_input)
+        ),
+        *(
+            (one.path[0], str(one))
+            for one in misfits_of(manifest, told | (set() if timing_is_sound else {"timing"}))
+        ),
     ]
+    wrong += [one for name, one in found if one not in inherited or name in draft.terms]
     return problems + [f"{draft.called}: {one}" for one in wrong]
 
 
@@ -237,12 +241,10 @@ def problems_of_job(called: str, job: JobDefinition) -> list[str]:
 def lines_about_job(job: JobDefinition) -> list[str]:
     """The same, without saying which job it is."""
     problems = [str(one) for one in misfits_of(job, {"name", "concurrency_key"})]
-    if job.concurrency_key is not None:
-        try:
-            check_template(job.concurrency_key)
-        except InvalidKey as error:
-            problems.append(str(error))
-    return problems
+    of_key = limits.problem_of_key(
+        job.concurrency_key, given=None, manifest="", group="", job=job.name, must_fit=False
+    )
+    return problems if of_key is None else [*problems, of_key]
 
 
 def names_of_job(job: DeclaredJob) -> list[str]:
