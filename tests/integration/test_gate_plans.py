@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from headway_contract.work import GroupChanged
 from headway_dispatcher.store import gates as queries
-from headway_dispatcher.store import works
-from support.gates import START, Gates
+from headway_dispatcher.store import leases, workers, works
+from support.gates import START, Gates, SetClock, work
 from support.plans import FILL, outline, rows_read, scans_of
 
 pytestmark = [pytest.mark.breaks_tables("fills the queue by hand"), pytest.mark.long]
@@ -23,7 +23,7 @@ FEW = 200
 
 @pytest.fixture
 async def gates(database):
-    made = Gates(database)
+    made = Gates(database, clock=SetClock())
     await made.worker("etl", "mail")
     await made.tell(
         GroupChanged(group="full", version=1, max_active=0),
@@ -160,3 +160,34 @@ async def test_a_lane_with_room_is_read_only_as_far_as_its_room_goes(gates):
     plan = await candidates(gates, {}, {"etl": 10})
     assert plan["Actual Rows"] == 10
     assert rows_read(plan) < FEW, outline(plan)
+
+
+async def test_leases_that_have_ended_are_not_read_for_those_that_are_live(gates):
+    async with gates.database.acquire() as connection:
+        await connection.execute(FILL, BACKLOG, "wide", "etl", START, None, None)
+        await connection.execute(
+            "INSERT INTO dispatcher.lease (id, token, job, created_at, ended_at)"
+            " SELECT id, '', job, rank, rank FROM dispatcher.work_queue"
+        )
+        await connection.execute(
+            "INSERT INTO dispatcher.metadata (run_id, work_id, lease_id, group_name, job, round,"
+            " attempt, state, created_at, finished_at, patience_seconds)"
+            " SELECT gen_random_uuid(), id, id, group_name, job, 1, 1, 'completed', rank, rank,"
+            " 1 FROM dispatcher.work_queue"
+        )
+        await connection.execute(
+            "UPDATE dispatcher.work_queue SET state = 'settled', outcome = 'completed',"
+            " settled_at = rank, wait_reason = NULL, held_by = NULL, start_by = rank"
+        )
+        await connection.execute(
+            "VACUUM ANALYZE dispatcher.work_queue, dispatcher.lease, dispatcher.metadata"
+        )
+    await gates.queue(work(start_by=START + timedelta(hours=1), queued_at=START))
+    assert await gates.drain() == 1
+    for name, arguments, of in (
+        ("unclaimed_until", (1000,), leases),
+        ("serving", (START - timedelta(days=3650),), workers),
+        ("situation", (timedelta(seconds=60),), queries),
+    ):
+        plan = await explained(gates, name, *arguments, queries=of)
+        assert (plan["Actual Rows"], rows_read(plan) < FEW) == (1, True), outline(plan)
