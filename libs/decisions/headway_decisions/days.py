@@ -22,6 +22,8 @@ from headway_decisions.timing import Timing
 
 _NO_TIMES = "no times"
 _USUAL = "usual"
+# What it takes to see what a day is like, in times that are walked to.
+_STEPS_OF_A_DAY = 2
 # A time that is read off the wall clock takes so much less than one that is walked to.
 _EASE = 4
 _INSTANT = timedelta(microseconds=1)
@@ -60,12 +62,22 @@ class Days:
     def stretch(self, kept: Timing, start: int, end: int) -> Stretch:
         """The allowed times in [start, end), a day or so that may be another zone's."""
         zone = wall_clock.zone_named(kept.zone)
+        day = day_of(zone, start)
+        if start == starts_at(zone, day) and end == starts_at(zone, day + DAY):
+            self.steps += _STEPS_OF_A_DAY
+            like = _likeness(kept, day)
+            return Stretch(None if like == day else like, self._of_day(kept, day, like))
+        return self._foreign(kept, start, end)
+
+    def _foreign(self, kept: Timing, start: int, end: int) -> Stretch:
+        """A stretch that is no day of the timing's own zone: parts of two, or of more."""
+        zone = wall_clock.zone_named(kept.zone)
         day, last = day_of(zone, start), day_of(zone, end - 1)
         parts: list[_Part] = []
         while day <= last:
             parts.append(_Part(day, _likeness(kept, day), starts_at(zone, day) - start))
             day += DAY
-        self.steps += len(parts)
+        self.steps += len(parts) * _STEPS_OF_A_DAY
         if any(part.likeness == part.day for part in parts):
             return Stretch(None, self._joined(kept, parts, end - start))
         likeness = (end - start, *((part.likeness, part.shift) for part in parts))
@@ -78,8 +90,6 @@ class Days:
         found: list[int] = []
         for part in parts:
             seconds = self._of_day(kept, part.day, part.likeness)
-            if part.shift == 0 and len(parts) == 1:
-                return seconds
             inside = (part.shift + second for second in seconds)
             found += (second for second in inside if 0 <= second < length)
         return found
@@ -94,7 +104,7 @@ class Days:
         while day <= last:
             if most_steps is not None and self.steps >= most_steps:
                 return None
-            self.steps += 1
+            self.steps += _STEPS_OF_A_DAY
             begins, seconds = starts_at(zone, day), self._of_day(kept, day, _likeness(kept, day))
             total += bisect_right(seconds, until - begins) - bisect_right(seconds, after - begins)
             day += DAY
@@ -195,15 +205,17 @@ def _likeness(kept: Timing, day: date) -> Hashable:
 def _is_open(kept: Timing, wall: datetime) -> bool:
     """Whether filters and exclusions of whole days let a day pass, of which this is midnight."""
     passage, exclusions = _of_whole_days(kept)
-    return passage.opening(wall) == wall and calendar.covering(exclusions, wall) is None
+    if passage is not None and passage.opening(wall) != wall:
+        return False
+    return calendar.covering(exclusions, wall) is None
 
 
 @lru_cache(maxsize=4096)
-def _of_whole_days(kept: Timing) -> tuple[calendar.Passage, tuple[calendar.Exclusion, ...]]:
+def _of_whole_days(kept: Timing) -> tuple[calendar.Passage | None, tuple[calendar.Exclusion, ...]]:
     filters = kept.filters
     whole = Filters(days=filters.days, months=filters.months, weeks=filters.weeks)
     exclusions = tuple(one for one in kept.exclusions if not isinstance(one, ExcludedTimes))
-    return calendar.passage(whole), exclusions
+    return None if whole == Filters() else calendar.passage(whole), exclusions
 
 
 def _bounds(filters: Filters) -> tuple[date | None, date | None]:
