@@ -146,6 +146,16 @@ async def test_a_trigger_may_be_more_urgent_than_its_manifest(timeline):
     assert [one.priority for one in await told(timeline, "work.queued")] == [9, 2, 0]
 
 
+async def test_a_trigger_that_was_coalesced_is_as_urgent_the_next_time(timeline):
+    await timeline.declare(app_with(priority=2))
+    await trigger(timeline, priority=9, start_within_seconds=60)
+    await timeline.settle("a", "coalesced")
+    await timeline.tick()
+    queued = await told(timeline, "work.queued")
+    assert [one.priority for one in queued] == [9, 9]
+    assert all(one.start_by is not None for one in queued)
+
+
 async def test_a_delayed_trigger_waits_for_its_time_and_leaves_the_schedule_alone(timeline):
     await timeline.declare(app_with())
     timeline.at(minutes=30)

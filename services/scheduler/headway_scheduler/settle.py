@@ -261,6 +261,11 @@ async def _owe_again(connection: Connection, owned: Sequence[_Closed], now: date
         ],
         now=now,
     )
+    for row in known:
+        terms = (row["priority"], row["start_within_seconds"])
+        if terms != (None, None):
+            again = _again(row["cause"])
+            await connection.execute(occurrences["set_terms"], row["manifest_id"], again, *terms)
 
 
 def _again(cause: str) -> str:
