@@ -356,6 +356,18 @@ class TestTimes:
         clock.at = START + 90 * SECOND
         assert await gates.drain() == 1
 
+    async def test_work_whose_time_has_come_and_that_somebody_has_is_not_waited_for_in_a_hurry(
+        self, gates, clock, database
+    ):
+        [delayed] = await gates.queue(work(not_before=START + 90 * SECOND))
+        clock.at = START + 90 * SECOND
+        async with database.transaction() as connection:
+            await connection.execute(
+                "SELECT FROM dispatcher.work_queue WHERE id = $1 FOR UPDATE", delayed
+            )
+            assert (await gates.run()).rest == 0.1
+        assert await gates.drain() == 1
+
     async def test_work_that_has_not_begun_in_time_expires_with_its_reason(self, gates, clock):
         await gates.tell(GroupChanged(group="etl", version=1, max_active=0))
         [late] = await gates.queue(work(start_by=START + 30 * SECOND))

@@ -42,9 +42,9 @@ from headway_dispatcher.store import SOURCE, Times, works
 
 # How many keys are seen to in one pass.
 _KEYS_AT_ONCE = 1000
-# After how long a key is looked at again of which somebody else had a row: they are done in a
+# After how long work is looked at again of which somebody else had the row: they are done in a
 # moment, and mostly call the gate then.
-_KEYS_AGAIN = timedelta(milliseconds=100)
+_LOOK_AGAIN = timedelta(milliseconds=100)
 
 
 class GateCall(Wakeup):
@@ -142,12 +142,15 @@ class Gate:
         admitted = sum(len(one.works) for one in orders)
         more = ready.more or bool(without_key or disabled)
         more |= len(waiting) == self._settings.gate_batch and admitted > 0
-        rest = _rest(_earliest(glance.next_at, room.rates_free_at(), ready.look_again_at), now)
+        next_at = _earliest(glance.next_at, room.rates_free_at(), ready.look_again_at)
+        if next_at is not None and next_at <= now:
+            # A time that has come and is still here: somebody else has the row.
+            next_at = now + _LOOK_AGAIN
         return GateResult(
             admitted=admitted,
             held=len(waiting) - admitted,
             expired=ready.expired,
-            rest=0.0 if more else rest,
+            rest=0.0 if more else _rest(next_at, now),
         )
 
     async def _look(self) -> Glance:
@@ -170,7 +173,7 @@ class Gate:
             expired=expired,
             # What comes next is only seen by a fresh look.
             more=bool(expired or ripened or keys.left_over < keys.changed == _KEYS_AT_ONCE),
-            look_again_at=now + _KEYS_AGAIN if keys.left_over else None,
+            look_again_at=now + _LOOK_AGAIN if keys.left_over else None,
         )
 
     async def _candidates(
