@@ -96,7 +96,7 @@ def is_alive(process_id: int) -> bool:
         return False
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or read
         return sys.platform != "linux"
 
 
