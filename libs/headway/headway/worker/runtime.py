@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import logging
 import socket
-from collections import Counter, deque
+from collections import Counter
 from typing import Annotated
 from uuid import UUID
 
@@ -79,7 +79,6 @@ class Worker:
         processes = [job for job in self._jobs.values() if job.process]
         self._nursery = Nursery(processes) if processes else None
         # Leases that this process has had: an order that is delivered again is not run again.
-        self._done: deque[UUID] = deque(maxlen=10_000)
         self._finished = Finished(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
@@ -213,7 +212,7 @@ class Worker:
             order = _read_order(message)
             if order is not None and order.lease in self._finished:
                 await self._finished.see_to(message, order.lease)
-            elif order is not None and (order.lease in self._tenures or order.lease in self._done):
+            elif order is not None and order.lease in self._tenures:
                 await self._acknowledge(message)
             elif order is None or order.job not in self._jobs:
                 await nak(self._broker, message, delay=30)
@@ -247,7 +246,6 @@ class Worker:
             logger.exception("lease %s", order.lease)
         finally:
             if self._tenures.pop(order.lease, None) is not None:
-                self._done.append(order.lease)
                 self._finished.add(lease)
             self._free += 1
             self._used[order.job] -= 1
