@@ -255,6 +255,8 @@ async def test_what_ends_while_something_is_being_said_is_said_next(world, monke
         return await say(self, *events)
 
     monkeypatch.setattr(Lease, "say", slowly)
+    # No machine is so slow that the runs themselves would wait for what is being said.
+    monkeypatch.setattr(tenure, "monotonic", lambda: 0.0)
     bodies = Bodies(hold={2})
 
     async def job(ctx, number: int):
