@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from headway import Client
+from headway import App, Client, manual
 from headway_clock import utc_now
 from headway_contract import decode, subjects
 from headway_contract.control import Heartbeat
@@ -97,6 +97,37 @@ class TestWork:
         await world.dispatcher()
         await world.until_settled()
         await check_invariants(world.database)
+
+    async def test_lost_work_keeps_its_key_and_what_its_trigger_stated(self, world):
+        app = App("test")
+
+        @app.job("job", group="ops", concurrency_key="customer:{input.id}", concurrency_limit=2)
+        async def job(ctx, given: dict[str, int]): ...
+
+        app.schedule("sync", job=job, input={"id": 7}, when=manual())
+        await deaf_dispatcher(world)
+        await world.scheduler(app, **QUICK)
+        async with Client(world.nats_url) as client:
+            await client.trigger("sync", input={"id": 8}, priority=5, start_within=3600)
+        await until(lambda: stored_work(world), within=10, what="the message is stored")
+        [lost] = await stored_work(world)
+        assert (lost.concurrency_key, lost.priority) == ("customer:8", 5)
+        await purge(world, subjects.WORK_STREAM)
+        await until(lambda: stored_work(world), within=20, what="it is told again")
+        assert await stored_work(world) == [lost]
+
+    async def test_lost_work_that_makes_no_key_any_more_is_not_told_without_one(self, world, app):
+        await world.declare(app)
+        await world.make_due()
+        scheduler = await world.scheduler(ask_after_seconds=3600)
+        work = await world.until("SELECT id FROM scheduler.work")
+        await scheduler.end_pass("relay")
+        await world.value("DELETE FROM scheduler.outbox")
+        await world.value("UPDATE scheduler.manifest SET concurrency_key = 'customer:{input.id}'")
+        async with world.database.transaction() as connection:
+            now = await DATABASE_CLOCK.now(connection)
+            assert await retell_work(connection, [work], now=now) == 0
+        assert await world.value("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
 
     async def test_a_backlog_that_waits_in_the_stream_is_not_multiplied(self, world):
         app = many(2500)

@@ -1,9 +1,9 @@
 """Telling again what was lost: the same events, under message ids that nobody has seen.
 
 A piece of work is rebuilt from its decision and its manifest. The decision keeps the input
-that it was made with, if there is one; everything else (job, group, priority, retries,
-timeouts) is what the manifest says now, for that is what anybody would expect of work that
-has not run yet.
+that it was made with, if there is one, and what a trigger stated of priority and expiry;
+everything else (job, group, key, retries, timeouts) is what the manifest says now, for that is
+what anybody would expect of work that has not run yet.
 """
 
 import logging
@@ -15,6 +15,7 @@ from uuid import UUID
 
 from headway_clock import new_id
 from headway_contract.work import WorkCancelRequested
+from headway_decisions.keys import InvalidKey
 from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
 from msgspec import structs
@@ -30,7 +31,7 @@ from headway_scheduler.announce import (
 )
 from headway_scheduler.declare import audit, group_changed, job_changed, manifest_changed
 from headway_scheduler.enqueue import announce_again
-from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.ledger import LedgerRow, key_of
 from headway_scheduler.manifest import Manifest, read_manifests
 from headway_scheduler.store import HISTORY, OUTBOX, SOURCE, groups, heals, manifests, works
 
@@ -46,14 +47,16 @@ async def retell_work(connection: Connection, ids: Sequence[UUID], *, now: datet
     rows = await connection.fetch(heals["lost"], sorted(ids))
     found = await read_manifests(connection, {row["manifest_id"] for row in rows}, now=now)
     by_id = {one.view.id: one for one in found if isinstance(one, Manifest)}
-    known = [row for row in rows if row["manifest_id"] in by_id]
+    decisions = {
+        row["id"]: decision
+        for row in rows
+        if (decision := _decision(by_id.get(row["manifest_id"]), row)) is not None
+    }
+    known = [row for row in rows if row["id"] in decisions]
     for (queued_at, *_), members in groupby(sorted(known, key=_together), key=_together):
         # As old as it was: what waited before the loss does not wait from the beginning.
-        pairs = [(by_id[row["manifest_id"]], row) for row in members]
-        messages = announce_work(
-            [(manifest, _decision(manifest, row)) for manifest, row in pairs], now=queued_at
-        )
-        await OUTBOX.add(connection, _afresh(messages))
+        pairs = [(by_id[row["manifest_id"]], decisions[row["id"]]) for row in members]
+        await OUTBOX.add(connection, _afresh(announce_work(pairs, now=queued_at)))
     told = [row["id"] for row in known] + await _retell_enqueued(connection, ids, now)
     await _note_told(connection, [*told, *cancelled], now)
     return len(told) + len(cancelled)
@@ -168,8 +171,20 @@ async def retell_prunes(connection: Connection, ids: Sequence[UUID], *, now: dat
     return len(rows)
 
 
-def _decision(manifest: Manifest, row: Any) -> LedgerRow:
+def _decision(manifest: Manifest | None, row: Any) -> LedgerRow | None:
+    """The decision that made lost work; none if its manifest cannot be read, or makes no key now.
+
+    Without the key it would run beside work that it must not run beside, so it waits.
+    """
+    if manifest is None:
+        return None
     own = row["has_input"] or row["input"] is not None
+    given = row["input"] if own else manifest.input
+    try:
+        key = key_of(manifest, given)
+    except InvalidKey as error:
+        logger.error("work %s was lost and cannot be told again: %s", row["id"], error)
+        return None
     return LedgerRow(
         manifest=row["manifest_id"],
         cause=row["cause"],
@@ -181,8 +196,12 @@ def _decision(manifest: Manifest, row: Any) -> LedgerRow:
         actor=row["actor"],
         explicit=row["explicit"],
         has_input=own,
-        input=row["input"] if own else manifest.input,
+        input=given,
         not_before=row["not_before"],
+        priority=row["priority"],
+        start_within_seconds=row["start_within_seconds"],
+        concurrency_key=key,
+        traceparent=row["traceparent"],
     )
 
 

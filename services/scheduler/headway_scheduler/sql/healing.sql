@@ -53,7 +53,8 @@ WHERE work.id = told.id
 SELECT work.id, work.manifest_id, work.cause, work.slot, work.queued_at, work.tellings,
        occurrence.first_due_at,
        occurrence.last_due_at, occurrence.actor, occurrence.explicit, occurrence.has_input,
-       occurrence.input, occurrence.not_before
+       occurrence.input, occurrence.not_before, occurrence.priority,
+       occurrence.start_within_seconds, occurrence.traceparent
 FROM scheduler.work
 JOIN scheduler.occurrence
     ON occurrence.manifest_id = work.manifest_id AND occurrence.cause = work.cause
