@@ -335,6 +335,20 @@ class TestSpares:
         await gates.end()
         assert await gates.drain() == 1
 
+    async def test_work_with_keys_that_waits_for_slots_keeps_no_idle_worker_waiting(
+        self, database, clock
+    ):
+        gates = Gates(database, clock=clock, max_active=1000, gate_batch=20)
+        for name in ("a", "b"):
+            await gates.worker("etl", slots=1, name=name)
+        await gates.worker("mail", slots=1, name="idle")
+        await gates.tell(JobChanged(job="etl", version=1, batch=10))
+        await gates.queue(*(work(concurrency_key=f"k{n}") for n in range(60)))
+        assert await gates.drain() == 20, "the leases of two slots; none of this lies ready"
+        [mail] = await gates.queue(work(job="mail", queued_at=START + SECOND))
+        assert await gates.drain() == 1
+        assert mail in await gates.active()
+
     async def test_what_workers_have_claimed_is_told_from_what_lies_ready(self, database, clock):
         gates = Gates(database, clock=clock)
         await gates.worker("etl", slots=1, name="busy")

@@ -195,6 +195,10 @@ class Room:
         orders = self._idle.could_run(job) if keyed else self._orders_left(group, job)
         return orders > 0
 
+    def has_idle_slot(self, job: str) -> bool:
+        """Whether a slot that has nothing to do could run a job."""
+        return self._idle.could_run(job) > 0
+
     def groups(self, *, most: int) -> dict[str, int]:
         """How much each group may still get, of those that have a limit."""
         rooms = {}

@@ -184,7 +184,12 @@ class Gate:
         if not jobs:
             return []
         return await tx.candidates(
-            room.groups(most=batch), jobs, now=now, limit=batch, group_step=self._group_step
+            room.groups(most=batch),
+            jobs,
+            idle={job for job in jobs if room.has_idle_slot(job)},
+            now=now,
+            limit=batch,
+            group_step=self._group_step,
         )
 
     def _orders(self, waiting: Sequence[WaitingWork], verdicts: Sequence[Verdict]) -> list[Ordered]:

@@ -184,17 +184,22 @@ class GateTransaction:
         groups: dict[str, int],
         jobs: dict[str, int],
         *,
+        idle: set[str],
         now: datetime,
         limit: int,
         group_step: timedelta,
     ) -> list[WaitingWork]:
-        """The first of those who wait in each lane with room, in the order of the gate."""
+        """The first of those who wait in each lane with room, in the order of the gate.
+
+        `idle` are the jobs for which a slot is idle.
+        """
         rows = await self.connection.fetch(
             gates["candidates"],
             list(groups),
             list(groups.values()),
             list(jobs),
             list(jobs.values()),
+            [job in idle for job in jobs],
             now,
             limit,
             group_step,

@@ -162,26 +162,30 @@ SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM noted) A
 -- Work that may run now, lane by lane: a step of the index finds the next lane, and those
 -- without room are passed over without a look at their work. Priority counts as age does: a
 -- step of an entry's makes it look older by a minute, one of a group's outweighs all of those.
+-- Jobs for which a slot is idle come before those whose orders could only lie ready: else work with
+-- a key, which never lies ready, could fill a pass and keep idle workers from what is behind it.
 -- What somebody else is at is left for the next time, so the gate never waits for a row.
--- $1 groups with limits, $2 room of each, $3 jobs that can be run, $4 room of each, $5 now,
--- $6 how many, $7 how much older one step of a group's priority makes its work look.
+-- $1 groups with limits, $2 room of each, $3 jobs that can be run, $4 room of each, $5 whether a
+-- slot is idle for each, $6 now, $7 how many, $8 how much older one step of a group's priority
+-- makes its work look.
 WITH chosen AS (
-    SELECT first.id, first.rank - group_limit.priority * $7::interval AS turn
+    SELECT first.id, open_job.idle, first.rank - group_limit.priority * $8::interval AS turn
     FROM dispatcher.ready_lane AS lane
     JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
-    JOIN unnest($3::text[], $4::integer[]) AS open_job (name, room) ON open_job.name = lane.job
+    JOIN unnest($3::text[], $4::integer[], $5::boolean[]) AS open_job (name, room, idle)
+        ON open_job.name = lane.job
     LEFT JOIN unnest($1::text[], $2::integer[]) AS limited (name, room)
         ON limited.name = lane.group_name
     CROSS JOIN LATERAL (
         SELECT id, rank FROM dispatcher.work_queue
         WHERE work_queue.group_name = lane.group_name AND work_queue.job = lane.job
           AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
-          AND (work_queue.start_by IS NULL OR work_queue.start_by > $5 OR work_queue.attempts > 0)
+          AND (work_queue.start_by IS NULL OR work_queue.start_by > $6 OR work_queue.attempts > 0)
         ORDER BY work_queue.rank
         LIMIT least(limited.room, open_job.room)
     ) AS first
-    ORDER BY turn
-    LIMIT $6
+    ORDER BY idle DESC, turn
+    LIMIT $7
 )
 SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
        CASE WHEN work.concurrency_key IS NOT NULL
@@ -201,7 +205,7 @@ CROSS JOIN LATERAL (
 ) AS work
 LEFT JOIN dispatcher.manifest_switch
     ON manifest_switch.manifest_id = work.manifest_id AND NOT manifest_switch.enabled
-ORDER BY chosen.turn
+ORDER BY chosen.idle DESC, chosen.turn
 
 -- name: dispatch
 -- Work that now has a run, with leases and runs; the rows of the work are locked already.
