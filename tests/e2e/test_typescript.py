@@ -157,6 +157,24 @@ async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, t
     await check_invariants(world.database)
 
 
+async def test_a_body_that_was_asked_to_stop_before_has_no_longer_than_the_drain(
+    world, processes, teller
+):
+    program = await start(world, processes, DRAIN_SECONDS="0.1")
+    work = await teller.queue("ts-stubborn", cancel_grace_seconds=60)
+    await world.until(RUNNING, "ts-stubborn")
+    await teller.cancel(work, "not needed")
+
+    async def was_asked() -> bool:
+        return "asked to stop" in processes.logs()
+
+    await until(was_asked, within=20, what="it was asked to stop")
+    assert await program.stop(within=10) == 0
+    assert await world.until(SETTLED, work) == "cancelled"
+    assert (await the_run(world, "ts-stubborn"))["state"] == "cancelled"
+    await check_invariants(world.database)
+
+
 async def test_what_a_run_tells_of_itself_is_kept(world, processes, teller):
     await start(world, processes)
     work = await teller.queue("ts-talks")

@@ -92,6 +92,36 @@ async def test_a_plain_function_is_handed_back_at_the_drain_s_deadline(world, en
     await check_invariants(world.database)
 
 
+@pytest.mark.parametrize("asked", ["cancelled", "timed_out"])
+async def test_a_run_that_was_asked_to_stop_before_has_no_longer_than_the_drain(world, asked):
+    release, heard = threading.Event(), threading.Event()
+
+    def job(ctx):
+        while not release.is_set():
+            release.wait(0.01)
+            if ctx.cancelled:
+                heard.set()
+
+    await world.dispatcher(orphan_timeout_seconds=60)
+    await world.worker(app_with(job), drain_seconds=0.1)
+    timeout = 0.2 if asked == "timed_out" else 60
+    work = await queue(world, cancel_grace_seconds=60, timeout_seconds=timeout)
+    await until_run(world, "in_progress")
+    if asked == "cancelled":
+        await cancel(world, work)
+    await asyncio.to_thread(heard.wait, 20)
+    began = monotonic()
+    await world.stop_workers()
+    assert monotonic() - began < 10
+    release.set()
+    if asked == "cancelled":
+        await until_run(world, "cancelled")
+        assert await world.value("SELECT outcome FROM dispatcher.work_queue") == "cancelled"
+    else:
+        assert (await until_run(world, "failed"))["failure"]["kind"] == "timed_out"
+    await check_invariants(world.database)
+
+
 @pytest.mark.parametrize("policy", ["stop", "continue"])
 async def test_when_contact_is_lost_the_job_decides(world, policy):
     release, ended = asyncio.Event(), []

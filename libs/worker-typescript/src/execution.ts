@@ -31,6 +31,7 @@ type Ended = { kind: "returned"; output: unknown } | { kind: "threw"; error: unk
 
 export class Execution {
   private readonly stopper = new AbortController();
+  private readonly hurrier = new AbortController();
   private stopping: { reason: StopReason; why: string } | undefined;
   private readonly activations: Activations;
   private readonly context: Context;
@@ -53,8 +54,12 @@ export class Execution {
     this.traceparent = ordered.traceparent ?? undefined;
   }
 
-  /** Ask the body to end early; the first reason given is the one that counts. */
+  /**
+   * Ask the body to end early; the first reason given is the one that counts. A worker that stops
+   * also cuts short the grace of a body that was asked before.
+   */
   stop(reason: StopReason, why = ""): void {
+    if (reason === "worker_stopped") this.hurrier.abort();
     if (this.stopping !== undefined) return;
     this.stopping = { reason, why };
     this.stopper.abort(new Error(why || reason));
@@ -104,16 +109,12 @@ export class Execution {
 
   /** Nothing, once the body was asked to stop and had its time to do so. */
   private graceIsOver(): Promise<undefined> {
-    return new Promise((resolve) => {
-      const wait = () => after(this.grace(), () => resolve(undefined));
-      if (this.stopper.signal.aborted) wait();
-      else this.stopper.signal.addEventListener("abort", wait, { once: true });
-    });
-  }
-
-  private grace(): number {
     const grace = this.ordered.cancel_grace_seconds ?? GRACE_SECONDS;
-    return this.stopping?.reason === "worker_stopped" ? Math.min(grace, HAND_BACK_SECONDS) : grace;
+    return new Promise((resolve) => {
+      const over = () => resolve(undefined);
+      once(this.stopper.signal, () => after(grace, over));
+      once(this.hurrier.signal, () => after(Math.min(grace, HAND_BACK_SECONDS), over));
+    });
   }
 
   /** Whatever a body came to after it was asked to stop, it may have come to for that reason. */
@@ -173,6 +174,12 @@ export class Execution {
   private event(kind: string, data: Record<string, unknown>): Event {
     return this.lease.event(kind, data, this.ordered, this.traceparent);
   }
+}
+
+/** Call something once a signal is given, or at once if it was. */
+function once(signal: AbortSignal, call: () => void): void {
+  if (signal.aborted) call();
+  else signal.addEventListener("abort", call, { once: true });
 }
 
 /** The longest that a timer of Node can wait, in milliseconds. */

@@ -59,7 +59,8 @@ worker.job("ts-waits-once", async (context, seconds: number) => {
   }
 });
 
-worker.job("ts-stubborn", async () => {
+worker.job("ts-stubborn", async (context) => {
+  context.signal.addEventListener("abort", () => console.log("asked to stop"));
   await pause(60_000);
 });
 

@@ -68,12 +68,18 @@ class Execution:
         self._most_output = min(OUTPUT_LIMIT, broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
         self._asked = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._stopping: StopReason | None = None
         self._why = ""
         self.traceparent = ordered.traceparent
 
     def stop(self, reason: StopReason, why: str = "") -> None:
-        """Ask the body to end early; the first reason given is the one that counts."""
+        """Ask the body to end early; the first reason given is the one that counts.
+
+        A worker that stops also cuts short the grace of a body that was asked before.
+        """
+        if reason == "worker_stopped":
+            self._hurried.set()
         if self._stopping is not None:
             return
         self._stopping, self._why = reason, why
@@ -165,15 +171,21 @@ class Execution:
         try:
             await asyncio.wait({body, asked}, return_when=asyncio.FIRST_COMPLETED)
             if not body.done():
-                await asyncio.wait({body}, timeout=self._grace())
+                await self._wait_out_grace(body)
             return body.done()
         finally:
             clock.cancel()
             asked.cancel()
 
-    def _grace(self) -> float:
+    async def _wait_out_grace(self, body: "asyncio.Future[Any]") -> None:
         grace = self.ordered.cancel_grace_seconds
-        return min(grace, HAND_BACK_SECONDS) if self._stopping == "worker_stopped" else grace
+        hurried = asyncio.create_task(self._hurried.wait())
+        try:
+            await asyncio.wait({body, hurried}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            if hurried.done():
+                await asyncio.wait({body}, timeout=min(grace, HAND_BACK_SECONDS))
+        finally:
+            hurried.cancel()
 
     def _returned(self, output: Any) -> Outcome:
         encoded = encode_output(output, self._most_output)
