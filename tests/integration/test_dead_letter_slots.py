@@ -99,6 +99,41 @@ class TestSlots:
         [left] = await ops.client.dead_letters()
         assert (left.dead_letter, left.retry_asked_at) == (letters[1][1], None)
 
+    @pytest.mark.parametrize("whole", ["manifest", "group"])
+    async def test_a_cancel_of_all_withdraws_the_wish(self, world, nats_url, whole):
+        ran = []
+        app = App("test")
+
+        @app.job("job", group="ops", on_dead_letter="go_on")
+        @retry(attempts=1)
+        async def job(ctx):
+            ran.append(ctx.work)
+            if len(ran) == 1:
+                raise ValueError("boom")
+            await asyncio.Event().wait()
+
+        app.schedule("m", job=job, when=every(hours=24))
+        await world.dispatcher()
+        await world.worker(app)
+        await world.fire(app)
+        letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
+        async with Client(nats_url) as client:
+            await client.trigger("m")
+            await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
+            assert [one.result for one in await client.retry(letter)] == ["waits"]
+            cancel = (
+                client.cancel_manifest("m") if whole == "manifest" else client.cancel_group("ops")
+            )
+            answer = await cancel
+            assert answer.counts == {"asked_to_stop": 1, "already_settled": 1}
+            assert any("withdrawn" in one.text for one in answer.results)
+            await world.until_settled(at_least=2)
+            [left] = await client.dead_letters()
+        assert (left.dead_letter, left.retry_asked_at) == (letter, None)
+        assert len(ran) == 2, "what was to run again never starts"
+        await check_invariants(world.database)
+
     async def test_two_letters_of_one_slot_run_one_after_the_other(self, ops):
         manifest = uuid4()
         letters = [await ops.letter(manifest_id=manifest, manifest="m") for _ in range(3)]
