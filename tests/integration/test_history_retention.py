@@ -1,7 +1,7 @@
 """What is old goes, what is needed stays, and `verify` is true all along."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 import pytest_asyncio
@@ -218,6 +218,26 @@ async def test_a_day_that_somebody_reads_is_dropped_later(world):
         await reader.fetch("SELECT count(*) FROM dispatcher.history")
         assert (await cleaner(world).run_once()).days_dropped == 0
     assert (await cleaner(world).run_once()).days_dropped == 1
+
+
+@pytest.mark.breaks_tables("history is moved to other days, and so are not the tables")
+async def test_no_day_is_dropped_while_an_earlier_one_cannot_be(stopped):
+    """Work that began on the first would seem never to have ended on the second."""
+    await age(stopped, 41)
+    first: date = await stopped.value("SELECT min(recorded_at)::date FROM dispatcher.history")
+    await stopped.value("SELECT dispatcher.add_history_day($1)", first + timedelta(days=1))
+    await stopped.value(
+        "UPDATE dispatcher.history SET recorded_at = recorded_at + interval '1 day'"
+        " WHERE type = 'headway.work.settled.v1'"
+    )
+    clean = cleaner(stopped, clock=Later(days=31))
+    async with stopped.database.transaction() as reader:
+        await reader.execute(f"LOCK dispatcher.history_{first:%Y%m%d} IN ACCESS SHARE MODE")
+        cleaned = await clean.run_once()
+        assert (cleaned.works, cleaned.days_dropped) == (1, 0)
+    assert (await verify(stopped.database)).differences == []
+    assert (await clean.run_once()).days_dropped == 2
+    assert (await verify(stopped.database)).differences == []
 
 
 async def test_a_great_deal_goes_in_batches(world, monkeypatch):

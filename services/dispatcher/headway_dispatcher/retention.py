@@ -94,7 +94,10 @@ class Retention:
         dropped, snapshots = 0, 0
         for row in rows:
             snapshots += await keep_what_outlives(self._database, row["day"])
-            dropped += await self._alter(retention["drop_day"], row["day"])
+            if not await self._alter(retention["drop_day"], row["day"]):
+                # Without the later days, work that an earlier one tells of would never have ended.
+                break
+            dropped += 1
         return dropped, snapshots
 
     async def _sweep_inbox(self, received_before: datetime) -> None:
