@@ -56,6 +56,15 @@ def test_an_orphan_is_tried_at_once_and_counted():
     assert isinstance(after(Failure(kind=ORPHANED), attempts=2), DeadLetter)
 
 
+def test_a_timeout_is_a_failure_like_any_other():
+    late = Failure(kind=TIMED_OUT)
+    assert after(late, attempts=0) == after(BROKEN, attempts=0)
+    assert after(late, attempts=2) == DeadLetter(attempts=3, reason="attempts_exhausted")
+    aborting = RetryPolicy(attempts=3, abort_on=(TIMED_OUT,))
+    verdict = after_failure(aborting, late, attempts=0, now=NOW, chance=0)
+    assert verdict == DeadLetter(attempts=1, reason="kind_not_retried")
+
+
 def test_what_may_have_taken_its_worker_down_comes_back_alone():
     unbegun = after(Failure(kind=UNBEGUN), attempts=2)
     assert unbegun == Retry(at=NOW, attempts=2, reason=UNBEGUN, alone=True)
