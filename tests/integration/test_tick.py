@@ -137,6 +137,52 @@ async def test_a_cycle_that_cannot_take_all_shares_between_groups(world):
     assert (await tick_of(world, max_entries=None).run_once()).fired == 13, "no limit"
 
 
+async def test_a_backlog_is_counted_once_for_several_cycles(world):
+    await declare_due(world, *(f"big-{number}" for number in range(60)), group="big")
+    await declare_due(world, *(f"small-{number}" for number in range(6)), group="small")
+    tick = tick_of(world, max_entries=5)
+    assert (await tick.run_once()).fired == 5
+    assert [len(cycle) for cycle in tick._ahead] == [5, 5], "of 66 three cycles were shared"
+    moved = await world.rows(
+        "UPDATE scheduler.manifest SET next_due_at = now() + interval '1 d',"
+        " wake_at = now() + interval '1 d' WHERE wake_at <= now() AND group_name = 'big'"
+        " RETURNING id"
+    )
+    fired = 5
+    while (result := await tick.run_once()).rest == 0:
+        fired += result.fired
+    assert fired + result.fired == 66 - len(moved), "what is no longer due does not fire"
+
+
+async def test_a_backlog_of_one_group_does_not_hide_another(world, monkeypatch):
+    """What is counted is bounded; who is not among it has a share all the same."""
+    await declare_due(world, *(f"big-{number}" for number in range(30)), group="big")
+    await declare_due(world, "small", group="small")
+    await world.value("UPDATE scheduler.manifest SET wake_at = now() WHERE external_id = 'small'")
+    counted = manifests["awake_groups"].replace("LIMIT 100000", "LIMIT 20")
+    assert counted != manifests["awake_groups"]
+    names = ("awake", "awake_others", "awake_of_groups")
+    changed = {"awake_groups": counted} | {name: manifests[name] for name in names}
+    monkeypatch.setattr(tick_module, "manifests", changed)
+    monkeypatch.setattr(tick_module, "_MOST_COUNTED", 20)
+    assert (await tick_of(world, max_entries=10).run_once()).fired == 10
+    assert await world.value(
+        "SELECT count(*) FROM scheduler.work JOIN scheduler.manifest ON manifest.id = manifest_id"
+        " WHERE external_id = 'small'"
+    )
+
+
+async def test_whoever_lost_the_lock_forgets_what_it_had_planned(world):
+    await declare_due(world, *(f"m-{number}" for number in range(40)))
+    tick = tick_of(world, max_entries=5)
+    await tick.run_once()
+    async with world.database.transaction() as connection:
+        await connection.fetchval("SELECT pg_advisory_xact_lock($1)", TICK_LOCK)
+        assert not (await tick.run_once()).led
+    assert not tick._ahead
+    assert (await tick.run_once()).fired == 5
+
+
 async def explain(world, query: str, *arguments: str) -> str:
     for number, value in reversed(list(enumerate(arguments, start=1))):
         query = query.replace(f"${number}", value)
@@ -155,6 +201,7 @@ async def test_what_sleeps_costs_the_tick_nothing(world):
     for name, arguments in {
         "awake": ("manifest_awake", "now()", "201"),
         "awake_groups": ("manifest_awake", "now()"),
+        "awake_others": ("manifest_group_wake", "now()", "'{}'", "200"),
         "awake_of_groups": ("manifest_group_wake", "now()", "'{job}'", "'{200}'"),
     }.items():
         index, *given = arguments

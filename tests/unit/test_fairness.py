@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_decisions.fairness import DueGroup, share
+from headway_decisions.fairness import DueGroup, cycles_ahead, in_cycles, share
 from headway_decisions.lineage import find_cycles
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +52,34 @@ def test_no_room_is_wasted_and_nobody_with_a_claim_gets_nothing(groups, limit):
         assert min(base, one.due) <= shares.get(one.name, 0) <= one.due
     if len(groups) > limit:
         assert set(shares.values()) == {1}, "nobody has two while another has none"
+
+
+@pytest.mark.parametrize(
+    ("due", "cycles"), [(201, 1), (1599, 1), (1600, 2), (8000, 10), (16_000, 20), (10**6, 20)]
+)
+def test_the_more_is_due_the_more_cycles_are_shared_at_once(due, cycles):
+    assert cycles_ahead(due, 200) == cycles
+
+
+def test_every_cycle_has_a_part_of_each_group_in_its_order():
+    shared = {"big": list("abcdefgh"), "small": list("xyz")}
+    assert in_cycles(shared, 4) == [["a", "x", "b", "c"], ["y", "d", "e", "f"], ["z", "g", "h"]]
+
+
+@given(
+    st.lists(st.lists(st.integers(), min_size=1), max_size=8).map(
+        lambda all_: dict(enumerate(all_))
+    ),
+    st.integers(1, 9),
+)
+def test_cycles_hold_all_that_was_shared_once(shared, limit):
+    shared = {name: [(name, place) for place, _ in enumerate(one)] for name, one in shared.items()}
+    cycles = in_cycles(shared, limit)
+    decided = [entry for cycle in cycles for entry in cycle]
+    assert all(len(cycle) == limit for cycle in cycles[:-1])
+    for name, entries in shared.items():
+        assert [entry for entry in decided if entry[0] == name] == entries, "in its order"
+    assert len(decided) == sum(map(len, shared.values()))
 
 
 @pytest.mark.parametrize(

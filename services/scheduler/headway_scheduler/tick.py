@@ -5,10 +5,11 @@ announces it. The tick sleeps until the next due time; its cost grows with what 
 not with what exists.
 """
 
+from collections import defaultdict, deque
 from datetime import datetime
 from uuid import UUID
 
-from headway_decisions.fairness import DueGroup, share
+from headway_decisions.fairness import DueGroup, cycles_ahead, in_cycles, share
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import Handover
 from headway_service_kit.passes import Wakeup
@@ -21,6 +22,8 @@ from headway_scheduler.store import TICK_LOCK, leaders, manifests
 
 # How soon a scheduler that lost the lock looks again.
 _LOST_THE_LOCK = 0.25
+# How many of those that are due are counted, as the statement says.
+_MOST_COUNTED = 100_000
 
 
 class Alarm(Wakeup):
@@ -80,6 +83,8 @@ class Tick:
         self._relay = relay
         self._clock = clock
         self._known = False
+        # What the next cycles take, if more was due than one of them does.
+        self._ahead: deque[list[UUID]] = deque()
 
     async def run_once(self) -> TickResult:
         """Queue every manifest that is due, once."""
@@ -100,10 +105,12 @@ class Tick:
         beyond = None if limit is None else limit + 1
         async with self._database.acquire() as connection:
             now = await self._clock.now(connection)
-            *rows, later = await connection.fetch(manifests["awake"], now, beyond)
-            if limit is None or len(rows) <= limit:
-                return _Seen(at=now, due=[row["id"] for row in rows], next_at=later["wake_at"])
-            return _Seen(at=now, due=await self._fair_share(connection, now, limit), next_at=now)
+            if not self._ahead:
+                *rows, later = await connection.fetch(manifests["awake"], now, beyond)
+                if limit is None or len(rows) <= limit:
+                    return _Seen(at=now, due=[row["id"] for row in rows], next_at=later["wake_at"])
+                self._ahead.extend(await _fair_cycles(connection, now, limit))
+        return _Seen(at=now, due=self._ahead.popleft() if self._ahead else [], next_at=now)
 
     async def _fire(self, seen: _Seen, *, one_by_one: bool) -> TickResult:
         async with self._database.transaction() as connection:
@@ -111,6 +118,7 @@ class Tick:
                 leaders["lead"], TICK_LOCK, self._holder, seen.at, seen.due
             )
             if not led:
+                self._ahead.clear()
                 return TickResult(led=False, rest=_LOST_THE_LOCK)
             locked = [row["id"] for row in led[1:]]
             with span("tick", due=len(seen.due)):
@@ -129,25 +137,31 @@ class Tick:
             rest=rest,
         )
 
-    async def _fair_share(self, connection: Connection, now: datetime, limit: int) -> list[UUID]:
-        """Of more than a cycle takes, a fair share of each group."""
-        counted = await connection.fetch(manifests["awake_groups"], now)
-        shares = share(
-            [
-                DueGroup(
-                    name=row["name"],
-                    priority=row["priority"],
-                    due=row["due"],
-                    since=row["since"],
-                )
-                for row in counted
-            ],
-            limit,
-        )
-        rows = await connection.fetch(
-            manifests["awake_of_groups"], now, list(shares), list(shares.values())
-        )
-        return [row["id"] for row in rows]
+
+async def _fair_cycles(connection: Connection, now: datetime, limit: int) -> list[list[UUID]]:
+    """Of more than a cycle takes, a fair share of each group, for this cycle and some to come."""
+    groups = await _due_groups(connection, now, limit)
+    room = limit * cycles_ahead(sum(group.due for group in groups), limit)
+    shares = share(groups, room)
+    rows = await connection.fetch(
+        manifests["awake_of_groups"], now, list(shares), list(shares.values())
+    )
+    shared: dict[str, list[UUID]] = defaultdict(list)
+    for row in rows:
+        shared[row["name"]].append(row["id"])
+    return in_cycles(shared, limit)
+
+
+async def _due_groups(connection: Connection, now: datetime, limit: int) -> list[DueGroup]:
+    """The groups with something due, also those that a backlog of others hides."""
+    rows = await connection.fetch(manifests["awake_groups"], now)
+    if sum(row["due"] for row in rows) >= _MOST_COUNTED:
+        counted = [row["name"] for row in rows]
+        rows += await connection.fetch(manifests["awake_others"], now, counted, limit)
+    return [
+        DueGroup(name=row["name"], priority=row["priority"], due=row["due"], since=row["since"])
+        for row in rows
+    ]
 
 
 def _rest(next_at: datetime | None, now: datetime) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from subprocess import DEVNULL
+from typing import Any
 
 from headway import Client
 from headway.client import RequestFailed
@@ -87,6 +88,11 @@ class Ground:
         async with self.database.acquire() as connection:
             number: int = await connection.fetchval(query)
             return number
+
+    async def holds(self, query: str, *arguments: Any) -> bool:
+        """Whether something is so in the database; asked often, so it should cost little."""
+        async with self.database.acquire() as connection:
+            return bool(await connection.fetchval(query, *arguments))
 
     async def until(self, done: Callable[[], Awaitable[bool]], *, what: str, within: float) -> None:
         """Wait for something to be true; a service that ends by itself ends the benchmark."""

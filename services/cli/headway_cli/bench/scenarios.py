@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -122,7 +122,7 @@ async def burst(ground: Ground, work: int) -> Figures:
 
     await ground.until(due, what="the due time", within=_WITHIN_SECONDS)
     began = monotonic()
-    await ground.until(_all_fired(ground, work), what="all to fire", within=_WITHIN_SECONDS)
+    await ground.until(_all_fired(ground, due_at), what="all to fire", within=_WITHIN_SECONDS)
     await ground.until(_all_settled(ground), what="all work to settle", within=_WITHIN_SECONDS)
     seconds = monotonic() - began
     after = await ground.counters.read()
@@ -150,14 +150,14 @@ SCENARIOS: dict[str, Scenario] = {
 
 def _all_settled(ground: Ground) -> Callable[[], Awaitable[bool]]:
     async def settled() -> bool:
-        return await ground.count(queries["outstanding"]) == 0
+        return not await ground.holds(queries["outstanding"])
 
     return settled
 
 
-def _all_fired(ground: Ground, work: int) -> Callable[[], Awaitable[bool]]:
+def _all_fired(ground: Ground, due_at: datetime) -> Callable[[], Awaitable[bool]]:
     async def fired() -> bool:
-        return await ground.count(queries["bursts_fired"]) >= work
+        return not await ground.holds(queries["due"], due_at)
 
     return fired
 

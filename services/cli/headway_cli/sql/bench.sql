@@ -21,9 +21,9 @@ SELECT headway.enqueue('nothing', to_jsonb(number)) FROM generate_series(1, $1::
 SELECT count(*) FROM dispatcher.work_queue WHERE state <> 'settled'
 
 -- name: outstanding
--- How much work the scheduler has not heard the outcome of, or not sent.
-SELECT (SELECT count(*) FROM scheduler.work)
-     + (SELECT count(*) FROM scheduler.enqueued WHERE state = 'waiting')
+-- Whether there is work that the scheduler has not heard the outcome of, or not sent.
+SELECT EXISTS (SELECT FROM scheduler.work)
+    OR EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
 
 -- name: workers
 -- How many workers are known.
@@ -46,8 +46,6 @@ SELECT extract(epoch FROM (SELECT max(decided_at) FROM scheduler.occurrence
 FROM dispatcher.metadata
 WHERE due_at = $1
 
--- name: bursts_fired
--- How many manifests of the burst have fired.
-SELECT count(*) FROM scheduler.occurrence
-JOIN scheduler.manifest ON manifest.id = occurrence.manifest_id
-WHERE manifest.external_id LIKE 'burst-%' AND occurrence.decision = 'queued'
+-- name: due
+-- Whether any manifest that was due at a time has not fired yet. $1 due at.
+SELECT EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)

@@ -62,7 +62,7 @@ UNION ALL
 SELECT NULL, min(wake_at) FROM scheduler.manifest WHERE wake_at > $1
 
 -- name: awake_groups
--- How many manifests each group has that are due, and since when the first of them is. The
+-- How many manifests each group has that are due, and since when the first of them is. Only the
 -- hundred thousand that are due the longest are counted, said here so that plans know: what is
 -- due decides what this costs, and neither how many groups there are nor what statistics say.
 -- $1 now.
@@ -75,20 +75,38 @@ FROM (SELECT group_name AS name, count(*) AS due, min(wake_at) AS since
       GROUP BY group_name) AS awake
 JOIN scheduler.manifest_group USING (name)
 
+-- name: awake_others
+-- The same for groups that were not counted, because so much is due: a look into the index for
+-- each group that there is. $1 now, $2 groups that were counted, $3 how many to count of each.
+SELECT manifest_group.name, manifest_group.priority, awake.due, awake.since
+FROM scheduler.manifest_group
+CROSS JOIN LATERAL (
+    SELECT count(*) AS due, min(wake_at) AS since
+    FROM (SELECT wake_at FROM scheduler.manifest
+          WHERE (manifest.group_name, manifest.wake_at)
+                    >= (manifest_group.name, '-infinity'::timestamptz)
+            AND (manifest.group_name, manifest.wake_at) <= (manifest_group.name, $1)
+            AND manifest.wake_at IS NOT NULL
+          ORDER BY manifest.group_name, manifest.wake_at
+          LIMIT $3) AS first
+) AS awake
+WHERE manifest_group.name <> ALL($2::text[]) AND awake.due > 0
+
 -- name: awake_of_groups
--- The longest due of each group, as many as its share. $1 now, $2 groups, $3 shares.
+-- The longest due of each group, as many as its share, those first. $1 now, $2 groups, $3 shares.
 -- Rows are compared and not columns, which only the index by group can answer: by the other one
 -- each group would go through what is due of all of them.
-SELECT awake.id
+SELECT shared.name, awake.id
 FROM unnest($2::text[], $3::integer[]) AS shared (name, room)
 CROSS JOIN LATERAL (
-    SELECT id FROM scheduler.manifest
+    SELECT id, wake_at FROM scheduler.manifest
     WHERE (manifest.group_name, manifest.wake_at) >= (shared.name, '-infinity'::timestamptz)
       AND (manifest.group_name, manifest.wake_at) <= (shared.name, $1)
       AND manifest.wake_at IS NOT NULL
     ORDER BY manifest.group_name, manifest.wake_at
     LIMIT shared.room
 ) AS awake
+ORDER BY awake.wake_at
 
 -- name: move_on
 -- How manifests go on after a decision. $1 ids, $2 next due times (null where there is none),
