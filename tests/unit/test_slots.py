@@ -41,6 +41,14 @@ def worker(*jobs: str, slots: int = 1, **fields) -> Worker:
             {"all": 8, "etl": 1, "mail": 0},
         ),
         ([worker("etl", held={"etl": 3})], {"etl": 3}, {"all": 0, "etl": 0, "mail": 0}),
+        (
+            [
+                worker("etl", "mail", held={"mail": 1}),
+                worker("etl", "mail", slots=2, concurrency={"etl": 1}, held={"etl": 1}),
+            ],
+            {"etl": 1, "mail": 1},
+            {"all": 1, "etl": 0, "mail": 1},
+        ),
     ],
     ids=[
         "nobody",
@@ -52,6 +60,7 @@ def worker(*jobs: str, slots: int = 1, **fields) -> Worker:
         "who can do the least gets it",
         "fewer of a job than slots",
         "more than it has slots",
+        "who is idle takes no more, who takes more is not idle",
     ],
 )
 def test_idle_slots(fleet, leases, expected):

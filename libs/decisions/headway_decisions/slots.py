@@ -52,9 +52,10 @@ class IdleSlots:
         unclaimed = dict(leases)
         for worker in fleet:
             pool = pools.setdefault(worker.jobs, _Pool(idle=0, takes={}))
-            pool.idle += max(0, worker.slots - sum(worker.held.values()))
+            idle = max(0, worker.slots - sum(worker.held.values()))
+            pool.idle += idle
             for job in worker.jobs:
-                left = max(0, worker.most(job) - worker.held.get(job, 0))
+                left = max(0, min(idle, worker.most(job) - worker.held.get(job, 0)))
                 pool.takes[job] = pool.takes.get(job, 0) + left
             for job, number in worker.held.items():
                 unclaimed[job] = unclaimed.get(job, 0) - number
