@@ -361,6 +361,35 @@ class TestSpares:
         await gates.queue(work(job="mail", concurrency_key="k"))
         assert await gates.drain() == 0, "who could run it is busy, though another is idle"
 
+    @pytest.mark.parametrize("why", ["key", "group"])
+    async def test_those_who_get_none_are_not_looked_at_in_place_of_others(
+        self, database, clock, why
+    ):
+        gates = Gates(database, clock=clock, gate_batch=2)
+        for name in ("busy", "busy too"):
+            await gates.worker("etl", slots=1, name=name)
+        await gates.worker("mail", slots=1, name="idle")
+        await gates.tell(*(GroupChanged(group=f"g{n}", version=1, max_active=1) for n in range(3)))
+        await gates.queue(work(concurrency_key="one"), work(concurrency_key="two"))
+        assert await gates.drain() == 2
+        if why == "key":
+            await gates.queue(*(work(concurrency_key=f"k{n}") for n in range(3)))
+        else:
+            await gates.queue(*(work(group=f"g{n}") for n in range(3)))
+        [mail] = await gates.queue(work(job="mail", queued_at=START + SECOND))
+        assert await gates.drain() == 1
+        assert mail in await gates.active()
+
+    async def test_a_lease_with_runs_of_two_groups_takes_one_slot(self, database, clock):
+        gates = Gates(database, clock=clock)
+        await gates.worker("etl", slots=1)
+        await gates.tell(JobChanged(job="etl", version=1, batch=2))
+        await gates.queue(work(group="a"), work(group="b"))
+        assert await gates.drain() == 2
+        await gates.worker("etl", slots=1, name="idle")
+        await gates.queue(work(concurrency_key="k"))
+        assert await gates.drain() == 1
+
 
 class TestTimes:
     async def test_delayed_work_wakes_the_gate(self, gates, clock):

@@ -188,16 +188,16 @@ class Room:
 
     def may_have_spare(self, group: str, job: str, *, keyed: bool) -> bool:
         """Whether an order of a lane may lie ready for a slot that is taken."""
-        return not keyed and self._may_spare(job) and self._leaves_room(self._groups.get(group))
+        return not keyed and self._may_spare(job) and self.group_may_spare(group)
+
+    def group_may_spare(self, group: str) -> bool:
+        """Whether the limit of a group has room for an order that lies ready."""
+        return self._leaves_room(self._groups.get(group))
 
     def has_order(self, group: str, job: str, *, keyed: bool) -> bool:
         """Whether a worker may be given one more order of a lane."""
         orders = self._idle.could_run(job) if keyed else self._orders_left(group, job)
         return orders > 0
-
-    def has_idle_slot(self, job: str) -> bool:
-        """Whether a slot that has nothing to do could run a job."""
-        return self._idle.could_run(job) > 0
 
     def groups(self, *, most: int) -> dict[str, int]:
         """How much each group may still get, of those that have a limit."""
@@ -207,14 +207,17 @@ class Room:
             rooms[name] = max(0, room) if limit.enabled else 0
         return rooms
 
-    def jobs(self, *, most: int) -> dict[str, int]:
-        """How much each job may still get, of those that live workers serve."""
+    def jobs(self, *, most: int, spares: bool = True) -> dict[str, int]:
+        """How much each job may still get, of those that live workers serve.
+
+        Without `spares` only as much as there are idle slots for.
+        """
         rooms = {}
         for job, leases in self._fleet_of_job.items():
             limit = self._limits.job(job)
             room = min(most, self._jobs.get(job, most), self._job_rates.get(job, most))
             orders = self._idle.could_run(job)
-            if self._may_spare(job):
+            if spares and self._may_spare(job):
                 orders = max(orders, min(leases, self._fleet))
             room = min(room, max(0, orders) * limit.batch)
             rooms[job] = max(0, min(room, self._all) if limit.counts_globally else room)

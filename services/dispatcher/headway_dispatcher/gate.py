@@ -183,10 +183,10 @@ class Gate:
         jobs = {job: left for job, left in room.jobs(most=batch).items() if left > 0}
         if not jobs:
             return []
+        groups, idle = room.groups(most=batch), room.jobs(most=batch, spares=False)
         return await tx.candidates(
-            room.groups(most=batch),
-            jobs,
-            idle={job for job in jobs if room.has_idle_slot(job)},
+            [(name, left, room.group_may_spare(name)) for name, left in groups.items()],
+            [(name, left, idle[name]) for name, left in jobs.items()],
             now=now,
             limit=batch,
             group_step=self._group_step,

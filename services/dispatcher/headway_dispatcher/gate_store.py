@@ -151,8 +151,10 @@ class GateTransaction:
         active: dict[tuple[str, str], int] = {}
         leases: dict[str, int] = {}
         for load in row["active"] or ():
-            active[load["group_name"], load["job"]] = load["runs"]
-            leases[load["job"]] = leases.get(load["job"], 0) + load["leases_on_fleet"]
+            if load["group_name"] is None:
+                leases[load["job"]] = load["leases_on_fleet"]
+            else:
+                active[load["group_name"], load["job"]] = load["runs"]
         return Situation(
             glance=await self._glance(row),
             load=Load(active=active, leases_on_fleet=leases),
@@ -181,25 +183,22 @@ class GateTransaction:
 
     async def candidates(
         self,
-        groups: dict[str, int],
-        jobs: dict[str, int],
+        groups: Sequence[tuple[str, int, bool]],
+        jobs: Sequence[tuple[str, int, int]],
         *,
-        idle: set[str],
         now: datetime,
         limit: int,
         group_step: timedelta,
     ) -> list[WaitingWork]:
         """The first of those who wait in each lane with room, in the order of the gate.
 
-        `idle` are the jobs for which a slot is idle.
+        `groups` are those with limits, with their room and whether it has any for spares; `jobs`
+        those that can be run, with their room and how much of it is for idle slots.
         """
         rows = await self.connection.fetch(
             gates["candidates"],
-            list(groups),
-            list(groups.values()),
-            list(jobs),
-            list(jobs.values()),
-            [job in idle for job in jobs],
+            *([one[column] for one in groups] for column in range(3)),
+            *([one[column] for one in jobs] for column in range(3)),
             now,
             limit,
             group_step,

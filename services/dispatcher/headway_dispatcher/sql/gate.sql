@@ -12,10 +12,10 @@ SELECT clock_timestamp() AS now,
 
 -- name: situation
 -- All that the gate has to know before it looks at any work, in one round trip. Active are runs
--- that hold a slot, by group and job, and leases of them that the fleet has which takes orders:
--- unclaimed ones, and those claimed by a live process. The fleet are live workers that take
--- orders, with the leases that they hold. Limits are those in force, of groups only if they have
--- any.
+-- that hold a slot, by group and job, and without a group the leases of a job that the fleet has
+-- which takes orders: unclaimed ones, and those claimed by a live process; one lease may have runs
+-- of several groups. The fleet are live workers that take orders, with the leases that they hold.
+-- Limits are those in force, of groups only if they have any.
 -- $1 how long a worker may have been silent.
 SELECT clock_timestamp() AS now,
        (SELECT jsonb_agg(load) FROM (
@@ -30,7 +30,8 @@ SELECT clock_timestamp() AS now,
                AND worker.last_heard_at > clock_timestamp() - $1::interval
                AND NOT worker.draining
             WHERE metadata.state IN ('pending', 'in_progress')
-            GROUP BY metadata.group_name, metadata.job) AS load) AS active,
+            GROUP BY GROUPING SETS ((metadata.group_name, metadata.job), (metadata.job))
+        ) AS load) AS active,
        (SELECT jsonb_agg(jsonb_build_object('jobs', worker.jobs, 'slots', worker.slots,
                                             'concurrency', worker.concurrency,
                                             'held', coalesce(holding.held, '{}')))
@@ -162,30 +163,31 @@ SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM noted) A
 -- Work that may run now, lane by lane: a step of the index finds the next lane, and those
 -- without room are passed over without a look at their work. Priority counts as age does: a
 -- step of an entry's makes it look older by a minute, one of a group's outweighs all of those.
--- Jobs for which a slot is idle come before those whose orders could only lie ready: else work with
--- a key, which never lies ready, could fill a pass and keep idle workers from what is behind it.
--- What somebody else is at is left for the next time, so the gate never waits for a row.
--- $1 groups with limits, $2 room of each, $3 jobs that can be run, $4 room of each, $5 whether a
--- slot is idle for each, $6 now, $7 how many, $8 how much older one step of a group's priority
--- makes its work look.
+-- What somebody else is at is left for the next time, so the gate never waits for a row. Who may
+-- have no order that lies ready is left out where no slot is idle, and takes nobody's place here.
+-- $1 groups with limits, $2 room of each, $3 whether it has any for such orders, $4 jobs that can
+-- be run, $5 room of each, $6 how much of it is for idle slots, $7 now, $8 how many, $9 how much
+-- older one step of a group's priority makes its work look.
 WITH chosen AS (
-    SELECT first.id, open_job.idle, first.rank - group_limit.priority * $8::interval AS turn
+    SELECT first.id, first.rank - group_limit.priority * $9::interval AS turn
     FROM dispatcher.ready_lane AS lane
     JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
-    JOIN unnest($3::text[], $4::integer[], $5::boolean[]) AS open_job (name, room, idle)
+    JOIN unnest($4::text[], $5::integer[], $6::integer[]) AS open_job (name, room, idle)
         ON open_job.name = lane.job
-    LEFT JOIN unnest($1::text[], $2::integer[]) AS limited (name, room)
+    LEFT JOIN unnest($1::text[], $2::integer[], $3::boolean[]) AS limited (name, room, spares)
         ON limited.name = lane.group_name
     CROSS JOIN LATERAL (
-        SELECT id, rank FROM dispatcher.work_queue
+        SELECT id, rank, concurrency_key FROM dispatcher.work_queue
         WHERE work_queue.group_name = lane.group_name AND work_queue.job = lane.job
           AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
-          AND (work_queue.start_by IS NULL OR work_queue.start_by > $6 OR work_queue.attempts > 0)
+          AND (work_queue.start_by IS NULL OR work_queue.start_by > $7 OR work_queue.attempts > 0)
         ORDER BY work_queue.rank
-        LIMIT least(limited.room, open_job.room)
+        LIMIT least(limited.room,
+                    CASE WHEN limited.spares IS FALSE THEN open_job.idle ELSE open_job.room END)
     ) AS first
-    ORDER BY idle DESC, turn
-    LIMIT $7
+    WHERE first.concurrency_key IS NULL OR open_job.idle > 0
+    ORDER BY turn
+    LIMIT $8
 )
 SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
        CASE WHEN work.concurrency_key IS NOT NULL
@@ -205,7 +207,7 @@ CROSS JOIN LATERAL (
 ) AS work
 LEFT JOIN dispatcher.manifest_switch
     ON manifest_switch.manifest_id = work.manifest_id AND NOT manifest_switch.enabled
-ORDER BY chosen.idle DESC, chosen.turn
+ORDER BY chosen.turn
 
 -- name: dispatch
 -- Work that now has a run, with leases and runs; the rows of the work are locked already.
