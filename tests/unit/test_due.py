@@ -350,6 +350,11 @@ class TestJitter:
         assert decided == [fired(at) for at in range(60)]
         assert len(late) > 10, "it is still spread"
 
+    def test_one_that_is_shorter_than_the_step_by_less_than_a_second_reaches_it_not(self):
+        minutely = Timing(cadence=Every(seconds=60))
+        for at in range(1000):
+            assert jitter.fire_at(minutely, MANIFEST, noon(at), 59.5) < noon(at + 1)
+
     @pytest.mark.parametrize("seconds", [1, 2])
     def test_where_there_is_no_room_for_any_there_is_none(self, seconds):
         quick = Timing(cadence=Every(seconds=seconds))

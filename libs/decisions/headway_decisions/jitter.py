@@ -1,6 +1,7 @@
 """When a due time is let go: its jitter, kept within the step to the next one."""
 
 from datetime import datetime
+from math import ceil
 from uuid import UUID
 
 from headway_decisions import identity, timing
@@ -17,6 +18,7 @@ def fire_at(kept: Timing, manifest: UUID, due_at: datetime, jitter_seconds: floa
     following = timing.next_due(kept, due_at) if jitter_seconds else None
     if following is not None:
         step = (following - due_at).total_seconds()
-        if jitter_seconds >= step:
+        # Whole seconds are drawn: a part of one may make one more.
+        if ceil(jitter_seconds) >= step:
             jitter_seconds = max(0.0, step / 2 - 1)
     return identity.fire_at(manifest, due_at, jitter_seconds)
