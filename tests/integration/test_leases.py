@@ -298,6 +298,26 @@ async def test_what_is_heard_of_a_run_after_its_letter_was_made_reaches_the_lett
     await check_invariants(desk.world.database)
 
 
+async def test_nor_does_it_pass_by_a_letter_that_is_just_being_made(desk):
+    """By another dispatcher, which holds the work and has read its runs."""
+    await desk.force("w1", desk.failed())
+    await desk.settled()
+    await desk.world.value("CREATE TABLE made AS TABLE dispatcher.dead_letter")
+    await desk.world.value("DELETE FROM dispatcher.dead_letter")
+    async with desk.world.database.transaction() as connection:
+        await connection.execute("SELECT FROM dispatcher.work_queue FOR UPDATE")
+        await connection.execute("INSERT INTO dispatcher.dead_letter TABLE made")
+        await desk.force("w1", RunStarted(**desk.rights(), run=desk.run))
+        await desk.world.until(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND datname = current_database()"
+        )
+    await desk.world.until("SELECT started_at IS NOT NULL FROM dispatcher.metadata")
+    [run] = await desk.world.value("SELECT runs FROM dispatcher.dead_letter")
+    assert run["started_at"] is not None
+    await check_invariants(desk.world.database)
+
+
 async def test_forged_late_and_rival_events_are_refused_and_kept(desk):
     lease = desk.lease("w1")
     await lease.claim()

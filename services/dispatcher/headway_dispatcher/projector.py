@@ -6,7 +6,7 @@ work (`settling`). All of that, and the history of it, is one transaction.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -167,15 +167,15 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
     await _write(connection, changed, list(books.leases.values()), times.real)
-    late = {books.work_of[run.id] for run in changed if before[run.id].ended}
-    if late:
-        await connection.execute(letter_queries["tell_runs"], sorted(late))
-    if books.begun_elsewhere:
-        doubted = await connection.fetch(heals["note_begun_elsewhere"], books.begun_elsewhere)
-        records += recording.in_doubt(doubted, now)
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
+    late = {books.work_of[run.id] for run in changed if before[run.id].ended}
+    if late:
+        await _tell_letters(connection, late, ended)
+    if books.begun_elsewhere:
+        doubted = await connection.fetch(heals["note_begun_elsewhere"], books.begun_elsewhere)
+        records += recording.in_doubt(doubted, now)
     note(*_starts(books, [run for run in changed if before[run.id].started_at is None]))
     writes = Together()
     # Before the ends of the runs that woke it: what is heard first says whose trace it is.
@@ -194,6 +194,16 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
         last_of_pruned=left.last_of_pruned,
         vain_claims=books.vain_claims,
     )
+
+
+async def _tell_letters(connection: Connection, late: set[UUID], ended: Iterable[UUID]) -> None:
+    """Tell letters what was heard of their runs only now.
+
+    Work is locked before letters, and all of it in one order. Whoever makes a letter of it holds
+    it: that letter is waited for, or made of what is heard now.
+    """
+    await connection.execute(letter_queries["lock_works"], sorted(late.union(ended)))
+    await connection.execute(letter_queries["tell_runs"], sorted(late))
 
 
 def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> list[Record]:
