@@ -6,6 +6,7 @@ import pytest
 from headway import App, InvalidDefinitions, cron, every
 from headway.definitions import Definitions
 from headway_postgres_kit import DATABASE_CLOCK
+from headway_scheduler import checking
 from headway_scheduler.startup import Applied, apply
 
 
@@ -113,6 +114,19 @@ async def test_a_timing_that_never_fires_from_now_on_is_refused_when_it_is_new(w
     with pytest.raises(InvalidDefinitions, match="never fires"):
         await declare(world, app_with("a", when=never))
     assert set(await manifests(world)) == {"a"}
+
+
+async def test_a_timing_that_many_have_is_looked_at_once(world, monkeypatch):
+    asked = []
+
+    def problems(one, *, since):
+        asked.append(one)
+        return []
+
+    definitions = app_with("a", "b", "c").definitions()
+    monkeypatch.setattr(checking.timing, "problems", problems)
+    await declare(world, definitions)
+    assert len(asked) == 1
 
 
 async def test_a_timing_that_has_run_out_since_it_was_declared_stops_no_start(world):

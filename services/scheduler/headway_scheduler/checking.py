@@ -48,7 +48,7 @@ async def refuse_problems(
 def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
     """Timings that never fire from now on: only here it is known when they are declared."""
     # Thousands of manifests share a few timings.
-    known = {one.timing: timing.problems(one.timing, since=now) for one in retimed}
+    known = {one: timing.problems(one, since=now) for one in {one.timing for one in retimed}}
     return [
         f"manifest {one.external_id!r}: {problem}"
         for one in retimed
