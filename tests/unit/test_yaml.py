@@ -33,6 +33,7 @@ from headway import (
 )
 from headway.inputs import problem_of_input, problem_of_schema
 from headway.yaml_file import nodes, read_app, schema
+from headway.yaml_file.records import CADENCES
 from headway_contract.work import RetryPolicy
 
 ROOT = Path(__file__).parents[2]
@@ -317,6 +318,22 @@ batches:
     for line in expected:
         assert any(one.startswith(line) for one in found), line
     assert len(found) == len(expected)
+
+
+def test_a_cadence_without_a_value_is_none_and_never_a_manual_one():
+    text = f"""{JOB}
+manifests:
+  one: {{job: work, every: }}
+batches:
+  many: {{job: work, daily: , items: {{a: 1}}}}
+  more: {{job: work, dormant: true, items: [{{id: a, manual: true}}]}}
+"""
+    assert [one.partition(":")[2] for one in problems(text)] == [
+        f" manifest 'one' has no cadence: write one of {', '.join(CADENCES)} or depends_on",
+        f" batch 'many' has no cadence: write one of {', '.join(CADENCES)} or depends_on",
+        " batch 'more' is dormant, so its items take no cadence",
+        " manifest 'many-a' has neither a cadence nor a parent: give it a depends_on",
+    ]
 
 
 def test_kinds_of_failure_are_names_alone_or_in_a_list():

@@ -49,6 +49,8 @@ def _when(
     has_none = not any(name in found for name in (*CADENCES, "depends_on"))
     if has_none and any(name in one for one in items for name in CADENCES):
         _refuse_filters(walk, node, found, called)
+        if found.get("dormant"):
+            walk.complain(node.line, f"{called} is dormant, so its items take no cadence")
         return None
     follows = any("depends_on" in one for one in items)
     return when_of(walk, node, found, called, follows=follows)

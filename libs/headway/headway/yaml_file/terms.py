@@ -33,8 +33,11 @@ _POSITIONAL = {
 
 
 def is_sound(node: Node, found: dict[str, Any]) -> bool:
-    """Whether every cadence that was stated could be read."""
-    return all(name in found for name in CADENCES if name in node.value)
+    """Whether every cadence that was stated could be read; a key without a value states none."""
+    stated = (
+        name for name in CADENCES if name in node.value and node.value[name].value is not None
+    )
+    return all(name in found for name in stated)
 
 
 def when_of(
