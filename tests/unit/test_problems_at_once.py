@@ -152,6 +152,22 @@ def test_a_key_that_is_none_is_told_once_with_its_job(key):
     assert len(problems(app)) == 2
 
 
+@pytest.mark.parametrize("term", ["on_dead_letter", "on_lost_contact", "concurrency_limit"])
+def test_a_job_that_states_none_where_that_is_nothing_is_told(term):
+    app = App("shop")
+    app.job("work", **{term: None})(lambda ctx: None)
+    app.schedule("one", job="work", when=HOURLY)
+    [problem] = problems(app)
+    assert problem.startswith(f"job 'work': {term} None is not valid: use")
+
+
+@pytest.mark.parametrize("window", [9, ("09:00", "17:00")])
+def test_a_window_that_is_no_text_is_told(app, window):
+    app.schedule("m", job="quiet", when=every(hours=1, between=window))
+    [problem] = problems(app)
+    assert problem.endswith(f"window {window!r} is not valid: write it as 'HH:MM-HH:MM'")
+
+
 def test_what_only_follows_from_a_mistake_is_not_told(app):
     app.schedule("month", job="quiet", when=monthly(32, "25:00", tz="Mars/Base"))
     app.schedule("week", job="quiet", when=weekly("moon", "09:00", months=13))

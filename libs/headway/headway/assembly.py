@@ -221,8 +221,8 @@ def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:
 
 
 def _first(*values: Any) -> Any:
-    """The first value that was stated."""
-    return next(value for value in values if value is not None)
+    """The first value that was stated, or none: what may not be none is told of."""
+    return next((value for value in values if value is not None), None)
 
 
 def _as_json(given: Any) -> Any:

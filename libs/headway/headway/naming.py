@@ -70,7 +70,7 @@ def _filter_words(filters: Filters) -> list[str]:
     words += filters.weeks
     words += [_MONTH_NAMES[month - 1] for month in filters.months]
     if filters.between:
-        words.append(filters.between.replace(":", "").replace(" ", ""))
+        words.append(str(filters.between).replace(":", "").replace(" ", ""))
     return words
 
 
