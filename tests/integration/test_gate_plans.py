@@ -187,7 +187,7 @@ async def test_leases_that_have_ended_are_not_read_for_those_that_are_live(gates
     await gates.queue(work(start_by=START + timedelta(hours=1), queued_at=START))
     assert await gates.drain() == 1
     for name, arguments, of in (
-        ("unclaimed_until", (1000,), leases),
+        ("unclaimed_until", (1000, START), leases),
         ("serving", (START - timedelta(days=3650),), workers),
         ("situation", (timedelta(seconds=60),), queries),
     ):

@@ -10,6 +10,7 @@ from headway_contract.lifecycle import LeaseClaimed
 from headway_dispatcher.expiry import Expiry
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.leases import last_stored
+from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.settling import EXPIRED
 from headway_dispatcher.verify import verify
 from headway_jetstream_kit import Stored
@@ -134,7 +135,8 @@ class TestTheFence:
         return row
 
     def expiry(self, world, clock):
-        return Expiry(world.database, world.broker, name="d1", clock=clock)
+        settings = DispatcherSettings(database_url="", nats_url="")
+        return Expiry(world.database, world.broker, settings, name="d1", clock=clock)
 
     async def test_it_rests_until_the_time_has_come_and_then_takes_the_order_back(
         self, world, clock, lease
@@ -174,3 +176,11 @@ class TestTheFence:
         clock.at += HOUR
         assert await self.expiry(world, clock).run_once() is None
         assert await last_stored(world.broker, lease["id"]) is None
+
+    async def test_one_that_nobody_lists_any_more_is_taken_back(self, world, clock, lease):
+        await world.value(
+            "UPDATE dispatcher.lease SET listed_at = clock_timestamp() - interval '1 h'"
+        )
+        clock.at += HOUR
+        await self.expiry(world, clock).run_once()
+        assert (await last_stored(world.broker, lease["id"])).revokes

@@ -7,7 +7,7 @@ a claim, and whoever claimed in time goes on.
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from headway_postgres_kit import Clock, Database
 
 from headway_dispatcher import store
 from headway_dispatcher.fencing import take_back
+from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.settling import EXPIRED
 from headway_dispatcher.store import leases
 
@@ -27,17 +28,29 @@ _LOOK_AGAIN = 0.5
 class Expiry:
     """Takes orders back whose work had to begin by now, for one dispatcher process."""
 
-    def __init__(self, database: Database, broker: Broker, *, name: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        broker: Broker,
+        settings: DispatcherSettings,
+        *,
+        name: str,
+        clock: Clock,
+    ) -> None:
         self._database = database
         self._broker = broker
+        self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
         self._name = name
         self._clock = clock
 
     async def run_once(self) -> float | None:
         """Take back every unclaimed order that has a run which is too late by now."""
         async with self._database.acquire() as connection:
-            now = (await store.read_times(connection, self._clock)).schedule
-            rows = await connection.fetch(leases["unclaimed_until"], BATCH)
+            times = await store.read_times(connection, self._clock)
+            now = times.schedule
+            rows = await connection.fetch(
+                leases["unclaimed_until"], BATCH, times.real - self._silence
+            )
         late = _by_lease([row for row in rows if row["start_by"] <= now])
         taken_back = await asyncio.gather(
             *(self._take_back(of_lease, now) for of_lease in late.values())

@@ -161,7 +161,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("gate", run_gate, wake.gate)
     service.keep("waits", Waits(database, settings, clock=clock).run_once, waits_wakeup)
     service.keep("cancels", Cancels(database, broker, name=name).run_once, wake.cancels)
-    expiry = Expiry(database, broker, name=name, clock=clock)
+    expiry = Expiry(database, broker, settings, name=name, clock=clock)
     service.keep("expiry", expiry.run_once, expiry_wakeup)
     service.keep("prunes", prunes.run_once, wake.prunes)
     retries = WaitingRetries(database, clock=clock, wake=wake)

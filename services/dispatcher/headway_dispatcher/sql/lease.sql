@@ -76,7 +76,7 @@ GROUP BY lease.id
 
 -- name: unclaimed_until
 -- Runs that nobody has claimed or lists, of work that must have begun by some time, the earliest
--- first: with all live runs of their leases. $1 how many.
+-- first: with all live runs of their leases. $1 how many, $2 listed before.
 SELECT metadata.run_id, metadata.lease_id, lease.token, lease.job, lease.sequence,
        work_queue.start_by,
        ARRAY(SELECT live.run_id FROM dispatcher.metadata AS live
@@ -87,7 +87,8 @@ JOIN dispatcher.metadata ON metadata.lease_id = lease.id
 JOIN dispatcher.work_queue
     ON work_queue.id = metadata.work_id AND work_queue.run_id = metadata.run_id
 -- Never heard is never claimed, and that is indexed.
-WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL AND lease.listed_at IS NULL
+WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL
+  AND (lease.listed_at IS NULL OR lease.listed_at < $2)
   AND metadata.finished_at IS NULL AND work_queue.state = 'dispatched'
   AND work_queue.start_by IS NOT NULL AND work_queue.attempts = 0
 ORDER BY work_queue.start_by
