@@ -34,7 +34,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     more special ones that a failure names in its `kinds`.
     """
 
-    attempts: Annotated[int, Meta(ge=1)] = 3
+    attempts: Annotated[int, Meta(ge=1, le=1_000_000)] = 3
     interval_seconds: Seconds = 60.0
     backoff: Annotated[float, Meta(ge=1)] = 2.0
     max_interval_seconds: Seconds = 3600.0

@@ -363,7 +363,13 @@ def test_an_unknown_keyword_is_refused_at_once():
 
 @pytest.mark.parametrize(
     "when",
-    [lambda: every(minutes="5"), lambda: spaced(hours=None), lambda: every(seconds=[1])],
+    [
+        lambda: every(minutes="5"),
+        lambda: spaced(hours=None),
+        lambda: every(seconds=[1]),
+        lambda: every(minutes=10**400),
+        lambda: spaced(hours=1.5, minutes=10**400),
+    ],
 )
 def test_a_step_that_is_no_number_is_a_problem_and_no_exception(when):
     app = App("billing")

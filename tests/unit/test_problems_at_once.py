@@ -79,7 +79,7 @@ def test_a_manifest_in_which_everything_is_wrong(app):
         "manifest 'm': timeout -1 is not valid: use a number of seconds above 0, up to 302400",
         "manifest 'm': cancel_grace 9999 is not valid: use a number of seconds from 0 to 3600",
         "manifest 'm': jitter -5 is not valid: use a number of seconds from 0 to 86400",
-        "manifest 'm': retry.attempts 0 is not valid: use a whole number from 1 on",
+        "manifest 'm': retry.attempts 0 is not valid: use a whole number from 1 to 1000000",
         "manifest 'm': misfire.limit 0 is not valid: use a whole number from 1 to 1000",
         "manifest 'm': enabled 'no' is not valid: use true or false",
         "manifest 'm': on_lost_contact 'run' is not valid: use 'continue' or 'stop'",
@@ -286,7 +286,7 @@ def test_a_manifest_of_a_file_in_which_everything_is_wrong():
         "line 4: manifest 'm': priority 99 is not valid: use a whole number from 0 to 31",
         "line 4: manifest 'm': timeout 0 is not valid: use a number above 0, up to 302400",
         "line 4: manifest 'm': jitter -5 is not valid: use a number from 0 to 86400",
-        "line 5: manifest 'm': retry: attempts 0 is not valid: use a whole number from 1 on",
+        "line 5: manifest 'm': retry: attempts 0 is not valid: use a whole number from 1 to 1000000",
         f"line 4: manifest 'm': {BAD_CRON}",
         f"line 4: manifest 'm': {SWAPPED}",
         "line 4: group name 'a b' is not valid",
@@ -328,7 +328,7 @@ class TestAtRunTime:
             "group 'ops': priority 99 is not valid: use a whole number from 0 to 31",
             "a group: it 5 is not valid: use a mapping",
             "manifest 'm': priority 99 is not valid: use a whole number from 0 to 31",
-            "manifest 'm': retry.attempts 0 is not valid: use a whole number from 1 on",
+            "manifest 'm': retry.attempts 0 is not valid: use a whole number from 1 to 1000000",
             "manifest 'm': retry.backoff 0 is not valid: use a number from 1 on",
             "manifest 'm': timeout_seconds -1 is not valid: use a number of seconds above 0, up to 302400",
             "manifest 'n': job is missing: use text",
@@ -364,3 +364,43 @@ class TestFitting:
     def test_nothing_raises(self):
         for given in (object(), "\ud800", 10**5000, [[]]):
             assert problem_of(given, int) is not None
+
+
+def test_what_a_batch_states_for_items_that_it_does_not_have(app):
+    app.schedule_many("none", job="gone", items={}, when=daily("25:00", weekdays="someday"))
+    own = {"when": daily("24:30")}
+    app.schedule_many(
+        "all", job="quiet", items={"a": None}, when=cron("x"), configure=lambda _: own
+    )
+    lines = told(app)
+    assert any(one.startswith("batch 'none' names the job 'gone'") for one in lines)
+    assert any(one.startswith("batch 'none': time of day '25:00'") for one in lines)
+    assert any(one.startswith("batch 'none': 'someday' is no weekday") for one in lines)
+    assert any(one.startswith("batch 'all': cron expression 'x'") for one in lines)
+    assert any(one.startswith("manifest 'all-a': time of day '24:30'") for one in lines)
+    assert len(lines) == 5
+
+
+def test_what_a_batch_without_items_states_in_a_file():
+    with pytest.raises(InvalidDefinitions) as caught:
+        load_yaml("app: shop\njobs: {work: {}}\nbatches:\n  b: {job: work, items: {}, cron: 'x'}\n")
+    [line] = caught.value.problems
+    assert "batch 'b': cron expression 'x'" in line
+
+
+@pytest.mark.parametrize("given", [10**400, -(10**400)])
+def test_numbers_beyond_all_bounds(app, given):
+    app.job("slow", worker_concurrency=given)(lambda ctx: None)
+    app.schedule("m", job="quiet", when=HOURLY, start_within=given, retry=retry(attempts=given))
+    lines = told(app)
+    assert any("worker_concurrency" in one for one in lines)
+    assert any("start_within" in one for one in lines)
+    assert any("retry.attempts" in one for one in lines)
+    assert len(lines) == 3
+    assert all(len(one) < 250 for one in lines)
+
+
+def test_half_a_surrogate_pair_is_no_key(app):
+    app.schedule("m", job="quiet", when=HOURLY, concurrency_key="half \ud800")
+    [line] = told(app)
+    assert "no half of a surrogate pair" in line

@@ -12,6 +12,8 @@ from typing import Any
 LONGEST_KEY = 255
 
 _FIELD = re.compile(r"^(?:manifest|group|job|input(?:\.[A-Za-z0-9_-]+)*)$")
+# A NUL and halves of surrogate pairs: PostgreSQL stores neither.
+_NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")
 _REMEDY = (
     "write fields as {input.id}, {input}, {manifest}, {group} or {job}, and braces of your own as "
     "{{ and }}"
@@ -40,10 +42,10 @@ def render_key(
     key = "".join(
         text + ("" if path is None else _value(fields, path)) for text, path in _parts(template)
     )
-    if not key or len(key) > LONGEST_KEY or "\x00" in key:
+    if not key or len(key) > LONGEST_KEY or _NOT_STORABLE.search(key):
         raise InvalidKey(
             f"concurrency_key {template!r} gives {key[:40]!r}: a key has from 1 to {LONGEST_KEY} "
-            "characters and no NUL"
+            "characters, no NUL and no half of a surrogate pair"
         )
     return key
 

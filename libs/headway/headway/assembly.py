@@ -39,6 +39,7 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
     told = Told(shared)
     jobs = _jobs(declared, defaults, told, problems)
     manifests = _manifests(declared, drafts, defaults, told, problems)
+    problems += _problems_of_unused(declared)
     groups = _groups(declared, manifests, problems)
     problems += checks.problems_of_ids(drafts)
     problems += checks.problems_of_parents(drafts)
@@ -140,6 +141,19 @@ def _manifests(
         )
         manifests.append(manifest)
     return manifests
+
+
+def _problems_of_unused(declared: Declarations) -> list[str]:
+    """What is wrong with the job and the cadence of batches that have no items for them."""
+    problems = []
+    timings = checks.TimingChecks()
+    for draft in declared.unused:
+        if draft.job is not None and _find(declared, draft.job) is None:
+            problems.append(_nobody_declared(draft))
+        if draft.when is not None:
+            of_timing = timings.problems_of(draft.when.timing, unreadable=draft.when.unreadable)
+            problems += [f"{draft.called}: {one}" for one in (*draft.when.problems, *of_timing)]
+    return problems
 
 
 def _find(declared: Declarations, target: JobGiven) -> DeclaredJob | None:

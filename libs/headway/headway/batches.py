@@ -49,6 +49,12 @@ def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
     declared.add_batch(Batch(name=batch.name, prune=batch.prune), batch.where)
     drafts = [_draft(batch, item, declared.problems) for item in _items(batch, declared.problems)]
     declared.drafts += drafts
+    if not any(draft.when is batch.when for draft in drafts):
+        # Wrong as it may be, nobody would hear of it until there is an item.
+        unused = Draft(
+            external_id="", job=batch.job, when=batch.when, batch=batch.name, where=batch.where
+        )
+        declared.unused.append(unused)
     return drafts
 
 

@@ -10,6 +10,7 @@ or put over a function, several of them if need be. All take filters (`weekdays=
 from datetime import date, datetime
 from typing import Unpack, cast
 
+from headway_contract.fitting import show
 from headway_decisions import cadence
 
 from headway import calendar
@@ -183,9 +184,17 @@ def _is_number(given: object) -> bool:
 _SECONDS_IN = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
 
+# Far beyond any step, and within what floats can count.
+_LARGEST = 10**12
+
+
 def _step(cadence_name: str, problems: list[str], **parts: float) -> float:
     """A step in seconds; a part that is no number is a problem, and stands for a second."""
-    wrong = [f"{unit}={given!r}" for unit, given in parts.items() if not _is_number(given)]
+    wrong = [
+        f"{unit}={show(given)}"
+        for unit, given in parts.items()
+        if not _is_number(given) or abs(given) > _LARGEST
+    ]
     if wrong:
         problems.append(f"{cadence_name}({', '.join(wrong)}): write a number")
         return 1

@@ -61,7 +61,8 @@ OF_FIRE_TIMES: tuple[Literal["jitter", "misfire", "exclude"], ...] = (
 class Draft:
     """A manifest as it was stated. `where` is the place in a file, if it came from one.
 
-    A draft from a file that has no job was complained of already.
+    A draft from a file that has no job was complained of already. One without an id is what a
+    batch states for items that it does not have.
     """
 
     external_id: str
@@ -78,6 +79,8 @@ class Draft:
     @property
     def called(self) -> str:
         """The manifest in the words of a problem."""
+        if not self.external_id:
+            return f"{self.where}batch {self.batch!r}"
         return f"{self.where}manifest {self.external_id!r}"
 
 
@@ -90,6 +93,7 @@ class Declarations:
     jobs: dict[str, DeclaredJob] = field(default_factory=dict)
     groups: list[tuple[str, GroupDefinition]] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
+    unused: list[Draft] = field(default_factory=list)
     batches: dict[str, Batch] = field(default_factory=dict)
     defaults: DefaultTerms = field(default_factory=DefaultTerms)
     problems: list[str] = field(default_factory=list)

@@ -54,7 +54,12 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
         Priority, Meta(description="The priority of work, from 0 to 31, the most urgent.")
     ] = 0
     retry_attempts: Annotated[
-        int, Meta(ge=1, description="How often work is tried in total, the first time included.")
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="How often work is tried in total, the first time included.",
+        ),
     ] = 3
     retry_interval_seconds: Annotated[
         Seconds, Meta(description="How long a failed run rests before the second attempt.")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
+from headway_contract.fitting import show
 from headway_contract.work import Rate
 
 from headway import inputs, marks
@@ -23,6 +24,9 @@ from headway.when import When
 # A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
 # of backslashes, or else it is only text about one.
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+# More than any worker has slots.
+_MOST_SLOTS = 1_000_000
 
 
 def holds_nul(encoded: bytes) -> bool:
@@ -182,9 +186,11 @@ def problems_of_running(job: Job) -> list[str]:
             f"{job.function.__qualname__}: put it at the top level of a module"
         )
     most = job.worker_concurrency
-    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
+    is_number = isinstance(most, int) and not isinstance(most, bool)
+    if most is not None and not (is_number and 1 <= most <= _MOST_SLOTS):
         problems.append(
-            f"job {job.name!r} has worker_concurrency={most!r}: use a whole number from 1 on"
+            f"job {job.name!r} has worker_concurrency={show(most)}: use a whole number from 1 to "
+            f"{_MOST_SLOTS}"
         )
     return problems
 

@@ -3,9 +3,11 @@
 @app.job("sync", max_active=5, rate="100/minute", concurrency_key="customer:{input.id}")
 """
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from headway_contract.fitting import show
 from headway_contract.work import Rate
 from headway_decisions import keys, rates
 from headway_decisions.keys import InvalidKey
@@ -39,8 +41,9 @@ def read_seconds(what: str, given: object, problems: list[str]) -> float | None:
         case bool():
             pass
         case int() | float():
-            return float(given)
-    problems.append(f"{what}={given!r} is no length of time: write a number of seconds")
+            with suppress(OverflowError):
+                return float(given)
+    problems.append(f"{what}={show(given)} is no length of time: write a number of seconds")
     return None
 
 

@@ -152,7 +152,7 @@ class RetryRecord(Record):
     default's.
     """
 
-    attempts: Annotated[int, Meta(ge=1)] | None = None
+    attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     interval: Seconds | None = None
     backoff: Annotated[float, Meta(ge=1)] | None = None
     max_interval: Seconds | None = None
