@@ -165,6 +165,7 @@ SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM noted) A
 -- step of an entry's makes it look older by a minute, one of a group's outweighs all of those.
 -- What somebody else is at is left for the next time, so the gate never waits for a row. Who may
 -- have no order that lies ready is left out where no slot is idle, and takes nobody's place here.
+-- The lists are behind SELECTs so that one plan serves any: planning anew takes ten times as long.
 -- $1 groups with limits, $2 room of each, $3 whether it has any for such orders, $4 jobs that can
 -- be run, $5 room of each, $6 how much of it is for idle slots, $7 now, $8 how many, $9 how much
 -- older one step of a group's priority makes its work look.
@@ -172,10 +173,10 @@ WITH chosen AS (
     SELECT first.id, first.rank - group_limit.priority * $9::interval AS turn
     FROM dispatcher.ready_lane AS lane
     JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
-    JOIN unnest($4::text[], $5::integer[], $6::integer[]) AS open_job (name, room, idle)
-        ON open_job.name = lane.job
-    LEFT JOIN unnest($1::text[], $2::integer[], $3::boolean[]) AS limited (name, room, spares)
-        ON limited.name = lane.group_name
+    JOIN unnest((SELECT $4::text[]), (SELECT $5::integer[]), (SELECT $6::integer[]))
+        AS open_job (name, room, idle) ON open_job.name = lane.job
+    LEFT JOIN unnest((SELECT $1::text[]), (SELECT $2::integer[]), (SELECT $3::boolean[]))
+        AS limited (name, room, spares) ON limited.name = lane.group_name
     CROSS JOIN LATERAL (
         SELECT id, rank, concurrency_key FROM dispatcher.work_queue
         WHERE work_queue.group_name = lane.group_name AND work_queue.job = lane.job
@@ -187,7 +188,7 @@ WITH chosen AS (
     ) AS first
     WHERE first.concurrency_key IS NULL OR open_job.idle > 0
     ORDER BY turn
-    LIMIT $8
+    LIMIT (SELECT $8::integer)
 )
 SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
        CASE WHEN work.concurrency_key IS NOT NULL
