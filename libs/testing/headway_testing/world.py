@@ -84,7 +84,11 @@ class World:
         """Start the servers and all services."""
         try:
             servers = await self._stack.enter_async_context(run_servers(self._folder))
-            self._database = await Database.connect(servers.database_url, name="headway-world")
+            # What is in flight is always little, but while the tables are small PostgreSQL would
+            # rather read them through, and goes on doing so as they grow.
+            self._database = await Database.connect(
+                servers.database_url, name="headway-world", settings={"enable_seqscan": "off"}
+            )
             self._stack.push_async_callback(self._database.close)
             self._crew = Crew(
                 self.app,
