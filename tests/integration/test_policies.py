@@ -1,5 +1,6 @@
 """What becomes of due times: missed, overlapping, paused, excluded; and what the ledger says."""
 
+from datetime import timedelta
 from itertools import permutations
 from uuid import uuid4
 
@@ -304,6 +305,19 @@ async def test_spaced_counts_from_the_end_of_its_work_and_starts_at_once(timelin
     assert (await timeline.tick()).fired == 0
     timeline.at(minutes=17)
     assert (await timeline.tick()).fired == 1
+
+
+async def test_nobody_looks_at_a_spaced_one_before_its_jitter_lets_it_go(timeline):
+    """A tick that looks too early finds nothing to do, and looks again at once, all the while."""
+    await timeline.declare(app_with(spaced(minutes=10), jitter=3600))
+    fires_at = (await timeline.manifest("a"))["wake_at"]
+    assert timeline.clock.at <= fires_at <= timeline.clock.at + timedelta(hours=1)
+    early = await timeline.tick()
+    assert early.fired == (1 if fires_at == timeline.clock.at else 0)
+    assert early.fired or early.next_at == fires_at
+    timeline.clock.at = fires_at
+    await timeline.tick()
+    assert len(await timeline.under_way("a")) == 1
 
 
 async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(timeline):

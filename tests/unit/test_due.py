@@ -288,6 +288,15 @@ class TestSpaced:
         verdict = due.judge(self.spaced(timing=at_night, settled_at=NOON), now=noon(1))
         assert verdict.next_due_at == NOON.replace(hour=22)
 
+    def test_nobody_looks_before_its_jitter_lets_it_go(self):
+        shaken = self.spaced(settled_at=NOON, jitter_seconds=300.0)
+        fires_at = identity.fire_at(MANIFEST, noon(10), 300)
+        assert noon(10) < fires_at < noon(15)
+        assert due.judge(shaken, now=noon(1)).wake_at == fires_at
+        ripe = structs.replace(shaken, next_due_at=noon(10))
+        assert due.judge(ripe, now=noon(10)).wake_at == fires_at
+        assert due.judge(ripe, now=fires_at).entries == (fired(10),)
+
 
 def test_a_one_shot_fires_even_if_it_was_missed_and_never_again():
     once = Timing(cadence=Once("2027-05-01 12:00"))

@@ -5,11 +5,12 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.scheduling import FireTime
-from headway_decisions.cadence import Daily, Every
+from headway_decisions import identity
+from headway_decisions.cadence import Daily, Every, Spaced
 from headway_decisions.calendar import ExcludedDays, ExcludedRange, ExcludedTimes, Exclusion
 from headway_decisions.timing import Timing
 from headway_scheduler import preview as preview_module
-from headway_scheduler.preview import previewed
+from headway_scheduler.preview import note_of, previewed
 
 NOW = datetime(2027, 12, 24, 0, 0, 30, tzinfo=UTC)
 FORTNIGHT = ExcludedRange(date(2027, 12, 24), date(2028, 1, 6))
@@ -76,3 +77,18 @@ def test_each_due_time_is_told_if_somebody_wants_that():
     fires = preview(Every(60), FORTNIGHT, each=True)
     assert len(fires) == 20
     assert all(one.excluded and one.until is None for one in fires)
+
+
+def test_a_spaced_one_is_told_with_its_jitter():
+    row = {
+        "id": UUID(int=1),
+        "trouble": None,
+        "depends_on": None,
+        "outstanding": 0,
+        "next_due_at": NOW,
+        "jitter_seconds": 600,
+    }
+    fires_at = identity.fire_at(UUID(int=1), NOW, 600)
+    assert fires_at > NOW
+    note = note_of(row, Timing(cadence=Spaced(3600)), None, has_times=False)
+    assert note.startswith(f"it fires next at {fires_at:%Y-%m-%d %H:%M:%S} UTC, ")

@@ -201,7 +201,7 @@ def wake_at(view: ManifestView) -> datetime | None:
     if view.next_due_at is None or pause(view) is not None:
         return None
     if isinstance(view.timing.cadence, Spaced):
-        return view.next_due_at if _has_room(view) else None
+        return _fire_at(view, view.next_due_at) if _has_room(view) else None
     due_at: datetime | None = view.next_due_at
     if timing.excluded_by(view.timing, view.next_due_at) is not None:
         due_at = timing.next_allowed(view.timing, view.next_due_at)

@@ -62,7 +62,7 @@ def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str
     elif isinstance(kept.cadence, Manual):
         notes.append("it has no times: it runs when somebody triggers it")
     elif isinstance(kept.cadence, Spaced):
-        notes.append(_spaced(row, kept.cadence))
+        notes.append(_spaced(row, kept, kept.cadence))
     elif isinstance(kept.cadence, Once) and not has_times:
         notes.append("it is a one-shot and its time was decided: it will not fire again")
     elif not has_times:
@@ -131,11 +131,12 @@ def _exclusions(kept: Timing, at: datetime | None, last: datetime) -> list[str]:
     return list(found)
 
 
-def _spaced(row: Any, cadence: Spaced) -> str:
+def _spaced(row: Any, kept: Timing, cadence: Spaced) -> str:
     spacing = words.duration(cadence.seconds)
     if row["outstanding"]:
         return f"it fires {spacing} after the work under way has ended"
     if row["next_due_at"] is not None:
-        next_at = f"{row['next_due_at']:%Y-%m-%d %H:%M:%S} UTC"
+        fires_at = jitter.fire_at(kept, row["id"], row["next_due_at"], row["jitter_seconds"])
+        next_at = f"{fires_at:%Y-%m-%d %H:%M:%S} UTC"
         return f"it fires next at {next_at}, and then {spacing} after its work has ended"
     return f"it fires {spacing} after its work has ended"
