@@ -307,6 +307,34 @@ async def test_spaced_counts_from_the_end_of_its_work_and_starts_at_once(timelin
     assert (await timeline.tick()).fired == 1
 
 
+async def test_one_that_becomes_spaced_is_not_due_before_that(timeline):
+    await timeline.declare(app_with())
+    timeline.at(minutes=1)
+    await timeline.tick()
+    await timeline.settle("a")
+    await switch(timeline, enabled=False)
+    timeline.at(hours=5, seconds=30)
+    await timeline.declare(app_with(spaced(minutes=10)))
+    await switch(timeline, enabled=True)
+    assert await timeline.ledger("a") == [
+        ("1", "queued", None),
+        ("2-300", "skipped", "manifest_disabled"),
+        ("300.5", "queued", None),
+    ]
+
+
+async def test_a_spaced_one_does_not_begin_outside_its_window_when_a_pause_ends(timeline):
+    await timeline.declare(app_with(spaced(minutes=10, between="12:00-13:00")))
+    await timeline.tick()
+    await timeline.settle("a")
+    await switch(timeline, enabled=False)
+    timeline.at(hours=8)
+    await switch(timeline, enabled=True)
+    assert await timeline.under_way("a") == []
+    assert (await timeline.manifest("a"))["wake_at"] == timeline.at(days=1)
+    assert (await timeline.tick()).fired == 1
+
+
 async def test_nobody_looks_at_a_spaced_one_before_its_jitter_lets_it_go(timeline):
     """A tick that looks too early finds nothing to do, and looks again at once, all the while."""
     await timeline.declare(app_with(spaced(minutes=10), jitter=3600))

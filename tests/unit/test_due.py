@@ -297,6 +297,24 @@ class TestSpaced:
         assert due.judge(ripe, now=noon(10)).wake_at == fires_at
         assert due.judge(ripe, now=fires_at).entries == (fired(10),)
 
+    @pytest.mark.parametrize("settled_at", [noon(-600), None], ids=["long ago", "never"])
+    def test_one_that_was_something_else_before_is_not_due_in_the_past(self, settled_at):
+        assert due.rest(self.spaced(settled_at=settled_at), now=NOON).next_due_at == NOON
+
+    @pytest.mark.parametrize(
+        ("late", "due_at"), [(0.5, 29.5), (30, 60 * 24)], ids=["a moment late", "after a pause"]
+    )
+    def test_what_let_its_time_pass_waits_for_the_window_again(self, late, due_at):
+        at_noon = Timing(cadence=Spaced(600), filters=Filters(between="12:00-12:30"))
+        standing = self.spaced(timing=at_noon, settled_at=noon(19.5), next_due_at=noon(29.5))
+        verdict = due.judge(standing, now=noon(29.5 + late))
+        assert verdict.entries == ((fired(29.5),) if late < 1 else ())
+        assert verdict.next_due_at == (None if late < 1 else noon(due_at))
+
+    def test_or_begins_at_once_if_it_may(self):
+        standing = self.spaced(settled_at=noon(-10), next_due_at=NOON)
+        assert due.judge(standing, now=noon(500)).entries == (fired(0),)
+
 
 def test_a_one_shot_fires_even_if_it_was_missed_and_never_again():
     once = Timing(cadence=Once("2027-05-01 12:00"))

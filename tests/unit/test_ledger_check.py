@@ -119,6 +119,12 @@ def test_cadences_without_times_of_their_own_are_exempt():
     assert told(check([], versions=manual, next_due_at=None)) == []
 
 
+def test_what_becomes_spaced_may_be_due_at_once_but_not_before():
+    versions = [Version(START, HOURLY), Version(hour(2.5), Timing(cadence=Spaced(600.0)))]
+    assert told(check(at(1, 2, 2.5), versions=versions)) == []
+    assert told(check(at(1, 2, 2.4), versions=versions)) == [(2.4, 2.4, NOT_DUE)]
+
+
 def test_a_one_shot_may_be_declared_a_little_late():
     once = [Version(hour(1) + timedelta(seconds=20), Timing(cadence=Once("2026-06-01 01:00")))]
     assert told(check(at(1), versions=once, next_due_at=None)) == []

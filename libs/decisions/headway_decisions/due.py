@@ -239,13 +239,28 @@ def _space(view: ManifestView, now: datetime) -> ManifestView:
         return view
     if view.slots:
         return structs.replace(view, next_due_at=None)
-    spacing = timedelta(seconds=cadence.seconds)
-    earliest = now if view.settled_at is None else view.settled_at + spacing
-    if view.next_due_at is not None and view.next_due_at >= earliest:
+    due_at, earliest = view.next_due_at, None
+    if view.settled_at is not None:
+        earliest = view.settled_at + timedelta(seconds=cadence.seconds)
+    stands = due_at is not None and (earliest is None or due_at >= earliest)
+    if stands and not _is_shut_out(view, now):
         return view
-    if view.next_due_at is not None and view.settled_at is None:
-        return view
-    return structs.replace(view, next_due_at=timing.first_open(view.timing, earliest))
+    # Never in the past, which belongs to the timing that was in force then.
+    opens_at = timing.first_open(view.timing, max(now, earliest or now))
+    return structs.replace(view, next_due_at=opens_at)
+
+
+def _is_shut_out(view: ManifestView, now: datetime) -> bool:
+    """Whether a spaced manifest let its time pass, in a pause or an outage, and may not begin now.
+
+    What is just a moment late begins all the same.
+    """
+    if view.next_due_at is None:
+        return False
+    late = now - _fire_at(view, view.next_due_at)
+    if late.total_seconds() <= view.misfire.threshold_seconds:
+        return False
+    return timing.first_open(view.timing, now) != now
 
 
 def _release(

@@ -156,10 +156,10 @@ def _names(segment: _Segment, at: datetime) -> bool:
     if isinstance(segment.timing.cadence, Once):
         # One that was declared long after its time is given up, and says so.
         return named
-    if not segment.after < at <= segment.until:
-        return False
-    # When a spaced manifest is due follows from its runs, which the ledger does not hold.
-    return named or isinstance(segment.timing.cadence, Spaced)
+    if isinstance(segment.timing.cadence, Spaced):
+        # When it is due follows from its runs, which the ledger does not hold; a new one at once.
+        return segment.after <= at <= segment.until
+    return named and segment.after < at <= segment.until
 
 
 def _overdue(facts: Facts, now: datetime) -> list[Gap]:
