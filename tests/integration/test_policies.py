@@ -133,13 +133,17 @@ class TestMissed:
             ("240", "queued", None),
         ]
 
-    async def test_catch_up_makes_good_for_the_last_ones_one_after_the_other(self, timeline):
-        await timeline.declare(app_with(every(hours=1), misfire=catch_up(3)))
+    @pytest.mark.parametrize("overlap", ["skip", "queue_one", "cancel_running"])
+    async def test_catch_up_makes_good_for_the_last_ones_one_after_the_other(
+        self, timeline, overlap
+    ):
+        await timeline.declare(app_with(every(hours=1), misfire=catch_up(3), overlap=overlap))
         timeline.at(hours=5, minutes=2)
         assert (await timeline.tick()).fired == 1
         for minute in (5, 10, 15):
             timeline.at(hours=5, minutes=minute)
-            assert len(await timeline.under_way("a")) == 1
+            [work] = await timeline.under_way("a")
+            assert work["cancel_reason"] is None
             await timeline.settle("a")
         assert await timeline.under_way("a") == []
         assert await timeline.ledger("a") == [

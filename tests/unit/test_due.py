@@ -114,6 +114,21 @@ class TestMissed:
         assert verdict.entries == (skipped(0, 4, "missed"), fired(5), owed(6), owed(7))
         assert (verdict.next_due_at, verdict.wake_at) == (noon(8), None)
 
+    @pytest.mark.parametrize(("slots", "cancelled"), [((), False), ((0,), True)])
+    def test_those_that_are_caught_up_with_do_not_cancel_each_other(self, slots, cancelled):
+        behind = view(misfire=Misfire(policy="catch_up", limit=3), overlap=CANCEL, slots=slots)
+        verdict = due.judge(behind, now=noon(2.5))
+        first = owed(0) if slots else fired(0)
+        assert verdict.entries == (first, owed(1), owed(2))
+        assert verdict.cancel_running is cancelled
+
+    def test_as_many_of_them_run_at_once_as_may(self):
+        two = Overlap(policy="allow", limit=2)
+        verdict = due.judge(
+            view(misfire=Misfire(policy="catch_up", limit=3), overlap=two), now=noon(2.5)
+        )
+        assert verdict.entries == (fired(0), fired(1, slot=1), owed(2))
+
     def test_catch_up_of_all_there_were(self):
         verdict = due.judge(view(misfire=Misfire(policy="catch_up", limit=50)), now=noon(1.5))
         assert verdict.entries == (fired(0), owed(1))

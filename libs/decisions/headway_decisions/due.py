@@ -318,11 +318,13 @@ def _judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[En
     fires = _choose(view, first, last, now)
     entries = list(_skips(view, first, last, fires))
     caught_up = view.misfire.policy == "catch_up" and len(fires) > 1
+    # Those that are caught up with follow each other: they take the place of what came before them.
+    replaces = view.overlap.policy == "cancel_running" and bool(view.slots)
     cancel = False
     for due_at in fires:
         view, entry = _fire(view, due_at, must=caught_up)
         entries.append(entry)
-        cancel = cancel or (entry.decision == "owed" and view.overlap.policy == "cancel_running")
+        cancel = cancel or (replaces and entry.decision == "owed")
     view = structs.replace(view, next_due_at=following)
     entries.sort(key=lambda entry: entry.first_due_at)
     return view, entries, cancel

@@ -13,8 +13,9 @@ class Misfire(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What becomes of fire times that nobody was there to decide.
 
     `fire_once` fires for the latest of them. `skip` fires only if the latest is no older
-    than the threshold. `catch_up` fires for the last `limit` of them, one after the other
-    whatever the overlap policy says: only for jobs that may run twice without harm.
+    than the threshold. `catch_up` fires for the last `limit` of them whatever the overlap policy
+    says, one after the other or as many at once as `allow` lets: only for jobs that may run twice
+    without harm.
     """
 
     policy: Literal["fire_once", "skip", "catch_up"] = "fire_once"

@@ -24,7 +24,7 @@ def skip_missed(*, threshold: float = 60.0) -> Misfire:
 
 
 def catch_up(most: int, *, threshold: float = 60.0) -> Misfire:
-    """The last `most` missed fires are made up for, one after the other.
+    """The last `most` missed fires are made up for, one after the other or as many as may overlap.
 
     Only for jobs that may run twice without harm: replayed fires mean reports that are made
     again and mails that are sent again.
