@@ -76,6 +76,7 @@ async def test_a_time_that_fired_names_its_work_and_how_that_ended(world, nats_u
         ("blocked_by_dead_letter", "a dead letter blocked it"),
         ("collapsed_into_a_later_success", "one run stands for all of them"),
         ("invalid_input: at x: 1 is not a string", "at x: 1 is not a string"),
+        ("invalid_key: it is empty", "its input makes no concurrency key (it is empty)"),
         ("something_new", "the reason on record is 'something_new'"),
     ],
 )

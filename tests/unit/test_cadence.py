@@ -180,8 +180,8 @@ def test_only_what_fires_in_every_hour_fires_in_a_repeated_one(cadence, expected
             "monthly on the first and last Friday at 9:00",
         ),
         (Once("2027-06-01 09:00"), "once at 2027-06-01 09:00"),
-        (Spaced(3600), "1 hour after its last success"),
-        (Spaced(1.5), "1.5 seconds after its last success"),
+        (Spaced(3600), "1 hour after its last work has ended"),
+        (Spaced(1.5), "1.5 seconds after its last work has ended"),
         (Manual(), "only when asked for"),
     ],
 )

@@ -107,7 +107,7 @@ def without(*exclusions):
                 filters=Filters(days=("sat",)),
                 exclusions=(ExcludedDays(("sat",)),),
             ),
-            "1 minute after its last success never fires: its exclusions",
+            "1 minute after its last work has ended never fires: its exclusions",
         ),
     ],
 )

@@ -1,7 +1,7 @@
 """Cadences: when a manifest fires, said without a zone.
 
 A cadence knows only the naive wall clock; `wall_clock` turns its times into instants.
-Two cadences know no wall clock at all: `Spaced` counts from the last success, and
+Two cadences know no wall clock at all: `Spaced` counts from the end of its last work, and
 `Manual` never fires by itself.
 
 `fires_in_repeated_hour` tells whether a cadence fires in both passings of an hour that the
@@ -211,12 +211,12 @@ class Once(Struct, frozen=True, tag="once", omit_defaults=True):
 
 
 class Spaced(Struct, frozen=True, tag="spaced", omit_defaults=True):
-    """Fires so long after its last success; a new one at once."""
+    """Fires so long after its last work has ended; a new one at once."""
 
     seconds: Annotated[float, Meta(ge=1, le=LONGEST_SPACING_SECONDS)]
 
     def __str__(self) -> str:
-        return f"{words.duration(self.seconds)} after its last success"
+        return f"{words.duration(self.seconds)} after its last work has ended"
 
 
 class Manual(Struct, frozen=True, tag="manual", omit_defaults=True):

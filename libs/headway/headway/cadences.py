@@ -87,7 +87,7 @@ def spaced(
     days: float | calendar.DaysGiven = None,
     **options: Unpack[WeekOptions],
 ) -> When:
-    """Fire so long after the last success; a new one fires at once.
+    """Fire so long after the last work has ended; a new one fires at once.
 
     A number of `days` is a distance, anything else in it a filter on weekdays.
     """

@@ -56,6 +56,7 @@ async def _gather(
         disabled_by=row["disabled_by"],
         blocked_by=row["blocked_by"],
         pause=in_words(row),
+        follows=row["parent"] is not None and not row["dormant"],
         working_since=outstanding[0]["queued_at"] if outstanding else None,
         switches={
             "manifest": await _switch(connection, row["external_id"], _MANIFEST_SWITCHES, until),

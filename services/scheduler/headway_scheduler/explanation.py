@@ -64,7 +64,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
         named = timing.next_due(kept, at - _INSTANT) == at
         if covering:
             text = [] if named or not _ticks(kept) else [self._no_due_time(at, kept)]
-            return [*text, self._decided(covering[0])], covering
+            told = self._decided(covering[0])
+            return [*text, told, *self._left_out(at, kept, covering[0])], covering
         if not _ticks(kept):
             return self._nearest_entries(at)
         if not named:
@@ -102,15 +103,16 @@ class Explanation(Struct, frozen=True, kw_only=True):
             why_not = sentences.reason(self.subject, f"{due.EXCLUDED}: {excluded}")
             return [f"{shown} is a due time, but will not fire: {why_not}"]
         why = self._pause()
+        held = [] if why is None else [sentences.paused(self.subject, why)]
         if at > self.now:
-            held = [sentences.paused(self.subject, why)] if why is not None else []
-            return [f"{shown} lies ahead and will fire{self._with_jitter(at, fires_at)}.", *held]
+            fire = f"{'would' if held else 'will'} fire{self._with_jitter(at, fires_at)}"
+            return [f"{shown} lies ahead and {fire}.", *held]
         if not self._is_open(at):
             return [self._gap(shown, at)]
-        if why is not None:
-            later = "it will be recorded as skipped when the pause ends"
-            holding = sentences.paused(self.subject, why)
-            return [f"{shown} was a due time and has not fired; {later}.", holding]
+        if held:
+            later = "be decided" if why == due.PAUSED else "be recorded as skipped"
+            later = f"it will {later} when the pause ends"
+            return [f"{shown} was a due time and has not fired; {later}.", *held]
         if fires_at > self.now:
             return [f"{shown} is due and fires{self._with_jitter(at, fires_at)}."]
         if row["trouble"]:
@@ -177,7 +179,19 @@ class Explanation(Struct, frozen=True, kw_only=True):
     def _pause(self) -> str | None:
         return hold_of(self.row) if self.view is None else due.pause(self.view)
 
+    def _left_out(self, at: datetime, kept: Timing, entry: LedgerEntry) -> list[str]:
+        """That an exclusion covers a time which was skipped with others for another reason."""
+        by = timing.excluded_by(kept, at)
+        reason = entry.reason or ""
+        if by is None or entry.decision != "skipped" or reason.startswith(due.EXCLUDED):
+            return []
+        return [sentences.left_out(self.subject, at, by)]
+
     def _decided(self, entry: LedgerEntry) -> str:
+        if entry.reason == due.MISSED and isinstance(self.subject.timing.cadence, Once):
+            version = self._in_force(entry.first_due_at)
+            if version is None or not isinstance(version.timing.cadence, Once):
+                return sentences.declared_too_late(self.subject, entry)
         return sentences.decided(self.subject, entry, under_way=entry.work in self.under_way)
 
     def _cadence(self) -> str:

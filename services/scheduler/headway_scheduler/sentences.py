@@ -9,11 +9,14 @@ from typing import Any
 
 from headway_contract.scheduling import LedgerEntry
 from headway_decisions import due, timing, words
+from headway_decisions.cadence import Manual, Spaced
 from headway_decisions.timing import Timing
 from msgspec import Struct
 
 # Under this nobody calls a decision late.
 _PUNCTUAL_SECONDS = 2.0
+
+_WAS_IT_DOWN = "Was the scheduler down then?"
 
 _OUTCOMES = {
     "completed": "completed",
@@ -54,6 +57,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     switches: Mapping[str, Switch | None] = {}
     # How it is paused, in words that follow the word.
     pause: str = ""
+    # Whether each success of its parent is followed.
+    follows: bool = False
 
     def at(self, instant: datetime) -> str:
         """An instant on the manifest's clock."""
@@ -69,6 +74,19 @@ def decided(subject: Subject, entry: LedgerEntry, *, under_way: bool) -> str:
     return f"{_what(subject, entry)} {_skipped(entry)}: {reason(subject, entry.reason or '')}"
 
 
+def declared_too_late(subject: Subject, entry: LedgerEntry) -> str:
+    """A one-shot whose time had long passed when it was declared."""
+    return (
+        f"{_what(subject, entry)} did not fire: it was past by more than the misfire threshold "
+        "when it was declared. Declare it for another time, or trigger it."
+    )
+
+
+def left_out(subject: Subject, at: datetime, exclusion: str) -> str:
+    """A time that was skipped with others, and would not have fired by itself."""
+    return f"{subject.at(at)} would not have fired anyway: its timing leaves it out ({exclusion})."
+
+
 def reason(subject: Subject, code: str) -> str:
     """Why a time was skipped, as a sentence with the remedy."""
     kind, _, detail = code.partition(": ")
@@ -79,7 +97,8 @@ def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
     """Reasons that lie in when it fires, and in how long it takes."""
     match kind:
         case due.MISSED:
-            return _missed(subject)
+            nobody = f"no scheduler decided it in time, and {_made_good(subject)}."
+            return nobody if subject.misfire == "catch_up" else f"{nobody} {_WAS_IT_DOWN}"
         case due.EXCLUDED:
             return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
         case due.RETIMED:
@@ -112,10 +131,7 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
             return f"its group {subject.group!r} was disabled{_by(subject, 'group')}. {remedy}"
         case due.PAUSED:
             what_for = f" ({detail})" if detail else ""
-            return (
-                f"it was paused then{what_for}, and what came due was made good for by its misfire "
-                f"policy {subject.misfire!r} when the pause ended."
-            )
+            return f"it was paused then{what_for}, and {_made_good(subject)}."
         case "blocked_by_dead_letter":
             remedy = "Retry or acknowledge that dead letter."
             remedy = "That was resolved since." if subject.blocked_by is None else remedy
@@ -133,6 +149,9 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
         case "invalid_input":
             remedy = "Correct the input, or the schema of the job."
             return f"its input does not fit the job ({detail}). {remedy}"
+        case "invalid_key":
+            remedy = "Correct the input, or the key of the job."
+            return f"its input makes no concurrency key ({detail}). {remedy}"
     return f"the reason on record is {': '.join(filter(None, (kind, detail)))!r}."
 
 
@@ -162,11 +181,17 @@ def paused(subject: Subject, why: str) -> str:
             if subject.working_since is not None:
                 since = f" since {subject.at(subject.working_since)}"
             waits = ", and one more waits already" if why == due.ONE_ALREADY_WAITS else ""
-            return (
-                f"Work of it is under way{since}{waits}; its times are skipped until that has "
-                f"ended (overlap policy {subject.overlap!r})."
-            )
+            return f"Work of it is under way{since}{waits}{_meanwhile(subject)}."
     return f"It is held: {why}."
+
+
+def _meanwhile(subject: Subject) -> str:
+    """What becomes of a manifest while its work leaves no room."""
+    if subject.follows:
+        return "; a success of its parent meanwhile is followed when that has ended"
+    if isinstance(subject.timing.cadence, Manual | Spaced):
+        return ""
+    return f"; its times are skipped until that has ended (overlap policy {subject.overlap!r})"
 
 
 def _what(subject: Subject, entry: LedgerEntry) -> str:
@@ -219,17 +244,14 @@ def _owed(code: str | None) -> str:
     return "it runs as soon as the work under way has ended"
 
 
-def _missed(subject: Subject) -> str:
-    nobody = "no scheduler decided it in time"
+def _made_good(subject: Subject) -> str:
+    """What a misfire policy makes of times that nobody decided, or that came in a pause."""
     match subject.misfire:
         case "skip":
-            return f"{nobody}, and its misfire policy is 'skip'. Was the scheduler down then?"
+            return "its misfire policy is 'skip'"
         case "catch_up":
-            return f"{nobody}, and its misfire policy catches up with the latest ones only."
-    return (
-        f"{nobody}, and one later fire made up for all that was missed (misfire policy "
-        "'fire_once'). Was the scheduler down then?"
-    )
+            return "its misfire policy catches up with the latest ones only"
+    return "one later fire made up for all that was missed (misfire policy 'fire_once')"
 
 
 def _disabled(subject: Subject) -> str:

@@ -101,7 +101,7 @@ class EveryRecord(WeekBounds):
 
 
 class SpacedRecord(WeekBounds):
-    """Fires so long after the last success; `days` is a number, or the same as `weekdays`."""
+    """Fires so long after its last work ended; `days` is a number, or the same as `weekdays`."""
 
     seconds: Seconds = 0
     minutes: Seconds = 0

@@ -1,0 +1,101 @@
+"""Explanations of what is held, was held or came too late: each sentence is true of its case."""
+
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+from headway import App, catch_up, every, exclude_times, once, spaced
+from headway_contract.pausing import PauseRequest, ResumeRequest
+from headway_contract.scheduling import ChangeRequest
+from headway_scheduler import operate, pausing
+from headway_scheduler.explain import explain
+from headway_scheduler.finding import find_manifest
+from support.timeline import START, Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(when=None, **options) -> App:
+    app = App("test")
+    app.job("job", group="ops")(lambda ctx: None)
+    app.schedule("a", job="job", when=when or every(minutes=1), **options)
+    return app
+
+
+async def told(timeline: Timeline, minute: float | None = None, *, of: str = "a") -> str:
+    """What is said of a minute, or of how things stand."""
+    at = None if minute is None else START + timedelta(minutes=minute)
+    async with timeline.database.acquire() as connection:
+        row = await find_manifest(connection, of)
+        answer = await explain(connection, row, at=at, now=timeline.clock.at, kept_days=30)
+    return answer.text
+
+
+async def disable(timeline: Timeline) -> None:
+    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False, actor="me"))
+
+
+async def test_what_lies_ahead_of_a_disabled_one_would_fire(timeline):
+    await timeline.declare(app_with())
+    assert (await told(timeline, 40)).endswith("lies ahead and will fire.")
+    await disable(timeline)
+    assert "lies ahead and would fire. It is held: it is disabled" in await told(timeline, 40)
+
+
+@pytest.mark.parametrize(
+    ("misfire", "made_good"),
+    [
+        (
+            "fire_once",
+            "one later fire made up for all that was missed (misfire policy 'fire_once')",
+        ),
+        ("skip", "its misfire policy is 'skip'"),
+        (catch_up(2), "its misfire policy catches up with the latest ones only"),
+    ],
+    ids=["fire_once", "skip", "catch_up"],
+)
+async def test_what_comes_due_in_a_pause_is_decided_when_that_ends(timeline, misfire, made_good):
+    await timeline.declare(app_with(misfire=misfire))
+    await timeline.do(pausing.pause, PauseRequest(manifests=["a"], reason="upgrade", actor="me"))
+    timeline.at(minutes=5.5)
+    assert "has not fired; it will be decided when the pause ends." in await told(timeline, 5)
+    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"], actor="me"))
+    assert (await told(timeline, 2)).endswith(f": it was paused then (upgrade), and {made_good}.")
+
+
+async def test_an_excluded_time_that_was_skipped_with_others_is_told(timeline):
+    await timeline.declare(app_with(exclude=[exclude_times("12:05-12:30")]))
+    timeline.at(minutes=45.5)
+    await timeline.tick()
+    assert (await told(timeline, 3)).endswith("Was the scheduler down then?")
+    assert (await told(timeline, 7)).endswith(
+        "12:07:00+00:00 would not have fired anyway: its timing leaves it out (between 12:05-12:30)."
+    )
+
+
+async def test_a_one_shot_that_was_declared_too_late_was_not_made_up_for(timeline):
+    await timeline.declare(app_with(once("2027-03-01 11:00")))
+    text = await told(timeline, -60)
+    assert "did not fire: it was past by more than the misfire threshold when it was" in text
+    assert "made up for" not in text
+
+
+async def test_while_work_is_under_way_only_times_of_a_clock_are_skipped(timeline):
+    app = app_with()
+    app.manifest("a").then("child", job="job")
+    app.schedule("b", job="job", when=spaced(minutes=10))
+    await timeline.declare(app)
+    timeline.at(minutes=1)
+    await timeline.tick()
+    assert "its times are skipped until that has ended" in await told(timeline)
+    text = await told(timeline, of="b")
+    assert text.startswith("b runs job 'job' in group 'ops': 10 minutes after its last work")
+    assert "under way" in text
+    assert "skipped" not in text
+    await timeline.settle("a")
+    text = await told(timeline, of="child")
+    assert "a success of its parent meanwhile is followed when that has ended" in text
+    assert "skipped" not in text
