@@ -181,6 +181,20 @@ class TestPauses:
         await switch_group(timeline, enabled=True)
         assert await timeline.ledger("a") == [("1-10", "skipped", "group_disabled")]
 
+    async def test_excluded_times_before_a_pause_are_not_blamed_on_it(self, timeline):
+        """The tick sleeps through an exclusion, so nothing has decided them when the pause begins."""
+        await timeline.declare(app_with(exclude=[exclude_times("12:01-12:30")]))
+        timeline.at(minutes=10.5)
+        await switch(timeline, enabled=False)
+        timeline.at(minutes=35.5)
+        await switch(timeline, enabled=True)
+        assert await timeline.ledger("a") == [
+            ("1-10", "skipped", "excluded: between 12:01-12:30"),
+            ("11-35", "skipped", "manifest_disabled"),
+        ]
+        timeline.at(minutes=36)
+        assert (await timeline.tick()).fired == 1
+
     async def test_one_pause_after_the_other_is_told_apart(self, timeline):
         await timeline.declare(app_with())
         await switch(timeline, enabled=False)

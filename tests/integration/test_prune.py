@@ -109,6 +109,18 @@ async def test_disable_keeps_the_record_and_coming_back_goes_on(timeline):
     assert await timeline.ledger("b") == [("60-120", "skipped", "manifest_disabled")]
 
 
+async def test_what_was_missed_before_it_was_silenced_is_told_as_missed(timeline):
+    await timeline.declare(app_with("a", "b"), prune="disable")
+    timeline.at(hours=2.5)
+    await timeline.declare(app_with("a"), prune="disable")
+    timeline.at(hours=4.5)
+    await timeline.declare(app_with("a", "b"), prune="disable")
+    assert await timeline.ledger("b") == [
+        ("60-120", "skipped", "missed"),
+        ("180-240", "skipped", "manifest_disabled"),
+    ]
+
+
 async def test_keep_leaves_it_firing(timeline):
     await timeline.declare(app_with("a", "b"), prune="keep")
     await timeline.declare(app_with("a"), prune="keep")

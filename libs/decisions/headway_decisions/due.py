@@ -148,6 +148,20 @@ def account(
     return view, entries
 
 
+def account_excluded(view: ManifestView, *, until: datetime) -> tuple[ManifestView, list[Entry]]:
+    """Skip what is behind a manifest that sleeps through an exclusion, before its state changes.
+
+    What follows from the new state is no reason for times that came before it.
+    """
+    wakes_at = wake_at(view)
+    ripe = None if isinstance(view.timing.cadence, Spaced) else _latest_ripe(view, until)
+    if view.next_due_at is None or ripe is None or (wakes_at is not None and wakes_at <= until):
+        return view, []
+    last, following = ripe
+    entry = _skip(view.next_due_at, last, _why_not(view, view.next_due_at, last))
+    return structs.replace(view, next_due_at=following), [entry]
+
+
 def judge(view: ManifestView, *, now: datetime) -> Verdict:
     """Decide all that is ripe, let go what is owed, and say when to look again."""
     if view.hold is not None:

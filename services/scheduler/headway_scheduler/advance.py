@@ -75,8 +75,8 @@ async def account_for(
 ) -> None:
     """Skip what came due during a pause that is about to end; the manifests are locked.
 
-    What is not paused is left to be judged. With `otherwise` it is skipped too, for that
-    reason, and so is what only its jitter holds back.
+    What is not paused is left to be judged, except that excluded times are skipped as such. With
+    `otherwise` it is skipped too, for that reason, and so is what only its jitter holds back.
     """
     ids = list(ids)
     if not ids:
@@ -110,7 +110,9 @@ def _account(
     view: due.ManifestView, until: datetime, otherwise: str | None
 ) -> tuple[due.ManifestView, list[due.Entry]]:
     reason = due.pause(view) or otherwise
-    if reason is None or (reason == due.PAUSED and otherwise is None):
+    if reason is None:
+        return due.account_excluded(view, until=until)
+    if reason == due.PAUSED and otherwise is None:
         # What came due in a window is decided when that ends, by whichever state comes then.
         return view, []
     if otherwise is not None:

@@ -9,6 +9,7 @@ from datetime import datetime
 import asyncpg
 from headway.definitions import API_OWNER, Definitions
 from headway_contract.scheduling import PrunePolicy
+from headway_decisions import due
 from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
 from msgspec import Struct, structs
 
@@ -154,7 +155,8 @@ class _Cleaning:
             connection, now = step
             locked = await lock_manifests(connection, [one.id for one in left])
             if silence:
-                await account_for(connection, locked, until=now, now=now)
+                # Nobody was there to decide what came due before: that is no reason of today's.
+                await account_for(connection, locked, until=now, now=now, otherwise=due.MISSED)
             rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
             await tell_switches(connection, locked, now=now)
             undeclared = sorted(row["external_id"] for row in rows)
