@@ -109,6 +109,27 @@ async def test_disable_keeps_the_record_and_coming_back_goes_on(timeline):
     assert await timeline.ledger("b") == [("60-120", "skipped", "manifest_disabled")]
 
 
+async def test_a_group_that_the_code_states_outlives_its_last_manifest(timeline):
+    def app_of(*names: str, stated: bool = True) -> App:
+        app = app_with(*names)
+        if stated:
+            app.group("billing-jobs", max_active=2)
+        return app
+
+    async def groups() -> list[tuple[str, int | None]]:
+        rows = await timeline.rows("SELECT name, max_active FROM scheduler.manifest_group")
+        return [(row["name"], row["max_active"]) for row in rows]
+
+    await timeline.declare(app_of("a"))
+    assert (await timeline.declare(app_of())).pruned == ["a"]
+    await timeline.confirm_prunes()
+    assert await groups() == [("billing-jobs", 2)]
+    await timeline.declare(app_of("a"))
+    await timeline.declare(app_of(stated=False))
+    await timeline.confirm_prunes()
+    assert await groups() == []
+
+
 async def test_what_was_missed_before_it_was_silenced_is_told_as_missed(timeline):
     await timeline.declare(app_with("a", "b"), prune="disable")
     timeline.at(hours=2.5)

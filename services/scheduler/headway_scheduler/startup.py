@@ -168,8 +168,11 @@ class _Cleaning:
     async def remove_empty_groups(self, stated: Sequence[str]) -> None:
         """Delete the groups that nobody is in any more."""
         try:
-            async with self._database.transaction() as connection:
-                await connection.fetch(groups["remove_empty"], self._owner, list(stated))
+            async with self._step() as step:
+                if step is not None:
+                    connection, _ = step
+                    await connection.execute(groups["forget_declared"], self._owner, list(stated))
+                    await connection.fetch(groups["remove_empty"], self._owner, list(stated))
         except asyncpg.ForeignKeyViolationError:
             logger.info("somebody has moved into an empty group: all of them stay for now")
 

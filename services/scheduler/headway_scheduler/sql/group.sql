@@ -22,6 +22,11 @@ FROM (SELECT one.name, jsonb_strip_nulls(jsonb_build_object(
           AS one (name, max_active, priority, enabled, rate)) AS stated
 WHERE known.name = stated.name AND known.declared <> stated.declared
 
+-- name: forget_declared
+-- Groups of which an owner's code says nothing any more. $1 owner, $2 names that are stated.
+UPDATE scheduler.manifest_group SET declared = '{}'
+WHERE owner = $1 AND NOT name = ANY($2::text[]) AND declared <> '{}'
+
 -- name: restate
 -- The same for groups that are there already; returns the names of those that changed.
 -- $1 names, $2 max active, $3 priorities, $4 enabled, $5 owner, $6 now, $7 rates.
@@ -95,7 +100,8 @@ ORDER BY name
 LIMIT $2
 
 -- name: remove_if_empty
--- Groups that lost their last manifest; those that an operator has touched stay. $1 names.
+-- Groups that lost their last manifest; those that an operator has touched or that code states
+-- stay. $1 names.
 DELETE FROM scheduler.manifest_group
-WHERE name = ANY($1::text[]) AND touched = '{}'
+WHERE name = ANY($1::text[]) AND touched = '{}' AND declared = '{}'
   AND NOT EXISTS (SELECT FROM scheduler.manifest WHERE manifest.group_name = manifest_group.name)
