@@ -2,7 +2,7 @@
 
 import pytest
 import pytest_asyncio
-from headway import App, InvalidDefinitions, allow, every, once
+from headway import App, InvalidDefinitions, allow, cron, every, once
 from headway.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
 from headway_decisions.cadence import Every, Manual
@@ -61,6 +61,15 @@ async def test_a_batch_whose_declaration_is_gone_is_pruned_with_what_left_others
     less = app_with()
     less.schedule_many("one", job="job", items={"b": None}, when=every(hours=1))
     assert (await timeline.declare(less)).pruned == ["one-a", "single", "two-a", "two-b"]
+
+
+async def test_a_new_manifest_waits_for_its_first_time(timeline):
+    app = app_with()
+    app.schedule("nightly", job="job", when=cron("15 13 * * *"))
+    await timeline.declare(app)
+    assert (await timeline.tick()).fired == 0, "not at once"
+    timeline.at(hours=1, minutes=15)
+    assert (await timeline.tick()).fired == 1
 
 
 async def test_capacity_is_not_the_ticks_business(timeline):
