@@ -6,11 +6,16 @@ import msgspec
 import pytest
 import pytest_asyncio
 from headway import App, every
+from headway.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract import decode
 from headway_contract.lifecycle import Activation
 from headway_contract.scheduling import ChangeRequest, TriggerRequest
+from headway_decisions.cadence import Manual
+from headway_decisions.timing import Timing
 from headway_scheduler import activate, operate
 from support.timeline import Timeline
+
+MANUAL = Timing(cadence=Manual())
 
 
 class Page(msgspec.Struct):
@@ -156,6 +161,53 @@ async def test_a_new_dependent_waits_for_the_next_success(timeline):
     assert await timeline.ledger("child") == []
     await run_parent(timeline, 2)
     assert await timeline.ledger("child") == [("success:2", "queued", None)]
+
+
+def orphaned(**terms) -> App:
+    """The same as the family, except that the child has no parent, or another."""
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    for name in ("parent", "stranger"):
+        app.schedule(name, job="job", when=every(hours=1))
+    if "parent" in terms:
+        app.manifest(terms.pop("parent")).include("child", job="job", **terms)
+    else:
+        app.schedule("child", job="job", when=every(hours=7))
+    return app
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [orphaned(parent="stranger"), orphaned(parent="parent", dormant=True), orphaned()],
+    ids=["another parent", "dormant", "a clock of its own"],
+)
+async def test_a_success_is_not_forgotten_when_a_deployment_takes_the_parent_away(
+    timeline, changed
+):
+    await timeline.declare(family())
+    await run_parent(timeline, 1)
+    await run_parent(timeline, 2)
+    await timeline.declare(changed)
+    await timeline.settle("child")
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:2"]
+    await timeline.settle("child")
+    assert await timeline.ledger("child") == [
+        ("success:1", "queued", None),
+        ("success:2", "queued", None),
+    ]
+
+
+async def test_nor_when_the_parent_is_pruned(timeline):
+    await timeline.declare(family())
+    child = ManifestDefinition(
+        external_id="extra", job="job", group="extra", timing=MANUAL, depends_on="parent"
+    )
+    await timeline.declare(Definitions(owner=API_OWNER, manifests=(child,)))
+    await run_parent(timeline, 1)
+    await run_parent(timeline, 2)
+    await timeline.declare(App("test"))
+    await timeline.settle("extra")
+    assert [row["cause"] for row in await timeline.under_way("extra")] == ["success:2"]
 
 
 async def test_what_somebody_asks_for_is_not_hidden_behind_a_hundred_activations(timeline):

@@ -270,6 +270,22 @@ class TestDependents:
         ]
         assert verdict.seen_success == 2
 
+    @pytest.mark.parametrize(
+        ("changes", "decided"),
+        [
+            ({"slots": (0,)}, [("successes", "skipped"), ("success", "owed")]),
+            ({"hold": "blocked_by_dead_letter"}, [("successes", "skipped"), ("success", "owed")]),
+            ({"hold": "group_disabled"}, [("successes", "skipped")]),
+            ({"seen_success": 5}, []),
+        ],
+        ids=["busy", "blocked", "disabled", "nothing new"],
+    )
+    def test_one_that_leaves_its_parent_still_owes_the_latest_success(self, changes, decided):
+        leaving = self.child(**({"parent_success": 5, "seen_success": 2} | changes))
+        left, entries = due.leave_parent(leaving, now=NOON)
+        assert left.seen_success == 5
+        assert [(one.cause.partition(":")[0], one.decision) for one in entries] == decided
+
     def test_a_blocked_one_remembers_what_it_owes(self):
         held = self.child(parent_success=2, hold="blocked_by_dead_letter")
         assert due.judge(held, now=NOON).seen_success == 0

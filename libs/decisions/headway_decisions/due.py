@@ -38,6 +38,7 @@ RETIMED = "retimed"
 EXCLUDED = "excluded"
 STILL_OUTSTANDING = "still_outstanding"
 ONE_ALREADY_WAITS = "one_already_waits"
+AWAITS_ROOM = "awaits_room"
 COLLAPSED = "collapsed_into_a_later_success"
 
 _INSTANT = timedelta(microseconds=1)
@@ -146,6 +147,24 @@ def account(
         entries.append(_skip(view.next_due_at, last, reason))
         view = structs.replace(view, next_due_at=following)
     return view, entries
+
+
+def leave_parent(view: ManifestView, *, now: datetime) -> tuple[ManifestView, list[Entry]]:
+    """Decide the successes of a parent that a dependent is about to lose; the latest stays owed."""
+    latest = view.parent_success
+    if latest is None or not _has_news(view):
+        return view, []
+    left = structs.replace(view, seen_success=latest)
+    if view.hold in DISABLED:
+        return left, [_successes(view, latest, now, view.hold)]
+    owed = Entry(
+        cause=identity.success_cause(_parent(view), latest, latest),
+        first_due_at=now,
+        last_due_at=now,
+        decision="owed",
+        reason=AWAITS_ROOM if _has_room(view) else STILL_OUTSTANDING,
+    )
+    return left, [*_collapsed(view, latest, now), owed]
 
 
 def account_excluded(view: ManifestView, *, until: datetime) -> tuple[ManifestView, list[Entry]]:
@@ -297,9 +316,7 @@ def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, lis
     latest = view.parent_success
     if latest is None or not _has_news(view) or view.owed or not _has_room(view):
         return view, []
-    entries = []
-    if latest - view.seen_success > 1:
-        entries.append(_successes(view, latest - 1, now, COLLAPSED))
+    entries = list(_collapsed(view, latest, now))
     view, slot = _take_slot(view)
     entries.append(
         Entry(
@@ -311,6 +328,12 @@ def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, lis
         )
     )
     return structs.replace(view, seen_success=latest), entries
+
+
+def _collapsed(view: ManifestView, latest: int, now: datetime) -> Iterator[Entry]:
+    """The successes before the latest, for which that one stands."""
+    if latest - view.seen_success > 1:
+        yield _successes(view, latest - 1, now, COLLAPSED)
 
 
 def _successes(view: ManifestView, last: int, now: datetime, reason: str) -> Entry:

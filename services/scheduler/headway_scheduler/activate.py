@@ -8,16 +8,13 @@ from uuid import UUID
 from headway.inputs import problem_of_input
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import ActivationRequested
-from headway_decisions import identity
+from headway_decisions import due, identity
 from headway_postgres_kit import Connection
 
 from headway_scheduler.advance import put_to_rest
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.record import write_ledger
 from headway_scheduler.store import lock_manifests, manifests
-
-# Why a decision is owed before anything else is known about it.
-AWAITS_ROOM = "awaits_room"
 
 
 async def activate(
@@ -90,7 +87,7 @@ def _row(target: Any, request: ActivationRequested, one: Activation, now: dateti
         first_due_at=now,
         last_due_at=now,
         decision="owed",
-        reason=AWAITS_ROOM,
+        reason=due.AWAITS_ROOM,
         # Without one the dependent's own input is taken.
         has_input=one.input is not None,
         input=one.input,

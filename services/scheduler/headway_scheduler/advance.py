@@ -41,7 +41,15 @@ from headway_scheduler.record import (
 )
 from headway_scheduler.store import manifests
 
-__all__ = ["FAULTS_OF_A_ROW", "account_for", "advance", "let_go", "put_to_rest", "write_ledger"]
+__all__ = [
+    "FAULTS_OF_A_ROW",
+    "account_for",
+    "advance",
+    "leave_parents",
+    "let_go",
+    "put_to_rest",
+    "write_ledger",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +112,25 @@ async def account_for(
             for one in moved
         ],
     )
+
+
+async def leave_parents(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> None:
+    """Decide what parents came to for dependents that are about to lose them, and are locked."""
+    decided = []
+    for manifest in await read_manifests(connection, ids, now=now):
+        if isinstance(manifest, UnreadableManifest):
+            continue
+        view, entries = due.leave_parent(manifest.view, now=now)
+        verdict = Verdict(
+            manifest=view.id,
+            entries=tuple(entries),
+            next_due_at=view.next_due_at,
+            seen_success=view.seen_success,
+        )
+        decided += [(manifest, verdict)] if entries else []
+    rows = [row for manifest, verdict in decided for row in rows_of(manifest, verdict)]
+    await write_ledger(connection, rows, now=now)
+    await move_on(connection, [verdict for _, verdict in decided])
 
 
 def _account(

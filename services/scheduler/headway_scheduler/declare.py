@@ -26,7 +26,13 @@ from headway_history import Record
 from headway_postgres_kit import Clock, Connection, json_array
 from msgspec import Struct
 
-from headway_scheduler.advance import account_for, advance, put_to_rest, write_ledger
+from headway_scheduler.advance import (
+    account_for,
+    advance,
+    leave_parents,
+    put_to_rest,
+    write_ledger,
+)
 from headway_scheduler.announce import announce_group, announce_job, announce_switch
 from headway_scheduler.checking import refuse_problems
 from headway_scheduler.ledger import LedgerRow
@@ -53,6 +59,7 @@ class Known(Struct, frozen=True, kw_only=True):
     timing: Any
     batch: str | None
     disabled_by: str | None
+    depends_on: UUID | None
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -120,6 +127,7 @@ async def declare(
     # After the locks: the tick may have fired while we waited for them.
     now = await clock.now(connection)
     await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
+    await leave_parents(connection, set(locked) & _leaving_parents(compared, ids), now=now)
     await _write_jobs(connection, definitions, now)
     await _write_groups(connection, definitions, source, now)
     await _write_manifests(connection, definitions, compared, ids, now)
@@ -155,6 +163,7 @@ async def compare(connection: Connection, definitions: Definitions) -> Compariso
             timing=row["timing"],
             batch=row["batch"],
             disabled_by=row["disabled_by"],
+            depends_on=row["depends_on"],
         )
         for row in rows
     }
@@ -226,6 +235,16 @@ async def _finish_the_past(
     # What jitter still held back would fire at a time that no longer exists.
     gone = [manifest for manifest in locked if manifest in retimed]
     await account_for(connection, gone, until=now, now=now, otherwise=due.RETIMED)
+
+
+def _leaving_parents(compared: Comparison, ids: dict[str, UUID]) -> set[UUID]:
+    """Dependents that no longer follow the successes of the parent that they have had."""
+    return {
+        ids[one.external_id]
+        for one in compared.changed
+        if (parent := compared.known[one.external_id].depends_on) is not None
+        and (one.dormant or one.depends_on is None or ids.get(one.depends_on) != parent)
+    }
 
 
 async def _write_jobs(connection: Connection, definitions: Definitions, now: datetime) -> None:

@@ -15,7 +15,7 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_contract.work import Rate, RetryPolicy
-from headway_decisions import identity
+from headway_decisions import due, identity
 from headway_decisions.keys import InvalidKey
 from headway_decisions.rates import rate_in_words
 from headway_jetstream_kit.controlling import Unknown
@@ -183,7 +183,7 @@ async def _trigger(
         first_due_at=now,
         last_due_at=now,
         decision="owed",
-        reason="awaits_room",
+        reason=due.AWAITS_ROOM,
         actor=request.actor or None,
         explicit=True,
         has_input=request.input is not UNSET,

@@ -17,13 +17,13 @@ from headway_clock import new_id
 from headway_history import Record
 from headway_postgres_kit import Connection
 
+from headway_scheduler.advance import leave_parents, put_to_rest
 from headway_scheduler.announce import announce_pruned
 from headway_scheduler.store import (
     DECLARE_LOCK,
     HISTORY,
     OUTBOX,
     groups,
-    lock_manifests,
     manifests,
     occurrences,
     works,
@@ -40,11 +40,16 @@ async def mark(
     No declaration may come in between, or a dependent could be hung on what goes.
     """
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    locked = await lock_manifests(connection, ids)
+    # Children with them and in order, as the tick does, or the two could wait for each other.
+    found = await connection.fetch(manifests["lock_with_children"], ids, ids)
+    locked = [row["id"] for row in found if row["id"] in set(ids)]
     if not locked:
         return []
+    children = [row["id"] for row in found if row["id"] not in set(ids)]
+    await leave_parents(connection, children, now=now)
     rows = await connection.fetch(manifests["mark_pruning"], locked, now)
     await connection.execute(manifests["orphan_children"], locked)
+    await put_to_rest(connection, children, now=now)
     await OUTBOX.add(
         connection,
         [
