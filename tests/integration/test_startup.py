@@ -224,12 +224,26 @@ async def test_a_scheduler_that_does_not_tick_declares_and_fires_nothing(world):
     await world.declare(app_with("a", "b"))
     await world.make_due("a", "b")
     await world.scheduler(app_with("a", priority=3), tick="off")
-    rows = await world.rows("SELECT decision, reason FROM scheduler.occurrence")
-    assert [tuple(row) for row in rows] == [("skipped", "missed")]
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0
     assert (
         await world.value("SELECT priority FROM scheduler.manifest WHERE pruning_at IS NULL") == 3
     )
+    assert await world.value("SELECT count(*) FROM scheduler.occurrence") == 0
+    await world.scheduler(app_with("a", priority=3))
+    await world.until("SELECT bool_and(decision = 'queued') FROM scheduler.occurrence")
+
+
+async def test_what_a_timing_missed_that_is_gone_is_told_by_whoever_declares(timeline):
+    def apply(app: App):
+        terms = {"policy": "delete", "clock": timeline.clock, "may_fire": False}
+        return startup.apply(timeline.database, app.definitions(), **terms)
+
+    await apply(app_with("a"))
+    timeline.at(hours=2.5)
+    await apply(app_with("a", priority=3))
+    assert await timeline.ledger("a") == [], "whoever ticks will decide it"
+    await apply(shot("2027-03-02 12:00"))
+    assert await timeline.ledger("a") == [("60-120", "skipped", "missed")]
 
 
 async def test_what_code_no_longer_declares_and_keep_keeps_can_be_deleted(timeline):

@@ -107,7 +107,7 @@ async def declare(
 ) -> Declared:
     """Store definitions, all of them or none; the caller's transaction is one of its own.
 
-    Who must not fire (a scheduler that does not tick) skips what the old definitions missed.
+    Who must not fire (a scheduler that does not tick) skips what the old timings missed.
     """
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     declared_at = await clock.now(connection)
@@ -226,14 +226,17 @@ async def _finish_the_past(
     *,
     may_fire: bool,
 ) -> None:
-    """Decide under the old definition what came due under it."""
-    await account_for(
-        connection, locked, until=now, now=now, otherwise=None if may_fire else due.MISSED
-    )
+    """Decide under the old definition what came due under it.
+
+    Who must not fire leaves that to whoever does, unless its timing is about to be gone.
+    """
+    await account_for(connection, locked, until=now, now=now)
+    gone = [manifest for manifest in locked if manifest in retimed]
     if may_fire:
         await advance(connection, locked, now=now)
+    else:
+        await account_for(connection, gone, until=now, now=now, otherwise=due.MISSED)
     # What jitter still held back would fire at a time that no longer exists.
-    gone = [manifest for manifest in locked if manifest in retimed]
     await account_for(connection, gone, until=now, now=now, otherwise=due.RETIMED)
 
 
