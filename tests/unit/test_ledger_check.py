@@ -137,6 +137,14 @@ def test_a_one_shot_that_was_given_up_because_its_time_was_long_past():
     assert told(check(at(1), versions=versions, next_due_at=None)) == []
 
 
+def test_nor_does_it_count_as_a_second_decision_where_another_timing_had_times():
+    once = Timing(cadence=Once("2026-06-01 02:30"))
+    versions = [Version(START, HOURLY), Version(hour(5.5), once)]
+    decided = [stretch(1, 5), *at(2.5)]
+    assert told(check(decided, versions=versions, next_due_at=None)) == []
+    assert told(check([*decided, *at(3)], versions=versions, next_due_at=None)) == [(3, 3, TWICE)]
+
+
 def test_only_what_was_asked_for_is_checked():
     assert told(check(at(5, 6), since=hour(4.5))) == []
     assert told(check([stretch(2, 5), *at(6)], since=hour(4.5))) == []

@@ -83,7 +83,7 @@ def check(facts: Facts, *, since: datetime, now: datetime, most: int = 100_000) 
     segments = _segments(facts, now)
     decided = sorted(facts.decided, key=lambda one: (one.first, one.last))
     counted, gaps, until = _missing(facts, segments, decided, since, now, most)
-    gaps += _overlapping(decided)
+    gaps += _overlapping([one for one in decided if not _was_given_up(segments, one)])
     gaps += _not_due(segments, [one for one in decided if one.first > since])
     gaps += _overdue(facts, now)
     return Checked(counted, sorted(gaps, key=lambda gap: gap.first), until)
@@ -130,6 +130,16 @@ def _missing(
                 open_gap = True
             due = timing.next_due(segment.timing, due)
     return counted, gaps, None
+
+
+def _was_given_up(segments: Sequence[_Segment], one: Decided) -> bool:
+    """Whether a one-shot was declared long after its time, which may be another timing's, too."""
+    return any(
+        isinstance(segment.timing.cadence, Once)
+        and one.first <= segment.after
+        and _names(segment, one.first)
+        for segment in segments
+    )
 
 
 def _overlapping(decided: Sequence[Decided]) -> Iterator[Gap]:
