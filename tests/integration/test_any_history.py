@@ -1,0 +1,174 @@
+"""Whatever happens to manifests, in any order: each due time has one decision, and no tick spins."""
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+import pytest_asyncio
+from headway import (
+    App,
+    allow,
+    catch_up,
+    cron,
+    daily,
+    every,
+    exclude_days,
+    exclude_times,
+    once,
+    skip_missed,
+    spaced,
+)
+from headway_contract.pausing import PauseRequest, ResumeRequest
+from headway_contract.scheduling import (
+    ChangeGroupRequest,
+    ChangeRequest,
+    LedgerQuestion,
+    TriggerRequest,
+)
+from headway_scheduler import operate, pausing
+from headway_scheduler.ledger_check import OVERDUE
+from headway_scheduler.ledger_questions import check_page
+from support.timeline import Timeline
+
+NAMES = ("a", "b")
+ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York")
+# Around changes of the clock, and far from any.
+STARTS = ((2027, 3, 26), (2027, 10, 30), (2027, 4, 2), (2027, 6, 1))
+STEPS = (1, 60, 600, 3600, 7200, 36_000)
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+class History:
+    """Two manifests to which things happen by chance."""
+
+    def __init__(self, timeline: Timeline, chance: Random) -> None:
+        self.timeline = timeline
+        self.chance = chance
+        self.letters = {}
+        self.acts = (
+            self.declare,
+            self.leave_one_out,
+            self.switch,
+            self.switch_group,
+            self.settle,
+            self.settle,
+            self.fail_or_resolve,
+            self.trigger,
+            self.pause,
+            self.resume,
+            self.shake,
+        )
+
+    async def live(self, seconds: float) -> None:
+        """Let a scheduler tick whenever it has to, for so long."""
+        clock, idle = self.timeline.clock, 0
+        until = clock.at + timedelta(seconds=seconds)
+        while True:
+            result = await self.timeline.tick()
+            if result.next_at is None or result.next_at > until:
+                break
+            idle = idle + 1 if result.next_at <= clock.at else 0
+            assert idle < 5, "the tick looks again and again and finds nothing to do"
+            clock.at = max(clock.at, result.next_at)
+        clock.at = until
+
+    def app(self, *names: str) -> App:
+        app = App("test")
+        app.job("job", group="ops")(lambda ctx: None)
+        for name in names:
+            app.schedule(
+                name,
+                job="job",
+                when=self.when(),
+                overlap=self.chance.choice(["skip", "queue_one", allow(2), "cancel_running"]),
+                misfire=self.chance.choice(["fire_once", skip_missed(), catch_up(3)]),
+            )
+        return app
+
+    def when(self):
+        exclusion = self.chance.choice([exclude_times("01:00-03:30"), exclude_days("sat")])
+        shot = self.timeline.clock.at + timedelta(minutes=self.chance.choice([-300, -1, 30, 3000]))
+        make, *given = self.chance.choice(
+            [
+                (every, {"minutes": self.chance.choice([7, 30, 45]), "between": "22:00-02:00"}),
+                (every, {"minutes": 20, "weekdays": "weekends", "exclude": exclusion}),
+                (every, {"hours": self.chance.choice([1, 2, 5]), "exclude": exclusion}),
+                (daily, "02:30", {}),
+                (cron, "*/20 * * * *", {"between": "01:00-05:00", "exclude": exclusion}),
+                (spaced, {"minutes": 50, "between": "09:00-17:00", "exclude": exclusion}),
+                (once, f"{shot:%Y-%m-%d %H:%M}", {}),
+            ]
+        )
+        *positional, options = given
+        terms = {"tz": self.chance.choice(ZONES), "jitter": self.chance.choice([0, 0, 1800])}
+        return make(*positional, **options, **terms)
+
+    async def declare(self, name: str) -> None:
+        await self.timeline.declare(self.app(*NAMES))
+
+    async def leave_one_out(self, name: str) -> None:
+        await self.timeline.declare(self.app(name), prune="disable")
+        await self.live(self.chance.choice(STEPS))
+        await self.timeline.declare(self.app(*NAMES), prune="disable")
+
+    async def switch(self, name: str) -> None:
+        enabled = not (await self.timeline.manifest(name))["enabled"]
+        await self.timeline.do(operate.change, ChangeRequest(manifest=name, enabled=enabled))
+
+    async def switch_group(self, name: str) -> None:
+        [row] = await self.timeline.rows("SELECT enabled FROM scheduler.manifest_group")
+        request = ChangeGroupRequest(group="ops", enabled=not row["enabled"])
+        await self.timeline.do(operate.change_group, request)
+
+    async def settle(self, name: str) -> None:
+        if await self.timeline.under_way(name):
+            await self.timeline.settle(name, self.chance.choice(["completed", "cancelled"]))
+
+    async def fail_or_resolve(self, name: str) -> None:
+        if name in self.letters:
+            retried = self.chance.random() < 0.5
+            await self.timeline.resolve(name, *self.letters.pop(name), retried=retried)
+        elif await self.timeline.under_way(name):
+            self.letters[name] = await self.timeline.dead_letter(name)
+
+    async def trigger(self, name: str) -> None:
+        if name not in self.letters:
+            await self.timeline.do(operate.trigger, TriggerRequest(manifest=name))
+
+    async def pause(self, name: str) -> None:
+        await self.timeline.do(pausing.pause, PauseRequest(manifests=[name]))
+
+    async def resume(self, name: str) -> None:
+        await self.timeline.do(pausing.resume, ResumeRequest(manifests=[name]))
+
+    async def shake(self, name: str) -> None:
+        jitter = self.chance.choice([0.0, 60.0, 2000.0])
+        await self.timeline.do(operate.change, ChangeRequest(manifest=name, jitter_seconds=jitter))
+
+
+async def gaps(timeline: Timeline) -> list:
+    async with timeline.database.acquire() as connection:
+        kept = timedelta(days=300)
+        found = await check_page(connection, LedgerQuestion(), kept=kept, now=timeline.clock.at)
+    return [gap for gap in found.gaps if gap.trouble != OVERDUE]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_every_due_time_has_one_decision(timeline, seed):
+    chance = Random(seed)
+    timeline.clock.at = datetime(*chance.choice(STARTS), 12, tzinfo=UTC)
+    history = History(timeline, chance)
+    await history.declare("a")
+    for _ in range(50):
+        # At times nobody ticks.
+        seconds = chance.choice(STEPS)
+        if chance.random() < 0.7:
+            await history.live(seconds)
+        else:
+            timeline.clock.at += timedelta(seconds=seconds)
+        await chance.choice(history.acts)(chance.choice(NAMES))
+        assert await gaps(timeline) == []
