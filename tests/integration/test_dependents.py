@@ -288,6 +288,20 @@ async def test_what_may_be_activated_is_asked_before(timeline):
     assert "no dependent of the manifest" in other[0]
 
 
+async def test_an_input_that_makes_no_concurrency_key_is_refused_before(timeline):
+    """As a trigger's is: once the call has returned, its input would come to nothing."""
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    app.job("page", concurrency_key="page:{input.number}")(lambda ctx, page: None)
+    chain = app.schedule("parent", job="job", when=every(hours=1))
+    chain.include("sleeper", job="page", input={"number": 0}, dormant=True)
+    await timeline.declare(app)
+    wanted = [Activation(manifest="sleeper", input=one) for one in ({"number": 1}, {"page": 1})]
+    async with timeline.database.acquire() as connection:
+        [found] = await activate.problems(connection, "parent", wanted)
+    assert found.startswith("cannot activate 'sleeper': concurrency_key: {input.number} is missing")
+
+
 async def test_an_activation_that_may_not_be_is_ignored_when_it_comes_anyway(timeline):
     await timeline.declare(family())
     await timeline.activate(

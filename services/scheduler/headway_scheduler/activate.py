@@ -9,6 +9,7 @@ from headway.inputs import problem_of_input
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import ActivationRequested
 from headway_decisions import due, identity
+from headway_decisions.keys import InvalidKey, render_key
 from headway_postgres_kit import Connection
 
 from headway_scheduler.advance import put_to_rest
@@ -61,7 +62,7 @@ async def problems(
             continue
         problem = _problem(target, targets[parent]["id"])
         if problem is None and one.input is not None:
-            problem = problem_of_input(target["input_schema"], target["takes_input"], one.input)
+            problem = _problem_of_input(target, one.input)
         if problem is not None:
             found.append(f"cannot activate {one.manifest!r}: {problem}")
     return found
@@ -77,6 +78,24 @@ def _problem(target: Any, parent: UUID) -> str | None:
         return "it is not dormant; declare it with dormant=True"
     if target["depends_on"] != parent:
         return "it is no dependent of the manifest whose run asks"
+    return None
+
+
+def _problem_of_input(target: Any, given: Any) -> str | None:
+    """What keeps a dependent's work from being made with an input."""
+    problem = problem_of_input(target["input_schema"], target["takes_input"], given)
+    if problem is not None or target["concurrency_key"] is None:
+        return problem
+    try:
+        render_key(
+            target["concurrency_key"],
+            input=given,
+            manifest=target["external_id"],
+            group=target["group_name"],
+            job=target["job"],
+        )
+    except InvalidKey as error:
+        return str(error)
     return None
 
 

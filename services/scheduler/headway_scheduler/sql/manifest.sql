@@ -180,7 +180,8 @@ LIMIT $2
 
 -- name: targets
 -- What activations need to know of manifests. $1 external ids.
-SELECT manifest.id, manifest.external_id, manifest.depends_on, manifest.dormant, job.input_schema,
+SELECT manifest.id, manifest.external_id, manifest.depends_on, manifest.dormant, manifest.job,
+       manifest.group_name, manifest.concurrency_key, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input
 FROM scheduler.manifest
 LEFT JOIN scheduler.job ON job.name = manifest.job
