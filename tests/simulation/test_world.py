@@ -139,20 +139,50 @@ async def test_what_a_test_is_told_when_it_is_wrong(headway_world):
     app.schedule("daily", job="job", when=daily("06:00"))
     with pytest.raises(TypeError, match="no setting max_activ"):
         await headway_world(app, start="2027-01-01", max_activ=5)
+    with pytest.raises(TypeError, match="no setting nats_url"):
+        await headway_world(app, start="2027-01-01", nats_url="nats://127.0.0.1:4222")
+    with pytest.raises(ValueError, match=r"prune='delte' is not valid: .*; slots=0 is not valid: "):
+        await headway_world(app, start="2027-01-01", prune="delte", slots=0)
     world = await headway_world(app, start="2027-01-01")
     await world.run_for(days=1)
     with pytest.raises(
         AssertionError, match=r"fired 7 time\(s\) and fired 1 time\(s\); outcomes: "
     ):
         world.assert_fired("daily", times=7)
-    with pytest.raises(AssertionError, match="there are decisions only about daily"):
-        world.assert_fired("dayly")
+    for wrong in (world.assert_fired, world.assert_not_fired):
+        with pytest.raises(AssertionError, match="never was a manifest 'dayly'; did you mean 'dai"):
+            wrong("dayly")
     with pytest.raises(ValueError, match="is in the past"):
         await world.run_until("2027-01-01")
     with pytest.raises(ValueError, match="is in the past"):
         world.down("scheduler", at="2026-01-01", hours=1)
     with pytest.raises(ValueError, match="name one of scheduler, dispatcher, worker"):
         world.down("postgres", hours=1)
+    for duration in ({}, {"hours": -1}):
+        with pytest.raises(ValueError, match="say how long"):
+            world.down("scheduler", **duration)
+
+
+async def test_a_scheduler_that_does_not_tick_lets_time_pass(headway_world):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    app.schedule("daily", job="job", when=daily("06:00"))
+    world = await headway_world(app, start="2027-01-01", tick="off")
+    with pytest.raises(AssertionError, match="nothing is known of daily yet"):
+        world.assert_not_fired("daily")
+    await world.run_for(days=2)
+    world.assert_not_fired("daily")
+
+
+async def test_a_manifest_that_was_deleted_is_still_known(headway_world):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    world = await headway_world(app, start="2027-01-01")
+    async with world.client() as headway:
+        await headway.schedule("short", job="job", when=daily("06:00"))
+        await headway.delete("short")
+    await world.run_for(days=1)
+    world.assert_not_fired("short")
 
 
 def test_the_world_is_where_users_look_for_it():

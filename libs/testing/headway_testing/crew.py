@@ -40,10 +40,6 @@ class Crew:
         self._urls = {"database_url": database_url, "nats_url": nats_url}
         self._slots = slots
         self._settings = settings
-        unknown = set(settings) - set(SchedulerSettings.__struct_fields__)
-        unknown -= set(DispatcherSettings.__struct_fields__)
-        if unknown:
-            raise TypeError(f"a world has no setting {', '.join(sorted(unknown))}")
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
         self._outcomes = asyncio.Event()
@@ -53,6 +49,11 @@ class Crew:
         """Who is up."""
         running: set[ServiceName] = set(self._services)
         return running | {"worker"} if self._worker is not None else running
+
+    @property
+    def ticks(self) -> bool:
+        """Whether the scheduler fires when it is up."""
+        return bool(self._settings.get("tick", "on") == "on")
 
     async def bring_up(self, wanted: set[ServiceName]) -> None:
         """Start and stop until exactly these are up, in the order in which they need each other."""

@@ -10,6 +10,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from headway import App, Client
+from headway.calendar import did_you_mean
 from headway_clock import monotonic
 from headway_postgres_kit import Database, Queries
 from msgspec import Struct
@@ -18,6 +19,7 @@ from headway_testing.clock import VirtualClock, instant
 from headway_testing.crew import Crew, Timed
 from headway_testing.outages import SERVICES, Outage, ServiceName, down_at, next_change
 from headway_testing.servers import run_servers
+from headway_testing.settings import check as check_settings
 
 _queries = Queries("headway_testing", "world.sql")
 
@@ -57,6 +59,7 @@ class World:
     def __init__(
         self, app: App, *, start: str | datetime, folder: Path, slots: int = 10, **settings: Any
     ) -> None:
+        check_settings(settings, slots=slots)
         self.app = app
         self.clock = VirtualClock(instant(start))
         self._folder = folder
@@ -69,6 +72,7 @@ class World:
         self._moved_at = monotonic()
         self._fires: list[Fire] = []
         self._skips: list[Skip] = []
+        self._manifests: set[str] = set()
 
     @property
     def now(self) -> datetime:
@@ -128,6 +132,8 @@ class World:
         if begins_at < self.now:
             raise ValueError(f"an outage at {begins_at} is in the past: it is {self.now}")
         ends_at = begins_at + timedelta(**duration)
+        if ends_at <= begins_at:
+            raise ValueError("an outage takes time: say how long, as in hours=3")
         self._outages.append(Outage(service=service, begins_at=begins_at, ends_at=ends_at))
 
     async def run_for(self, **duration: float) -> None:
@@ -166,6 +172,8 @@ class World:
         self, manifest: str, *, times: int | None = None, outcome: str | None = None
     ) -> list[Fire]:
         """Fail unless a manifest fired, so many times and so ended if that is said."""
+        if manifest not in self._manifests:
+            raise AssertionError(self._nobody_declared(manifest))
         fired = [one for one in self.fires(manifest) if outcome in (None, one.outcome)]
         if (times is None and not fired) or (times is not None and len(fired) != times):
             wanted = "at least once" if times is None else f"{times} time(s)"
@@ -180,10 +188,14 @@ class World:
         """Fail if a manifest fired at all."""
         self.assert_fired(manifest, times=0)
 
+    def _nobody_declared(self, manifest: str) -> str:
+        """Why nothing can be said about a manifest; a slip in its name must not pass a test."""
+        if not self._manifests:
+            return f"nothing is known of {manifest} yet: let time pass first, with run_until"
+        hint = did_you_mean(manifest, self._manifests)
+        return f"there never was a manifest {manifest!r}{hint}"
+
     def _history_of(self, manifest: str) -> str:
-        known = {one.manifest for one in self._fires} | {one.manifest for one in self._skips}
-        if manifest not in known:
-            return f"; there are decisions only about {', '.join(sorted(known)) or 'nothing'}"
         ends = Counter(str(one.outcome) for one in self.fires(manifest))
         reasons = Counter(one.reason for one in self.skips(manifest))
         return f"; outcomes: {dict(ends)}; skipped: {dict(reasons)}"
@@ -213,17 +225,22 @@ class World:
         # Looking costs what is being waited for, so learn when it is worth while.
         took = min(max(monotonic() - self._moved_at, _SHORTEST_MOMENT), _LONGEST_MOMENT)
         self._usual += (took - self._usual) / 8
-        return {
-            ("scheduler", "tick"): seen["tick"],
+        due: _Due = {
             ("scheduler", "windows"): seen["windows"],
             ("dispatcher", "gate"): seen["gate"],
         }
+        return {("scheduler", "tick"): seen["tick"], **due} if self._crew.ticks else due
 
     async def _look(self) -> Any:
         up = self._crew.up
         async with self._database.acquire() as connection:
             [row] = await connection.fetch(
-                _queries["look"], self.now, "scheduler" in up, "dispatcher" in up, "worker" in up
+                _queries["look"],
+                self.now,
+                "scheduler" in up,
+                "dispatcher" in up,
+                "worker" in up,
+                self._crew.ticks,
             )
         return row
 
@@ -234,6 +251,8 @@ class World:
     async def _read_ledger(self) -> None:
         async with self._database.acquire() as connection:
             rows = await connection.fetch(_queries["ledger"])
+            declared = await connection.fetch(_queries["declared"])
+        self._manifests = {row["subject"] for row in declared}
         self._fires = [
             Fire(
                 manifest=row["external_id"],

@@ -1,9 +1,10 @@
 -- name: look
 -- What is still in flight, or null: then all that is left waits for time to pass, and when each
 -- of the passes that go by the clock has to do something next. Who is down holds nobody up. $1 now,
--- $2 whether the scheduler is up, $3 whether the dispatcher is, $4 whether the worker is.
+-- $2 whether the scheduler is up, $3 whether the dispatcher is, $4 whether the worker is, $5 whether
+-- the scheduler ticks.
 SELECT CASE
-    WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
+    WHEN $2 AND $5 AND EXISTS (SELECT FROM scheduler.manifest WHERE wake_at <= $1)
         THEN 'a manifest is due'
     WHEN $2 AND EXISTS (SELECT FROM scheduler.manifest WHERE paused_until <= $1)
         THEN 'a pause is over'
@@ -56,6 +57,10 @@ SELECT manifest.external_id, occurrence.cause, occurrence.first_due_at, occurren
 FROM scheduler.occurrence
 JOIN scheduler.manifest ON manifest.id = occurrence.manifest_id
 ORDER BY occurrence.decided_at, occurrence.first_due_at, occurrence.cause
+
+-- name: declared
+-- Every manifest that there ever was, deleted ones among them.
+SELECT DISTINCT subject FROM scheduler.history WHERE type = 'headway.manifest.declared.v1'
 
 -- name: tidy
 -- What autovacuum would do in an hour of work, which a world does in seconds.
