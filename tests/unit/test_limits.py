@@ -140,21 +140,17 @@ def test_what_is_wrong_with_a_job(stated, problem):
     [
         ({"concurrency_key": "{input.id}"}, "concurrency_key: {input.id} is missing"),
         ({"concurrency_key": 5}, "concurrency_key=5 is no text"),
-        ({"start_within": 0.0}, None),
+        ({"concurrency_key": ""}, "concurrency_key '' is empty"),
+        ({"start_within": 0.0}, "start_within 0.0 is not valid: use a number of seconds above 0"),
         ({"start_within": object}, "is no length of time"),
         ({"concurrency_limit": 0}, "concurrency_limit 0 is not valid: use a whole number from 1"),
     ],
 )
 def test_what_is_wrong_with_a_manifest(terms, problem):
     def declare(app):
-        app.job("job")(lambda ctx, given: None)
+        app.job("job", concurrency_key="of-job", start_within=60)(lambda ctx, given: None)
         app.schedule("m", job="job", when=every(hours=1), input={}, **terms)
 
-    if problem is None:
-        app = App("shop")
-        declare(app)
-        assert app.definitions().manifests[0].start_within_seconds is None
-        return
     found = problems(declare)
     assert any(one.startswith("manifest 'm'") and problem in one for one in found), found
 

@@ -211,10 +211,12 @@ def _manifest(
         depends_on=draft.depends_on,
         dormant=draft.dormant,
         batch=draft.batch,
-        concurrency_key=terms.get("concurrency_key") or job.concurrency_key,
+        concurrency_key=_first(terms.get("concurrency_key"), job.concurrency_key),
         concurrency_limit=_first(terms.get("concurrency_limit"), job.concurrency_limit),
-        start_within_seconds=limits.read_seconds("start_within", terms.get("start_within"), wrong)
-        or job.start_within_seconds,
+        start_within_seconds=_first(
+            limits.read_seconds("start_within", terms.get("start_within"), wrong),
+            job.start_within_seconds,
+        ),
         labels=_labels(job.labels, terms.get("labels"), wrong),
     )
 
