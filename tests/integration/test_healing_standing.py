@@ -1,12 +1,15 @@
 """Anti-entropy of what stands open besides work: blocks, settings, prunes; and the answers to it all."""
 
+import asyncio
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from headway import App, Client, every, retry
 from headway_contract import subjects
-from headway_contract.healing import AskedWork
+from headway_contract.healing import AskedWork, ReconcileAnswer
+from headway_postgres_kit import DATABASE_CLOCK
+from headway_scheduler import standing
 from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
 from support.invariants import check_invariants
 
@@ -90,6 +93,148 @@ class TestBlocks:
         letter = await self.blocked(world, failing)
         answer = await ask(world, dead_letters=[letter])
         assert (answer.retried, answer.acknowledged, answer.forgotten) == ([], [], [])
+
+
+class TestLettersThatBlockNothing:
+    """A manifest that goes on whatever fails: its letters are waited for all the same."""
+
+    @pytest.fixture
+    async def mended(self):
+        return asyncio.Event()
+
+    @pytest.fixture
+    async def app(self, world, mended):
+        app = App("test")
+
+        @app.job("job", group="ops", on_dead_letter="go_on")
+        @retry(attempts=1)
+        async def job(ctx):
+            if not mended.is_set():
+                raise RuntimeError("no")
+            await ctx.activate("dormant")
+
+        @app.job("other", group="ops")
+        async def other(ctx): ...
+
+        app.schedule("m", job=job, when=every(hours=24))
+        app.manifest("m").then("after", job=other)
+        app.manifest("m").then("dormant", job=other, dormant=True)
+        await world.dispatcher()
+        await world.worker(app)
+        return app
+
+    async def letter(self, world, app) -> UUID:
+        """A letter that the scheduler has heard of, and nothing after it."""
+        await world.declare(app)
+        await world.make_due("m")
+        scheduler = await world.scheduler(app, ask_after_seconds=3600)
+        await world.until(
+            "SELECT last_outcome = 'dead_lettered' FROM scheduler.manifest WHERE external_id = 'm'"
+        )
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
+        await scheduler.end_pass("intake")
+        return await world.value("SELECT id FROM dispatcher.dead_letter")
+
+    async def lose_what_was_told(self, world) -> None:
+        await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+        await purge(world, subjects.SETTLED_STREAM)
+
+    async def test_a_success_after_a_retry_counts_though_nobody_heard_of_either(
+        self, world, app, mended
+    ):
+        letter = await self.letter(world, app)
+        mended.set()
+        async with Client(world.nats_url) as client:
+            assert [one.result for one in await client.retry(letter)] == ["retried"]
+        await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
+        await self.lose_what_was_told(world)
+        await world.scheduler(**QUICK)
+        await world.until(
+            "SELECT success_number = 1 FROM scheduler.manifest WHERE external_id = 'm'"
+        )
+        await world.until_settled(at_least=3)
+        rows = await world.rows(
+            "SELECT external_id, last_outcome FROM scheduler.manifest ORDER BY external_id"
+        )
+        assert [tuple(row) for row in rows] == [
+            ("after", "completed"),
+            ("dormant", "completed"),
+            ("m", "completed"),
+        ]
+        await check_invariants(world.database)
+
+    async def test_a_letter_that_was_put_away_is_not_asked_about_any_more(self, world, app):
+        letter = await self.letter(world, app)
+        async with Client(world.nats_url) as client:
+            assert [one.result for one in await client.acknowledge(letter)] == ["acknowledged"]
+        await self.lose_what_was_told(world)
+        assert await world.value("SELECT dead_letter FROM scheduler.unresolved") == letter
+        await world.scheduler(**QUICK)
+        await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.unresolved)")
+        assert await world.value("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
+
+
+class TestPagesOfLetters:
+    """Any number of letters may block nothing, so each time some of them are asked about."""
+
+    @pytest.fixture
+    async def letters(self, world, monkeypatch):
+        """Five letters of a manifest, of which two fit into a question."""
+        monkeypatch.setattr(standing, "MOST_ASKED", 2)
+        await world.declare(nightly())
+        rows = await world.rows(
+            "INSERT INTO scheduler.unresolved SELECT gen_random_uuid(), manifest.id"
+            " FROM scheduler.manifest, generate_series(1, 5) RETURNING dead_letter"
+        )
+        return sorted(row["dead_letter"] for row in rows)
+
+    @pytest.fixture
+    def asked(self):
+        return []
+
+    @pytest.fixture
+    def answers(self):
+        """What is answered to questions, the same to all; none if nobody does."""
+        return [ReconcileAnswer()]
+
+    @pytest.fixture
+    def standing(self, world, asked, answers):
+        async def ask(question):
+            asked.extend(question.dead_letters)
+            return answers[-1]
+
+        return standing.Standing(world.database, ask=ask, every=0, clock=DATABASE_CLOCK)
+
+    async def ask_once(self, standing, asked) -> list[UUID]:
+        asked.clear()
+        await standing.ask_about(lambda told_at: False)
+        return list(asked)
+
+    async def test_all_at_first_and_in_doubt_then_one_page_after_the_other(
+        self, letters, standing, asked
+    ):
+        assert await self.ask_once(standing, asked) == letters
+        for page in (letters[:2], letters[2:4], letters[4:], letters[:2]):
+            assert await self.ask_once(standing, asked) == page
+        standing.ask_at_once()
+        assert await self.ask_once(standing, asked) == letters
+
+    async def test_all_again_if_nobody_answered(self, letters, standing, asked, answers):
+        answers.append(None)
+        assert await self.ask_once(standing, asked) == letters[:2]
+        answers.append(ReconcileAnswer())
+        assert await self.ask_once(standing, asked) == letters
+
+    async def test_from_the_beginning_if_the_others_were_seen_to(
+        self, world, letters, standing, asked
+    ):
+        for _ in range(2):
+            await self.ask_once(standing, asked)
+        await world.value(
+            "DELETE FROM scheduler.unresolved WHERE dead_letter = ANY($1)", letters[2:]
+        )
+        assert await self.ask_once(standing, asked) == []
+        assert await self.ask_once(standing, asked) == letters[:2]
 
 
 class TestStanding:

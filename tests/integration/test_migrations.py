@@ -85,6 +85,19 @@ async def test_what_was_there_goes_on(old_database):
     assert versions == len(rows)
 
 
+async def test_letters_that_block_are_asked_about_also_when_they_no_longer_do(old_database):
+    await apply_migrations(old_database)
+    async with old_database.acquire() as connection:
+        letters = await connection.fetch(
+            "SELECT dead_letter, manifest_id FROM scheduler.unresolved"
+        )
+        blocked = await connection.fetch(
+            "SELECT blocked_by, id FROM scheduler.manifest WHERE blocked_by IS NOT NULL"
+        )
+    assert len(letters) == 1
+    assert list(map(tuple, letters)) == list(map(tuple, blocked))
+
+
 async def test_and_can_be_declared_again(old_database):
     await apply_migrations(old_database)
     app = App("app")

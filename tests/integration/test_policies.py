@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from itertools import permutations
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
@@ -33,6 +33,12 @@ async def switch(timeline, *, enabled: bool) -> None:
 async def switch_group(timeline, *, enabled: bool) -> None:
     request = ChangeGroupRequest(group="ops", enabled=enabled, actor="me")
     await timeline.do(operate.change_group, request)
+
+
+async def unresolved(timeline) -> set[UUID]:
+    """The dead letters that the scheduler asks about."""
+    rows = await timeline.rows("SELECT dead_letter FROM scheduler.unresolved")
+    return {row["dead_letter"] for row in rows}
 
 
 class TestOverlap:
@@ -236,7 +242,8 @@ class TestPauses:
         for minute in (1, 2):
             timeline.at(minutes=minute)
             assert (await timeline.tick()).fired == 1
-            await timeline.dead_letter("a")
+            _, letter = await timeline.dead_letter("a")
+            assert letter in await unresolved(timeline)
         assert (await timeline.manifest("a"))["blocked_by"] is None
         assert await timeline.ledger("a") == [("1", "queued", None), ("2", "queued", None)]
 
@@ -248,6 +255,7 @@ class TestPauses:
         timeline.at(minutes=5.5)
         await timeline.declare(app_with(on_dead_letter="go_on"))
         assert (await timeline.manifest("a"))["blocked_by"] is None
+        assert await unresolved(timeline) == {letter}, "it awaits somebody all the same"
         assert ("2-5", "skipped", "blocked_by_dead_letter") in await timeline.ledger("a")
         timeline.at(minutes=6)
         assert (await timeline.tick()).fired == 1
@@ -256,8 +264,22 @@ class TestPauses:
         await timeline.declare(app_with())
         assert (await timeline.manifest("a"))["blocked_by"] is None
         await timeline.resolve("a", work, letter, retried=False)
+        assert await unresolved(timeline) == set()
         timeline.at(minutes=7)
         assert (await timeline.tick()).fired == 1
+
+    async def test_a_retry_that_is_told_twice_counts_once_though_the_ledger_forgot(self, timeline):
+        """The letter was older than the decisions that are kept."""
+        await timeline.declare(app_with(on_dead_letter="go_on"))
+        timeline.at(minutes=1)
+        await timeline.tick()
+        work, letter = await timeline.dead_letter("a")
+        await timeline.rows("DELETE FROM scheduler.occurrence")
+        await timeline.resolve("a", work, letter, retried=True)
+        await timeline.settle("a")
+        await timeline.resolve("a", work, letter, retried=True)
+        assert await timeline.under_way("a") == []
+        assert (await timeline.manifest("a"))["success_number"] == 1
 
     @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
     async def test_the_story_of_two_rounds_ends_the_same_in_any_order(self, timeline, order):
@@ -285,6 +307,7 @@ class TestPauses:
         for told in story:
             await timeline.tell(told)
         assert (await timeline.manifest("a"))["blocked_by"] is None
+        assert await unresolved(timeline) == set()
         assert await timeline.under_way("a") == []
         timeline.at(minutes=2)
         assert (await timeline.tick()).fired == 1

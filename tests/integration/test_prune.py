@@ -64,6 +64,17 @@ async def test_an_orphan_is_deleted_with_all_that_belongs_to_it(timeline):
     assert tuple(rows[0].values()) == (1, 1, 1, 1)
 
 
+async def test_its_dead_letters_go_with_it(timeline):
+    await timeline.declare(app_with("a", "b"))
+    timeline.at(hours=1)
+    await timeline.tick()
+    (_, kept), _ = [await timeline.dead_letter(name) for name in ("a", "b")]
+    await timeline.declare(app_with("a"))
+    await timeline.confirm_prunes()
+    rows = await timeline.rows("SELECT dead_letter FROM scheduler.unresolved")
+    assert [row["dead_letter"] for row in rows] == [kept]
+
+
 async def test_its_id_is_free_at_once_and_the_new_one_is_another(timeline):
     await timeline.declare(app_with("a", "b"))
     first = await timeline.id_of("b")

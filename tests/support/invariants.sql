@@ -92,6 +92,17 @@ JOIN dispatcher.work_queue ON work_queue.id = work.id AND work_queue.state = 'se
 WHERE NOT EXISTS (SELECT FROM dispatcher.outbox)
   AND work_queue.settled_at < clock_timestamp() - interval '10 seconds'
 
+-- name: i6_letter_not_waited_for
+-- I6: a dead letter that awaits somebody, and that the scheduler, which heard of it, does not ask
+-- about: word of its retry could be lost for good.
+SELECT dead_letter.id FROM dispatcher.dead_letter
+JOIN scheduler.manifest ON manifest.id = dead_letter.manifest_id AND manifest.pruning_at IS NULL
+JOIN scheduler.occurrence ON occurrence.manifest_id = dead_letter.manifest_id
+ AND occurrence.work_id = dead_letter.work_id AND occurrence.settled_round >= dead_letter.round
+WHERE dead_letter.state = 'awaiting'
+  AND NOT EXISTS (SELECT FROM scheduler.unresolved
+                  WHERE unresolved.dead_letter = dead_letter.id)
+
 -- name: i6_stuck_with_an_ended_run
 -- I6: dispatched work whose run has ended.
 SELECT work_queue.id FROM dispatcher.work_queue

@@ -107,7 +107,8 @@ async def resolve(
 ) -> datetime | None:
     """A dead letter was seen to: its manifest is no longer blocked by it.
 
-    Tells when the tick has to look at that.
+    Tells when the tick has to look at that. A retry that was told before begins nothing: its
+    round may be over and, with a decision that is long forgotten, leave no trace but this.
     """
     if resolved.manifest_id is None:
         if isinstance(resolved, DeadLetterRetried):
@@ -117,9 +118,9 @@ async def resolve(
     if not locked:
         return None
     await account_for(connection, locked, until=min(resolved.resolved_at, now), now=now)
-    await connection.execute(occurrences["note_resolved"], resolved.dead_letter, now)
+    news = await connection.fetchval(occurrences["note_resolved"], resolved.dead_letter, now)
     await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
-    if isinstance(resolved, DeadLetterRetried):
+    if news and isinstance(resolved, DeadLetterRetried):
         await _start_round(connection, resolved, resolved.manifest_id, now)
     return await put_to_rest(connection, locked, now=now)
 
@@ -187,9 +188,7 @@ async def _close(
     """Remove work that has ended, and tell its decisions and its manifests how it did."""
     if not closed:
         return
-    letters = [work.end.dead_letter for work in owned if work.end.dead_letter is not None]
-    rows = await connection.fetch(occurrences["resolved"], letters) if letters else []
-    seen_to = {row["dead_letter"] for row in rows}
+    seen_to = await _note_letters(connection, owned)
     decisions = (
         [work.manifest for work in owned],
         [work.cause for work in owned],
@@ -202,6 +201,17 @@ async def _close(
     await connection.execute(works["close"], ids, *decisions, *_as_columns(first, seen_to))
     for turn in others:
         await connection.execute(works["close"], [], [], [], [], [], *_as_columns(turn, seen_to))
+
+
+async def _note_letters(connection: Connection, owned: Sequence[_Closed]) -> set[UUID]:
+    """Keep dead letters until somebody has seen to them; returns those that were already."""
+    left = {
+        work.end.dead_letter: work.manifest for work in owned if work.end.dead_letter is not None
+    }
+    if not left:
+        return set()
+    rows = await connection.fetch(occurrences["note_letters"], list(left), list(left.values()))
+    return {row["dead_letter"] for row in rows}
 
 
 def _as_columns(turn: Sequence[_Closed], seen_to: set[UUID]) -> tuple[list[Any], ...]:

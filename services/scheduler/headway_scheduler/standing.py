@@ -1,6 +1,6 @@
 """What is waited for besides work: dead letters to be resolved, settings, prunes."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -28,7 +28,11 @@ _SETTINGS = {
 
 
 class Standing:
-    """Asks about what stands open; all of it every now and then, for it is never much."""
+    """Asks about what stands open; all of it every now and then, for it is never much.
+
+    Only of letters that block nothing there may be any number, one for each failure that nobody
+    sees to: they are asked about page by page, and all at once when there is reason to.
+    """
 
     def __init__(self, database: Database, *, ask: Ask, every: float, clock: Clock) -> None:
         self._database = database
@@ -36,10 +40,14 @@ class Standing:
         self._every = every
         self._clock = clock
         self._asked_at: float | None = None
+        # Letters that block nothing: the last that was asked about, and whether to ask about all.
+        self._asked_through = _FIRST_ID
+        self._all_letters = True
 
     def ask_at_once(self) -> None:
         """Do not wait for the next time."""
         self._asked_at = None
+        self._all_letters = True
 
     async def ask_about(self, may_be_lost: Callable[[datetime], bool]) -> int:
         """Take in what was missed, and tell again what was lost; returns how much of that.
@@ -49,24 +57,43 @@ class Standing:
         if self._asked_at is not None and monotonic() - self._asked_at < self._every:
             return 0
         self._asked_at = monotonic()
-        await self._about_letters()
+        await self._about_blocks()
+        await self._about_letters_of_others()
         return await self._about_settings(may_be_lost) + await self._about_prunes(may_be_lost)
 
-    async def _about_letters(self) -> None:
+    async def _about_blocks(self) -> None:
         """Manifests that a dead letter blocks which nobody waits for any more go on."""
         async for rows in self._pages(heals["blocking"], _FIRST_ID, "id"):
-            answer = await self._ask(ReconcileQuestion(dead_letters=[row["id"] for row in rows]))
-            if answer is None:
+            if not await self._about_letters(rows):
                 return
-            forgotten = set(answer.forgotten)
-            async with self._database.transaction() as connection:
-                now = await self._clock.now(connection)
-                gone = [_acknowledged(row, now) for row in rows if row["id"] in forgotten]
-                resolved: list[DeadLetterRetried | DeadLetterAcknowledged]
-                resolved = [*answer.retried, *answer.acknowledged, *gone]
-                await take_in(
-                    connection, [told(one, one.dead_letter, now) for one in resolved], now=now
-                )
+
+    async def _about_letters_of_others(self) -> None:
+        """Manifests that go on whatever fails learn of retries, too: one may have succeeded."""
+        after = _FIRST_ID if self._all_letters else self._asked_through
+        self._asked_through = _FIRST_ID
+        async for rows in self._pages(heals["not_blocking"], after, "id"):
+            if not await self._about_letters(rows):
+                return
+            if not self._all_letters and len(rows) == MOST_ASKED:
+                self._asked_through = rows[-1]["id"]
+                return
+        self._all_letters = False
+
+    async def _about_letters(self, rows: Sequence[Any]) -> bool:
+        """Take in what became of dead letters; false if nobody answers."""
+        answer = await self._ask(ReconcileQuestion(dead_letters=[row["id"] for row in rows]))
+        if answer is None:
+            return False
+        forgotten = set(answer.forgotten)
+        async with self._database.transaction() as connection:
+            now = await self._clock.now(connection)
+            gone = [_acknowledged(row, now) for row in rows if row["id"] in forgotten]
+            resolved: list[DeadLetterRetried | DeadLetterAcknowledged]
+            resolved = [*answer.retried, *answer.acknowledged, *gone]
+            await take_in(
+                connection, [told(one, one.dead_letter, now) for one in resolved], now=now
+            )
+        return True
 
     async def _about_settings(self, may_be_lost: Callable[[datetime], bool]) -> int:
         """Settings of which an older version is in force, though a newer one was told."""

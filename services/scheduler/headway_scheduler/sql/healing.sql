@@ -106,6 +106,18 @@ WHERE manifest.blocked_by IS NOT NULL AND manifest.pruning_at IS NULL AND letter
 ORDER BY letter.id
 LIMIT $2
 
+-- name: not_blocking
+-- Dead letters that nobody has seen to, of manifests that go on all the same. $1 after this one,
+-- $2 how many.
+SELECT unresolved.dead_letter AS id, manifest.id AS manifest_id, manifest.external_id,
+       manifest.group_name
+FROM scheduler.unresolved
+JOIN scheduler.manifest ON manifest.id = unresolved.manifest_id
+WHERE unresolved.dead_letter > $1 AND manifest.pruning_at IS NULL
+  AND unresolved.dead_letter <> ALL (manifest.dead_letters)
+ORDER BY unresolved.dead_letter
+LIMIT $2
+
 -- name: group_versions
 -- The versions of the settings of groups. $1 after this name, $2 how many.
 SELECT name, version, changed_at FROM scheduler.manifest_group

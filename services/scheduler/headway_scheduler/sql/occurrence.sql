@@ -163,14 +163,28 @@ ON CONFLICT (manifest_id, since) DO UPDATE SET timing = excluded.timing
 -- The decision that made a piece of work. $1 manifest, $2 work.
 SELECT cause, settled_round FROM scheduler.occurrence WHERE manifest_id = $1 AND work_id = $2
 
--- name: note_resolved
--- Dead letters that were seen to, in case the outcome that tells of them comes later.
--- $1 dead letter, $2 now.
-INSERT INTO scheduler.resolved (dead_letter, resolved_at) VALUES ($1, $2) ON CONFLICT DO NOTHING
+-- name: note_letters
+-- Dead letters that somebody has to see to; returns those of them that were seen to already.
+-- $1 dead letters, $2 their manifests.
+WITH seen_to AS (
+    SELECT dead_letter FROM scheduler.resolved WHERE dead_letter = ANY($1::uuid[])
+), noted AS (
+    INSERT INTO scheduler.unresolved (dead_letter, manifest_id)
+    SELECT told.dead_letter, told.manifest_id
+    FROM unnest($1::uuid[], $2::uuid[]) AS told (dead_letter, manifest_id)
+    WHERE told.dead_letter NOT IN (SELECT dead_letter FROM seen_to)
+    ON CONFLICT DO NOTHING
+)
+SELECT dead_letter FROM seen_to
 
--- name: resolved
--- Which of these were seen to already. $1 dead letters.
-SELECT dead_letter FROM scheduler.resolved WHERE dead_letter = ANY($1::uuid[])
+-- name: note_resolved
+-- A dead letter that was seen to, kept in case the outcome that tells of it comes later; returns
+-- it if that is news. $1 dead letter, $2 now.
+WITH done AS (
+    DELETE FROM scheduler.unresolved WHERE dead_letter = $1
+)
+INSERT INTO scheduler.resolved (dead_letter, resolved_at) VALUES ($1, $2) ON CONFLICT DO NOTHING
+RETURNING dead_letter
 
 -- name: forget_resolved
 -- Dead letters that were seen to long ago. $1 before.
