@@ -20,7 +20,7 @@ from headway_contract.work import WorkCancelRequested
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import BadRequest, Conflict, Unknown
 from headway_postgres_kit import Connection
-from msgspec import Struct
+from msgspec import Struct, structs
 from nats.errors import Error as NatsError
 
 from headway_scheduler.advance import put_to_rest
@@ -116,26 +116,23 @@ async def ask_dispatcher(
     """What became of each; where no dispatcher answers in time, that it will hear of it.
 
     `whole` asks also for what else the dispatcher knows of the manifest or the group: work without
-    a manifest, and dead letters that somebody has just retried, of which we have yet to hear.
+    a manifest, and dead letters that somebody has just retried, or that are to be as soon as there
+    is room. That is asked in the same breath: what ends makes room.
     """
+    of_all = CancelRequest(reason=outstanding.reason, actor=request.actor)
+    if whole:
+        of_all = structs.replace(of_all, group=request.group, manifest_id=outstanding.manifest)
     results: list[CancelResult] = []
     counts: Counter[str] = Counter()
-    chunks = [
-        CancelRequest(works=outstanding.works[start : start + _AT_ONCE], reason=outstanding.reason)
-        for start in range(0, len(outstanding.works), _AT_ONCE)
-    ]
-    if whole and (request.group or outstanding.manifest):
-        chunks.append(
-            CancelRequest(
-                group=request.group, manifest_id=outstanding.manifest, reason=outstanding.reason
-            )
-        )
-    while chunks:
-        chunk = msgspec.structs.replace(chunks.pop(0), actor=request.actor)
-        answer = await _ask(broker, chunk)
+    left = outstanding.works
+    more = of_all.group is not None or of_all.manifest_id is not None
+    while left or more:
+        answer = await _ask(broker, structs.replace(of_all, works=left[:_AT_ONCE]))
+        answered = {one.work for one in answer.results}
+        left = [one for one in left[_AT_ONCE:] if one.work not in answered]
+        more = answer.more
         results += answer.results[: _AT_ONCE - len(results)]
         counts.update(answer.counts)
-        chunks += [chunk] if answer.more else []
     return CancelAnswer(results=results, counts=dict(counts), dropped=outstanding.dropped)
 
 

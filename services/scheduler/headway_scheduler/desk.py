@@ -260,11 +260,16 @@ class Desk:
             return known
         outstanding = begun = await self._recall(request, cancel.Outstanding)
         if outstanding is None:
-            outstanding = await self._do(_once(cancel.cancel, cancel.Outstanding), request)
-        # Not the whole a second time: other work may have come meanwhile.
-        answer = await cancel.ask_dispatcher(
-            self._broker, request, outstanding, whole=begun is None
-        )
+            outstanding = await self._record(_once(cancel.cancel, cancel.Outstanding), request)
+        # Before the messages, which name the works one by one: a dead letter that waits for the
+        # slot of the first to end would begin before it is its turn to be cancelled.
+        try:
+            # Not the whole a second time: other work may have come meanwhile.
+            answer = await cancel.ask_dispatcher(
+                self._broker, request, outstanding, whole=begun is None
+            )
+        finally:
+            self._wake()
         return await self._remember(request, answer)
 
     async def _recall(self, request: Keyed, answer: type[Kept]) -> Kept | None:
@@ -283,18 +288,21 @@ class Desk:
         return answer
 
     async def _do(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
-        """Carry out a request in one transaction, or say why not."""
+        """Carry out a request in one transaction, or say why not; and let it be told."""
+        answer = await self._record(act, request)
+        self._wake()
+        return answer
+
+    async def _record(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
         try:
             async with self._database.transaction() as connection:
-                answer = await act(connection, request, now=await self._now(connection))
+                return await act(connection, request, now=await self._now(connection))
         except operate.NotThere as error:
             raise Unknown(str(error)) from error
         except operate.Invalid as error:
             raise BadRequest(str(error)) from error
         except operate.Refused as error:
             raise Conflict(str(error)) from error
-        self._wake()
-        return answer
 
     async def _now(self, connection: Connection) -> datetime:
         return await self._clock.now(connection)
