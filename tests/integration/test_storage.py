@@ -84,6 +84,21 @@ async def test_an_unreachable_server_is_named_without_its_password():
     assert "secret" not in str(caught.value)
 
 
+async def test_a_connection_that_the_server_has_just_ended_is_an_outage(database):
+    """The server says goodbye to whoever rests; the end of the connection itself comes later."""
+    told = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+    with pytest.raises(DatabaseUnavailable, match="another operation"):
+        async with database.acquire() as connection:
+            length = (4 + len(told)).to_bytes(4, "big")
+            connection._protocol.data_received(b"E" + length + told)
+            try:
+                await connection.execute("SELECT 1")
+            finally:
+                connection.terminate()
+    async with database.acquire() as connection:
+        assert await connection.fetchval("SELECT 1") == 1
+
+
 async def test_a_transaction_that_is_locked_lets_go_whatever_its_end(database):
     """By its commit, by a failure in it, and by a cancel while it waits for the lock."""
     async with database.locked_transaction(1) as connection:

@@ -42,6 +42,8 @@ _OUTAGES = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    # A connection that the server has just ended, taken before its end was seen.
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.exceptions.OperatorInterventionError,
     asyncpg.exceptions.InsufficientResourcesError,
