@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from headway import App, Fatal, every, retry
 from headway_dispatcher import retention as retention_module
+from headway_dispatcher.rebuild import rebuild
 from headway_dispatcher.retention import Retention
 from headway_dispatcher.verify import verify
 from headway_postgres_kit import DATABASE_CLOCK
@@ -128,7 +129,8 @@ async def test_what_somebody_else_deleted_is_still_missed(stopped):
     assert kinds == ["missing"] * 5, "two works, two runs, a dead letter"
 
 
-async def test_a_resolved_dead_letter_lets_its_work_go_after_its_own_time(stopped):
+async def resolve_later(stopped: World) -> None:
+    """The dead letter is seen to twenty days after its work was settled."""
     await stopped.value(
         "UPDATE dispatcher.dead_letter SET state = 'acknowledged', resolved_at = now() + '20 days'"
     )
@@ -138,10 +140,28 @@ async def test_a_resolved_dead_letter_lets_its_work_go_after_its_own_time(stoppe
         " 'operator/me', now(), jsonb_build_object('dead_letter', id, 'round', 1,"
         " 'resolved_at', resolved_at), true, work_id, now() FROM dispatcher.dead_letter"
     )
+
+
+async def test_a_resolved_dead_letter_lets_its_work_go_after_its_own_time(stopped):
+    await resolve_later(stopped)
     assert (await verify(stopped.database)).differences == []
     assert (await cleaner(stopped, clock=Later(days=31)).run_once()).works == 1
     assert (await cleaner(stopped, clock=Later(days=51)).run_once()).works == 1
     assert await stopped.value("SELECT array_agg(job) FROM dispatcher.work_queue") == ["patient"]
+    assert (await verify(stopped.database)).differences == []
+
+
+@pytest.mark.breaks_tables("deletes work that no clean-up has deleted")
+async def test_work_whose_dead_letter_was_resolved_lately_is_missed_and_comes_back(stopped):
+    await resolve_later(stopped)
+    await cleaner(stopped, clock=Later(days=31)).run_once()
+    for table in ("dead_letter", "metadata", "work_queue"):
+        await stopped.value(f"DELETE FROM dispatcher.{table} WHERE job = 'hopeless'")
+    kinds = [one.kind for one in (await verify(stopped.database)).differences]
+    assert kinds == ["missing"] * 3, "a work, a run, a dead letter"
+    await stopped.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+    await rebuild(stopped.database)
+    assert (await counts(stopped))["dead_letter"] == 1
     assert (await verify(stopped.database)).differences == []
 
 

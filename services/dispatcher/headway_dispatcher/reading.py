@@ -72,14 +72,12 @@ class Gone(Struct, frozen=True, kw_only=True):
         return "may" if found.is_empty and self._is_forgotten(expected) else "must_not"
 
     def _is_forgotten(self, expected: Folded) -> bool:
-        work = expected.work
-        return (
-            self.settled_before is not None
-            and work is not None
-            and work.settled_at is not None
-            and work.settled_at < self.settled_before
-            and all(letter.state != "awaiting" for letter in expected.letters.values())
-        )
+        """Whether the clean-up may have been at it: settled, and its letters seen to, long ago."""
+        work, mark = expected.work, self.settled_before
+        if mark is None or work is None:
+            return False
+        ends = [work.settled_at, *(letter.resolved_at for letter in expected.letters.values())]
+        return all(end is not None and end < mark for end in ends)
 
 
 async def read_gone(connection: Connection) -> Gone:
