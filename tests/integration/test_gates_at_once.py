@@ -15,6 +15,7 @@ from headway_contract.work import (
     WorkBroughtForward,
 )
 from headway_dispatcher import intake
+from headway_dispatcher.gate_store import GATE_LOCK
 from headway_dispatcher.store import HISTORY
 from support.gates import Gates, many_pools, work
 from support.invariants import VIOLATIONS
@@ -74,6 +75,34 @@ async def test_twenty_dispatchers_with_a_cap_of_one_never_have_two_active(
         "SELECT bool_and(created_at >= before) FROM (SELECT created_at, lag(finished_at)"
         " OVER (ORDER BY created_at) AS before FROM dispatcher.metadata) AS runs"
     )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        GroupChanged(group="etl", version=2, max_active=1),
+        JobChanged(job="etl", version=2, max_active=1),
+    ],
+)
+async def test_a_limit_changes_between_two_passes_and_never_during_one(database, change):
+    gates = Gates(database)
+    limits = (
+        "SELECT (SELECT count(*) FROM dispatcher.group_limit WHERE max_active = 1)"
+        " + (SELECT count(*) FROM dispatcher.job_limit WHERE max_active = 1)"
+    )
+
+    async def waits() -> bool:
+        return await gates.value(
+            "SELECT count(*) = 1 FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event = 'advisory'"
+        )
+
+    async with database.locked_transaction(GATE_LOCK):
+        telling = asyncio.create_task(gates.tell(change))
+        await until(waits, within=10, what="the change waits for the pass")
+        assert await gates.value(limits) == 0
+    await telling
+    assert await gates.value(limits) == 1
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -2,6 +2,9 @@
 
 Messages may come in any order, so each carries a version and applies only if it is newer than
 the one known.
+
+A limit of a group or a job changes between two passes of the gate, and never during one: what the
+gate admits is within the limits that are in force when it commits.
 """
 
 from collections.abc import Hashable, Sequence
@@ -10,15 +13,20 @@ from typing import Any, TypeVar
 from headway_contract.work import GroupChanged, JobChanged, ManifestChanged
 from headway_postgres_kit import Connection, json_array
 
-from headway_dispatcher.store import works
+from headway_dispatcher.gate_store import GATE_LOCK
+from headway_dispatcher.store import gates, works
 
 Change = TypeVar("Change", GroupChanged, JobChanged, ManifestChanged)
 
 
 async def apply(connection: Connection, told: Sequence[Any]) -> None:
     """Take over every limit among what was told; the newest of each is enough."""
-    await _apply_groups(connection, _newest(told, GroupChanged, lambda one: one.group))
-    await _apply_jobs(connection, _newest(told, JobChanged, lambda one: one.job))
+    groups = _newest(told, GroupChanged, lambda one: one.group)
+    jobs = _newest(told, JobChanged, lambda one: one.job)
+    if groups or jobs:
+        await connection.execute(gates["wait_for_gate"], GATE_LOCK)
+    await _apply_groups(connection, groups)
+    await _apply_jobs(connection, jobs)
     await _apply_switches(connection, _newest(told, ManifestChanged, lambda one: one.manifest_id))
 
 

@@ -159,6 +159,10 @@ WITH changed AS (
 )
 SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM noted) AS left_over
 
+-- name: wait_for_gate
+-- Keep the gate from its next pass until this transaction has ended. $1 lock key.
+SELECT pg_advisory_xact_lock($1)
+
 -- name: candidates
 -- Work that may run now, lane by lane: a step of the index finds the next lane, and those
 -- without room are passed over without a look at their work. Priority counts as age does: a
