@@ -4,13 +4,15 @@ import asyncio
 import sys
 import threading
 
+import msgspec
 import pytest
 from headway import App, every, retry
-from headway.worker import runtime
+from headway.worker import execution, runtime
 from headway.worker.execution import Execution
 from headway_contract import subjects
 from headway_jetstream_kit.provisioning import stream_info
 from support.invariants import check_invariants
+from support.telling import queue, until_run
 from support.world import until
 
 
@@ -47,19 +49,86 @@ async def gives_up(ctx):
     raise asyncio.CancelledError
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+    @property
+    def __notes__(self):
+        raise self
+
+
+async def mute(ctx):
+    raise Mute
+
+
+class Half(msgspec.Struct):
+    whole: int
+
+
+async def half(ctx):
+    output = Half(1)
+    del output.whole
+    return output
+
+
+async def rubbish(ctx):
+    return msgspec.Raw(b"{rubbish")
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
+        (mute, "Mute", "it cannot be told: SystemExit"),
+        (half, "output_not_json", "Struct field 'whole' is unset"),
+        (rubbish, "output_not_json", "JSON is malformed: expected '\"' (byte 1)"),
         (empty_next, "RuntimeError", "StopIteration()"),
         (exits, "RuntimeError", "SystemExit(3)"),
         (exits_too, "RuntimeError", "SystemExit: 3"),
         (gives_up, "Cancelled", ""),
     ],
-    ids=["stop-iteration", "plain-exit", "async-exit", "cancelled-by-itself"],
+    ids=[
+        "mute",
+        "half-an-output",
+        "rubbish",
+        "stop-iteration",
+        "plain-exit",
+        "async-exit",
+        "cancelled-by-itself",
+    ],
 )
 async def test_whatever_a_body_raises_is_a_failure(world, body, kind, message):
     row = await run_once(world, app_with(body))
     assert (row["failure"]["kind"], row["failure"]["message"]) == (kind, message)
+
+
+class Country(msgspec.Struct):
+    code: str
+
+    def __post_init__(self):
+        raise LookupError(f"no country {self.code}")
+
+
+async def test_what_the_type_of_an_input_raises_is_a_failure_too(world):
+    app = App("test")
+
+    @app.job("job", group="ops")
+    async def job(ctx, country: Country): ...
+
+    await world.dispatcher(orphan_timeout_seconds=600)
+    await world.worker(app)
+    await queue(world, input={"code": "XX"})
+    failure = (await until_run(world, "failed"))["failure"]
+    assert (failure["kind"], failure["message"]) == ("LookupError", "no country XX")
+
+
+async def test_a_plain_function_for_which_there_is_no_thread_fails(world, monkeypatch):
+    def full(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(execution, "run_in_thread", full)
+    row = await run_once(world, app_with(lambda ctx: None), orphan_timeout_seconds=600)
+    assert row["failure"]["message"] == "can't start new thread"
 
 
 async def test_a_plain_function_that_ignores_its_timeout_is_given_up_after_its_grace(world):
@@ -139,6 +208,7 @@ async def test_a_full_job_does_not_starve_the_others(world):
         declaring.job("quick", group="quick")(quick)
     for number in range(250):
         app.schedule(f"slow-{number}", job="slow", when=every(hours=24), input=number)
+    await check_invariants(world.database)
     app.schedule("quick", job="quick", when=every(hours=24))
     await world.dispatcher()
     await world.worker(only_slow, worker_slots=1)

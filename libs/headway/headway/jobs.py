@@ -172,8 +172,10 @@ class Job(DeclaredJob):
         """Why it cannot take an input, or none."""
         try:
             self.read_input(raw)
-        except (msgspec.ValidationError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:  # a validation error is one of them
             return str(error)
+        except Exception as error:  # noqa: BLE001 - a type may have code of its own
+            return f"{type(error).__name__}: {error}"
         return None
 
 

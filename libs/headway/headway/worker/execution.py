@@ -112,7 +112,9 @@ class Execution:
             given = self._job.read_input(self.ordered.input)
         except msgspec.ValidationError as error:
             return self._failed(Failure(kind="invalid_input", message=str(error), retryable=False))
-        body = self._start(given)
+            body = self._start(given)
+        except Exception as error:  # noqa: BLE001 - a type's own code, or no thread can be had
+            return self._raised(error)
         if not await self._ends_in_time(body):
             body.add_done_callback(_ignore)
             if self._child is not None:

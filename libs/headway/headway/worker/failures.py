@@ -1,6 +1,7 @@
 """What went wrong, in the words of the protocol and within its limits."""
 
 import traceback
+from collections.abc import Callable
 
 from headway_contract.lifecycle import Failure
 from headway_contract.limits import KIND_LIMIT, KINDS_LIMIT, MESSAGE_LIMIT, STACK_LIMIT
@@ -17,8 +18,8 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(
         kind=_kind(own),
         kinds=[_kind(base) for base in bases[:KINDS_LIMIT]],
-        message=storable(_message(error))[:MESSAGE_LIMIT],
-        stack=storable("".join(traceback.format_exception(error)))[-STACK_LIMIT:],
+        message=_told(lambda: storable(str(error)))[:MESSAGE_LIMIT],
+        stack=_told(lambda: storable("".join(traceback.format_exception(error))))[-STACK_LIMIT:],
         retryable=not isinstance(error, Fatal),
     )
 
@@ -27,11 +28,11 @@ def _kind(of: type) -> str:
     return storable(of.__name__.lstrip("_"))[:KIND_LIMIT] or "Exception"
 
 
-def _message(error: BaseException) -> str:
+def _told(tell: Callable[[], str]) -> str:
     try:
-        return str(error)
-    except Exception as another:  # noqa: BLE001 - an exception that cannot even say what it is
-        return f"its message cannot be told: {type(another).__name__}"
+        return tell()
+    except BaseException as another:  # noqa: BLE001 - an exception that cannot say what it is
+        return f"it cannot be told: {type(another).__name__}"
 
 
 def storable(text: str) -> str:
