@@ -170,6 +170,11 @@ async def test_a_run_that_its_worker_cannot_end_is_taken_away(world, monkeypatch
     assert row["failure"]["message"] == "the run took longer than its timeout and its grace"
 
 
+async def order_is_gone(world) -> bool:
+    info = await stream_info(world.broker, subjects.RUNS_STREAM)
+    return info["state"]["messages"] == 0
+
+
 async def test_an_order_that_is_delivered_again_is_not_run_again(world, monkeypatch):
     """The ack of a claimed order is lost; the same process gets the order a second time."""
     ran = []
@@ -184,13 +189,26 @@ async def test_an_order_that_is_delivered_again_is_not_run_again(world, monkeypa
 
     monkeypatch.setattr(runtime, "ack", no_ack)
     await run_once(world, app_with(count))
-
-    async def order_is_gone():
-        info = await stream_info(world.broker, subjects.RUNS_STREAM)
-        return info["state"]["messages"] == 0
-
-    await until(order_is_gone, within=10, what="the second delivery is acknowledged")
+    await until(lambda: order_is_gone(world), within=10, what="the second delivery is acknowledged")
     assert len(ran) == 1
+
+
+async def test_an_order_that_comes_again_during_its_claim_is_not_run_twice(world, monkeypatch):
+    """As after a pause of the process: the order, and its redelivery right behind it."""
+    ran = []
+
+    async def count(ctx):
+        ran.append(ctx.run)
+
+    async def twice(self, batch):
+        return await fetch(self, batch) * 2
+
+    fetch = runtime.Puller.fetch
+    monkeypatch.setattr(runtime.Puller, "fetch", twice)
+    await run_once(world, app_with(count))
+    await until(lambda: order_is_gone(world), within=10, what="the order is acknowledged")
+    assert len(ran) == 1
+    await check_invariants(world.database)
 
 
 async def test_a_full_job_does_not_starve_the_others(world):
@@ -208,7 +226,6 @@ async def test_a_full_job_does_not_starve_the_others(world):
         declaring.job("quick", group="quick")(quick)
     for number in range(250):
         app.schedule(f"slow-{number}", job="slow", when=every(hours=24), input=number)
-    await check_invariants(world.database)
     app.schedule("quick", job="quick", when=every(hours=24))
     await world.dispatcher()
     await world.worker(only_slow, worker_slots=1)

@@ -76,6 +76,8 @@ class Worker:
         # Slots in use by each job, claims that are under way included.
         self._used: Counter[str] = Counter()
         self._tenures: dict[UUID, Tenure] = {}
+        # Leases whose claim is under way.
+        self._claiming: set[UUID] = set()
         processes = [job for job in self._jobs.values() if job.process]
         self._nursery = Nursery(processes) if processes else None
         # Leases that this process has had: an order that is delivered again is not run again.
@@ -216,14 +218,23 @@ class Worker:
                 await self._acknowledge(message)
             elif order is None or order.job not in self._jobs:
                 await nak(self._broker, message, delay=30)
-            elif self._room(order.job) <= 0 or self._draining.is_set():
+            elif self._is_surplus(order):
                 await nak(self._broker, message, delay=0.2 + jitter(0.2))
             else:
                 self._free -= 1
                 self._used[order.job] += 1
+                self._claiming.add(order.lease)
                 task = asyncio.create_task(self._work(message, order))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+
+    def _is_surplus(self, order: RunDispatched) -> bool:
+        """Whether an order is not to be begun here and now.
+
+        One that comes again during its own claim would be answered with "mine", and run twice.
+        """
+        full = self._room(order.job) <= 0
+        return full or self._draining.is_set() or order.lease in self._claiming
 
     async def _work(self, message: Message, order: RunDispatched) -> None:
         """One lease from its claim to its last run's outcome."""
@@ -245,6 +256,7 @@ class Worker:
         except Exception:
             logger.exception("lease %s", order.lease)
         finally:
+            self._claiming.discard(order.lease)
             if self._tenures.pop(order.lease, None) is not None:
                 self._finished.add(lease)
             self._free += 1
@@ -255,6 +267,7 @@ class Worker:
         job = self._jobs[lease.order.job]
         tenure = Tenure(lease, job, self._broker, nursery=self._nursery, on_ended=self.on_ended)
         self._tenures[lease.order.lease] = tenure
+        self._claiming.discard(lease.order.lease)
         if self._draining.is_set():
             tenure.begin_no_more("worker_stopped")
         return tenure
