@@ -278,6 +278,27 @@ async def test_what_ends_while_something_is_being_said_is_said_next(world, monke
     await check_invariants(world.database)
 
 
+async def test_a_body_never_begins_if_the_lease_is_lost_while_its_start_is_told(world, monkeypatch):
+    """Another has the lease by then, and runs it."""
+    begun, ended = [], asyncio.Event()
+
+    def job(ctx, number: int):
+        begun.append(number)
+
+    async def lost(self, *events):
+        self.lost = True
+        return "lost"
+
+    monkeypatch.setattr(Lease, "say", lost)
+    monkeypatch.setattr(tenure, "LINGER_SECONDS", 0.0)
+    await world.dispatcher(orphan_timeout_seconds=600)
+    worker = await world.worker(app_with(job))
+    worker.on_ended = lambda *_: ended.set()
+    await order(world, await queue_many(world, 2))
+    await asyncio.wait_for(ended.wait(), 15)
+    assert begun == []
+
+
 @pytest.mark.parametrize("held", [0, 2])
 async def test_a_stream_that_forgot_the_lease_hears_all_of_it_again(world, held):
     bodies = Bodies(hold={held})

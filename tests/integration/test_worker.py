@@ -298,6 +298,27 @@ async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monke
     await check_invariants(world.database)
 
 
+async def test_a_renewal_that_finds_the_lease_lost_stops_its_run(world, monkeypatch):
+    monkeypatch.setattr(gate, "renew_seconds", lambda _settings: 0.2)
+    stopped = asyncio.Event()
+
+    async def job(ctx):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async def lost(self):
+        self.lost = True
+        return "lost"
+
+    monkeypatch.setattr(leases.Lease, "renew", lost)
+    await world.dispatcher()
+    await world.worker(app_with(job))
+    await queue(world)
+    await asyncio.wait_for(stopped.wait(), 10)
+
+
 class Stranger:
     """A worker in another language, which does not look at limits."""
 

@@ -108,11 +108,13 @@ class Execution:
             return outcome
 
     async def _attempt(self) -> Outcome | None:
+        if self._stopping is not None:
+            return self._stopped()  # asked before it began, so it never does
         try:
             given = self._job.read_input(self.ordered.input)
+            body = self._start(given)
         except msgspec.ValidationError as error:
             return self._failed(Failure(kind="invalid_input", message=str(error), retryable=False))
-            body = self._start(given)
         except Exception as error:  # noqa: BLE001 - a type's own code, or no thread can be had
             return self._raised(error)
         if not await self._ends_in_time(body):
@@ -154,8 +156,6 @@ class Execution:
                 self._body = run_in_thread(self._job.function, *arguments)
         finally:
             current_reporter.reset(captured)
-        if self._stopping is not None:
-            self._ask_body()
         return self._body
 
     def _ask_body(self) -> None:

@@ -203,7 +203,9 @@ class Tenure:
 
     def _renew(self) -> None:
         async def renew() -> None:
-            await self.lease.renew()
-            self._renew_later()
+            if await self.lease.renew() == "stored":
+                self._renew_later()
+            elif self._current is not None:
+                self._current.stop("released")
 
         self._renewing = asyncio.create_task(renew())
