@@ -1,14 +1,27 @@
 """What a worker remembers of leases that have ended."""
 
-from types import SimpleNamespace
+import weakref
 from uuid import UUID
 
 from headway.worker import finished
 from headway.worker.finished import Finished
+from headway.worker.leases import Lease
+from headway_contract.orders import OrderedRun, RunDispatched
 
 
-def _lease(number: int, *, size: int = 100) -> SimpleNamespace:
-    return SimpleNamespace(order=SimpleNamespace(lease=UUID(int=number)), size=size)
+class Input:
+    """Stands for a large one."""
+
+
+def _lease(number: int, *, size: int = 100, given: object = None) -> Lease:
+    name = UUID(int=number)
+    run = OrderedRun(
+        run=name, work=name, attempt=1, attempts=1, group="ops", cause="x", input=given
+    )
+    order = RunDispatched(lease=name, token="t", job="job", runs=[run])
+    lease = Lease(None, order, worker="w", nonce="n", host="here")
+    lease.size = size
+    return lease
 
 
 def test_a_lease_is_known_by_name_longer_than_what_was_said_of_it(monkeypatch):
@@ -26,3 +39,12 @@ def test_of_a_lease_of_which_much_was_said_only_the_name_is_kept():
     kept.add(_lease(1, size=finished._MOST_BYTES + 1))
     assert UUID(int=1) in kept
     assert not kept._leases
+
+
+def test_inputs_are_let_go():
+    kept, given = Finished(broker=None), Input()
+    seen = weakref.ref(given)
+    kept.add(_lease(1, given=given))
+    del given
+    assert UUID(int=1) in kept._leases
+    assert seen() is None

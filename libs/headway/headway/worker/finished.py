@@ -44,6 +44,7 @@ class Finished:
         self._names[name] = None
         _forget_oldest(self._names, _MOST_NAMES)
         if lease.size <= _MOST_BYTES:
+            lease.forget_runs()
             self._leases[name] = lease
             _forget_oldest(self._leases, _MOST_LEASES)
 

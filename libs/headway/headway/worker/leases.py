@@ -170,6 +170,10 @@ class Lease:
                 return await self._tell_all_again([], expected=whose.sequence)
             return whose.answer in ("mine", "another", "ended")
 
+    def forget_runs(self) -> None:
+        """Let go of what there was to run, inputs and all; what was said of it is kept."""
+        self.order = msgspec.structs.replace(self.order, runs=[])
+
     async def _tell_all_again(self, events: list[Event], *, expected: int) -> bool:
         """The stream forgot this lease: tell all of it again, with the same ids.
 
