@@ -4,18 +4,19 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from unittest.mock import Mock
 from uuid import uuid4
 
 import msgspec
 import pytest
 from headway.jobs import Job
 from headway.worker.frames import Begin, Returned, from_child, line
-from headway.worker.nursery import Nursery, place_of
+from headway.worker.nursery import BodyFailed, Child, Nursery, place_of
 from headway_contract import subjects
 from headway_contract.orders import OrderedRun
 from headway_contract.scheduling import ActivationAnswer
 from support.invariants import check_invariants
-from support.process_jobs import app
+from support.process_jobs import app, decorated, multiply
 from support.telling import cancel, queue, until_run
 from support.world import until
 
@@ -24,6 +25,14 @@ from support.world import until
 async def worker(world):
     await world.dispatcher()
     return await world.worker(app, drain_seconds=0.2)
+
+
+@pytest.fixture
+async def nursery():
+    made = Nursery(list(app.jobs.values()))
+    await made.start()
+    yield made
+    await made.stop()
 
 
 def alive(pid: int) -> bool:
@@ -119,6 +128,32 @@ async def test_what_a_body_has_started_ends_with_it(world, worker):
     await until_gone(*pids)
 
 
+async def test_a_death_is_noticed_although_what_the_body_has_forked_lives_on(world, worker):
+    await queue(world, job="abandon")
+    row = await until_run(world, "failed")
+    assert row["failure"]["kind"] == "process_died"
+    assert "signal 9 (SIGKILL)" in row["failure"]["message"]
+    [pid] = await told_pids(world)
+    await until_gone(pid)
+    progress = await world.value("SELECT progress ->> 'percent' FROM dispatcher.metadata")
+    assert float(progress) == 12.5
+
+
+async def test_a_body_may_close_its_streams(world, worker):
+    await queue(world, job="closing")
+    assert (await until_run(world, "completed"))["output"] == "closed"
+
+
+async def test_a_body_is_found_although_its_decorator_is_of_another_file():
+    nursery = Nursery([app.jobs["decorated"]])
+    await nursery.start()
+    try:
+        output = await asyncio.wait_for(run_alone(nursery, decorated), 10)
+    finally:
+        await nursery.stop()
+    assert output == "held"
+
+
 async def test_progress_and_logs_reach_the_run(world, worker):
     await queue(world, job="chatty")
     row = await until_run(world, "completed")
@@ -176,6 +211,35 @@ async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, j
     assert row["failure"]["message"] == "unknown: nobody"
 
 
+async def test_several_that_find_it_gone_start_it_once(nursery):
+    os.kill(nursery._process.pid, signal.SIGKILL)
+    given = {"input": {"left": 6, "right": 7}}
+    outputs = await asyncio.gather(*(run_alone(nursery, multiply, **given) for _ in range(5)))
+    assert [output["product"] for output in outputs] == [42] * 5
+
+
+async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(nursery):
+    child = Child(nursery, app.jobs["deaf"], ordered(), Mock(), Mock())
+    running = asyncio.create_task(child.run())
+    child.kill()
+    with pytest.raises(BodyFailed, match="SIGKILL"):
+        await asyncio.wait_for(running, 10)
+
+
+async def test_of_processes_that_have_ended_nothing_is_kept(nursery):
+    await run_as_the_worker_does(nursery, "closing")
+    await run_as_the_worker_does(nursery, "closing")
+
+    async def forgotten():
+        return not nursery.exits._codes and not nursery.exits._unwanted
+
+    await until(forgotten, within=10, what="both exits are told and forgotten")
+
+
+async def run_as_the_worker_does(nursery, job: str) -> None:
+    await Child(nursery, app.jobs[job], ordered(), Mock(), Mock()).run()
+
+
 async def test_code_is_loaded_once(tmp_path):
     """A file that changes under a running worker changes nothing."""
     module = tmp_path / "changing.py"
@@ -193,11 +257,15 @@ async def test_code_is_loaded_once(tmp_path):
     assert outputs == ["old"] * 3
 
 
-async def run_alone(nursery, function):
+def ordered(**fields) -> OrderedRun:
+    given = {"attempt": 1, "attempts": 1, "group": "ops", "cause": "x", **fields}
+    return OrderedRun(run=uuid4(), work=uuid4(), **given)
+
+
+async def run_alone(nursery, function, **fields):
     """Run a body in a child that is spoken to by hand."""
     reader, writer = await nursery.child()
-    ordered = OrderedRun(run=uuid4(), work=uuid4(), attempt=1, attempts=1, group="ops", cause="x")
-    writer.write(line(Begin(place=place_of(function), job="body", ordered=ordered)))
+    writer.write(line(Begin(place=place_of(function), job="body", ordered=ordered(**fields))))
     while not isinstance(frame := from_child.decode(await reader.readline()), Returned):
         continue
     writer.close()

@@ -1,12 +1,14 @@
 """Jobs that run in processes of their own, for tests of the worker."""
 
 import asyncio
+import contextlib
 import ctypes
 import logging
 import os
 import signal
 import sys
 import time
+from decimal import Decimal
 
 import msgspec
 from headway import App, Fatal
@@ -107,3 +109,33 @@ async def waker_async(ctx, targets: list[str]):
     for target in targets:
         await ctx.activate(target, {"from": target})
     return len(targets)
+
+
+@job("abandon")
+def abandon(ctx):
+    """Dies before a process that it has forked, and that holds on to all it had open."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    ctx.progress(Decimal("12.5"), child)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job("closing")
+def closing(ctx):
+    sys.stdout.close()
+    sys.stderr = None
+    return "closed"
+
+
+@contextlib.contextmanager
+def held():
+    yield
+
+
+@job("decorated")
+@held()
+def decorated(ctx):
+    """What is called is a function of another file."""
+    return "held"

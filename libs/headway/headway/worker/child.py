@@ -8,6 +8,7 @@ so is the child.
 """
 
 import asyncio
+import contextlib
 import importlib
 import importlib.util
 import logging
@@ -31,7 +32,7 @@ from headway.context import Context, Wanted
 from headway.errors import ActivationUnavailable
 from headway.jobs import Job, input_type_of
 from headway.run_log import CapturedLogging, current_reporter
-from headway.worker.failures import failure_of, storable
+from headway.worker.failures import failure_of
 from headway.worker.frames import (
     Activated,
     Alive,
@@ -48,7 +49,7 @@ from headway.worker.frames import (
     to_child,
 )
 from headway.worker.outputs import encode_output
-from headway.worker.reports import bounded
+from headway.worker.reports import bounded, bounded_progress
 
 logger = logging.getLogger(__name__)
 
@@ -174,13 +175,15 @@ class Body:
             known = isinstance(error, Exception)
             ended = Raised(failure_of(error if known else RuntimeError(repr(error))))
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with contextlib.suppress(Exception):  # a body may have closed it
+                stream.flush()
         self._over = True
         self._say(ended)
 
     def progress(self, percent: float | None, message: str | None) -> None:
         """How far the run is."""
-        self._say(ToldProgress(percent=percent, message=message and storable(message)))
+        percent, message = bounded_progress(percent, message)
+        self._say(ToldProgress(percent=percent, message=message))
 
     def line(self, level: Level, message: str, fields: dict[str, Any]) -> None:
         """One line of its log."""

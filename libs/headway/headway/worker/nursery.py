@@ -7,6 +7,7 @@ with its run, when it is killed, or when the worker is gone.
 """
 
 import asyncio
+import inspect
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ from headway_jetstream_kit.tasks import end
 from headway.context import Activator, Wanted
 from headway.jobs import Job
 from headway.run_log import Reporter
+from headway.worker.exits import Exits
 from headway.worker.frames import (
     Activated,
     Alive,
@@ -61,8 +63,10 @@ class NurseryFailed(Exception):
 
 
 def place_of(function: Callable[..., Any]) -> Place:
-    """Where a function is found by another process."""
-    return Place(function.__module__, function.__code__.co_filename, function.__qualname__)
+    """Where a function is found by another process; a decorator may be of another file."""
+    module = sys.modules.get(function.__module__)
+    file = getattr(module, "__file__", None) or inspect.unwrap(function).__code__.co_filename
+    return Place(function.__module__, file, function.__qualname__)
 
 
 class Nursery:
@@ -73,7 +77,8 @@ class Nursery:
         self._process: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._exits: dict[int, asyncio.Future[int]] = {}
+        self._asking = asyncio.Lock()
+        self.exits = Exits()
 
     async def start(self) -> None:
         """Load the jobs' modules in a process of its own, and wait until it has."""
@@ -121,31 +126,46 @@ class Nursery:
 
     async def child(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A new process, and the way to talk to it."""
-        if self._process is None or self._process.returncode is not None:
-            logger.warning("the process that makes processes has ended: starting it again")
-            await self.stop()
-            await self.start()
-        assert self._control is not None  # noqa: S101 - it was just started
         ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self._control, [b"r"], [theirs.fileno()])
+        try:
+            with theirs:
+                await self._ask_for_child(theirs.fileno())
+        except BaseException:
+            ours.close()
+            raise
         return await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_LINE)
+
+    async def _ask_for_child(self, line_to_it: int) -> None:
+        """One at a time: of several that find it gone, one starts it again."""
+        async with self._asking:
+            if self._process is None or self._process.returncode is not None:
+                await self._start_again()
+            try:
+                self._send(line_to_it)
+            except ConnectionError:  # it ends right now
+                await self._start_again()
+                self._send(line_to_it)
+
+    def _send(self, line_to_it: int) -> None:
+        assert self._control is not None  # noqa: S101 - it was started
+        socket.send_fds(self._control, [b"r"], [line_to_it])
+
+    async def _start_again(self) -> None:
+        logger.warning("the process that makes processes has ended: starting it again")
+        await self.stop()
+        self.exits.forget_all()
+        await self.start()
 
     async def exit_of(self, pid: int) -> str:
         """How a process ended, in words."""
-        try:
-            async with asyncio.timeout(_EXIT_SECONDS):
-                code = await self._exit(pid)
-        except TimeoutError:
+        exited = self.exits.of(pid)
+        await asyncio.wait({exited}, timeout=_EXIT_SECONDS)
+        if not exited.done():
             return "it ended without a word"
-        finally:
-            self._exits.pop(pid, None)
+        code = exited.result()
         if code >= 0:
             return f"it exited with code {code}"
         return f"it was ended by signal {-code} ({signal.Signals(-code).name})"
-
-    def _exit(self, pid: int) -> "asyncio.Future[int]":
-        return self._exits.setdefault(pid, asyncio.get_running_loop().create_future())
 
     async def _listen(self, control: socket.socket, ready: "asyncio.Future[None]") -> None:
         """Hear that it is ready, and then how each of its children ended."""
@@ -158,16 +178,9 @@ class Nursery:
                     ready.set_result(None)
                 else:
                     pid, code = map(int, told.split())
-                    self._note_exit(pid, code)
+                    self.exits.note(pid, code)
         if not ready.done():
             ready.set_exception(NurseryFailed("it ended while it started"))
-
-    def _note_exit(self, pid: int, code: int) -> None:
-        if len(self._exits) > 10_000:  # those that nobody asked about
-            self._exits.clear()
-        exit_code = self._exit(pid)
-        if not exit_code.done():
-            exit_code.set_result(code)
 
 
 class Child:
@@ -189,7 +202,9 @@ class Child:
         self._writer: asyncio.StreamWriter | None = None
         self._pid: int | None = None
         self._asked = False
+        self._doomed = False
         self._ended = False
+        self._watching: asyncio.Task[None] | None = None
         self._activating: set[asyncio.Task[None]] = set()
 
     async def run(self) -> msgspec.Raw:
@@ -202,8 +217,10 @@ class Child:
             return await self._until_it_ends(reader)
         finally:
             self.kill()
-            await end(self._activating)
+            await end([*self._activating, *([self._watching] if self._watching else [])])
             self._writer.close()
+            if self._pid is not None:
+                self._nursery.exits.forget(self._pid)
 
     def ask_to_stop(self) -> None:
         """Tell the body that it should end early."""
@@ -212,7 +229,8 @@ class Child:
             self._writer.write(line(Stop()))
 
     def kill(self) -> None:
-        """End the process, with all that it has started."""
+        """End the process, with all that it has started; if it is just beginning, then soon."""
+        self._doomed = True
         if self._pid is None or self._ended:
             return
         self._ended = True
@@ -253,6 +271,9 @@ class Child:
         match frame:
             case Alive(pid):
                 self._pid = pid
+                self._watching = asyncio.create_task(self._hang_up_once_gone(pid))
+                if self._doomed:
+                    self.kill()
             case ToldProgress(percent=percent, message=message):
                 self._reporter.progress(percent, message)
             case ToldLine(level=level, message=message, fields=fields):
@@ -261,6 +282,13 @@ class Child:
                 task = asyncio.create_task(self._activate(frame))
                 self._activating.add(task)
                 task.add_done_callback(self._activating.discard)
+
+    async def _hang_up_once_gone(self, pid: int) -> None:
+        """A process that it has forked may hold the line open after its end."""
+        await asyncio.wait({self._nursery.exits.of(pid)})
+        await asyncio.sleep(_EXIT_SECONDS)  # its last words may be on their way
+        if self._writer is not None:
+            self._writer.transport.abort()
 
     async def _activate(self, asked: ToActivate) -> None:
         """Activate for the body, and tell it how that went."""

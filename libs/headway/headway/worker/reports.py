@@ -63,13 +63,10 @@ class Reports:
 
     def progress(self, percent: float | None, message: str | None) -> None:
         """How far the run is; what is none stays as it was."""
-        if percent is not None:
-            if math.isnan(percent):
-                raise ValueError("progress takes a percentage from 0 to 100, and nan is none")
-            percent = min(max(float(percent), 0.0), 100.0)
+        percent, message = bounded_progress(percent, message)
         with self._lock:
             self._percent = self._percent if percent is None else percent
-            self._message = self._message if message is None else _cut(str(message), MESSAGE_LIMIT)
+            self._message = self._message if message is None else message
             self._news = True
         self._wake()
 
@@ -142,6 +139,15 @@ class Reports:
                 lines=lines,
                 dropped=self._dropped,
             )
+
+
+def bounded_progress(percent: float | None, message: str | None) -> tuple[float | None, str | None]:
+    """How far a run is as it may be kept, whatever kind of number or word it was told by."""
+    if percent is not None:
+        if math.isnan(percent):
+            raise ValueError("progress takes a percentage from 0 to 100, and nan is none")
+        percent = min(max(float(percent), 0.0), 100.0)
+    return percent, None if message is None else _cut(str(message), MESSAGE_LIMIT)
 
 
 def bounded(message: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
