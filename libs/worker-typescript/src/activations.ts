@@ -12,6 +12,7 @@ import type { Broker } from "./broker.js";
 import { ActivationRefused, ActivationUnavailable, LeaseLost } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { ACTIVATION_QUESTION, INPUT_LIMIT, type Event, type OrderedRun } from "./protocol.js";
+import { holdsNul } from "./text.js";
 import { traceparent } from "./tracing.js";
 
 const KEY_LIMIT = 255;
@@ -200,7 +201,7 @@ function asJson(manifest: string, input: unknown, key?: string): [unknown, strin
   if (key !== undefined && key.length > KEY_LIMIT) {
     return [null, `the key has ${key.length} characters, more than ${KEY_LIMIT}`];
   }
-  if ((encoded + JSON.stringify([manifest, key])).includes("\\u0000")) {
+  if (holdsNul(JSON.stringify([manifest, key]) + encoded)) {
     return [null, "a NUL character cannot be stored"];
   }
   return [JSON.parse(encoded)];

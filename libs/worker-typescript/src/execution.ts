@@ -10,6 +10,7 @@ import type { Lease } from "./lease.js";
 import type { Event, Failure, OrderedRun } from "./protocol.js";
 import { OUTPUT_LIMIT } from "./protocol.js";
 import type { Report } from "./report.js";
+import { holdsNul } from "./text.js";
 import { traced } from "./tracing.js";
 
 const TIMEOUT_SECONDS = 1200;
@@ -85,6 +86,8 @@ export class Execution {
   }
 
   private async attempt(): Promise<Event | undefined> {
+    // Asked before it began, so it never does.
+    if (this.stopping !== undefined) return this.stopped(this.stopping.reason);
     const seconds = this.ordered.timeout_seconds ?? TIMEOUT_SECONDS;
     const clock = after(seconds, () => this.stop("timed_out"));
     try {
@@ -146,9 +149,10 @@ export class Execution {
     try {
       encoded = JSON.stringify(output ?? null);
     } catch (error) {
-      return this.failed({ kind: "output_not_json", message: String(error), retryable: false });
+      const { message } = failureOf(error);
+      return this.failed({ kind: "output_not_json", message, retryable: false });
     }
-    if (encoded === undefined || encoded.includes("\\u0000")) {
+    if (encoded === undefined || holdsNul(encoded)) {
       const message =
         encoded === undefined
           ? `the output is a ${typeof output}, which is not JSON`

@@ -12,11 +12,11 @@ const STACK_LIMIT = 16 * 1024;
 /** What a body threw, with the kinds of its base classes. */
 export function failureOf(error: unknown): Failure {
   const known = error instanceof Error;
-  const kind = known ? error.name || error.constructor.name : "Error";
+  const kind = known ? told(() => error.name || error.constructor.name) : "Error";
   return {
     kind: cutKind(kind),
-    message: storable(known ? String(error.message) : told(error)).slice(0, MESSAGE_LIMIT),
-    stack: storable(known ? String(error.stack ?? "") : "").slice(-STACK_LIMIT),
+    message: storable(told(() => (known ? error.message : error))).slice(0, MESSAGE_LIMIT),
+    stack: storable(known ? told(() => error.stack ?? "") : "").slice(-STACK_LIMIT),
     retryable: !(error instanceof Fatal),
     kinds: known ? classesOf(error).filter((name) => name !== kind) : [],
   };
@@ -39,10 +39,10 @@ function cutKind(name: string): string {
 }
 
 /** Anything may be thrown, also what cannot say what it is. */
-function told(thrown: unknown): string {
+function told(tell: () => unknown): string {
   try {
-    return String(thrown);
+    return String(tell());
   } catch {
-    return `a ${typeof thrown} that cannot be told`;
+    return "an object that cannot be told";
   }
 }

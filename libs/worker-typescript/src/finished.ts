@@ -28,6 +28,7 @@ export class Finished {
     this.names.add(name);
     forgetOldest(this.names, MOST_NAMES);
     if (lease.size > MOST_BYTES) return;
+    lease.forgetRuns();
     this.leases.set(name, lease);
     forgetOldest(this.leases, MOST_LEASES);
   }

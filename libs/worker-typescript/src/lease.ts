@@ -58,9 +58,17 @@ export class Lease {
     });
   }
 
-  /** Publish events of this lease; true once they are stored, false if the lease is lost. */
+  /**
+   * Publish events of this lease; true once they are stored, false if the lease is lost. What is too
+   * much for one message goes in several, each of them fenced.
+   */
   say(...events: Event[]): Promise<boolean> {
-    return this.inTurn(() => this.sayNow(events));
+    return this.inTurn(async () => {
+      for (const part of inParts(events, this.broker.maxPayload - HEADERS)) {
+        if (!(await this.sayNow(part))) return false;
+      }
+      return true;
+    });
   }
 
   /** Make good what was lost of a lease that has ended; true if nothing is missing. */
@@ -73,6 +81,11 @@ export class Lease {
       }
       return ["mine", "another", "ended"].includes(whose.answer);
     });
+  }
+
+  /** Let go of what there was to run, inputs and all; what was said of it is kept. */
+  forgetRuns(): void {
+    this.order.runs = [];
   }
 
   /** The event that tells that a run's body begins. */

@@ -7,7 +7,7 @@
 
 import type { Broker } from "./broker.js";
 import { progressSubject, type Order, type OrderedRun } from "./protocol.js";
-import { storable } from "./text.js";
+import { holdsNul, storable } from "./text.js";
 
 export type Level = "debug" | "info" | "warning" | "error" | "critical";
 
@@ -124,7 +124,7 @@ function asJson(fields: Record<string, unknown>): Record<string, unknown> {
   if (size > FIELDS_LIMIT) {
     return { fields_left_out: `${size} bytes are more than ${FIELDS_LIMIT}` };
   }
-  if (encoded.includes("\\u0000")) {
+  if (holdsNul(encoded)) {
     return { fields_left_out: "a NUL character cannot be stored" };
   }
   return JSON.parse(encoded);

@@ -140,7 +140,7 @@ export class Tenure {
     if (!seconds) return undefined;
     const milliseconds = Math.min(seconds * 1000, 2 ** 31 - 1);
     const renewed = (): Event => this.lease.event("lease.renewed", {});
-    return setInterval(() => void this.lease.say(renewed()), milliseconds);
+    return setInterval(() => void this.flush(renewed()), milliseconds);
   }
 }
 

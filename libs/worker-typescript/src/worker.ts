@@ -58,6 +58,8 @@ export class Worker {
   private readonly codeVersion: string;
   private readonly jobs = new Map<string, Job>();
   private readonly tenures = new Map<string, Tenure>();
+  /** Leases whose claim is under way. */
+  private readonly claiming = new Set<string>();
   private readonly finished = new Finished();
   private readonly atWork = new Set<Promise<void>>();
   private free: number;
@@ -97,6 +99,7 @@ export class Worker {
   stop(): void {
     this.draining = true;
     this.asked.resolve();
+    this.slotFreed.resolve();
   }
 
   /** Connect and work until `stop()`, or until SIGTERM or SIGINT. */
@@ -161,11 +164,8 @@ export class Worker {
       try {
         // A share of what is free: all jobs have the slots in common.
         const share = Math.min(Math.ceil(this.free / this.jobs.size), this.room(job));
-        const accepted = broker.nextOrders(name, share).then((orders) => {
-          for (const order of orders) this.accept(broker, order);
-        });
-        // Whoever drains does not wait for orders; what still comes is given back.
-        await Promise.race([accepted, this.asked.promise]);
+        // Whoever drains does not wait for this; what still comes is given back.
+        for (const order of await broker.nextOrders(name, share)) this.accept(broker, order);
       } catch {
         // The dispatcher makes the consumer when it first hears of the job.
         await pause(300 + Math.random() * 200);
@@ -174,9 +174,8 @@ export class Worker {
   }
 
   private async untilThereIsRoom(job: Job): Promise<void> {
-    while (this.room(job) <= 0 && !this.draining) {
-      await Promise.race([this.slotFreed.promise, this.asked.promise]);
-    }
+    // No race with a promise that lasts as long as the worker: it would keep each of them.
+    while (this.room(job) <= 0 && !this.draining) await this.slotFreed.promise;
   }
 
   /** How many more leases of a job may begin here. */
@@ -195,11 +194,13 @@ export class Worker {
       this.keep(this.answerAgain(broker, message, order));
     } else if (this.tenures.has(order.lease)) {
       broker.ack(message);
-    } else if (this.room(job) <= 0 || this.draining) {
+    } else if (this.room(job) <= 0 || this.draining || this.claiming.has(order.lease)) {
+      // One that comes again during its own claim would be answered with "mine", and run twice.
       broker.nak(message, 0.2 + Math.random() * 0.2);
     } else {
       this.free -= 1;
       job.used += 1;
+      this.claiming.add(order.lease);
       const done = this.carryOut(broker, message, order, job).finally(() => {
         this.free += 1;
         job.used -= 1;
@@ -231,12 +232,14 @@ export class Worker {
       if (claim === "gone") return broker.ack(message);
       const tenure = new Tenure(lease, job.handler, broker, this.name);
       this.tenures.set(order.lease, tenure);
+      this.claiming.delete(order.lease);
       if (this.draining) tenure.beginNoMore("worker_stopped");
       broker.ack(message);
       await tenure.serve();
     } catch (error) {
       this.onTrouble(`lease ${order.lease}: ${String(error)}`);
     } finally {
+      this.claiming.delete(order.lease);
       if (this.tenures.delete(order.lease)) this.finished.add(lease);
     }
   }

@@ -2,11 +2,16 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import type { Broker } from "../src/broker.js";
 import { secondsFromEnvironment } from "../src/environment.js";
 import { Fatal } from "../src/errors.js";
+import { Execution } from "../src/execution.js";
+import { Finished } from "../src/finished.js";
 import { failureOf } from "../src/failures.js";
-import { inParts, toTellAgain } from "../src/lease.js";
-import { checkName, readOrder, type Event } from "../src/protocol.js";
+import { inParts, Lease, toTellAgain } from "../src/lease.js";
+import { checkName, readOrder, type Event, type Order } from "../src/protocol.js";
+import { Report } from "../src/report.js";
+import { holdsNul } from "../src/text.js";
 import { VERSION } from "../src/version.js";
 import { Worker } from "../src/worker.js";
 
@@ -25,6 +30,98 @@ function event(id: string, size: number): Event {
     data: { output: "x".repeat(size) },
   };
 }
+
+const SAMPLE = readFileSync(new URL("headway.run.dispatched.v1.json", SAMPLES));
+
+function order(): Order {
+  const read = readOrder(SAMPLE);
+  assert.ok(read);
+  return read;
+}
+
+/** A broker that stores everything, or never answers, and what it was told. */
+function broker(maxPayload: number, answers = true): { broker: Broker; told: string[] } {
+  const told: string[] = [];
+  const publishFenced = (_worker: string, _lease: string, body: string): Promise<unknown> => {
+    told.push(body);
+    const stored = { kind: "stored", sequence: told.length };
+    return answers ? Promise.resolve(stored) : new Promise(() => undefined);
+  };
+  const nak = (): void => void told.push("nak");
+  const tell = (): boolean => true;
+  return { broker: { maxPayload, publishFenced, nak, tell } as unknown as Broker, told };
+}
+
+const IDENTITY = { name: "w", nonce: "n", host: "here" };
+
+test("what is too much for one message is said in several", async () => {
+  const { broker: small, told } = broker(4096 + 1200);
+  const lease = new Lease(small, order(), IDENTITY);
+  assert.ok(await lease.say(event("a", 400), event("b", 400), event("c", 400)));
+  assert.deepEqual(told.map((body) => JSON.parse(body).length), [2, 1]);
+});
+
+test("inputs of leases that have ended are let go", () => {
+  const lease = new Lease(broker(1 << 20).broker, order(), IDENTITY);
+  new Finished().add(lease);
+  assert.deepEqual(lease.order.runs, []);
+});
+
+test("a body that was asked to stop before it began never begins", async () => {
+  const { broker: willing } = broker(1 << 20);
+  const lease = new Lease(willing, order(), IDENTITY);
+  const [run] = lease.order.runs;
+  assert.ok(run);
+  let begun = false;
+  const body = (): void => void (begun = true);
+  const report = new Report(willing, "w", lease.order, run);
+  const execution = new Execution(body, run, lease, willing, report, async () => true);
+  execution.stop("released");
+  assert.equal(await execution.run(), undefined);
+  assert.equal(begun, false);
+});
+
+test("an order that comes again during its own claim is given back", () => {
+  const worker = new Worker({ name: "w" }).job(order().job, () => undefined);
+  const { broker: silent, told } = broker(1 << 20, false);
+  const message = { data: SAMPLE, subject: "x" } as unknown as Parameters<Worker["accept"]>[1];
+  worker["accept"](silent, message);
+  worker["accept"](silent, message);
+  assert.equal(told.filter((body) => body === "nak").length, 1);
+});
+
+test("fetching leaves nothing behind with what lasts as long as the worker", async () => {
+  const worker = new Worker({ name: "w" }).job("job", () => undefined);
+  const { promise } = worker["asked"];
+  let kept = 0;
+  const then = promise.then.bind(promise);
+  promise.then = ((onEnd) => {
+    kept += 1;
+    return then(onEnd);
+  }) as typeof promise.then;
+  let fetches = 0;
+  const nextOrders = async (): Promise<never[]> => {
+    fetches += 1;
+    if (fetches === 100) worker.stop();
+    return [];
+  };
+  const job = worker["jobs"].get("job");
+  assert.ok(job);
+  await worker["serve"]({ nextOrders } as unknown as Broker, "job", job);
+  assert.deepEqual([fetches, kept], [100, 0]);
+});
+
+test("text about a NUL character is none", () => {
+  assert.ok(holdsNul(JSON.stringify({ a: "\0" })));
+  assert.ok(holdsNul(JSON.stringify("\\\0")));
+  assert.ok(!holdsNul(JSON.stringify(String.raw`[\u0000-\u001f]`)));
+});
+
+test("an error that cannot say what it is is a failure all the same", () => {
+  const odd = Object.assign(new Error("odd"), { name: 5, message: Object.create(null) });
+  assert.equal(failureOf(odd).kind, "5");
+  assert.match(failureOf(odd).message, /cannot be told/);
+});
 
 test("the golden sample of an order is read", () => {
   const order = readOrder(readFileSync(new URL("headway.run.dispatched.v1.json", SAMPLES)));
@@ -75,7 +172,7 @@ test("a failure names its kind, the more general ones, and whether to try again"
     retryable: true,
     kinds: [],
   });
-  assert.equal(failureOf(Object.create(null)).message, "a object that cannot be told");
+  assert.equal(failureOf(Object.create(null)).message, "an object that cannot be told");
 });
 
 test("seconds in the environment are a number or a complaint", () => {
