@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 
 Instructions = HeartbeatReply | CancelPush
 
+# Later than this a beat is late because something has kept the loop to itself.
+_LATE_SECONDS = 1.0
+
 
 class Heart:
     """Beats for one worker process."""
@@ -43,7 +46,20 @@ class Heart:
         """Beat at once and then at every interval."""
         while True:
             await self.beat()
+            due = monotonic() + self._interval
             await asyncio.sleep(self._interval)
+            self._tell_if_late(monotonic() - due)
+
+    def _tell_if_late(self, seconds: float) -> None:
+        """After the orphan timeout the runs would be lost, and nobody would know why."""
+        if seconds > _LATE_SECONDS:
+            logger.warning(
+                "the worker was held up for %.1f s and could neither beat nor hear of cancels: "
+                "an async body that does not await must be a plain function or have process=True "
+                "(running: %s)",
+                seconds,
+                ", ".join(map(str, self._describe().runs)) or "nothing any more",
+            )
 
     async def beat(self) -> None:
         """One heartbeat; silence is reported with how long it has lasted."""

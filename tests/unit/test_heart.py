@@ -1,0 +1,32 @@
+"""The worker's own heartbeat."""
+
+import asyncio
+import logging
+from types import SimpleNamespace
+
+import pytest
+from headway.worker import heartbeat
+from headway.worker.heartbeat import Heart
+
+
+@pytest.mark.parametrize(("blocked", "warned"), [(90.0, True), (0.1, False)])
+async def test_whoever_blocks_the_loop_is_told(monkeypatch, caplog, blocked, warned):
+    times = iter([0.0, 0.0, blocked])
+    monkeypatch.setattr(heartbeat, "monotonic", lambda: next(times))
+    heart = Heart(
+        None,
+        describe=lambda: SimpleNamespace(runs=["run-1"]),
+        obey=lambda _: None,
+        on_silence=lambda _: None,
+        interval=0.0,
+    )
+    beats = iter([None])
+
+    async def beat():
+        if next(beats, "over") == "over":
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(heart, "beat", beat)
+    with caplog.at_level(logging.WARNING), pytest.raises(asyncio.CancelledError):
+        await heart.beat_for_ever()
+    assert ("held up for 90.0 s" in caplog.text and "run-1" in caplog.text) is warned
