@@ -213,6 +213,7 @@ async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, j
 
 async def test_several_that_find_it_gone_start_it_once(nursery):
     os.kill(nursery._process.pid, signal.SIGKILL)
+    await nursery._process.wait()
     given = {"input": {"left": 6, "right": 7}}
     outputs = await asyncio.gather(*(run_alone(nursery, multiply, **given) for _ in range(5)))
     assert [output["product"] for output in outputs] == [42] * 5
