@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 from uuid import uuid4
 
 import msgspec
@@ -211,12 +211,15 @@ async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, j
     assert row["failure"]["message"] == "unknown: nobody"
 
 
-async def test_several_that_find_it_gone_start_it_once(nursery):
+async def test_several_that_find_it_gone_start_it_once(nursery, monkeypatch):
+    start = AsyncMock(wraps=nursery.start)
+    monkeypatch.setattr(nursery, "start", start)
     os.kill(nursery._process.pid, signal.SIGKILL)
     await nursery._process.wait()
     given = {"input": {"left": 6, "right": 7}}
     outputs = await asyncio.gather(*(run_alone(nursery, multiply, **given) for _ in range(5)))
     assert [output["product"] for output in outputs] == [42] * 5
+    assert start.await_count == 1
 
 
 async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(nursery):
