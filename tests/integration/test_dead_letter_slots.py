@@ -1,6 +1,7 @@
 """Dead letters and the manifests whose they are: slots, blocks, prunes."""
 
 import asyncio
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -8,7 +9,7 @@ from headway import App, Client, every, retry
 from headway.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract.dispatching import LetterFilter
-from headway_contract.work import ManifestPruned
+from headway_contract.work import ManifestPruned, WorkCancelRequested
 from support.invariants import check_invariants
 from support.world import until
 
@@ -76,6 +77,42 @@ class TestSlots:
         assert failed == again, "the letter's work is next"
         assert following not in (failed, other)
         await world.until_settled(at_least=3)
+
+    @pytest.mark.parametrize(
+        "ending",
+        [
+            "asked",
+            "told",
+            pytest.param(
+                "expired", marks=pytest.mark.breaks_tables("nobody told when it is too late")
+            ),
+        ],
+    )
+    async def test_its_turn_comes_at_once_too_when_the_other_never_began(self, ops, ending):
+        manifest = uuid4()
+        work, letter = await ops.letter(manifest_id=manifest, manifest="m")
+        ops.mended.set()
+        later = utc_now() + timedelta(hours=1)
+        other = await ops.queue(manifest_id=manifest, manifest="m", not_before=later)
+        await ops.world.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", other)
+        assert [one.result for one in await ops.client.retry(letter)] == ["waits"]
+        # Nothing but the settling itself may bring it back: the pass that makes good is off.
+        [dispatcher] = ops.world.services
+        await dispatcher.end_pass("letters")
+        if ending == "asked":
+            await ops.client.cancel(other)
+        elif ending == "told":
+            requested = WorkCancelRequested(work=other, group="ops", requested_at=utc_now())
+            await ops.tell(requested)
+        else:
+            await ops.world.value(
+                "UPDATE dispatcher.work_queue SET start_by = queued_at WHERE id = $1", other
+            )
+            dispatcher.wake("gate")
+        await ops.until_outcome(work, "completed")
+        ended = "expired" if ending == "expired" else "cancelled"
+        assert (await ops.row(other))["outcome"] == ended
+        assert await ops.client.dead_letters() == []
 
     async def test_an_acknowledgement_or_a_cancel_withdraws_the_wish(self, ops):
         manifest = uuid4()

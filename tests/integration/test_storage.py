@@ -11,6 +11,7 @@ from headway_postgres_kit import (
     Migrations,
     SchemaMismatch,
     json_array,
+    savepoint,
 )
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
 from support.world import until
@@ -125,6 +126,21 @@ async def test_a_shared_lock_keeps_only_those_away_who_want_it_alone(database):
             assert await locks(one) == 2
         async with database.acquire() as other:
             assert not await other.fetchval("SELECT pg_try_advisory_xact_lock(1)")
+
+
+@pytest.mark.parametrize("kind", ["transaction", "locked"])
+async def test_a_part_of_a_transaction_is_undone_alone(database, kind):
+    begin = database.transaction() if kind == "transaction" else database.locked_transaction(1)
+    async with begin as connection:
+        await connection.execute("CREATE TABLE whole (id integer PRIMARY KEY)")
+        async with savepoint(connection):
+            await connection.execute("INSERT INTO whole VALUES (1)")
+        with pytest.raises(asyncpg.UniqueViolationError):
+            async with savepoint(connection):
+                await connection.execute("INSERT INTO whole VALUES (2)")
+                await connection.execute("INSERT INTO whole VALUES (1)")
+    async with database.acquire() as connection:
+        assert await connection.fetchval("SELECT array_agg(id) FROM whole") == [1]
 
 
 async def locks(connection) -> int:

@@ -14,6 +14,7 @@ from headway_postgres_kit.database import (
     DatabaseUnavailable,
     json_array,
     note,
+    savepoint,
     storable,
 )
 from headway_postgres_kit.migrations import Migrations, SchemaMismatch
@@ -33,5 +34,6 @@ __all__ = [
     "Together",
     "json_array",
     "note",
+    "savepoint",
     "storable",
 ]

@@ -81,6 +81,18 @@ def note(*facts: object) -> None:
         noted.extend(facts)
 
 
+@asynccontextmanager
+async def savepoint(connection: Connection) -> AsyncIterator[None]:
+    """A part of a transaction, of any kind, that is undone alone if a statement in it fails."""
+    await connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except asyncpg.PostgresError:
+        await connection.execute("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
+        raise
+    await connection.execute("RELEASE SAVEPOINT part")
+
+
 class DatabaseUnavailable(Exception):
     """PostgreSQL cannot be reached, went away in the middle, or asks to try again."""
 
@@ -149,7 +161,7 @@ class Database:
     ) -> AsyncIterator[Connection]:
         """The same with an advisory lock from its beginning on, in one round trip.
 
-        What its statements read is never older than the lock. It has no savepoints.
+        What its statements read is never older than the lock. Its savepoints are `savepoint`s.
         """
         lock = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
         with self._noting():

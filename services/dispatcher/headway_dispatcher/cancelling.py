@@ -16,7 +16,7 @@ from headway_history import Record
 from headway_postgres_kit import Connection
 from msgspec import Struct, structs
 
-from headway_dispatcher import cancels
+from headway_dispatcher import cancels, letters
 from headway_dispatcher.store import HISTORY, Times, cancel_queries, letter_queries
 
 BATCH = 500
@@ -43,9 +43,11 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
         if _may_end(before.get(work), named)
     ]
     records: list[Record] = []
-    await cancels.request(connection, requests, times.schedule, records)
+    # Before the slots are free for them.
     withdrawn = await connection.fetch(letter_queries["withdraw"], list(meant.works))
+    waited_for = await cancels.request(connection, requests, times.schedule, records)
     await _write_history(connection, records, request.actor, times)
+    await letters.resume_at_once(connection, waited_for, now=times.schedule)
     kept = {row["work_id"] for row in withdrawn}
     results = [
         _result(work, before.get(work), meant, reason, named is not None, work in kept)

@@ -37,14 +37,17 @@ async def request(
     requests: Sequence[WorkCancelRequested],
     now: datetime,
     records: list[Record],
-) -> None:
-    """Write cancels down; what waits, and what is not known yet, is settled by it."""
+) -> set[UUID]:
+    """Write cancels down; what waits, and what is not known yet, is settled by it.
+
+    Tells in which manifests' slots dead letters wait for their turn (`letters.resume_at_once`).
+    """
     newest: dict[UUID, WorkCancelRequested] = {}
     for one in requests:
         if one.work not in newest or one.round > newest[one.work].round:
             newest[one.work] = one
     if not newest:
-        return
+        return set()
     rows = await connection.fetch(works["lock"], sorted(newest))
     unknown = set(newest) - {row["id"] for row in rows}
     meant = [
@@ -68,8 +71,9 @@ async def request(
     waiting = [
         (row, newest[row["id"]].reason) for row in meant if row["state"] in ("queued", "waiting")
     ]
-    await settling.cancel(connection, waiting, now=now, records=records)
-    await _settle_unknown(connection, [newest[work] for work in unknown], now, records)
+    waited_for = await settling.cancel(connection, waiting, now=now, records=records)
+    not_known = [newest[work] for work in unknown]
+    return waited_for | await _settle_unknown(connection, not_known, now, records)
 
 
 async def _settle_unknown(
@@ -77,9 +81,9 @@ async def _settle_unknown(
     requests: Sequence[WorkCancelRequested],
     now: datetime,
     records: list[Record],
-) -> None:
+) -> set[UUID]:
     if not requests:
-        return
+        return set()
     buried = await prunes.buried(connection, [one.manifest_id for one in requests])
     kept = [one for one in requests if one.manifest_id not in buried]
     await connection.execute(works["know_groups"], [one.group for one in kept])
@@ -104,7 +108,8 @@ async def _settle_unknown(
             records.append(recording.cancel_requested(one, round=one.round, now=now, unknown=True))
             records.append(recording.settled(ends[one.work]))
     # Whatever else is left was taken in by somebody else at this very moment.
-    await request(connection, [one for one in kept if one.work not in added], now, records)
+    left = [one for one in kept if one.work not in added]
+    return await request(connection, left, now, records)
 
 
 def _end(requested: WorkCancelRequested, now: datetime) -> WorkSettled:

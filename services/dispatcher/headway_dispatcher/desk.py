@@ -130,6 +130,7 @@ class Desk:
                 now=times.real,
             )
         self._wake.cancels.call()
+        self._wake.gate.call()
         self._wake.relay.call()
         return answer
 

@@ -26,7 +26,7 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
 from msgspec import Struct
 
-from headway_dispatcher import settling
+from headway_dispatcher import letters, settling
 from headway_dispatcher.gate_store import (
     GATE_LOCK,
     GateTransaction,
@@ -287,7 +287,8 @@ def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
 async def _expire(connection: Connection, late: Sequence[UUID], now: datetime) -> int:
     if late:
         rows = await connection.fetch(works["lock"], late)
-        await settling.expire(connection, rows, now=now)
+        waited_for = await settling.expire(connection, rows, now=now)
+        await letters.resume_at_once(connection, waited_for, now=now)
     return len(late)
 
 

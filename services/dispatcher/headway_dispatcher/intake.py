@@ -28,7 +28,7 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher import cancels, limits, prunes, recording, settling
+from headway_dispatcher import cancels, letters, limits, prunes, recording, settling
 from headway_dispatcher.gate import GateCall
 from headway_dispatcher.metrics import Settled
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
@@ -69,9 +69,10 @@ def work_intake(
                 records: list[Record] = []
                 await prunes.bury(connection, pruned, now, records)
                 refused = await take_in(connection, events, now, rank_step, records)
-                await cancels.request(connection, requests, now, records)
+                waited_for = await cancels.request(connection, requests, now, records)
                 await _bring_forward(connection, told, now, records)
                 await HISTORY.append(connection, records)
+                await letters.resume_at_once(connection, waited_for, now=now)
         if records:
             followers.gate.work_came()
         else:

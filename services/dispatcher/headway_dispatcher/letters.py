@@ -25,7 +25,7 @@ from headway_decisions.differences import difference
 from headway_decisions.letters import Acknowledged, Letter, Retried, Waits
 from headway_decisions.transitions import next_work_state
 from headway_history import Record
-from headway_postgres_kit import Connection, json_array
+from headway_postgres_kit import Connection, json_array, savepoint
 from msgspec import UNSET, Struct, structs
 
 from headway_dispatcher import store
@@ -182,7 +182,7 @@ async def _begin_rounds(
         next_work_state(row["work_state"], "retried")
     edited = wish.input is not UNSET
     try:
-        async with connection.transaction():
+        async with savepoint(connection):
             rows = await connection.fetch(
                 letter_queries["requeue"],
                 [row["work_id"] for row in begun],

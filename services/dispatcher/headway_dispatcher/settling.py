@@ -3,7 +3,7 @@
 Work that somebody wants to end early, or whose manifest is gone, is never tried again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
@@ -113,7 +113,7 @@ async def settle(
     records += [record for one in settled for record in _keep(one, now, versions)]
     return Settling(
         messages=messages,
-        waited_for={row["manifest_id"] for row in rows if row["letters_wait"]},
+        waited_for=_waited_for(rows),
         last_of_pruned=any(row["pruned"] for row in rows),
     )
 
@@ -124,8 +124,11 @@ async def cancel(
     *,
     now: datetime,
     records: list[Record],
-) -> None:
-    """Settle work that waits as cancelled: rows that are locked, and the reason of each."""
+) -> set[UUID]:
+    """Settle work that waits as cancelled: rows that are locked, and the reason of each.
+
+    Tells in which manifests' slots dead letters wait for their turn.
+    """
     settled = []
     for row, reason in waiting:
         next_work_state(row["state"], "cancelled")
@@ -136,15 +139,22 @@ async def cancel(
     _write_settled(writes, settled, now)
     await writes.send(connection)
     records += [record for one in settled for record in _keep(one, now, {})]
+    return _waited_for([row for row, _ in waiting])
 
 
-async def expire(connection: Connection, waiting: Sequence[Any], *, now: datetime) -> None:
-    """Settle work that has not begun in time: rows that are locked."""
+async def expire(connection: Connection, waiting: Sequence[Any], *, now: datetime) -> set[UUID]:
+    """Settle work that has not begun in time: rows that are locked. Tells the same."""
     settled = [_expired(row) for row in waiting]
     writes = Together()
     _write_settled(writes, settled, now)
     HISTORY.append_to(writes, [record for one in settled for record in _keep(one, now, {})])
     await writes.send(connection)
+    return _waited_for(waiting)
+
+
+def _waited_for(rows: Iterable[Any]) -> set[UUID]:
+    """The manifests in whose slots dead letters wait for their turn."""
+    return {row["manifest_id"] for row in rows if row["letters_wait"]}
 
 
 def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
