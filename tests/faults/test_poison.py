@@ -440,6 +440,7 @@ async def test_good_work_among_generated_messages(world):
         clock=DATABASE_CLOCK,
         followers=followers,
         rank_step=timedelta(seconds=60),
+        kept=timedelta(days=30),
     )
     await batch.take_in(intake, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
     rows = await world.rows("SELECT id FROM dispatcher.work_queue")

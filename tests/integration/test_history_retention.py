@@ -2,17 +2,24 @@
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
 from headway import App, Fatal, every, retry
+from headway_clock import utc_now
+from headway_contract import encode, event, subjects
+from headway_contract.work import WorkCancelRequested, WorkQueued
 from headway_dispatcher import retention as retention_module
 from headway_dispatcher.rebuild import rebuild
 from headway_dispatcher.retention import Retention
 from headway_dispatcher.verify import verify
+from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
+from headway_service_kit.counting import PASSED_OVER
 from support.generated import make_works
-from support.world import World
+from support.world import World, until
 
 TABLES = ("work_queue", "metadata", "dead_letter", "lease", "inbox")
 
@@ -163,6 +170,43 @@ async def test_work_whose_dead_letter_was_resolved_lately_is_missed_and_comes_ba
     await rebuild(stopped.database)
     assert (await counts(stopped))["dead_letter"] == 1
     assert (await verify(stopped.database)).differences == []
+
+
+async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
+    """Its history goes a little later than it, and would tell of two lives as if they were one."""
+    told_at, work, begun = utc_now(), uuid4(), []
+    app = App("old")
+
+    @app.job("job")
+    async def job(ctx):
+        begun.append(ctx)
+
+    queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=told_at)
+    cancel = WorkCancelRequested(work=work, group="ops", reason="late", requested_at=told_at)
+    dispatcher = await world.dispatcher()
+    await world.worker(app)
+    await tell(world, work, told_at, queued)
+    await world.until_settled()
+    world.services.remove(dispatcher)
+    await dispatcher.stop()
+    await world.dispatcher(clock=Later(days=31))
+    await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue)")
+    before = PASSED_OVER.read().get("work_too_old", 0)
+    await tell(world, work, told_at, cancel, queued)
+
+    async def passed_over() -> bool:
+        return PASSED_OVER.read().get("work_too_old", 0) == before + 2
+
+    await until(passed_over, within=10, what="both are passed over")
+    assert await counts(world) == dict.fromkeys(TABLES, 0)
+    assert len(begun) == 1
+    assert (await verify(world.database)).differences == []
+
+
+async def tell(world: World, work: UUID, at: datetime, *told: Any) -> None:
+    for one in told:
+        body = encode(event(one, id=uuid4(), source="test", subject=work, time=at))
+        await publish(world.broker, subjects.work("ops"), body)
 
 
 @pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")

@@ -1,8 +1,8 @@
 """The intake: take over what the scheduler tells: work, limits, cancels, prunes.
 
-Work is known by its id, so a message that comes twice changes nothing. Work whose
-manifest already has unsettled work in its slot is settled as coalesced, and work whose
-manifest was pruned as cancelled; it never sticks.
+Work is known by its id, so a message that comes twice changes nothing, and one that is older
+than settled work is kept is passed over. Work whose manifest already has unsettled work in its
+slot is settled as coalesced, and work whose manifest was pruned as cancelled; it never sticks.
 """
 
 from collections.abc import Sequence
@@ -51,20 +51,23 @@ def work_intake(
     clock: Clock,
     followers: Followers,
     rank_step: timedelta,
+    kept: timedelta,
 ) -> Intake:
     """The intake of all that the scheduler tells.
 
     `rank_step` is how much older one step of priority makes work look: ageing is built in.
+    `kept` is how long work is known after it was settled.
     """
 
     async def handle(messages: list[Message]) -> None:
-        events = [one for message in messages for one in events_in(message)]
-        told = [one.data for one in events]
-        pruned = [one for one in told if isinstance(one, ManifestPruned)]
-        requests = [one for one in told if isinstance(one, WorkCancelRequested)]
-        with span("intake", events=len(events)):
+        heard = [one for message in messages for one in events_in(message)]
+        pruned = [one.data for one in heard if isinstance(one.data, ManifestPruned)]
+        with span("intake", events=len(heard)):
             async with prunes.kept_apart(database, to_bury=bool(pruned)) as connection:
                 now = await clock.now(connection)
+                events = _in_time(heard, now - kept)
+                told = [one.data for one in events]
+                requests = [one for one in told if isinstance(one, WorkCancelRequested)]
                 await limits.apply(connection, told)
                 records: list[Record] = []
                 await prunes.bury(connection, pruned, now, records)
@@ -86,6 +89,20 @@ def work_intake(
 
     puller = Puller(broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
+
+
+def _in_time(events: list[Event], oldest: datetime) -> list[Event]:
+    """Leave out what is so old that its work may have been settled here and forgotten.
+
+    The scheduler asks about work of which it hears nothing, and is told that it is too old.
+    """
+    kept = [
+        one
+        for one in events
+        if one.time >= oldest or not isinstance(one.data, WorkQueued | WorkCancelRequested)
+    ]
+    PASSED_OVER.add("work_too_old", len(events) - len(kept))
+    return kept
 
 
 async def take_in(

@@ -147,6 +147,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
             clock=clock,
             followers=wake,
             rank_step=timedelta(seconds=settings.rank_step_seconds),
+            kept=timedelta(days=settings.history_days),
         ),
         "projector": event_intake(
             database, broker, clock=clock, gate=wake.gate, relay=wake.relay, prunes=wake.prunes
