@@ -7,11 +7,12 @@ from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
-from headway import App, Fatal, every, retry
+from headway import App, Client, Fatal, every, retry
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import WorkCancelRequested, WorkQueued
 from headway_dispatcher import retention as retention_module
+from headway_dispatcher.letter_passes import LetterRetention
 from headway_dispatcher.rebuild import rebuild
 from headway_dispatcher.retention import Retention
 from headway_dispatcher.verify import verify
@@ -19,6 +20,7 @@ from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_service_kit.counting import PASSED_OVER
 from support.generated import make_works
+from support.letters import Ops
 from support.world import World, until
 
 TABLES = ("work_queue", "metadata", "dead_letter", "lease", "inbox")
@@ -222,6 +224,28 @@ async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stoppe
     ]
     assert (await verify(stopped.database)).differences == []
     assert (await cleaner(stopped).run_once()).snapshots == 0, "and it is done once"
+
+
+@pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")
+async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world, nats_url):
+    """That they were is dropped with its day, and the snapshot would tell of them for ever."""
+    async with Client(nats_url) as client:
+        ops = Ops(world, client)
+        await world.dispatcher()
+        await world.worker(ops.app)
+        _, letter = await ops.letter()
+        await client.retry(letter)
+        await world.until("SELECT count(*) = 2 FROM dispatcher.dead_letter")
+        await world.stop()
+        world.services.clear()
+    await age(world, 31)
+    assert (await cleaner(world).run_once()).snapshots == 1, "it tells of both letters"
+    await LetterRetention(world.database, days=30, clock=Later(days=31)).run_once()
+    assert (await counts(world))["dead_letter"] == 1, "the one that nobody has seen to"
+    await age(world, 40)
+    cleaned = await cleaner(world).run_once()
+    assert (cleaned.days_dropped, cleaned.snapshots) == (1, 1)
+    assert (await verify(world.database)).differences == []
 
 
 @pytest.mark.breaks_tables("history is moved to another day, and a row is corrupted")

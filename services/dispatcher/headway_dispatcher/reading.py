@@ -1,6 +1,6 @@
 """History and the tables that follow from it, side by side, a page of work at a time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -48,15 +48,15 @@ class Gone(Struct, frozen=True, kw_only=True):
     settled_before: datetime | None
     resolved_before: datetime | None
 
-    def without_purged(self, expected: Folded, found: Found) -> Folded:
-        """What is expected, less the letters that were seen to long ago and are gone."""
+    def without_purged(self, expected: Folded, there: Collection[UUID]) -> Folded:
+        """What is expected, less the letters that were seen to long ago and are not `there`."""
         mark = self.resolved_before
         if mark is None or not expected.letters:
             return expected
         kept = {
             key: letter
             for key, letter in expected.letters.items()
-            if key in found.letters or letter.resolved_at is None or letter.resolved_at >= mark
+            if key in there or letter.resolved_at is None or letter.resolved_at >= mark
         }
         return Folded(work=expected.work, runs=expected.runs, letters=kept)
 

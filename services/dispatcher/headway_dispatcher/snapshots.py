@@ -1,7 +1,8 @@
 """Snapshots: what has to be said of work before the days are dropped that tell how it began.
 
 A snapshot is folded from history and never read off the tables: what is wrong there must not
-become true by being copied.
+become true by being copied. Dead letters that the clean-up has deleted it leaves out, because
+what history says of that is dropped one day, too.
 """
 
 from collections.abc import Sequence
@@ -53,8 +54,10 @@ async def _snapshot(connection: Connection, works: Sequence[UUID]) -> int:
         work: max(event.id for event in own) for work, own in groupby(events, attrgetter("work"))
     }
     gone = await read_gone(connection)
+    rows = await connection.fetch(retention["letters_there"], works)
+    letters = {row["id"] for row in rows}
     records = [
-        _record(work, covers[work], folded, now)
+        _record(work, covers[work], gone.without_purged(folded, letters), now)
         for work, folded in (await fold_works(connection, events)).items()
         if _must_be_told(folded, gone)
     ]

@@ -60,7 +60,7 @@ def differences(page: Page, gone: Gone) -> list[Difference]:
     for work in page.works:
         expected = page.expected.get(work, Folded())
         there = page.found.get(work, Found())
-        expected = gone.without_purged(expected, there)
+        expected = gone.without_purged(expected, there.letters)
         found += compare(expected, there, absence=gone.absence(expected, there))
     found += [_dead(lease, ended_at) for lease, ended_at in sorted(page.dead_leases.items())]
     return found

@@ -59,6 +59,10 @@ WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3 AND w
         AND later.type = 'headway.history.snapshot.v1')
 ORDER BY history.work_id
 
+-- name: letters_there
+-- The dead letters of some work that are not deleted. $1 work ids.
+SELECT id FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
+
 -- name: drop_day
 -- Drop the partition of a day. $1 day.
 SELECT dispatcher.drop_history_day($1)
