@@ -3,6 +3,7 @@
 import asyncio
 
 from headway_contract import subjects
+from headway_dispatcher.projector import all_have_gone_on
 from headway_jetstream_kit import Puller, Stored
 from headway_jetstream_kit.consuming import Intake
 from headway_jetstream_kit.provisioning import consumer_info
@@ -35,3 +36,45 @@ async def test_what_comes_after_its_end_is_for_the_next_one(world):
     [message] = await other.fetch(1, wait=10)
     assert (message.subject, message.deliveries) == (subject, 1)
     assert taken == []
+
+
+SUBJECTS = [f"headway.event.01930000-0000-7000-8000-00000000000{number}.w1" for number in (1, 2)]
+
+
+async def tell(world, subject, *, after):
+    headers = {subjects.EXPECTED_SEQUENCE_HEADER: str(after)}
+    assert isinstance(await publish(world.broker, subject, b"{}", headers=headers), Stored)
+
+
+def lingering(world, *, seconds, complete) -> Puller:
+    return Puller(
+        world.broker,
+        subjects.EVENTS_STREAM,
+        subjects.EVENTS_CONSUMER,
+        linger=seconds,
+        complete=complete,
+    )
+
+
+async def test_what_follows_is_waited_for_until_nothing_is_missing(world):
+    """An hour would be too long for this test: it ends once the claims have their second words."""
+    await world.provision()
+    puller = lingering(world, seconds=3600, complete=all_have_gone_on)
+    fetching = asyncio.create_task(puller.fetch(500, wait=10))
+    for subject in SUBJECTS:
+        await tell(world, subject, after=0)
+    for after, subject in enumerate(SUBJECTS, start=1):
+        assert not fetching.done()
+        await tell(world, subject, after=after)
+    assert [one.subject for one in await fetching] == SUBJECTS * 2
+
+
+async def test_what_does_not_follow_is_waited_for_only_so_long(world):
+    await world.provision()
+    puller = lingering(world, seconds=0.001, complete=all_have_gone_on)
+    await tell(world, SUBJECTS[0], after=0)
+    [message] = await puller.fetch(500, wait=10)
+    # The request is still open, and brings what comes later.
+    await tell(world, SUBJECTS[0], after=1)
+    [second] = await puller.fetch(500, wait=10)
+    assert [message.sequence, second.sequence] == [1, 2]

@@ -41,14 +41,14 @@ def mixed_app() -> App:
             raise ConnectionError("the first attempt always fails")
 
     whens = {
-        "three-hourly": every(hours=3),
-        "three-hourly-tokyo": every(hours=3, tz="Asia/Tokyo"),
-        "three-hourly-cron": cron("0 */3 * * *", tz="America/Sao_Paulo"),
+        "hourly": every(hours=1),
+        "hourly-tokyo": every(hours=1, tz="Asia/Tokyo"),
+        "hourly-cron": cron("0 * * * *", tz="America/Sao_Paulo"),
         "three-hourly-sydney": every(hours=3, tz="Australia/Sydney", between="20:00-08:00"),
         "office-hours": every(
-            hours=3, days=Days.WEEKDAYS, between="09:00-18:00", tz="Europe/Berlin"
+            hours=1, days=Days.WEEKDAYS, between="09:00-18:00", tz="Europe/Berlin"
         ),
-        "six-hourly": every(hours=6),
+        "two-hourly": every(hours=2),
         "six-hourly-kathmandu": cron("45 5,11,17,23 * * *", tz="Asia/Kathmandu"),
         "daily-berlin": daily("02:30", tz="Europe/Berlin"),
         "daily-new-york": daily("02:30", tz="America/New_York"),

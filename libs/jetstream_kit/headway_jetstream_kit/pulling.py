@@ -5,9 +5,10 @@ one, and takes any message that carries a header called `Status` for a word of t
 Here a message is what has an ack subject, and everything else is a status.
 """
 
-import asyncio
+from collections.abc import Callable, Sequence
 
 import msgspec
+from headway_clock import monotonic
 from msgspec import Struct
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -38,16 +39,30 @@ class Message(Struct, frozen=True):
     reply: str
 
 
+def _never(_: Sequence[Message]) -> bool:
+    return False
+
+
 class Puller:
     """Pulls from one durable consumer, one request at a time.
 
-    With `linger`, a fetch that has something waits so many seconds for what comes right
-    behind it, once: two messages handled together cost less than one after the other.
+    With `linger`, a fetch that has something waits up to so many seconds for what comes right
+    behind it: two messages handled together cost less than one after the other. It does not
+    wait for more than `complete` asks for.
     """
 
-    def __init__(self, broker: Broker, stream: str, consumer: str, *, linger: float = 0.0) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        stream: str,
+        consumer: str,
+        *,
+        linger: float = 0.0,
+        complete: Callable[[Sequence[Message]], bool] = _never,
+    ) -> None:
         self._broker = broker
         self._linger = linger
+        self._complete = complete
         self.stream = stream
         self.consumer = consumer
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
@@ -129,21 +144,24 @@ class Puller:
     ) -> list[Message]:
         subscription = await self._subscribe()
         messages: list[Message] = []
-        linger = 0.0 if all_of_it else self._linger
+        lingers_until: float | None = None
         try:
             while len(messages) < batch:
-                if messages and linger and subscription.pending_msgs == 0:
-                    await asyncio.sleep(linger)
-                    linger = 0.0
+                patience = silence
                 if messages and not all_of_it and subscription.pending_msgs == 0:
-                    break
-                raw = await subscription.next_msg(timeout=silence)
+                    lingers_until = lingers_until or monotonic() + self._linger
+                    patience = lingers_until - monotonic()
+                    if patience <= 0 or self._complete(messages):
+                        break
+                raw = await subscription.next_msg(timeout=patience)
                 if raw.reply.startswith(_ACK_PREFIX):
                     messages.append(_message(raw))
                     self._left -= 0 if all_of_it else 1
                 elif self._ends(raw, inbox):
                     break
         except (TimeoutError, ConsumerMissing, NatsError) as error:
+            if isinstance(error, TimeoutError) and lingers_until is not None:
+                return messages
             self._left = 0
             if isinstance(error, TimeoutError):
                 return messages

@@ -15,6 +15,7 @@ from headway_clock import monotonic
 from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
+from headway_testing.awake import awake
 from headway_testing.clock import VirtualClock, instant
 from headway_testing.crew import Crew, Timed
 from headway_testing.outages import SERVICES, Outage, ServiceName, down_at, next_change
@@ -145,19 +146,8 @@ class World:
         until = instant(when)
         if until < self.now:
             raise ValueError(f"{until} is in the past: the world's clock shows {self.now}")
-        for moment in itertools.count(1):
-            await self._staff()
-            due = await self._until_quiet()
-            if moment % _TIDY_AFTER_MOMENTS == 0:
-                await self._tidy()
-            change = next_change(self._outages, self.now)
-            upcoming = min((one for one in (*due.values(), change) if one), default=None)
-            if upcoming is None or upcoming > until:
-                break
-            await self._go_to(upcoming, due)
-        await self._go_to(until, dict.fromkeys(due, until))
-        await self._staff()
-        await self._until_quiet()
+        async with awake():
+            await self._pass_time(until)
         await self._read_ledger()
 
     def fires(self, manifest: str | None = None) -> list[Fire]:
@@ -199,6 +189,22 @@ class World:
         ends = Counter(str(one.outcome) for one in self.fires(manifest))
         reasons = Counter(one.reason for one in self.skips(manifest))
         return f"; outcomes: {dict(ends)}; skipped: {dict(reasons)}"
+
+    async def _pass_time(self, until: datetime) -> None:
+        """Go from one event to the next, as long as there are any until then."""
+        for moment in itertools.count(1):
+            await self._staff()
+            due = await self._until_quiet()
+            if moment % _TIDY_AFTER_MOMENTS == 0:
+                await self._tidy()
+            change = next_change(self._outages, self.now)
+            upcoming = min((one for one in (*due.values(), change) if one), default=None)
+            if upcoming is None or upcoming > until:
+                break
+            await self._go_to(upcoming, due)
+        await self._go_to(until, dict.fromkeys(due, until))
+        await self._staff()
+        await self._until_quiet()
 
     async def _go_to(self, at: datetime, due: _Due) -> None:
         """Set the clock, and let those who then have something to do go through with it."""

@@ -147,9 +147,22 @@ def event_intake(
 
     # A short run's outcome comes right behind its start: together they are one write.
     puller = Puller(
-        broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER, linger=_LINGER_SECONDS
+        broker,
+        subjects.EVENTS_STREAM,
+        subjects.EVENTS_CONSUMER,
+        linger=_LINGER_SECONDS,
+        complete=all_have_gone_on,
     )
     return REJECTED.intake(database, broker, puller, handle)
+
+
+def all_have_gone_on(messages: Sequence[Message]) -> bool:
+    """Whether no lease has only told that it was claimed."""
+    claimed, gone_on = set(), set()
+    for one in messages:
+        first = one.headers.get(subjects.EXPECTED_SEQUENCE_HEADER) == "0"
+        (claimed if first else gone_on).add(one.subject)
+    return claimed <= gone_on
 
 
 async def _project(connection: Connection, told: list[Told], clock: Clock) -> _Projected:
