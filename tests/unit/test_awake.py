@@ -1,39 +1,46 @@
-"""A world keeps a core awake only where there is one to spare."""
+"""A world's loop looks for answers all the time, unless others want the core."""
 
 import asyncio
 
 import pytest
+from headway_clock import monotonic
 from headway_testing import awake as module
 from headway_testing.awake import awake
 
 
-@pytest.mark.parametrize(
-    ("told", "cores"),
-    [("200000 100000\n", 2.0), ("50000 100000\n", 0.5), ("max 100000\n", float("inf"))],
-)
-def test_what_a_container_may_use(tmp_path, told, cores):
-    file = tmp_path / "cpu.max"
-    file.write_text(told)
-    assert module._limit(file) == cores
+@pytest.fixture
+def rounds(monkeypatch):
+    """Small rounds of looks, and how many have begun or ended; the core is ours in all of them."""
+    seen = []
+
+    def used() -> float:
+        seen.append(2 * monotonic())
+        return seen[-1]
+
+    monkeypatch.setattr(module, "_LOOKS", 3)
+    monkeypatch.setattr(module, "thread_time", used)
+    return seen
 
 
-def test_without_a_word_there_is_no_limit(tmp_path):
-    assert module._limit(tmp_path / "nothing") == float("inf")
+async def turns(number):
+    for _ in range(number):
+        await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(("cores", "looks"), [(2.0, True), (1.5, False)])
-async def test_it_looks_only_with_two_cores_and_ends_with_the_block(monkeypatch, cores, looks):
-    monkeypatch.setattr(module, "_cores", lambda: cores)
-    before = asyncio.all_tasks()
+async def test_it_looks_all_the_time(rounds):
     async with awake():
-        [*looking] = asyncio.all_tasks() - before
-        assert bool(looking) is looks
-    await asyncio.gather(*looking, return_exceptions=True)
-    assert asyncio.all_tasks() == before
+        await turns(50)
+    assert len(rounds) > 20
 
 
-async def test_an_error_inside_ends_it_too(monkeypatch):
-    monkeypatch.setattr(module, "_cores", lambda: 2.0)
+async def test_it_rests_where_others_want_the_core(rounds, monkeypatch):
+    monkeypatch.setattr(module, "thread_time", lambda: rounds.append(0) or 0.0)
+    async with awake():
+        await turns(50)
+    assert len(rounds) == 2
+
+
+async def test_it_ends_with_the_block_and_with_an_error_in_it(rounds):
     before = asyncio.all_tasks()
     with pytest.raises(KeyError):
         async with awake():

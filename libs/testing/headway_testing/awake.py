@@ -1,49 +1,37 @@
 """A core that does not fall asleep between two answers.
 
 A moment of a world is a chain of some sixty short waits for PostgreSQL and NATS. Most answers
-come sooner than an idle core wakes up, most of all in a virtual machine.
+come sooner than an idle core wakes up, most of all in a virtual machine. Where others want the
+cores, looking for answers all the time would only keep away those that give them.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from time import thread_time
 
-_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+from headway_clock import monotonic
+
+# So many looks take some ten milliseconds, which shows well enough whether others want the core.
+_LOOKS = 2000
+# We have it to ourselves if we get so much of it; else it is left alone for so many seconds.
+_OURS, _REST_SECONDS = 0.9, 0.5
 
 
 @asynccontextmanager
 async def awake() -> AsyncIterator[None]:
-    """Let the event loop look for answers all the time, where a core can be spared for that."""
-    if _cores() < 2:
-        yield
-        return
-    looking = asyncio.create_task(_look_all_the_time())
+    """Let the event loop look for answers all the time, as long as it keeps nobody away."""
+    looking = asyncio.create_task(_look())
     try:
         yield
     finally:
         looking.cancel()
 
 
-async def _look_all_the_time() -> None:
+async def _look() -> None:
     while True:
-        await asyncio.sleep(0)
-
-
-def _cores() -> float:
-    """How many cores there are for this process and its children."""
-    try:
-        present = len(os.sched_getaffinity(0))
-    except AttributeError:  # where there is no affinity
-        present = os.cpu_count() or 1
-    return min(present, _limit(_CPU_LIMIT))
-
-
-def _limit(told: Path) -> float:
-    """How many cores a container may use, from what Linux says of it: `200000 100000` is two."""
-    try:
-        quota, period = told.read_text().split()
-        return int(quota) / int(period)
-    except (OSError, ValueError):  # not told, or `max`
-        return float("inf")
+        began_at, used = monotonic(), thread_time()
+        for _ in range(_LOOKS):
+            await asyncio.sleep(0)
+        if thread_time() - used < _OURS * (monotonic() - began_at):
+            await asyncio.sleep(_REST_SECONDS)

@@ -158,10 +158,11 @@ def event_intake(
 
 def all_have_gone_on(messages: Sequence[Message]) -> bool:
     """Whether no lease has only told that it was claimed."""
-    claimed, gone_on = set(), set()
+    claimed: set[str] = set()
+    gone_on: set[str] = set()
     for one in messages:
-        first = one.headers.get(subjects.EXPECTED_SEQUENCE_HEADER) == "0"
-        (claimed if first else gone_on).add(one.subject)
+        is_claim = one.headers.get(subjects.EXPECTED_SEQUENCE_HEADER) == "0"
+        (claimed if is_claim else gone_on).add(one.subject)
     return claimed <= gone_on
 
 
