@@ -125,6 +125,22 @@ async def test_a_key_that_brought_work_forward_names_that_work_again(timeline):
     assert len(await told(timeline, "work.queued")) == 1
 
 
+@pytest.mark.parametrize("taken", ["order-7+1", "order-7"])
+async def test_a_coalesced_trigger_is_owed_again_under_a_name_that_is_free(timeline, taken):
+    """The name may be somebody's key, or left over from when the same key was used before."""
+    await timeline.declare(app_with(overlap="queue_one"))
+    await trigger(timeline, key=taken)
+    await timeline.settle("a", "coalesced" if taken == "order-7" else "completed")
+    if taken == "order-7":
+        await timeline.settle("a")
+        await timeline.rows("DELETE FROM scheduler.occurrence WHERE cause = 'trigger:order-7'")
+    await trigger(timeline, key="order-7", input=7)
+    await timeline.settle("a", "coalesced")
+    [again] = await timeline.under_way("a")
+    assert again["cause"] == "trigger:order-7+2"
+    assert (await told(timeline, "work.queued"))[-1].input == 7
+
+
 async def test_a_key_remembers_its_delay(timeline):
     await timeline.declare(app_with())
     await trigger(timeline, key="later", delay_seconds=60.5)

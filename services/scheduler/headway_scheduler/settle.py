@@ -252,30 +252,35 @@ async def _owe_again(connection: Connection, owned: Sequence[_Closed], now: date
         [work.manifest for work in lost],
         [work.cause for work in lost],
     )
-    await write_ledger(
-        connection,
-        [
-            LedgerRow(
-                manifest=row["manifest_id"],
-                cause=_again(row["cause"]),
-                first_due_at=now,
-                last_due_at=now,
-                decision="owed",
-                reason=COALESCED,
-                actor=row["actor"],
-                explicit=row["explicit"],
-                has_input=row["has_input"],
-                input=row["input"],
-            )
-            for row in known
-        ],
-        now=now,
-    )
     for row in known:
-        terms = (row["priority"], row["start_within_seconds"])
-        if terms != (None, None):
-            again = _again(row["cause"])
-            await connection.execute(occurrences["set_terms"], row["manifest_id"], again, *terms)
+        await _owe(connection, row, now)
+
+
+async def _owe(connection: Connection, known: Any, now: datetime) -> None:
+    """Owe again what a decision asked for, under a name of its own.
+
+    The next may be taken: by somebody's key that looks like it, or since the same key was used
+    before, and forgotten.
+    """
+    cause, fresh = known["cause"], False
+    while not fresh:
+        cause = _again(cause)
+        row = LedgerRow(
+            manifest=known["manifest_id"],
+            cause=cause,
+            first_due_at=now,
+            last_due_at=now,
+            decision="owed",
+            reason=COALESCED,
+            actor=known["actor"],
+            explicit=known["explicit"],
+            has_input=known["has_input"],
+            input=known["input"],
+        )
+        fresh = row.key in await write_ledger(connection, [row], now=now)
+    terms = (known["priority"], known["start_within_seconds"])
+    if terms != (None, None):
+        await connection.execute(occurrences["set_terms"], row.manifest, cause, *terms)
 
 
 def _again(cause: str) -> str:
