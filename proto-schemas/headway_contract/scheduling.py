@@ -387,7 +387,7 @@ class EnqueueRequest(Struct, frozen=True, kw_only=True):
 
 
 class EnqueueAnswer(Struct, frozen=True, kw_only=True):
-    """It will be queued; its id is the same whenever its key is used."""
+    """It will be queued; its id is the same for as long as its key is remembered."""
 
     work: UUID
     text: str = ""

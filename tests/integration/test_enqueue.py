@@ -14,7 +14,6 @@ from headway_cli.services import apply_migrations
 from headway_contract import decode
 from headway_contract.settled import DeadLetterRetried, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
-from headway_decisions import identity
 from headway_postgres_kit import DATABASE_CLOCK, Database
 from headway_scheduler.enqueue import Enqueue, announce_again
 from headway_scheduler.retention import Retention
@@ -43,14 +42,6 @@ async def queued(timeline) -> list[WorkQueued]:
 
 async def count(timeline, table: str) -> int:
     return len(await timeline.rows(f"SELECT FROM scheduler.{table}"))
-
-
-@pytest.mark.parametrize("key", ["", "order-7", "Grüße, 世界", "a:b", "x" * 255])
-async def test_sql_and_python_derive_the_same_id(application, key):
-    cause = identity.enqueue_cause("mail", key)
-    work = await application.fetchval("SELECT headway.work_id($1)", cause)
-    assert work == identity.enqueued_work_id(cause)
-    assert (work.version, work.variant) == (8, "specified in RFC 4122")
 
 
 async def test_it_becomes_work_with_the_terms_of_its_job(timeline, application):
@@ -121,8 +112,9 @@ class TestKeys:
         await application.execute("SET timezone = 'Asia/Kolkata'; SET intervalstyle = iso_8601")
         works.append(await headway.enqueue(application, "mail", 7, key="order-7", delay=5))
         await take_up(timeline)
-        assert set(works) == {identity.enqueued_work_id("enqueue:mail:order-7")}
-        assert len(await queued(timeline)) == 1
+        [told] = await queued(timeline)
+        assert set(works) == {told.work}
+        assert told.cause == "enqueue:mail:order-7"
         [row] = await timeline.rows("SELECT state, input FROM scheduler.enqueued")
         assert tuple(row) == ("queued", None)
 
@@ -178,18 +170,61 @@ class TestKeys:
         for connection in (first, second):
             await connection.close()
 
-    async def test_is_forgotten_when_it_is_old_and_its_work_is_settled(self, timeline, application):
-        for key in ("open", "settled"):
-            await headway.enqueue(application, "mail", 7, key=key)
-        refused = await headway.enqueue(application, "mail", "x")
+    async def test_is_remembered_a_while_after_its_work_is_settled(self, timeline, application):
+        works = {
+            key: await headway.enqueue(application, "mail", 7, key=key)
+            for key in ("open", "settled", "late", "retried")
+        }
+        refused = await headway.enqueue(application, "mail", "x", key="refused")
+        await Enqueue(timeline.database, clock=timeline.clock, relay=Wakeup()).run_once()
+        await timeline.tell(outcome(works["settled"]), outcome(works["retried"]))
+        timeline.at(days=20)
+        await timeline.tell(outcome(works["late"]))
+        await timeline.tell(retried(works["retried"]), outcome(works["retried"], round=2))
+        kept = {refused, *works.values()}
+        for days, forgotten in ((29, set()), (31, {"settled"}), (51, {"late", "retried"})):
+            timeline.at(days=days)
+            await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+            kept -= {works[key] for key in forgotten}
+            rows = await timeline.rows("SELECT work_id FROM scheduler.enqueued")
+            assert {row["work_id"] for row in rows} == kept
+
+    async def test_makes_other_work_once_it_is_forgotten(self, timeline, application):
+        first = await headway.enqueue(application, "mail", 7, key="k")
         await take_up(timeline)
-        settled = identity.enqueued_work_id("enqueue:mail:settled")
-        await timeline.tell(outcome(settled))
-        timeline.clock.at = datetime.now(UTC) + timedelta(days=31)
+        await timeline.tell(outcome(first))
+        timeline.at(days=31)
         await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
-        rows = await timeline.rows("SELECT work_id FROM scheduler.enqueued")
-        kept = identity.enqueued_work_id("enqueue:mail:open")
-        assert {row["work_id"] for row in rows} == {kept, refused}
+        second = await headway.enqueue(application, "mail", 8, key="k")
+        await take_up(timeline)
+        assert [(one.work, one.input) for one in await queued(timeline)] == [
+            (first, 7),
+            (second, 8),
+        ]
+        assert first != second
+
+    async def test_that_is_forgotten_at_this_moment_is_free(
+        self, timeline, application, database_url
+    ):
+        """The row that stands in the way is gone before it can be read."""
+        first = await headway.enqueue(application, "mail", 7, key="k")
+        await application.execute("""
+            CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$;
+            CREATE TRIGGER wait AFTER INSERT ON scheduler.enqueued EXECUTE FUNCTION wait();
+            SELECT pg_advisory_lock(7);
+        """)
+        other = await asyncpg.connect(database_url)
+        waiting = asyncio.create_task(headway.enqueue(other, "mail", 8, key="k"))
+        while not await timeline.rows("SELECT FROM pg_locks WHERE NOT granted"):
+            assert not waiting.done(), "it must wait for the test"
+            await asyncio.sleep(0.01)
+        await application.execute("DELETE FROM scheduler.enqueued")
+        await application.execute("SELECT pg_advisory_unlock(7)")
+        assert await waiting != first
+        await take_up(timeline)
+        assert [one.input for one in await queued(timeline)] == [8]
+        await other.close()
 
 
 @pytest.mark.parametrize(
@@ -352,7 +387,6 @@ class TestRole:
             "INSERT INTO scheduler.enqueued DEFAULT VALUES",
             "SELECT * FROM scheduler.job",
             "DELETE FROM scheduler.work",
-            "SELECT headway.work_id('x')",
             "CREATE TABLE headway.mine ()",
         ):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):

@@ -4,7 +4,6 @@ import headway
 import pytest
 from headway import App, Client, Fatal, retry
 from headway.client import RequestFailed
-from headway_decisions import identity
 from support.enqueuing import app_with_jobs
 from support.invariants import check_invariants
 
@@ -55,7 +54,7 @@ class TestThroughAllServices:
         await world.scheduler(app_with_jobs())
         async with Client(nats_url, actor="ada") as client:
             answer = await client.enqueue("mail", 7, key="k")
-            assert answer.work == identity.enqueued_work_id("enqueue:mail:k")
+            assert await headway.enqueue(application, "mail", 7, key="k") == answer.work
             for job, given, complaint in (
                 ("nobody", {}, "not declared: Start the scheduler"),
                 ("mail", {"input": "x"}, "does not fit job 'mail'"),

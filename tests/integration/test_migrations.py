@@ -1,15 +1,17 @@
 """A database of the first version, brought up to date with what is in it."""
 
 from datetime import UTC
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
+import pytest
 import pytest_asyncio
 from headway import App, every
 from headway_cli.services import apply_migrations
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER
 from headway_dispatcher.verify import verify
 from headway_postgres_kit import DATABASE_CLOCK, Database, Migrations
+from headway_scheduler.retention import Retention
 from headway_scheduler.startup import apply
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
 
@@ -178,3 +180,41 @@ async def test_letters_learn_what_was_heard_of_their_runs_after_they_were_made(o
         )
     await apply_migrations(old_database)
     assert (await verify(old_database)).differences == []
+
+
+async def test_keys_from_when_ids_were_derived_go_on_finding_their_work(old_database):
+    [drawn] = [step.number for step in SCHEDULER.steps if step.title == "keys_find_work"]
+    await bring_to(old_database, SCHEDULER, drawn - 1)
+    async with old_database.acquire() as connection:
+        await connection.execute(
+            "INSERT INTO scheduler.job (name, owner, description, declared_at)"
+            " VALUES ('job', 'app', '', now())"
+        )
+        before = {key: await enqueue(connection, key) for key in ("waiting", "recent", "old")}
+        assert before["old"] == await connection.fetchval(
+            "SELECT headway.work_id('enqueue:job:old')"
+        )
+        unnamed = await enqueue(connection, None)
+        for key, days in (("recent", 29), ("old", 31)):
+            await connection.execute(
+                "UPDATE scheduler.enqueued SET state = 'queued',"
+                " decided_at = now() - $2 * interval '1 day' WHERE key = $1",
+                key,
+                days,
+            )
+    await apply_migrations(old_database)
+    async with old_database.acquire() as connection:
+        assert {key: await enqueue(connection, key) for key in before} == before
+        with pytest.raises(asyncpg.UniqueViolationError, match="with other parameters"):
+            await connection.fetchval("SELECT headway.enqueue('job', '8', key => 'recent')")
+        assert await connection.fetchval("SELECT to_regproc('headway.work_id') IS NULL")
+    await Retention(old_database, days=30, clock=DATABASE_CLOCK).run_once()
+    async with old_database.acquire() as connection:
+        again = {key: await enqueue(connection, key) for key in before}
+        assert {key for key in before if again[key] != before[key]} == {"old"}
+        rows = await connection.fetch("SELECT work_id FROM scheduler.enqueued")
+    assert {row["work_id"] for row in rows} == {unnamed, *again.values()}
+
+
+async def enqueue(connection, key: str | None) -> UUID:
+    return await connection.fetchval("SELECT headway.enqueue('job', '7', key => $1)", key)

@@ -125,6 +125,24 @@ async def test_a_key_that_brought_work_forward_names_that_work_again(timeline):
     assert len(await told(timeline, "work.queued")) == 1
 
 
+async def test_an_owed_trigger_has_its_work_from_its_own_decision(timeline):
+    """However late it is let go, and in whatever round the schedule is by then."""
+    await timeline.declare(app_with(overlap="queue_one"))
+    works = set()
+    for month in range(3):
+        timeline.at(days=31 * month)
+        await trigger(timeline)
+        assert (await trigger(timeline, key="order-7")).result == "owed"
+        timeline.at(days=31 * month, minutes=5)
+        await timeline.settle("a")
+        works.add(await timeline.settle("a"))
+        timeline.at(days=31 * (month + 1), minutes=-1)
+        await timeline.tick()
+        await timeline.settle("a")
+        await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    assert len(works) == 3
+
+
 @pytest.mark.parametrize("taken", ["order-7+1", "order-7"])
 async def test_a_coalesced_trigger_is_owed_again_under_a_name_that_is_free(timeline, taken):
     """The name may be somebody's key, or left over from when the same key was used before."""

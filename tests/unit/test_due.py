@@ -467,9 +467,24 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
 def test_the_same_cause_has_the_same_work():
     cause = identity.due_cause(NOON)
     assert cause == "due:2027-05-01T12:00:00Z"
-    assert identity.work_id(MANIFEST, cause) == identity.work_id(MANIFEST, cause)
-    assert identity.work_id(MANIFEST, cause) != identity.work_id(WORK, cause)
+    work = identity.work_id(MANIFEST, cause, NOON)
+    assert identity.work_id(MANIFEST, cause, noon(60)) == work
+    assert identity.work_id(WORK, cause, NOON) != work
     assert identity.due_cause(NOON.astimezone()) == cause
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        identity.trigger_cause("k"),
+        identity.activation_cause(WORK, "k"),
+        identity.repeated_cause(identity.trigger_cause("k"), 1),
+    ],
+)
+def test_a_key_that_is_used_again_has_other_work(cause):
+    work = identity.work_id(MANIFEST, cause, NOON)
+    assert identity.work_id(MANIFEST, cause, NOON.astimezone()) == work
+    assert identity.work_id(MANIFEST, cause, NOON + timedelta(microseconds=1)) != work
 
 
 class TestRest:

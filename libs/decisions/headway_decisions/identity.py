@@ -1,18 +1,18 @@
-"""Causes, and the ids that are derived from them.
+"""Causes of the work of manifests, and the ids that are derived from them.
 
-Work is named by what caused it, so the same cause can never make two pieces of work,
-whoever decides it, however often.
+The ledger holds one decision for each cause, so the same cause can never make two pieces of
+work, whoever decides it, however often. A decision is forgotten one day. A due time and a success
+never come again, but a key may, and means other work then: no id is ever used twice.
 """
 
-import hashlib
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from uuid import UUID, uuid5
 
 _CHANCES = 1 << 128
 
-# The namespace of work that has no manifest.
-ENQUEUED = UUID("7d1f6a0e-5c3b-4a92-9f0e-6a8d2c41b7f3")
+# What is told apart by keys of people and programs, who may use them again one day.
+_KEYED = ("trigger:", "activation:")
 
 
 def due_cause(due_at: datetime) -> str:
@@ -44,30 +44,18 @@ def activation_cause(work: UUID, key: str) -> str:
 
 
 def trigger_cause(key: str) -> str:
-    """The cause that a trigger is: the same key triggers only once."""
+    """The cause that a trigger is: the same key triggers once for as long as it is remembered."""
     return f"trigger:{key}"
 
 
-def work_id(manifest: UUID, cause: str) -> UUID:
-    """The id of the work that a cause makes of a manifest."""
-    return uuid5(manifest, cause)
+def work_id(manifest: UUID, cause: str, decided_at: datetime) -> UUID:
+    """The id of the work that a cause makes of a manifest.
 
-
-def enqueue_cause(job: str, key: str) -> str:
-    """The cause that enqueuing is: the same key of a job makes only one piece of work."""
-    return f"enqueue:{job}:{key}"
-
-
-def enqueued_work_id(cause: str) -> UUID:
-    """The id of the work that a cause makes without a manifest.
-
-    By SHA-256 as version 8 of RFC 9562, because PostgreSQL, which makes these ids in the
-    application's own transaction, has no SHA-1 without an extension: `headway.work_id` there.
+    Of keys only as long as they are remembered, so the time of the decision, which is kept with
+    it, is part of the name.
     """
-    digest = bytearray(hashlib.sha256(ENQUEUED.bytes + cause.encode()).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x80
-    digest[8] = digest[8] & 0x3F | 0x80
-    return UUID(bytes=bytes(digest))
+    keyed = cause.startswith(_KEYED)
+    return uuid5(manifest, f"{cause}@{_stamp(decided_at)}" if keyed else cause)
 
 
 def fire_at(manifest: UUID, due_at: datetime, jitter_seconds: float) -> datetime:

@@ -94,7 +94,8 @@ def queue(manifest: Manifest, row: LedgerRow) -> LedgerRow:
         reason=None,
         input=given,
         concurrency_key=key,
-        work=identity.work_id(row.manifest, row.cause),
+        # What no schedule fires is due when it is decided.
+        work=identity.work_id(row.manifest, row.cause, row.first_due_at),
     )
 
 

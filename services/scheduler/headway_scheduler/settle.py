@@ -66,7 +66,7 @@ async def settle(
     paused = {work.manifest for work in owned if work.came_due}
     await account_for(connection, paused, until=ends, now=now)
     await _close(connection, closed, owned)
-    await _release_enqueued(connection, closed)
+    await _release_enqueued(connection, closed, now)
     await _owe_again(connection, owned, now)
     wake_at = await put_to_rest(connection, concerned, now=now)
     one_shots = {work.manifest for work in owned if work.one_shot}
@@ -75,11 +75,13 @@ async def settle(
     return wake_at
 
 
-async def _release_enqueued(connection: Connection, closed: Sequence[_Closed]) -> None:
+async def _release_enqueued(
+    connection: Connection, closed: Sequence[_Closed], now: datetime
+) -> None:
     """What applications have enqueued need no longer be kept."""
     without_manifest = [work.id for work in closed if work.end.manifest_id is None]
     if without_manifest:
-        await connection.execute(enqueued["settled"], without_manifest)
+        await connection.execute(enqueued["settled"], without_manifest, now)
 
 
 def manifests_of(outcomes: Sequence[WorkSettled]) -> tuple[set[UUID], set[UUID]]:

@@ -43,12 +43,12 @@ FROM unnest($1::uuid[], $2::text[]) AS told (work_id, group_name)
 WHERE enqueued.work_id = told.work_id
 
 -- name: settled
--- What is settled: only keys are remembered. $1 work ids.
+-- What is settled: only keys are remembered. $1 work ids, $2 now.
 WITH without_key AS (
     DELETE FROM scheduler.enqueued WHERE work_id = ANY($1::uuid[]) AND key IS NULL
 )
-UPDATE scheduler.enqueued SET input = NULL
-WHERE work_id = ANY($1::uuid[]) AND key IS NOT NULL AND input IS NOT NULL
+UPDATE scheduler.enqueued SET input = NULL, settled_at = $2
+WHERE work_id = ANY($1::uuid[]) AND key IS NOT NULL
 
 -- name: outstanding
 -- Work that is queued and not settled, as it was taken up. $1 work ids.
@@ -113,11 +113,11 @@ WHERE work_id = $1 AND state = 'refused'
 FOR UPDATE
 
 -- name: forget
--- Keys of long ago whose work is settled. $1 queued before, $2 how many at once.
+-- Keys whose work was settled long ago. $1 settled before, $2 how many at once.
 DELETE FROM scheduler.enqueued
 WHERE work_id IN (
     SELECT work_id FROM scheduler.enqueued
-    WHERE state = 'queued' AND decided_at < $1
+    WHERE state = 'queued' AND coalesce(settled_at, decided_at) < $1
       AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.id = enqueued.work_id)
     LIMIT $2)
 

@@ -1,0 +1,84 @@
+"""A key that comes again when the scheduler has forgotten it, and the dispatcher its work not yet."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import headway
+import pytest
+import pytest_asyncio
+from headway import App, Client, Fatal, manual
+from headway_clock import utc_now
+from headway_scheduler.retention import Retention
+from support.invariants import broken_invariants
+from support.timeline import SetClock
+
+# What follows from one service's forgetting before the other.
+FORGOTTEN = "I1: work of a manifest that no occurrence tells of"
+
+
+class Shop:
+    """A job whose first run may be hopeless, a manifest of it, and which work has run."""
+
+    def __init__(self, world, *, hopeless: bool) -> None:
+        self.world = world
+        self.ran: list[UUID] = []
+        self.app = App("shop")
+
+        @self.app.job("mail")
+        async def mail(ctx):
+            self.ran.append(ctx.work)
+            if hopeless and len(self.ran) == 1:
+                raise Fatal("no address")
+
+        self.app.schedule("letters", job=mail, when=manual(), on_dead_letter="go_on")
+
+    async def open(self) -> None:
+        await self.world.dispatcher()
+        await self.world.worker(self.app)
+        await self.world.scheduler(self.app)
+
+    async def forget_keys(self) -> None:
+        """What the scheduler, and it alone, forgets in a month."""
+        later = SetClock(utc_now() + timedelta(days=31))
+        await Retention(self.world.database, days=30, clock=later).run_once()
+
+
+@pytest_asyncio.fixture(params=[False, True], ids=["completed", "a letter of it waits"])
+async def shop(request, world) -> Shop:
+    made = Shop(world, hopeless=request.param)
+    await made.open()
+    return made
+
+
+@pytest_asyncio.fixture(params=["enqueued", "triggered"])
+async def ask(request, application, nats_url):
+    """Ask for work under one and the same key."""
+    if request.param == "enqueued":
+        yield lambda: headway.enqueue(application, "mail", key="k")
+        return
+
+    async def trigger() -> UUID:
+        return (await client.trigger("letters", key="k")).work
+
+    async with Client(nats_url) as client:
+        yield trigger
+
+
+@pytest.mark.breaks_tables("the scheduler forgets what the dispatcher still knows")
+async def test_it_makes_other_work_that_runs(shop, ask, world, nats_url):
+    first = await ask()
+    await world.until_settled()
+    assert await ask() == first, "the key is remembered"
+    await shop.forget_keys()
+    second = await ask()
+    await world.until_settled(at_least=2)
+    assert second != first
+    assert shop.ran == [first, second]
+    assert await ask() == second
+    for letter in await world.rows("SELECT id FROM dispatcher.dead_letter"):
+        async with Client(nats_url) as client:
+            await client.retry(letter["id"])
+        await world.until_settled(at_least=2)
+        assert shop.ran == [first, second, first]
+    broken = await broken_invariants(world.database)
+    assert [one for one in broken if not one.startswith(FORGOTTEN)] == []
