@@ -13,6 +13,7 @@ from headway_contract.scheduling import ChangeRequest, TriggerRequest
 from headway_decisions.cadence import Manual
 from headway_decisions.timing import Timing
 from headway_scheduler import activate, operate
+from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
 MANUAL = Timing(cadence=Manual())
@@ -249,6 +250,22 @@ async def test_a_lost_activation_is_made_good_by_the_outcome(timeline):
         "parent", activations=[Activation(manifest="sleeper", input={"number": 7})]
     )
     assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 7}]
+
+
+async def test_a_long_run_is_not_made_to_wake_anybody_twice_by_its_outcome(timeline):
+    """What it woke is kept in mind until it has ended, and is told with its outcome."""
+    await timeline.declare(family())
+    await timeline.do(operate.trigger, TriggerRequest(manifest="parent"))
+    [parent] = await timeline.under_way("parent")
+    woken = Activation(manifest="sleeper", key="k", input={"number": 7})
+    await timeline.activate("parent", parent["id"], woken)
+    await timeline.settle("sleeper")
+    timeline.at(days=31)
+    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    await timeline.settle("parent", activations=[woken])
+    assert await timeline.under_way("sleeper") == []
+    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    assert await timeline.ledger("sleeper") == []
 
 
 async def test_without_an_input_of_its_own_it_takes_the_declared_one(timeline):

@@ -125,6 +125,22 @@ async def test_a_key_that_brought_work_forward_names_that_work_again(timeline):
     assert len(await told(timeline, "work.queued")) == 1
 
 
+async def test_a_key_is_remembered_while_its_work_is_under_way_again(timeline):
+    await timeline.declare(app_with())
+    first = await trigger(timeline, key="order-7")
+    work, letter = await timeline.dead_letter("a")
+    timeline.at(days=31)
+    await timeline.resolve("a", work, letter, retried=True)
+    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    second = await trigger(timeline, key="order-7")
+    assert (second.result, second.work) == ("known", first.work)
+    await timeline.settle("a")
+    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    third = await trigger(timeline, key="order-7")
+    assert third.result == "queued"
+    assert third.work != first.work
+
+
 async def test_an_owed_trigger_has_its_work_from_its_own_decision(timeline):
     """However late it is let go, and in whatever round the schedule is by then."""
     await timeline.declare(app_with(overlap="queue_one"))

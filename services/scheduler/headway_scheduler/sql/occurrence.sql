@@ -123,12 +123,19 @@ WITH dropped AS (
 SELECT manifest_id, count(*) AS dropped FROM dropped GROUP BY manifest_id
 
 -- name: forget
--- Old decisions whose work is settled. $1 decided before, $2 how many at once.
+-- Old decisions whose work is settled, and not under way again because its dead letter was retried.
+-- Whom a piece of work has woken is kept in mind until it has ended, too: every attempt of it, and
+-- at last its outcome, may tell of that again. $1 decided before, $2 how many at once.
 DELETE FROM scheduler.occurrence
 WHERE ctid IN (
     SELECT ctid FROM scheduler.occurrence
     WHERE decided_at < $1 AND decision <> 'owed'
       AND (decision = 'skipped' OR outcome IS NOT NULL)
+      AND NOT EXISTS (
+        SELECT FROM scheduler.work
+        WHERE work.id IN (occurrence.work_id,
+                          CASE WHEN starts_with(occurrence.cause, 'activation:')
+                               THEN split_part(occurrence.cause, ':', 2)::uuid END))
     LIMIT $2)
 
 -- name: forget_timings
