@@ -203,6 +203,22 @@ class TestKeys:
         ]
         assert first != second
 
+    @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
+    async def test_that_a_snapshot_is_too_old_for_is_an_error_of_that_transaction(
+        self, timeline, application, database_url, isolation
+    ):
+        other = await asyncpg.connect(database_url)
+        with pytest.raises(asyncpg.SerializationError):
+            async with other.transaction(isolation=isolation):
+                await other.fetch("SELECT FROM scheduler.enqueued")
+                known = await headway.enqueue(application, "mail", 7, key="k")
+                await headway.enqueue(other, "mail", 7, key="k")
+        async with other.transaction(isolation=isolation):
+            assert await headway.enqueue(other, "mail", 7, key="k") == known
+            await application.execute("DELETE FROM scheduler.enqueued")
+            assert await headway.enqueue(other, "mail", 7, key="k") != known
+        await other.close()
+
     async def test_that_is_forgotten_at_this_moment_is_free(
         self, timeline, application, database_url
     ):
