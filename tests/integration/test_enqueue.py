@@ -15,6 +15,7 @@ from headway_contract import decode
 from headway_contract.settled import DeadLetterRetried, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_postgres_kit import DATABASE_CLOCK, Database
+from headway_scheduler import retention
 from headway_scheduler.enqueue import Enqueue, announce_again
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import enqueue_role_is_missing
@@ -188,6 +189,18 @@ class TestKeys:
             kept -= {works[key] for key in forgotten}
             rows = await timeline.rows("SELECT work_id FROM scheduler.enqueued")
             assert {row["work_id"] for row in rows} == kept
+
+    async def test_many_are_forgotten_one_batch_after_the_other(
+        self, timeline, application, monkeypatch
+    ):
+        monkeypatch.setattr(retention, "_BATCH", 2)
+        works = [await headway.enqueue(application, "mail", 7, key=key) for key in "abc"]
+        await take_up(timeline)
+        await timeline.tell(*map(outcome, works))
+        timeline.at(days=31)
+        forget = Retention(timeline.database, days=30, clock=timeline.clock, every=600).run_once
+        assert (await forget(), await count(timeline, "enqueued")) == (0.0, 1), "there is more"
+        assert (await forget(), await count(timeline, "enqueued")) == (600, 0)
 
     async def test_makes_other_work_once_it_is_forgotten(self, timeline, application):
         first = await headway.enqueue(application, "mail", 7, key="k")

@@ -32,11 +32,11 @@ class Retention:
             await connection.execute(occurrences["forget_timings"], oldest)
             await connection.execute(occurrences["forget_resolved"], oldest)
             await connection.execute(works["forget_overtaken"], oldest)
-            await connection.execute(enqueued["forget"], oldest, _BATCH)
+            keys = _count(await connection.execute(enqueued["forget"], oldest, _BATCH))
             await ANSWERED.forget(connection, now=oldest + self._kept)
         if decisions or audit:
             logger.info("forgot %d decision(s) and %d line(s) of audit", decisions, audit)
-        return 0.0 if _BATCH in (decisions, audit) else self._every
+        return 0.0 if _BATCH in (decisions, audit, keys) else self._every
 
 
 def _count(status: str) -> int:
