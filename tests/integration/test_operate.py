@@ -142,7 +142,7 @@ async def test_a_key_is_remembered_while_its_work_is_under_way_again(timeline):
 
 
 async def test_an_owed_trigger_has_its_work_from_its_own_decision(timeline):
-    """However late it is let go, and in whatever round the schedule is by then."""
+    """However late it is let go, and however often its key was used before."""
     await timeline.declare(app_with(overlap="queue_one"))
     works = set()
     for month in range(3):
