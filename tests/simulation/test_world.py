@@ -163,6 +163,28 @@ async def test_what_a_test_is_told_when_it_is_wrong(headway_world):
             world.down("scheduler", **duration)
 
 
+async def test_a_world_is_used_between_its_beginning_and_its_end(tmp_path):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    app.schedule("daily", job="job", when=daily("06:00"))
+    for wrong in ("soon", 5):
+        with pytest.raises(ValueError, match=r"is no time: write it like '2027-04-01 12:00'"):
+            World(app, start=wrong, folder=tmp_path)
+    world = World(app, start="2027-01-01", folder=tmp_path)
+    with pytest.raises(RuntimeError, match=r"has not begun: use it as 'async with World"):
+        world.client()
+    with pytest.raises(RuntimeError, match="has not begun"):
+        await world.run_for(days=1)
+    async with world:
+        await world.run_for(days=1)
+        with pytest.raises(RuntimeError, match="used once: make another one"):
+            async with world:
+                pass
+    with pytest.raises(RuntimeError, match="has ended: only what it has recorded"):
+        await world.run_for(days=1)
+    world.assert_fired("daily", times=1)
+
+
 async def test_a_scheduler_that_does_not_tick_lets_time_pass(headway_world):
     app = App("test")
     app.job("job")(lambda ctx: None)

@@ -82,7 +82,10 @@ def login_name() -> str:
 
 
 class Client(Operations, Pauses, Changes):
-    """One connection to Headway's services. `actor` is who the audit says asked, over NATS."""
+    """One connection to Headway's services. `actor` is who the audit says asked, over NATS.
+
+    `now` is what delays are counted from; a world of `headway.testing` has a clock of its own.
+    """
 
     def __init__(
         self,
@@ -92,12 +95,14 @@ class Client(Operations, Pauses, Changes):
         token: str | None = None,
         actor: str | None = None,
         control: Control | None = None,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._url = nats_url
         self._credentials = credentials
         self._token = token
         self._actor = login_name() if actor is None else actor
         self._given = control
+        self._now = now
         self._opened: NatsControl | HttpControl | None = None
 
     async def __aenter__(self) -> Self:
@@ -268,7 +273,7 @@ class Client(Operations, Pauses, Changes):
     ) -> str:
         """Run a job once, at a time or after a delay in seconds; returns the manifest's id."""
         external_id = id or f"once-{new_nonce()}"
-        when = cadences.once(_wall_time(at, delay), tz="UTC")
+        when = cadences.once(_wall_time(at, delay, self._now), tz="UTC")
         await self.schedule(external_id, job=job, when=when, input=input, **terms)
         return external_id
 
@@ -381,12 +386,14 @@ def _added(total: LedgerAnswer, page: LedgerAnswer) -> LedgerAnswer:
     )
 
 
-def _wall_time(at: datetime | None, delay: float | timedelta | None) -> datetime:
+def _wall_time(
+    at: datetime | None, delay: float | timedelta | None, now: Callable[[], datetime]
+) -> datetime:
     """When a one-shot is due, on the clock of UTC; whole seconds, never too early."""
     if (at is None) == (delay is None):
         raise ValueError("once() takes either at= or delay=")
     if delay is not None:
-        at = utc_now() + _delay(delay)
+        at = now() + _delay(delay)
     if not isinstance(at, datetime):
         raise ValueError(f"once(at=...) takes a datetime with its zone, and {at!r} is none")
     if at.tzinfo is None:

@@ -22,5 +22,10 @@ class VirtualClock:
 
 def instant(when: str | datetime) -> datetime:
     """A time as users write it; one without a zone is in UTC."""
-    at = datetime.fromisoformat(when) if isinstance(when, str) else when
+    try:
+        at = datetime.fromisoformat(when) if isinstance(when, str) else when
+    except ValueError:
+        at = None
+    if not isinstance(at, datetime):
+        raise ValueError(f"{when!r} is no time: write it like '2027-04-01 12:00'")
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

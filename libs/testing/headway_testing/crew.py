@@ -9,7 +9,7 @@ from headway import App
 from headway.worker import Worker, WorkerSettings
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
-from headway_jetstream_kit import Broker
+from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.service import Service
@@ -43,6 +43,7 @@ class Crew:
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
         self._outcomes = asyncio.Event()
+        self._hurries = False
 
     @property
     def up(self) -> set[ServiceName]:
@@ -87,6 +88,10 @@ class Crew:
         if self._worker is not None and self._worker[1].done():
             self._worker[1].result()
             raise RuntimeError("the worker ended by itself")
+
+    def hurry(self) -> None:
+        """From now on let no body finish: one that hangs would keep the worker from stopping."""
+        self._hurries = True
 
     async def stop(self) -> None:
         """Stop everybody."""
@@ -133,6 +138,12 @@ class Crew:
         assert self._worker is not None  # noqa: S101 - only asked for when it is up
         stop, task, broker = self._worker
         self._worker = None
+        if self._hurries:
+            # To a worker whose connection is lost for good, what it runs is lost, too.
+            await broker.close()
+            with contextlib.suppress(BrokerUnavailable):
+                await task
+            return
         stop.set()
         await task
         await broker.close()

@@ -6,13 +6,12 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 from uuid import UUID
 
 from headway import App, Client
 from headway.calendar import did_you_mean
 from headway_clock import monotonic
-from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
 from headway_testing.awake import awake
@@ -21,8 +20,7 @@ from headway_testing.crew import Crew, Timed
 from headway_testing.outages import SERVICES, Outage, ServiceName, down_at, next_change
 from headway_testing.servers import run_servers
 from headway_testing.settings import check as check_settings
-
-_queries = Queries("headway_testing", "world.sql")
+from headway_testing.watch import Watch
 
 # How long one moment of virtual time may really take before a test has lost its patience.
 _PATIENCE_SECONDS = 60.0
@@ -54,6 +52,13 @@ class Skip(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class _Inside(Struct, frozen=True):
+    """What there is between the beginning of a world and its end."""
+
+    crew: Crew
+    watch: Watch
+
+
 class World:
     """Runs an app's real services under a clock that a test owns."""
 
@@ -68,6 +73,8 @@ class World:
         self._settings = settings
         self._outages: list[Outage] = []
         self._stack = AsyncExitStack()
+        self._inside: _Inside | None = None
+        self._has_begun = False
         # How long a moment usually takes until all is quiet, in real seconds, and when this began.
         self._usual = _SHORTEST_MOMENT
         self._moved_at = monotonic()
@@ -87,15 +94,13 @@ class World:
 
     async def __aenter__(self) -> Self:
         """Start the servers and all services."""
+        if self._has_begun:
+            raise RuntimeError("a world is used once: make another one")
+        self._has_begun = True
         try:
             servers = await self._stack.enter_async_context(run_servers(self._folder))
-            # What is in flight is always little, but while the tables are small PostgreSQL would
-            # rather read them through, and goes on doing so as they grow.
-            self._database = await Database.connect(
-                servers.database_url, name="headway-world", settings={"enable_seqscan": "off"}
-            )
-            self._stack.push_async_callback(self._database.close)
-            self._crew = Crew(
+            watch = await self._stack.enter_async_context(Watch.keep(servers))
+            crew = Crew(
                 self.app,
                 self.clock,
                 database_url=servers.database_url,
@@ -103,11 +108,12 @@ class World:
                 slots=self._slots,
                 settings=self._settings,
             )
-            self._stack.push_async_callback(self._crew.stop)
-            await self._crew.bring_up(set(SERVICES))
+            self._stack.push_async_callback(crew.stop)
+            await crew.bring_up(set(SERVICES))
         except BaseException:
             await self._stack.aclose()
             raise
+        self._inside = _Inside(crew=crew, watch=watch)
         return self
 
     async def __aexit__(
@@ -117,11 +123,12 @@ class World:
         trace: TracebackType | None,
     ) -> None:
         """Stop everything."""
+        self._inside = None
         await self._stack.aclose()
 
     def client(self) -> Client:
         """A client of this world: `async with world.client() as headway: ...`."""
-        return Client(self.nats_url)
+        return Client(self.nats_url, now=lambda: self.now)
 
     def down(
         self, service: ServiceName, *, at: str | datetime | None = None, **duration: float
@@ -178,6 +185,23 @@ class World:
         """Fail if a manifest fired at all."""
         self.assert_fired(manifest, times=0)
 
+    @property
+    def _crew(self) -> Crew:
+        return self._there().crew
+
+    @property
+    def _watch(self) -> Watch:
+        return self._there().watch
+
+    def _there(self) -> _Inside:
+        if self._inside is None:
+            raise RuntimeError(
+                "the world has ended: only what it has recorded can still be looked at"
+                if self._has_begun
+                else "the world has not begun: use it as 'async with World(...) as world'"
+            )
+        return self._inside
+
     def _nobody_declared(self, manifest: str) -> str:
         """Why nothing can be said about a manifest; a slip in its name must not pass a test."""
         if not self._manifests:
@@ -192,73 +216,60 @@ class World:
 
     async def _pass_time(self, until: datetime) -> None:
         """Go from one event to the next, as long as there are any until then."""
+        await self._staff(self.now)
         for moment in itertools.count(1):
-            await self._staff()
             due = await self._until_quiet()
             if moment % _TIDY_AFTER_MOMENTS == 0:
-                await self._tidy()
+                await self._watch.tidy()
             change = next_change(self._outages, self.now)
             upcoming = min((one for one in (*due.values(), change) if one), default=None)
             if upcoming is None or upcoming > until:
                 break
             await self._go_to(upcoming, due)
         await self._go_to(until, dict.fromkeys(due, until))
-        await self._staff()
         await self._until_quiet()
 
     async def _go_to(self, at: datetime, due: _Due) -> None:
         """Set the clock, and let those who then have something to do go through with it."""
+        # Who goes down at that time must not see it come, and who comes back must.
+        await self._crew.bring_up(self._crew.up - down_at(self._outages, at))
         self.clock.advance(at)
+        await self._staff(at)
         self._moved_at = monotonic()
         woken = [timed for timed, time in due.items() if time is not None and time <= at]
         await self._crew.work_through(woken, within=1.25 * self._usual)
 
-    async def _staff(self) -> None:
-        """Stop who is to be down now, and start who is to be up."""
-        await self._crew.bring_up(set(SERVICES) - down_at(self._outages, self.now))
+    async def _staff(self, at: datetime) -> None:
+        """Stop who is to be down at a time, and start who is to be up."""
+        await self._crew.bring_up(set(SERVICES) - down_at(self._outages, at))
 
     async def _until_quiet(self) -> _Due:
         """Wait until nothing is in flight; returns for when all that is left waits."""
         deadline = monotonic() + _PATIENCE_SECONDS
-        while (seen := await self._look())["busy"] is not None:
-            self._crew.check()
+        crew = self._crew
+        while (seen := await self._watch.look(self.now, crew.up, ticks=crew.ticks)).busy:
+            crew.check()
             if monotonic() > deadline:
-                raise AssertionError(
-                    f"the world is still busy after {_PATIENCE_SECONDS:g} s at {self.now}: "
-                    f"{seen['busy']}"
-                )
-            await self._crew.hear(within=self._usual / 4)
+                await self._lose_patience(seen.busy)
+            await crew.hear(within=self._usual / 4)
         # Looking costs what is being waited for, so learn when it is worth while.
         took = min(max(monotonic() - self._moved_at, _SHORTEST_MOMENT), _LONGEST_MOMENT)
         self._usual += (took - self._usual) / 8
-        due: _Due = {
-            ("scheduler", "windows"): seen["windows"],
-            ("dispatcher", "gate"): seen["gate"],
-        }
-        return {("scheduler", "tick"): seen["tick"], **due} if self._crew.ticks else due
+        due: _Due = {("scheduler", "windows"): seen.windows, ("dispatcher", "gate"): seen.gate}
+        return {("scheduler", "tick"): seen.tick, **due} if crew.ticks else due
 
-    async def _look(self) -> Any:
-        up = self._crew.up
-        async with self._database.acquire() as connection:
-            [row] = await connection.fetch(
-                _queries["look"],
-                self.now,
-                "scheduler" in up,
-                "dispatcher" in up,
-                "worker" in up,
-                self._crew.ticks,
-            )
-        return row
-
-    async def _tidy(self) -> None:
-        async with self._database.acquire() as connection:
-            await connection.execute(_queries["tidy"])
+    async def _lose_patience(self, busy: str) -> NoReturn:
+        # A body that hangs would hold up the end of the world, too.
+        self._crew.hurry()
+        named = await self._watch.named(self.now)
+        raise AssertionError(
+            f"the world is still busy after {_PATIENCE_SECONDS:g} s at {self.now}: {busy}"
+            f"{f' ({named})' if named else ''}"
+        )
 
     async def _read_ledger(self) -> None:
-        async with self._database.acquire() as connection:
-            rows = await connection.fetch(_queries["ledger"])
-            declared = await connection.fetch(_queries["declared"])
-        self._manifests = {row["subject"] for row in declared}
+        rows = await self._watch.decisions()
+        self._manifests = await self._watch.declared()
         self._fires = [
             Fire(
                 manifest=row["external_id"],

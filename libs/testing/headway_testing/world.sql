@@ -49,6 +49,25 @@ least(
          THEN (SELECT min(frees_at) FROM dispatcher.rate_use WHERE frees_at > $1) END
 ) AS gate
 
+-- name: named
+-- What is in flight, by name: runs under way, and work that waits although its time has come.
+-- $1 now, $2 how many.
+(SELECT format('job %L%s runs', work_queue.job, ' of manifest ' || quote_literal(manifest)) AS named
+ FROM dispatcher.metadata
+ JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
+ WHERE metadata.state IN ('pending', 'in_progress')
+ ORDER BY metadata.created_at, work_queue.id
+ LIMIT $2)
+UNION ALL
+(SELECT format('job %L%s waits: %s', waiting.job, ' of manifest ' || quote_literal(waiting.manifest),
+               waiting.reason)
+ FROM dispatcher.waiting
+ JOIN dispatcher.work_queue ON work_queue.id = waiting.id
+ WHERE work_queue.not_before <= $1
+ ORDER BY work_queue.rank, waiting.id
+ LIMIT $2)
+LIMIT $2
+
 -- name: ledger
 -- Every decision, in the order of time.
 SELECT manifest.external_id, occurrence.cause, occurrence.first_due_at, occurrence.last_due_at,
