@@ -127,6 +127,19 @@ async def test_definitions_are_planned_and_applied(asked):
         assert words in done.complaints[0]
 
 
+async def test_what_left_a_batch_is_asked_for_whatever_the_policy(asked, shell):
+    batch = "batches:\n  many: {job: hello, manual: true, items: [{id: a}, {id: b}]}\n"
+    (shell.folder / "batch.yaml").write_text(YAML + batch)
+    assert (await asked("apply", "batch.yaml", "--prune", "keep")).code == 0
+    (shell.folder / "batch.yaml").write_text(YAML + batch.replace(", {id: b}", ""))
+    done = await asked("apply", "batch.yaml", "--prune", "keep")
+    assert (done.code, done.out) == (2, "")
+    assert "--yes to apply it and delete 1 manifest" in done.complaints[0]
+    assert "(many-b)" in done.complaints[0]
+    done = await asked("apply", "batch.yaml", "--prune", "keep", "--yes")
+    assert (done.code, done.out.splitlines()[1]) == (0, "  - many-b  deleted")
+
+
 @pytest.mark.long
 async def test_operators_change_and_trigger(asked):
     assert (await asked("disable", "by-hand", "hello-daily-02-30")).out.count(": disabled") == 2

@@ -111,7 +111,8 @@ def _deleted(reached: Reached, definitions: Definitions, prune: PrunePolicy | No
     async def ask(client: Client) -> ApplyAnswer:
         return await client.plan(definitions, prune=prune, days=0)
 
-    gone = [] if prune in ("keep", "disable") else reached.ask(ask).pruned
+    # Whatever the policy: what has left a batch is deleted under each of them.
+    gone = reached.ask(ask).pruned
     if not gone:
         return None
     number = counted(len(gone), "manifest")
