@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import pytest_asyncio
-from headway import App, every
+from headway import App, every, manual
 from headway_contract import decode
 from headway_contract.scheduling import (
     ChangeGroupRequest,
@@ -311,6 +311,49 @@ async def test_what_cannot_be_is_refused_and_leaves_nothing_behind(timeline, fie
     with pytest.raises(operate.Refused, match=complaint):
         await timeline.do(operate.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
     assert await timeline.ledger("a") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"attempts": 5, "give_back": ["retry"]}, "'a': retry cannot be changed and given back"),
+        ({"enabled": True, "give_back": ["enabled"]}, "enabled cannot be changed and given back"),
+        ({"jitter_seconds": 5}, "'b' has no fire times of its own, so a jitter has no meaning"),
+    ],
+)
+async def test_a_change_that_means_nothing_is_refused(timeline, fields, complaint):
+    app = app_with()
+    app.schedule("b", job="job", when=manual(), input=1)
+    await timeline.declare(app)
+    named = "b" if "jitter_seconds" in fields else "a"
+    with pytest.raises(operate.Invalid, match=complaint):
+        await timeline.do(operate.change, ChangeRequest(manifest=named, **fields))
+    group = ChangeGroupRequest(group="ops", priority=1, give_back=["priority"])
+    with pytest.raises(operate.Invalid, match="group 'ops': priority cannot be changed and given"):
+        await timeline.do(operate.change_group, group)
+    job = ChangeJobRequest(job="job", rate=None, give_back=["rate"])
+    with pytest.raises(operate.Invalid, match="job 'job': rate cannot be changed and given back"):
+        await timeline.do(job_limits.change_job, job)
+
+
+async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
+    await timeline.declare(app_with(enabled=False))
+
+    async def said(**fields) -> str:
+        text = await timeline.do(operate.change, ChangeRequest(manifest="a", **fields))
+        return text.removeprefix("a: ")
+
+    assert await said(enabled=False) == "disabled", "and not by the code any more"
+    assert await said(enabled=False) == "nothing to change"
+    assert await said(enabled=True) == "enabled"
+    assert await said(give_back=["enabled"]) == "the code owns it again"
+    assert await said(enabled=True) == (
+        "nothing else than before, but the code no longer decides about enabled"
+    )
+    group = ChangeGroupRequest(group="ops", enabled=True)
+    assert await timeline.do(operate.change_group, group) == (
+        "group ops: nothing else than before, but the code no longer decides about enabled"
+    )
 
 
 async def test_limits_of_a_group_are_the_operators_once_touched(timeline):

@@ -169,6 +169,27 @@ async def test_settings_of_groups_are_told(world, nats_url):
     ]
 
 
+async def test_limits_of_jobs_are_told_but_for_those_that_operators_set(world, nats_url):
+    def limited(**limits) -> Definitions:
+        app = App("billing")
+        app.job("job", **limits)(lambda ctx: None)
+        return app.definitions()
+
+    await world.scheduler(app_with(), tick="off")
+    async with Client(nats_url) as client:
+        await client.apply(limited(max_active=3, rate="5/minute"))
+        assert (await client.plan(limited(max_active=3, rate="5/minute"))).warnings == []
+        wanted = limited(max_active=2, batch=10)
+        assert (await client.plan(wanted)).warnings == [
+            "job 'job' changes: max_active from 3 to 2",
+            "job 'job' changes: rate from 5/minute to None",
+            "job 'job' changes: batch from 1 to 10",
+        ]
+        await client.change_job("job", max_active=7)
+        await client.apply(wanted)
+        assert (await client.plan(limited(max_active=1, batch=10))).warnings == []
+
+
 async def test_an_older_generation_would_change_nothing(world, nats_url):
     await world.scheduler(app_with(generation=7, a=manual()), tick="off")
     async with Client(nats_url) as client:

@@ -8,8 +8,9 @@ from headway_postgres_kit import Connection
 from msgspec import UNSET
 
 from headway_scheduler.announce import announce_job
+from headway_scheduler.changed_words import in_words
 from headway_scheduler.declare import job_changed
-from headway_scheduler.operate import NotThere, in_words, note_change
+from headway_scheduler.operate import NotThere, note_change, refuse_both
 from headway_scheduler.store import DECLARE_LOCK, OUTBOX, manifests
 
 _LIMITS = ("max_active", "rate")
@@ -25,6 +26,7 @@ async def change_job(connection: Connection, request: ChangeJobRequest, *, now: 
         raise NotThere(await _no_such_job(connection, request.job))
     before: dict[str, object] = row["operator_limits"]
     stated = {name: value for name in _LIMITS if (value := getattr(request, name)) is not UNSET}
+    refuse_both(f"job {request.job!r}", stated, request.give_back)
     after = {
         name: value
         for name, value in {**before, **msgspec.to_builtins(stated)}.items()

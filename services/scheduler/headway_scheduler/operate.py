@@ -1,5 +1,6 @@
 """What operators do to manifests and groups. Every change is in the audit, with its actor."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,10 +15,9 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
-from headway_contract.work import Rate, RetryPolicy
+from headway_contract.work import RetryPolicy
 from headway_decisions import due, identity
 from headway_decisions.keys import InvalidKey
-from headway_decisions.rates import rate_in_words
 from headway_jetstream_kit.controlling import Unknown
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
@@ -25,6 +25,7 @@ from msgspec import UNSET, structs
 from headway_scheduler import prune
 from headway_scheduler.advance import account_for, let_go, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_brought_forward, announce_group
+from headway_scheduler.changed_words import in_words, taken_in_words
 from headway_scheduler.declare import audit, group_changed, tell_switches
 from headway_scheduler.finding import find_manifest
 from headway_scheduler.given import problem_of_given
@@ -63,6 +64,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     found = await _find(connection, request.manifest)
     locked = await lock_manifests(connection, [found["id"]])
     row = await _find(connection, request.manifest)
+    _check_change(request, row)
     before = _settings(row)
     after = _changed(request, row)
     if after == before:
@@ -85,7 +87,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     await note_change(
         connection, "headway.manifest.changed.v1", request, request.manifest, data, now
     )
-    return f"{request.manifest}: {in_words(told)}"
+    return f"{request.manifest}: {in_words(told) or taken_in_words(before, after)}"
 
 
 async def change_group(
@@ -100,6 +102,7 @@ async def change_group(
     stated = {
         name: value for name in _GROUP_SETTINGS if (value := getattr(request, name)) is not UNSET
     }
+    refuse_both(f"group {request.group!r}", stated, request.give_back)
     touched = sorted((set(row["touched"]) | set(stated)) - set(request.give_back))
     before = {key: row[key] for key in (*_GROUP_SETTINGS, "touched")}
     # What is given back is what the code says of it, or else as if nobody had said anything.
@@ -128,7 +131,7 @@ async def change_group(
     changed = _differing(after, before)
     data = {**changed, "before": _differing(before, after)}
     await note_change(connection, "headway.group.changed.v1", request, request.group, data, now)
-    return f"group {request.group}: {in_words(changed)}"
+    return f"group {request.group}: {in_words(changed) or taken_in_words(before, after)}"
 
 
 async def delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> str:
@@ -340,6 +343,30 @@ def _said(value: Any) -> str:
     return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"
 
 
+def refuse_both(named: str, stated: Iterable[str], given_back: Iterable[str]) -> None:
+    """Raise for what is changed and given back in one request: nobody can mean both."""
+    both = sorted(set(stated) & set(given_back))
+    if both:
+        raise Invalid(
+            f"{named}: {', '.join(both)} cannot be changed and given back: do one of them"
+        )
+
+
+def _check_change(request: ChangeRequest, row: Any) -> None:
+    named = f"manifest {request.manifest!r}"
+    fields = {
+        "enabled": request.enabled is not UNSET,
+        "retry": (request.attempts, request.interval_seconds) != (UNSET, UNSET),
+        "jitter": request.jitter_seconds is not UNSET,
+    }
+    refuse_both(named, [name for name, stated in fields.items() if stated], request.give_back)
+    if request.jitter_seconds and row["timing"]["cadence"]["type"] == "manual":
+        raise Invalid(
+            f"{named} has no fire times of its own, so a jitter has no meaning for it: "
+            "leave the jitter out"
+        )
+
+
 def _settings(row: Any) -> dict[str, Any]:
     return {
         "enabled": row["enabled"],
@@ -379,31 +406,6 @@ def _changed(request: ChangeRequest, row: Any) -> dict[str, Any]:
 
 def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in one.items() if value != other[key]}
-
-
-def in_words(told: dict[str, Any]) -> str:
-    """What was changed, as a person would say it."""
-    said = [words for key, value in told.items() if (words := _words(key, value))]
-    return ", ".join(said) or "the code owns it again"
-
-
-def _words(key: str, value: Any) -> str:
-    match key:
-        case "enabled":
-            return "enabled" if value else "disabled"
-        case "retry":
-            apart = f"{value['interval_seconds']:g} s apart at first"
-            return f"{value['attempts']} attempt(s), {apart}"
-        case "jitter_seconds":
-            return f"jitter {value:g} s"
-        case "max_active":
-            return "any number at once" if value is None else f"at most {value} at once"
-        case "priority":
-            return f"priority {value}"
-        case "rate":
-            rate = msgspec.convert(value, Rate | None)
-            return "at any rate" if rate is None else f"at most {rate_in_words(rate)}"
-    return ""
 
 
 async def _find(connection: Connection, external_id: str) -> Any:

@@ -64,7 +64,10 @@ async def plan(
         disabled=sorted(one.external_id for one in disabled),
         fires=told.changes,
         left_out=told.left_out,
-        warnings=await _groups(connection, definitions),
+        warnings=[
+            *await _groups(connection, definitions),
+            *await _jobs(connection, definitions),
+        ],
     )
 
 
@@ -183,6 +186,22 @@ def _stays_switched(row: Any, retimed: bool) -> bool:
         case "once":
             return not retimed
     return "enabled" in row["touched"]
+
+
+async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
+    """Limits of jobs that would change; what operators have limited they go on limiting."""
+    stated = {job.name: job for job in definitions.jobs}
+    rows = await connection.fetch(queries["job_settings"], list(stated))
+    told = []
+    for row in rows:
+        for setting in ("max_active", "rate", "batch", "counts_globally"):
+            wanted = msgspec.to_builtins(getattr(stated[row["name"]], setting))
+            if wanted != row[setting] and setting not in row["operator_limits"]:
+                told.append(
+                    f"job {row['name']!r} changes: {setting} from {_said(row[setting])} "
+                    f"to {_said(wanted)}"
+                )
+    return told
 
 
 def _said(setting: Any) -> Any:

@@ -89,3 +89,10 @@ SELECT name, max_active, priority, enabled, rate, touched,
 FROM scheduler.manifest_group
 WHERE name = ANY($1::text[])
 ORDER BY name
+
+-- name: job_settings
+-- The limits of jobs as their code states them, and those that operators have set. $1 names.
+SELECT name, max_active, rate, batch, counts_globally, operator_limits
+FROM scheduler.job
+WHERE name = ANY($1::text[])
+ORDER BY name
