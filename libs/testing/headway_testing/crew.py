@@ -43,6 +43,8 @@ class Crew:
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
         self._outcomes = asyncio.Event()
+        # How often a service has taken in what another one told it.
+        self.taken_in = 0
         self._hurries = False
 
     @property
@@ -109,7 +111,7 @@ class Crew:
             scheduler = await start_scheduler(
                 SchedulerSettings(**fields), self._app.definitions(), clock=self._clock
             )
-            scheduler.watch("intake", self._outcomes.set)
+            scheduler.watch("intake", self._note_outcomes)
             self._services[name] = scheduler
         elif name == "dispatcher":
             fields = {
@@ -119,11 +121,18 @@ class Crew:
                 **self._urls,
                 **self._of(DispatcherSettings),
             }
-            self._services[name] = await start_dispatcher(
-                DispatcherSettings(**fields), clock=self._clock
-            )
+            dispatcher = await start_dispatcher(DispatcherSettings(**fields), clock=self._clock)
+            dispatcher.watch("intake", self._note_work)
+            self._services[name] = dispatcher
         else:
             await self._begin_worker()
+
+    def _note_work(self) -> None:
+        self.taken_in += 1
+
+    def _note_outcomes(self) -> None:
+        self.taken_in += 1
+        self._outcomes.set()
 
     async def _begin_worker(self) -> None:
         broker = await Broker.connect(self.nats_url, name="headway-world")

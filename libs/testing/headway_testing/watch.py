@@ -12,6 +12,7 @@ from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
+from headway_testing.crew import Crew
 from headway_testing.outages import ServiceName
 from headway_testing.servers import Servers
 
@@ -23,9 +24,6 @@ _TOLD: dict[ServiceName, tuple[str, str]] = {
     "dispatcher": (subjects.WORK_STREAM, subjects.WORK_CONSUMER),
 }
 _MOST_NAMED = 5
-
-# Up to which message each service has taken in what it was told.
-_Heard = dict[str, int]
 
 
 class Sight(Struct, frozen=True, kw_only=True):
@@ -62,16 +60,16 @@ class Watch:
         finally:
             await database.close()
 
-    async def look(self, now: datetime, up: set[ServiceName], *, ticks: bool) -> Sight:
+    async def look(self, now: datetime, crew: Crew) -> Sight:
         """See what is in flight.
 
         A message that has left an outbox is in no table until it is taken in, and may by then be
-        followed by another one. So all is quiet only if no message came or went while the tables
-        were read.
+        followed by another one. So all is quiet only if none is left after the tables were read,
+        and none was taken in meanwhile.
         """
-        before = await self._heard(up)
-        sight = await self._read(now, up, ticks=ticks)
-        if sight.busy is None and (before is None or before != await self._heard(up)):
+        taken_in = crew.taken_in
+        sight = await self._read(now, crew.up, ticks=crew.ticks)
+        if sight.busy is None and (await self._anything_told(crew.up) or crew.taken_in != taken_in):
             return Sight(busy="a message is on its way", tick=None, windows=None, gate=None)
         return sight
 
@@ -99,16 +97,11 @@ class Watch:
         [row] = await self._fetch(_queries["look"], now, *(one in up for one in services), ticks)
         return Sight(**row)
 
-    async def _heard(self, up: set[ServiceName]) -> _Heard | None:
-        """How far those who are up have taken in what they were told; none if not all of it."""
+    async def _anything_told(self, up: set[ServiceName]) -> bool:
+        """Whether those who are up have not taken in all that they were told."""
         told = [place for service, place in _TOLD.items() if service in up]
         found = await asyncio.gather(*(consumer_info(self._broker, *place) for place in told))
-        heard: _Heard = {}
-        for (stream, _), info in zip(told, found, strict=True):
-            if info is None or info["num_pending"] or info["num_ack_pending"]:
-                return None
-            heard[stream] = info["delivered"]["stream_seq"]
-        return heard
+        return any(info is None or info["num_pending"] or info["num_ack_pending"] for info in found)
 
     async def _fetch(self, query: str, *arguments: Any) -> list[Any]:
         async with self._database.acquire() as connection:

@@ -247,7 +247,7 @@ class World:
         """Wait until nothing is in flight; returns for when all that is left waits."""
         deadline = monotonic() + _PATIENCE_SECONDS
         crew = self._crew
-        while (seen := await self._watch.look(self.now, crew.up, ticks=crew.ticks)).busy:
+        while (seen := await self._watch.look(self.now, crew)).busy:
             crew.check()
             if monotonic() > deadline:
                 await self._lose_patience(seen.busy)
