@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_decisions import due, identity, jitter, timing
+from headway_decisions import due, identity, jitter, timing, views
 from headway_decisions.cadence import Every, Manual, Once, Spaced
 from headway_decisions.calendar import ExcludedTimes, Filters
-from headway_decisions.due import Entry, ManifestView, Owed, Release, Verdict
 from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
+from headway_decisions.views import Entry, ManifestView, Owed, Release, Verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -510,8 +510,8 @@ class TestRest:
 class TestWindows:
     """While a manifest is paused nothing is decided; afterwards the misfire policy is asked."""
 
-    WINDOW = due.Window(since=noon(-1), reason="new disks")
-    OVER = due.Window(since=noon(-1), until=noon(7.2), reason="new disks")
+    WINDOW = views.Window(since=noon(-1), reason="new disks")
+    OVER = views.Window(since=noon(-1), until=noon(7.2), reason="new disks")
 
     def test_nothing_is_decided_in_it(self):
         paused = view(hold="paused", window=self.WINDOW)
@@ -539,12 +539,12 @@ class TestWindows:
         assert due.judge(later, now=noon(11)).entries == (skipped(9, 10, "missed"), fired(11))
 
     def test_what_somebody_asked_for_passes(self):
-        asked = due.Owed(cause="trigger:x", explicit=True)
+        asked = views.Owed(cause="trigger:x", explicit=True)
         paused = view(hold="paused", window=self.WINDOW, owed=(asked,))
         assert [one.cause for one in due.release(paused, now=noon(1)).releases] == ["trigger:x"]
 
     def test_a_change_of_its_timing_skips_what_came_due_in_it(self):
         paused = view(hold="paused", window=self.WINDOW)
-        after, entries = due.account(paused, due.PAUSED, until=noon(3))
+        after, entries = due.account(paused, views.PAUSED, until=noon(3))
         assert entries == [skipped(0, 3, "paused: new disks")]
         assert after.next_due_at == noon(4)

@@ -8,7 +8,7 @@ from uuid import UUID
 from headway.inputs import problem_of_input
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import ActivationRequested
-from headway_decisions import due, identity
+from headway_decisions import identity, views
 from headway_decisions.keys import InvalidKey, render_key
 from headway_postgres_kit import Connection
 
@@ -106,7 +106,7 @@ def _row(target: Any, request: ActivationRequested, one: Activation, now: dateti
         first_due_at=now,
         last_due_at=now,
         decision="owed",
-        reason=due.AWAITS_ROOM,
+        reason=views.AWAITS_ROOM,
         # Without one the dependent's own input is taken.
         has_input=one.input is not None,
         input=one.input,

@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from headway_decisions import due
-from headway_decisions.due import Verdict
+from headway_decisions import due, views
+from headway_decisions.views import Verdict
 from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
@@ -90,7 +90,7 @@ async def account_for(
     if not ids:
         return
     rows: list[LedgerRow] = []
-    moved: list[due.ManifestView] = []
+    moved: list[views.ManifestView] = []
     for manifest in await read_manifests(connection, ids, now=now):
         if isinstance(manifest, UnreadableManifest):
             continue
@@ -134,12 +134,12 @@ async def leave_parents(connection: Connection, ids: Iterable[UUID], *, now: dat
 
 
 def _account(
-    view: due.ManifestView, until: datetime, otherwise: str | None
-) -> tuple[due.ManifestView, list[due.Entry]]:
+    view: views.ManifestView, until: datetime, otherwise: str | None
+) -> tuple[views.ManifestView, list[views.Entry]]:
     reason = due.pause(view) or otherwise
     if reason is None:
         return due.account_excluded(view, until=until)
-    if reason == due.PAUSED and otherwise is None:
+    if reason == views.PAUSED and otherwise is None:
         # What came due in a window is decided when that ends, by whichever state comes then.
         return view, []
     if otherwise is not None:

@@ -19,7 +19,7 @@ from headway.definitions import (
 )
 from headway_clock import new_id
 from headway_contract.work import GroupChanged, JobChanged, ManifestChanged, Rate
-from headway_decisions import due, identity, timing
+from headway_decisions import identity, timing, views
 from headway_decisions.cadence import Once
 from headway_decisions.timing import Timing
 from headway_history import Record
@@ -235,9 +235,9 @@ async def _finish_the_past(
     if may_fire:
         await advance(connection, locked, now=now)
     else:
-        await account_for(connection, gone, until=now, now=now, otherwise=due.MISSED)
+        await account_for(connection, gone, until=now, now=now, otherwise=views.MISSED)
     # What jitter still held back would fire at a time that no longer exists.
-    await account_for(connection, gone, until=now, now=now, otherwise=due.RETIMED)
+    await account_for(connection, gone, until=now, now=now, otherwise=views.RETIMED)
 
 
 def _leaving_parents(compared: Comparison, ids: dict[str, UUID]) -> set[UUID]:
@@ -380,7 +380,7 @@ async def _give_up_shots(
                         first_due_at=at,
                         last_due_at=at,
                         decision="skipped",
-                        reason=due.MISSED,
+                        reason=views.MISSED,
                     )
                 )
     await write_ledger(connection, rows, now=now)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.scheduling import LedgerEntry
-from headway_decisions import due, jitter, timing
+from headway_decisions import due, jitter, timing, views
 from headway_decisions.cadence import Manual, Once, Spaced
 from headway_decisions.timing import Timing
 from msgspec import Struct
@@ -25,7 +25,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
     row: Any
     subject: Subject
-    view: due.ManifestView | None
+    view: views.ManifestView | None
     versions: Sequence[Version]
     before: Sequence[LedgerEntry]
     after: Sequence[LedgerEntry]
@@ -100,7 +100,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
         fires_at = jitter.fire_at(kept, row["id"], at, row["jitter_seconds"])
         excluded = timing.excluded_by(kept, at)
         if excluded is not None and (at > self.now or self._is_open(at)):
-            why_not = sentences.reason(self.subject, f"{due.EXCLUDED}: {excluded}")
+            why_not = sentences.reason(self.subject, f"{views.EXCLUDED}: {excluded}")
             return [f"{shown} is a due time, but will not fire: {why_not}"]
         why = self._pause()
         held = [] if why is None else [sentences.paused(self.subject, why)]
@@ -110,7 +110,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
         if not self._is_open(at):
             return [self._gap(shown, at)]
         if held:
-            later = "be decided" if why == due.PAUSED else "be recorded as skipped"
+            later = "be decided" if why == views.PAUSED else "be recorded as skipped"
             later = f"it will {later} when the pause ends"
             return [f"{shown} was a due time and has not fired; {later}.", *held]
         if fires_at > self.now:
@@ -183,12 +183,12 @@ class Explanation(Struct, frozen=True, kw_only=True):
         """That an exclusion covers a time which was skipped with others for another reason."""
         by = timing.excluded_by(kept, at)
         reason = entry.reason or ""
-        if by is None or entry.decision != "skipped" or reason.startswith(due.EXCLUDED):
+        if by is None or entry.decision != "skipped" or reason.startswith(views.EXCLUDED):
             return []
         return [sentences.left_out(self.subject, at, by)]
 
     def _decided(self, entry: LedgerEntry) -> str:
-        if entry.reason == due.MISSED and isinstance(self.subject.timing.cadence, Once):
+        if entry.reason == views.MISSED and isinstance(self.subject.timing.cadence, Once):
             version = self._in_force(entry.first_due_at)
             if version is None or not isinstance(version.timing.cadence, Once):
                 return sentences.declared_too_late(self.subject, entry)

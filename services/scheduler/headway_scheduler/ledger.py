@@ -7,8 +7,8 @@ from uuid import UUID
 
 from headway.inputs import problem_of_input
 from headway_decisions import identity
-from headway_decisions.due import Entry, Verdict
 from headway_decisions.keys import InvalidKey, render_key
+from headway_decisions.views import Entry, Verdict
 from msgspec import Struct, structs
 
 from headway_scheduler.manifest import Manifest, OwedEntry

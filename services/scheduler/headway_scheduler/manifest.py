@@ -9,9 +9,9 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from headway_contract.work import RetryPolicy
-from headway_decisions.due import Hold, ManifestView, Owed, Window
 from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
+from headway_decisions.views import Hold, ManifestView, Owed, Window
 from headway_postgres_kit import Connection
 from msgspec import Struct
 

@@ -16,7 +16,7 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_contract.work import RetryPolicy
-from headway_decisions import due, identity
+from headway_decisions import identity, views
 from headway_decisions.keys import InvalidKey
 from headway_jetstream_kit.controlling import Unknown
 from headway_postgres_kit import Connection
@@ -186,7 +186,7 @@ async def _trigger(
         first_due_at=now,
         last_due_at=now,
         decision="owed",
-        reason=due.AWAITS_ROOM,
+        reason=views.AWAITS_ROOM,
         actor=request.actor or None,
         explicit=True,
         has_input=request.input is not UNSET,

@@ -22,9 +22,9 @@ from headway_contract.pausing import (
     ResumedManifest,
     ResumeRequest,
 )
-from headway_decisions import due, timing
+from headway_decisions import due, timing, views
 from headway_decisions.cadence import Spaced
-from headway_decisions.due import ManifestView
+from headway_decisions.views import ManifestView
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from msgspec import structs
@@ -223,7 +223,7 @@ def _made_good(told: ResumedManifest) -> int:
 
 
 def _after_window(view: ManifestView, now: datetime) -> ManifestView:
-    hold = None if view.hold == due.PAUSED else view.hold
+    hold = None if view.hold == views.PAUSED else view.hold
     window = None if view.window is None else structs.replace(view.window, until=now)
     return structs.replace(view, hold=hold, window=window)
 

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from headway_decisions import due
-from headway_decisions.due import Verdict
 from headway_decisions.jitter import fire_at
+from headway_decisions.views import Verdict
 from headway_postgres_kit import Connection, json_array, note
 from headway_relay import OutboxMessage, stamped
 from msgspec import Struct, structs

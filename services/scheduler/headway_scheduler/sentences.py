@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from headway_contract.scheduling import LedgerEntry
-from headway_decisions import due, timing, words
+from headway_decisions import timing, views, words
 from headway_decisions.cadence import Manual, Spaced
 from headway_decisions.timing import Timing
 from msgspec import Struct
@@ -96,23 +96,23 @@ def reason(subject: Subject, code: str) -> str:
 def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
     """Reasons that lie in when it fires, and in how long it takes."""
     match kind:
-        case due.MISSED:
+        case views.MISSED:
             nobody = f"no scheduler decided it in time, and {_made_good(subject)}."
             return nobody if subject.misfire == "catch_up" else f"{nobody} {_WAS_IT_DOWN}"
-        case due.EXCLUDED:
+        case views.EXCLUDED:
             return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
-        case due.RETIMED:
+        case views.RETIMED:
             return (
                 "its jitter still held it back when its timing was changed. "
                 "The new timing holds from then on."
             )
-        case due.STILL_OUTSTANDING:
+        case views.STILL_OUTSTANDING:
             return (
                 f"earlier work of it was still under way, and its overlap policy is "
                 f"{subject.overlap!r}. Use overlap='queue_one' to let one wait, or make the job "
                 "shorter than its cadence."
             )
-        case due.ONE_ALREADY_WAITS:
+        case views.ONE_ALREADY_WAITS:
             return (
                 f"work of it was under way and one more was waiting already (overlap policy "
                 f"{subject.overlap!r}). Make the job shorter than its cadence."
@@ -129,7 +129,7 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
             remedy = f"Enable it with 'headway group {subject.group} --enable'."
             remedy = "It is enabled again." if subject.group_enabled else remedy
             return f"its group {subject.group!r} was disabled{_by(subject, 'group')}. {remedy}"
-        case due.PAUSED:
+        case views.PAUSED:
             what_for = f" ({detail})" if detail else ""
             return f"it was paused then{what_for}, and {_made_good(subject)}."
         case "blocked_by_dead_letter":
@@ -139,7 +139,7 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
                 "a dead letter blocked it: earlier work of it had failed for good and waited for "
                 f"a person. {remedy}"
             )
-        case due.COLLAPSED:
+        case views.COLLAPSED:
             return (
                 "a later success of its parent came before there was room, and one run stands "
                 "for all of them."
@@ -165,7 +165,7 @@ def paused(subject: Subject, why: str) -> str:
             )
         case "manifest_disabled":
             return _disabled_now(subject)
-        case due.PAUSED:
+        case views.PAUSED:
             return (
                 f"It is paused{subject.pause}: nothing of it begins, and what comes due is decided "
                 f"when that ends, by its misfire policy {subject.misfire!r}. Resume it with "
@@ -176,11 +176,11 @@ def paused(subject: Subject, why: str) -> str:
                 f"It is held: the dead letter {subject.blocked_by} blocks it. Retry or "
                 "acknowledge that dead letter, and it goes on."
             )
-        case due.STILL_OUTSTANDING | due.ONE_ALREADY_WAITS:
+        case views.STILL_OUTSTANDING | views.ONE_ALREADY_WAITS:
             since = ""
             if subject.working_since is not None:
                 since = f" since {subject.at(subject.working_since)}"
-            waits = ", and one more waits already" if why == due.ONE_ALREADY_WAITS else ""
+            waits = ", and one more waits already" if why == views.ONE_ALREADY_WAITS else ""
             return f"Work of it is under way{since}{waits}{_meanwhile(subject)}."
     return f"It is held: {why}."
 
@@ -239,7 +239,7 @@ def _owed(code: str | None) -> str:
     match code:
         case "coalesced":
             return "its work was folded into other work, so it runs again when that has ended"
-        case due.STILL_OUTSTANDING:
+        case views.STILL_OUTSTANDING:
             return "it runs as soon as the work that was under way then has ended"
     return "it runs as soon as the work under way has ended"
 

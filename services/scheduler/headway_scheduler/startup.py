@@ -9,7 +9,7 @@ from datetime import datetime
 import asyncpg
 from headway.definitions import API_OWNER, Definitions
 from headway_contract.scheduling import PrunePolicy
-from headway_decisions import due
+from headway_decisions import views
 from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
 from msgspec import Struct, structs
 
@@ -156,7 +156,7 @@ class _Cleaning:
             locked = await lock_manifests(connection, [one.id for one in left])
             if silence:
                 # Nobody was there to decide what came due before: that is no reason of today's.
-                await account_for(connection, locked, until=now, now=now, otherwise=due.MISSED)
+                await account_for(connection, locked, until=now, now=now, otherwise=views.MISSED)
             rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
             await tell_switches(connection, locked, now=now)
             undeclared = sorted(row["external_id"] for row in rows)
