@@ -9,7 +9,8 @@ from subprocess import PIPE
 
 import pytest
 import pytest_asyncio
-from headway import App, Fatal, every
+from headway import App, Fatal
+from support.cadences import when_made_due
 from support.servers import needs_embedded
 
 HEADWAY = (sys.executable, "-m", "headway_cli")
@@ -26,12 +27,12 @@ def demo() -> App:
     app = App("told")
 
     @app.job("good")
-    @every(hours=1)
+    @when_made_due()
     async def good(ctx):
         return "fine"
 
     @app.job("bad")
-    @every(hours=1)
+    @when_made_due()
     async def bad(ctx):
         raise Fatal("never")
 

@@ -7,7 +7,8 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from headway import App, every, retry
+from headway import App, retry
+from support.cadences import when_made_due
 from support.shell import Done, Shell
 from support.world import until
 
@@ -36,7 +37,7 @@ class Night:
 
         for number in range(3):
             self.app.schedule(
-                f"import-{number}", job=bring_in, when=every(hours=1), input={"order": number}
+                f"import-{number}", job=bring_in, when=when_made_due(), input={"order": number}
             )
 
     async def __call__(self, *arguments: str) -> Done:

@@ -5,7 +5,8 @@ import re
 
 import pytest
 import pytest_asyncio
-from headway import App, every
+from headway import App
+from support.cadences import when_made_due
 from support.shell import Shell
 
 
@@ -16,8 +17,8 @@ async def shell(world, tmp_path, console):
     @app.job("import", group="ops", labels={"team": "data"})
     async def bring_in(ctx): ...
 
-    app.schedule("first", job=bring_in, when=every(hours=1))
-    app.schedule("second", job=bring_in, when=every(hours=1), misfire="skip")
+    app.schedule("first", job=bring_in, when=when_made_due())
+    app.schedule("second", job=bring_in, when=when_made_due(), misfire="skip")
     await world.dispatcher()
     await world.worker(app)
     await world.scheduler(app)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from headway import App, every
+from headway import App
 from headway_contract import subjects
 from headway_dispatcher.provisioning import consumers, job_consumer
 from headway_jetstream_kit import BrokerUnavailable, NoAnswer
@@ -14,6 +14,7 @@ from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover, Relay
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.world import until
 
@@ -33,7 +34,7 @@ def app_of(count: int) -> App:
 
     for number in range(count):
         # One group each, so that each piece of work is a message of its own.
-        app.schedule(f"m{number}", job="job", when=every(hours=24), group=f"g{number}")
+        app.schedule(f"m{number}", job="job", when=when_made_due(), group=f"g{number}")
     return app
 
 
@@ -78,7 +79,7 @@ async def test_a_full_event_stream_makes_workers_wait_and_run_nothing_twice(worl
     bodies, may_end = [], asyncio.Event()
 
     @app.job("job")
-    @every(hours=24)
+    @when_made_due()
     async def job(ctx):
         bodies.append(ctx.run)
         await may_end.wait()

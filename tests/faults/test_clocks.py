@@ -17,6 +17,7 @@ from headway_postgres_kit import DATABASE_CLOCK, Connection
 from headway_relay import Handover
 from headway_scheduler.tick import Tick
 from headway_service_kit.passes import Wakeup
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 
 
@@ -35,7 +36,7 @@ async def order(world):
     """An order that a worker has taken, with no dispatcher that projects."""
     app = App("test")
     app.job("job")(lambda ctx: None)
-    app.schedule("m", job="job", when=every(hours=24))
+    app.schedule("m", job="job", when=when_made_due())
     dispatcher = await world.dispatcher(orphan_timeout_seconds=600)
     beat = Heartbeat(worker="w1", nonce="n1", jobs=["job"], slots=1)
     await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 import pytest_asyncio
-from headway import App, every
+from headway import App
 from headway_clock import utc_now
 from headway_contract import event
 from headway_contract.settled import PruneConfirmed, WorkSettled
@@ -23,6 +23,7 @@ from headway_scheduler.intake import take_in
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import TICK_LOCK, leaders
 from headway_scheduler.tick import Tick, TickResult
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.proxy import Proxy
 from support.world import until
@@ -75,7 +76,7 @@ async def declare_due(world) -> None:
     app = App("test")
     app.job("job")(lambda ctx: None)
     for number in range(MANIFESTS):
-        app.schedule(f"m{number}", job="job", when=every(hours=24))
+        app.schedule(f"m{number}", job="job", when=when_made_due())
     await world.declare(app)
     await world.make_due()
 

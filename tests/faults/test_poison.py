@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 import pytest_asyncio
-from headway import App, every
+from headway import App
 from headway_clock import utc_now
 from headway_contract import Event, Malformed, decode, encode, event, subjects
 from headway_contract.control import Heartbeat
@@ -34,6 +34,7 @@ from headway_scheduler.intake import settled_intake
 from headway_service_kit.passes import Wakeup
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.raw_nats import publish_raw
 
@@ -216,7 +217,7 @@ async def orders(world) -> Orders:
     app = App("test")
     app.job("job")(lambda ctx: None)
     for number in range(RUNS):
-        app.schedule(f"m{number}", job="job", when=every(hours=24))
+        app.schedule(f"m{number}", job="job", when=when_made_due())
     dispatcher = await world.dispatcher(orphan_timeout_seconds=600)
     beat = Heartbeat(worker="w1", nonce="n1", jobs=["job"], slots=RUNS)
     await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
@@ -452,7 +453,7 @@ async def test_good_work_among_generated_messages(world):
 async def test_good_outcomes_among_generated_messages(world):
     app = App("test")
     app.job("job", group="ops")(lambda ctx: None)
-    app.schedule("m", job="job", when=every(hours=24))
+    app.schedule("m", job="job", when=when_made_due())
     await world.provision()
     scheduler = await world.fire(app)
     await world.until("SELECT count(*) FROM scheduler.work")

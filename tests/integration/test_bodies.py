@@ -6,11 +6,12 @@ import threading
 
 import msgspec
 import pytest
-from headway import App, every, retry
+from headway import App, retry
 from headway.worker import execution, runtime
 from headway.worker.execution import Execution
 from headway_contract import subjects
 from headway_jetstream_kit.provisioning import stream_info
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.telling import queue, until_run
 from support.world import until
@@ -18,7 +19,7 @@ from support.world import until
 
 def app_with(body, **options) -> App:
     app = App("test")
-    app.job("job", **options)(every(hours=24)(retry(attempts=1)(body)))
+    app.job("job", **options)(when_made_due()(retry(attempts=1)(body)))
     return app
 
 
@@ -225,8 +226,8 @@ async def test_a_full_job_does_not_starve_the_others(world):
     for declaring in (app, only_quick):
         declaring.job("quick", group="quick")(quick)
     for number in range(250):
-        app.schedule(f"slow-{number}", job="slow", when=every(hours=24), input=number)
-    app.schedule("quick", job="quick", when=every(hours=24))
+        app.schedule(f"slow-{number}", job="slow", when=when_made_due(), input=number)
+    app.schedule("quick", job="quick", when=when_made_due())
     await world.dispatcher()
     await world.worker(only_slow, worker_slots=1)
     await world.worker(only_quick, worker_slots=5)

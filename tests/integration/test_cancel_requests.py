@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from headway import App, Client, every
+from headway import App, Client
 from headway.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
@@ -21,6 +21,7 @@ from headway_scheduler.enqueue import Enqueue
 from headway_scheduler.store import enqueued, works
 from headway_service_kit.passes import Wakeup
 from msgspec import UNSET
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 
 NEVER = RetryPolicy(attempts=3, interval_seconds=3600)
@@ -30,7 +31,7 @@ def app_with(body, *, overlap=None, manifests=("m",)) -> App:
     app = App("test")
     app.job("job", group="ops")(body)
     for name in manifests:
-        app.schedule(name, job="job", when=every(hours=1), overlap=overlap, retry=NEVER)
+        app.schedule(name, job="job", when=when_made_due(), overlap=overlap, retry=NEVER)
     return app
 
 
@@ -221,7 +222,7 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
         raise ValueError("no")
 
     app.job("job", group="ops")(fail)
-    app.schedule("m", job="job", when=every(hours=1), retry=RetryPolicy(attempts=1))
+    app.schedule("m", job="job", when=when_made_due(), retry=RetryPolicy(attempts=1))
     await world.dispatcher()
     await world.worker(app)
     await world.fire(app)

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from headway import App, Client, RequestFailed, every, manual
 from headway_contract.work import Rate
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 
 
@@ -45,7 +46,7 @@ async def test_a_job_and_its_keys_are_limited_over_all_groups(world):
         app.schedule(
             f"sync-{number}",
             job=sync,
-            when=every(hours=24),
+            when=when_made_due(),
             input={"id": number % 3},
             group=f"group-{number % 2}",
         )
@@ -71,7 +72,7 @@ async def test_a_disabled_manifest_holds_what_waits_and_lets_it_go_again(world, 
         await bodies.run(ctx, number)
 
     for number in range(2):
-        app.schedule(f"slow-{number}", job=slow, when=every(hours=24), input=number)
+        app.schedule(f"slow-{number}", job=slow, when=when_made_due(), input=number)
     await world.dispatcher()
     await world.worker(app)
     await world.fire(app)
@@ -91,7 +92,7 @@ async def test_code_that_disables_a_manifest_tells_the_dispatcher(world):
     def app_with(*, enabled: bool) -> App:
         app = App("test")
         app.job("job")(lambda ctx: None)
-        app.schedule("m", job="job", when=every(hours=24), enabled=enabled)
+        app.schedule("m", job="job", when=when_made_due(), enabled=enabled)
         return app
 
     await world.dispatcher()
@@ -170,7 +171,7 @@ async def test_the_limits_of_a_job_are_the_operators_until_given_back(world, cli
         await bodies.run(ctx, number)
 
     for number in range(4):
-        app.schedule(f"m{number}", job=job, when=every(hours=24), input=number)
+        app.schedule(f"m{number}", job=job, when=when_made_due(), input=number)
     await world.dispatcher()
     await world.scheduler(app)
     await world.until("SELECT max_active = 5 FROM dispatcher.job_limit")
@@ -211,7 +212,7 @@ async def test_a_fire_whose_input_makes_no_key_is_skipped_with_that_reason(world
     @app.job("sync", concurrency_key="customer:{input.id}")
     def sync(ctx, customer: dict): ...
 
-    app.schedule("m", job=sync, when=every(hours=24), input={"id": 1})
+    app.schedule("m", job=sync, when=when_made_due(), input={"id": 1})
     await world.dispatcher()
     await world.declare(app)
     await world.value("UPDATE scheduler.manifest SET input = '{}'")

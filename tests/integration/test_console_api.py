@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
-from headway import App, Client, every, manual
+from headway import App, Client, manual
 from headway.control import (
     Invalid,
     NotAnswered,
@@ -20,6 +20,7 @@ from headway_console.reading.dead_letters import read_letter
 from headway_contract.http import cursor_of
 from headway_contract.scheduling import EnqueuedQuestion
 from headway_scheduler.enqueue_desk import list_enqueued
+from support.cadences import when_made_due
 from support.letters import Ops
 
 FILE = """
@@ -37,8 +38,8 @@ def an_app() -> App:
     @app.job("sync", group="ops")
     async def sync(ctx, number: int): ...
 
-    app.schedule("nightly", job="sync", when=every(hours=1), input=1)
-    app.schedule("weekly", job="sync", when=every(hours=2), input=2)
+    app.schedule("nightly", job="sync", when=when_made_due(), input=1)
+    app.schedule("weekly", job="sync", when=when_made_due(), input=2)
     return app
 
 

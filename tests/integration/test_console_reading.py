@@ -5,7 +5,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from headway import App, Client, every
+from headway import App, Client
 from headway_clock import monotonic, utc_now
 from headway_console.reading import BadCursor, connect_reader
 from headway_console.reading.audit import AuditFilter, page_of_audit
@@ -34,9 +34,10 @@ from headway_console.reading.workers import page_of_workers
 from headway_console.reading.works import WorkFilter, page_of_works, read_work
 from headway_contract.dispatching import LetterFilter
 from headway_contract.work import RetryPolicy
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 
-HOURLY = every(hours=1)
+HOURLY = when_made_due()
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from headway import App, every
+from headway import App
 from headway_console import feed as feed_module
+from support.cadences import when_made_due
 from support.consoles import LOCAL
 from support.world import until
 
@@ -20,8 +21,8 @@ def an_app() -> App:
     @app.job("mail", group="post")
     async def mail(ctx): ...
 
-    app.schedule("nightly", job="sync", when=every(hours=1))
-    app.schedule("letters", job="mail", when=every(hours=1))
+    app.schedule("nightly", job="sync", when=when_made_due())
+    app.schedule("letters", job="mail", when=when_made_due())
     return app
 
 

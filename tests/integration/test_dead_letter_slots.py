@@ -5,11 +5,12 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from headway import App, Client, every, retry
+from headway import App, Client, retry
 from headway.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract.dispatching import LetterFilter
 from headway_contract.work import ManifestPruned, WorkCancelRequested
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.world import until
 
@@ -52,7 +53,7 @@ class TestSlots:
                 raise ValueError("boom")
             await release.wait()
 
-        app.schedule("m", job=job, when=every(hours=24), overlap="queue_one")
+        app.schedule("m", job=job, when=when_made_due(), overlap="queue_one")
         dispatcher = await world.dispatcher()
         await world.worker(app)
         await world.fire(app)
@@ -149,7 +150,7 @@ class TestSlots:
                 raise ValueError("boom")
             await asyncio.Event().wait()
 
-        app.schedule("m", job=job, when=every(hours=24))
+        app.schedule("m", job=job, when=when_made_due())
         await world.dispatcher()
         await world.worker(app)
         await world.fire(app)
@@ -261,7 +262,7 @@ class TestManifests:
         app = App("test")
 
         @app.job("job", group="ops")
-        @every(hours=1, name="m")
+        @when_made_due(name="m")
         @retry(attempts=1)
         async def job(ctx):
             if not mended.is_set():
@@ -291,7 +292,7 @@ class TestManifests:
         app = App("test")
 
         @app.job("job", group="ops", on_dead_letter="go_on")
-        @every(hours=1, name="m")
+        @when_made_due(name="m")
         @retry(attempts=1)
         async def job(ctx):
             raise ValueError("boom")

@@ -6,12 +6,13 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from headway import App, Client, every
+from headway import App, Client
 from headway.client import RequestFailed
 from headway_contract import subjects
 from headway_contract.dispatching import WorksAnswer, WorksQuestion
 from headway_dispatcher.store import letter_queries
 from headway_dispatcher.store import question_queries as queries
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 
 
@@ -19,7 +20,7 @@ def made(body, names=("m0", "m1", "m2"), **options) -> App:
     app = App("test")
     app.job("job", group="ops", **options)(body)
     for name in names:
-        app.schedule(name, job="job", when=every(hours=1), input={"name": name})
+        app.schedule(name, job="job", when=when_made_due(), input={"name": name})
     return app
 
 

@@ -4,11 +4,12 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from headway import App, Client, RequestFailed, every
+from headway import App, Client, RequestFailed
 from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
 from headway_contract.work import GroupChanged, ManifestChanged, Rate
 from headway_dispatcher.explain import Explanations
 from headway_jetstream_kit.controlling import BadRequest
+from support.cadences import when_made_due
 from support.gates import START, Gates, SetClock, work
 
 SECOND = timedelta(seconds=1)
@@ -133,7 +134,7 @@ async def test_over_the_wire(world):
     app.group("closed", max_active=0)
 
     @app.job("job", group="closed")
-    @every(hours=24)
+    @when_made_due()
     async def job(ctx): ...
 
     await world.dispatcher()

@@ -4,9 +4,10 @@ import asyncio
 
 import msgspec
 import pytest
-from headway import App, every
+from headway import App
 from headway_contract import subjects
 from headway_contract.control import Heartbeat
+from support.cadences import when_made_due
 from support.healing import nightly, purge
 from support.invariants import check_invariants
 from support.world import until
@@ -105,7 +106,7 @@ class TestOrders:
         begun = []
 
         @app.job("job", group="ops")
-        @every(hours=24)
+        @when_made_due()
         async def job(ctx):
             begun.append(ctx.run)
             return "once"

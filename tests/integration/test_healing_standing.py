@@ -5,11 +5,12 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from headway import App, Client, every, retry
+from headway import App, Client, retry
 from headway_contract import subjects
 from headway_contract.healing import AskedWork, ReconcileAnswer
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler import standing
+from support.cadences import when_made_due
 from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
 from support.invariants import check_invariants
 
@@ -27,7 +28,7 @@ class TestBlocks:
         app = App("test")
 
         @app.job("job", group="ops")
-        @every(hours=24)
+        @when_made_due()
         @retry(attempts=1)
         async def job(ctx):
             raise RuntimeError("no")
@@ -116,7 +117,7 @@ class TestLettersThatBlockNothing:
         @app.job("other", group="ops")
         async def other(ctx): ...
 
-        app.schedule("m", job=job, when=every(hours=24))
+        app.schedule("m", job=job, when=when_made_due())
         app.manifest("m").then("after", job=other)
         app.manifest("m").then("dormant", job=other, dormant=True)
         await world.dispatcher()

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from headway import App, every
+from headway import App
 from headway.worker.leases import Lease
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
@@ -22,6 +22,7 @@ from headway_contract.lifecycle import (
 from headway_contract.progress import LogLine, Progress
 from headway_jetstream_kit import Puller, Stored
 from headway_jetstream_kit.publishing import publish
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 
 
@@ -107,7 +108,7 @@ async def desk(world) -> Desk:
     app = App("test")
 
     @app.job("job", group="ops")
-    @every(hours=24)
+    @when_made_due()
     async def job(ctx): ...
 
     await world.dispatcher(orphan_timeout_seconds=600)

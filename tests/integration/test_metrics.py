@@ -6,7 +6,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from headway import App, Client, every, manual, retry
+from headway import App, Client, manual, retry
 from headway_cli.worker_metrics import meter_of
 from headway_contract.work import GroupChanged, JobChanged
 from headway_dispatcher import metrics as dispatcher_metrics
@@ -14,6 +14,7 @@ from headway_dispatcher.store import metric_queries
 from headway_postgres_kit import note
 from headway_service_kit.metrics import CONTENT_TYPE, Meter, scrape
 from prometheus_client.parser import text_string_to_metric_families
+from support.cadences import when_made_due
 from support.gates import START, Gates
 from support.plans import FILL, outline, rows_read, scans_of
 from support.proxy import Proxy
@@ -60,29 +61,29 @@ def scene():
     app.group("held", max_active=0)
 
     @app.job("good", group="capped", max_active=3)
-    @every(hours=1)
+    @when_made_due()
     async def good(ctx): ...
 
     @app.job("flaky", group="capped")
-    @every(hours=1)
+    @when_made_due()
     @retry(attempts=2, interval=0.01)
     async def flaky(ctx):
         if ctx.attempt == 1:
             raise ValueError("once")
 
     @app.job("bad")
-    @every(hours=1)
+    @when_made_due()
     @retry(attempts=1)
     async def bad(ctx):
         raise ValueError("for good")
 
     @app.job("slow")
-    @every(hours=1)
+    @when_made_due()
     async def slow(ctx):
         await release.wait()
 
     @app.job("stuck", group="held")
-    @every(hours=1)
+    @when_made_due()
     async def stuck(ctx): ...
 
     app.schedule("by-hand", job="good", when=manual())

@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
-from headway import App, every, retry
+from headway import App, retry
 from headway_contract import subjects
 from headway_dispatcher.reaper import Reaper
 from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publishing import publish
+from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.telling import queue
 from support.world import until
@@ -38,7 +39,7 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
     attempts = []
 
     @app.job("job")
-    @every(hours=24)
+    @when_made_due()
     @retry(attempts=3)
     async def job(ctx):
         attempts.append(ctx.attempt)
@@ -72,7 +73,7 @@ async def test_an_orphan_is_reaped_and_tried_again_and_the_zombie_is_fenced_off(
 
 async def test_an_order_that_nobody_claims_is_withdrawn_and_its_work_waits_again(world, app):
     @app.job("job")
-    @every(hours=24)
+    @when_made_due()
     @retry(attempts=1)
     async def job(ctx): ...
 
@@ -102,7 +103,7 @@ async def test_a_worker_that_spoke_past_the_fence_and_fell_silent_is_reaped_too(
     stuck = asyncio.Event()
 
     @app.job("job")
-    @every(hours=24)
+    @when_made_due()
     @retry(attempts=2)
     async def job(ctx):
         if ctx.attempt == 1:
@@ -126,7 +127,7 @@ async def test_a_dispatcher_that_was_cut_off_reaps_nobody(world, app):
     """Silence is no evidence while nobody could have heard."""
 
     @app.job("job")
-    @every(hours=24)
+    @when_made_due()
     async def job(ctx):
         await asyncio.Event().wait()
 
@@ -162,7 +163,7 @@ async def test_a_lagging_projector_does_not_let_a_finished_run_be_killed(world, 
     release = asyncio.Event()
 
     @app.job("job")
-    @every(hours=24)
+    @when_made_due()
     async def job(ctx):
         await release.wait()
         return "done"

@@ -13,6 +13,7 @@ from headway_relay import Handover, OutboxMessage, Relay
 from headway_relay import relay as relay_module
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
+from support.cadences import when_made_due
 from support.healing import purge
 from support.invariants import check_invariants
 
@@ -108,7 +109,7 @@ async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(w
     app = App("test")
 
     @app.job("greet")
-    @every(hours=24)
+    @when_made_due()
     async def greet(ctx): ...
 
     dispatcher = await world.dispatcher()

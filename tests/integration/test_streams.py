@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from headway import App, every
+from headway import App
 from headway_contract import subjects
 from headway_dispatcher.provisioning import (
     delivery_of,
@@ -25,6 +25,7 @@ from headway_jetstream_kit.provisioning import (
     stream_info,
 )
 from headway_jetstream_kit.watching import Watch, done_through, see
+from support.cadences import when_made_due
 from support.servers import needs_embedded
 from support.world import until
 
@@ -37,7 +38,7 @@ def app():
     app = App("test")
 
     @app.job("job", group="ops")
-    @every(hours=24)
+    @when_made_due()
     async def job(ctx): ...
 
     return app

@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
-from headway import App, every
+from headway import App
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover
 from headway_scheduler import tick as tick_module
 from headway_scheduler.store import TICK_LOCK, leaders, manifests
 from headway_scheduler.tick import Tick
+from support.cadences import when_made_due
 
 
 def tick_of(world, *, holder: str = "me", max_entries: int | None = 200) -> Tick:
@@ -25,7 +26,7 @@ async def declare_due(world, *names: str, group: str = "job") -> None:
     app = App("test")
     app.job("job")(lambda ctx: None)
     for name in names:
-        app.schedule(name, job="job", when=every(hours=1), group=group)
+        app.schedule(name, job="job", when=when_made_due(), group=group)
     await world.declare(app, prune="keep")
     await world.make_due(*names)
 

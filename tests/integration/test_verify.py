@@ -8,13 +8,14 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 import pytest_asyncio
-from headway import App, Fatal, every, retry
+from headway import App, Fatal, retry
 from headway_clock import monotonic
 from headway_contract.work import RetryPolicy
 from headway_dispatcher.rebuild import ServicesRun, rebuild
 from headway_dispatcher.verify import verify
 from headway_history.comparing import columns_of
 from headway_history.rows import TABLES, LetterRun
+from support.cadences import when_made_due
 from support.generated import make_works
 from support.world import World
 
@@ -41,19 +42,19 @@ def demo() -> App:
     app = App("verify")
 
     @app.job("good")
-    @every(hours=1)
+    @when_made_due()
     async def good(ctx):
         return {"said": "hello"}
 
     @app.job("flaky")
-    @every(hours=1)
+    @when_made_due()
     @retry(attempts=3, interval=0.01)
     async def flaky(ctx):
         if ctx.attempt < 2:
             raise ValueError("not yet")
 
     @app.job("hopeless")
-    @every(hours=1)
+    @when_made_due()
     async def hopeless(ctx):
         raise Fatal("never")
 
@@ -254,7 +255,7 @@ async def test_it_stays_true_while_everything_goes_on(world):
     @app.job("job")
     async def job(ctx, number: int): ...
 
-    app.schedule_many("m", job=job, items={str(n): n for n in range(40)}, when=every(hours=1))
+    app.schedule_many("m", job=job, items={str(n): n for n in range(40)}, when=when_made_due())
     await world.dispatcher()
     await world.worker(app)
     await world.fire(app)
@@ -344,7 +345,7 @@ async def test_work_that_was_lost_while_it_waited_runs_after_a_rebuild(world):
     release = asyncio.Event()
 
     @app.job("job")
-    @every(hours=1)
+    @when_made_due()
     async def job(ctx):
         await release.wait()
 
@@ -372,7 +373,7 @@ class TestARebuildUnderLiveRuns:
         app, release = App("verify"), asyncio.Event()
 
         @app.job("job")
-        @every(hours=1)
+        @when_made_due()
         @retry(attempts=2, interval=0.01)
         async def job(ctx):
             await release.wait()
@@ -429,7 +430,7 @@ class TestARebuildUnderLiveRuns:
     async def test_what_work_waits_for_is_found_out_anew(self, world):
         app = App("verify")
         app.job("job", concurrency_key="one")(lambda ctx: None)
-        app.schedule("m", job="job", when=every(hours=1))
+        app.schedule("m", job="job", when=when_made_due())
         dispatcher = await world.dispatcher()
         scheduler = await world.fire(app)
         await world.until("SELECT count(*) FROM dispatcher.work_queue")

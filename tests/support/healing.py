@@ -3,13 +3,14 @@
 import base64
 
 import msgspec
-from headway import App, every
+from headway import App
 from headway_contract import Event, decode, subjects
 from headway_contract.healing import ReconcileAnswer, ReconcileQuestion
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
 from headway_jetstream_kit.provisioning import consumer_info
 
+from support.cadences import when_made_due
 from support.world import until
 
 QUICK = {"ask_after_seconds": 0.4}
@@ -20,7 +21,7 @@ def nightly() -> App:
     app = App("test")
 
     @app.job("job", group="ops")
-    @every(hours=24)
+    @when_made_due()
     async def job(ctx):
         return "done"
 
@@ -35,7 +36,7 @@ def many(count: int) -> App:
     async def job(ctx): ...
 
     app.schedule_many(
-        "many", job=job, items=[(f"n{i}", None) for i in range(count)], when=every(hours=24)
+        "many", job=job, items=[(f"n{i}", None) for i in range(count)], when=when_made_due()
     )
     return app
 
