@@ -1,15 +1,19 @@
 """Dead letters and the manifests whose they are: slots, blocks, prunes."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from headway import App, Client, retry
 from headway.client import RequestFailed
+from headway.nats_control import NatsControl
 from headway_clock import utc_now
-from headway_contract.dispatching import LetterFilter
-from headway_contract.work import ManifestPruned, WorkCancelRequested
+from headway_contract import subjects
+from headway_contract.dispatching import CancelAnswer, CancelRequest, LetterFilter
+from headway_contract.work import ManifestPruned, WorkCancelRequested, WorkQueued
+from headway_dispatcher import cancelling
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.world import until
@@ -136,6 +140,32 @@ class TestSlots:
         assert len(ops.inputs) == 3, "neither ran again"
         [left] = await ops.client.dead_letters()
         assert (left.dead_letter, left.retry_asked_at) == (letters[1][1], None)
+
+    @pytest.mark.parametrize("whole", ["manifest_id", "group"])
+    async def test_a_cancel_in_pages_frees_no_slot_for_what_it_means(self, ops, monkeypatch, whole):
+        """The first page makes room for a letter that only the next would come to."""
+        monkeypatch.setattr(cancelling, "BATCH", 1)
+        manifest, first = uuid4(), UUID(int=1)
+        work, letter = await ops.letter(manifest_id=manifest, manifest="m")
+        ops.mended.set()
+        later = {"queued_at": utc_now(), "not_before": utc_now() + timedelta(hours=1)}
+        of = {"group": "ops", "job": "job", "manifest_id": manifest, "manifest": "m"}
+        await ops.tell(WorkQueued(work=first, cause="test:first", **of, **later))
+        await ops.world.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", first)
+        assert [one.result for one in await ops.client.retry(letter)] == ["waits"]
+        asked = {"manifest_id": manifest} if whole == "manifest_id" else {"group": "ops"}
+        counts, more = Counter(), True
+        while more:
+            answer = await NatsControl(ops.world.broker).ask(
+                subjects.CANCEL_REQUEST, CancelRequest(**asked), CancelAnswer
+            )
+            counts.update(answer.counts)
+            more = answer.more
+        assert counts == {"settled": 1, "already_settled": 1}
+        assert (await ops.row(first))["outcome"] == "cancelled"
+        assert (await ops.row(work))["outcome"] == "dead_lettered"
+        [left] = await ops.client.dead_letters()
+        assert (left.dead_letter, left.retry_asked_at) == (letter, None)
 
     @pytest.mark.parametrize("whole", ["manifest", "group"])
     async def test_a_cancel_of_all_withdraws_the_wish(self, world, nats_url, whole):

@@ -20,6 +20,8 @@ from headway_dispatcher import cancels, letters
 from headway_dispatcher.store import HISTORY, Times, cancel_queries, letter_queries
 
 BATCH = 500
+# What fits into an answer: all that a request can name, and a page. What is more is counted.
+_MOST_TOLD = 1500
 
 
 class _Meant(Struct, frozen=True, kw_only=True):
@@ -55,7 +57,7 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
     ]
     results += [_ended(run, row) for run, row in meant.ended_runs.items()]
     counts = Counter(one.result for one in results)
-    return CancelAnswer(results=results, counts=dict(counts), more=meant.more)
+    return CancelAnswer(results=results[:_MOST_TOLD], counts=dict(counts), more=meant.more)
 
 
 async def _meant(connection: Connection, request: CancelRequest) -> _Meant:
@@ -71,7 +73,11 @@ async def _meant(connection: Connection, request: CancelRequest) -> _Meant:
         members += await connection.fetch(cancel_queries["of_group"], request.group, BATCH)
     if request.manifest_id is not None:
         members += await connection.fetch(cancel_queries["of_manifest"], request.manifest_id, BATCH)
-    works |= {row["id"]: works.get(row["id"]) for row in members}
+    # All of them, however many: what ends on one page makes room for those of the next.
+    waiting = await connection.fetch(
+        cancel_queries["waiting_for_slots"], request.group, request.manifest_id
+    )
+    works |= {row["id"]: works.get(row["id"]) for row in (*members, *waiting)}
     return _Meant(
         works=works,
         called={work: run for run, work in live.items()},
