@@ -14,7 +14,7 @@ from headway_jetstream_kit.publishing import publish
 from support import typescript
 from support.batches import order, queue_many
 from support.invariants import check_invariants
-from support.telling import cancel, queue
+from support.telling import cancel, queue, until_given_back
 from support.typescript import start
 from support.world import until
 
@@ -165,6 +165,27 @@ async def test_when_contact_is_lost_the_job_decides(world, processes, policy):
     await world.until(ALL_SETTLED)
     rows = await world.rows("SELECT attempts, runs, outcome FROM dispatcher.work_queue")
     assert [tuple(row) for row in rows] == [(1, 2 if policy == "stop" else 1, "completed")]
+    await check_invariants(world.database)
+
+
+async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world, processes):
+    await world.dispatcher(orphan_timeout_seconds=1.0)
+    await processes.node(str(typescript.WORKER_UNDER_TEST), WORKER_SLOTS="1")
+    await world.until(typescript.HEARD)
+    for _ in range(2):
+        await queue(world, job="ts-waits-once", input=60)
+    await until_told(processes.folder, "begun")
+    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata")
+    await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+    for service in world.services:
+        await service.stop()
+    world.services.clear()
+    await until_told(processes.folder, "stopped: lost_contact")
+    await until_given_back(world, "ts-waits-once")
+    await world.dispatcher(orphan_timeout_seconds=60)
+    await world.until(ALL_SETTLED)
+    rows = await world.rows("SELECT attempts, outcome FROM dispatcher.work_queue")
+    assert [tuple(row) for row in rows] == [(1, "completed")] * 2
     await check_invariants(world.database)
 
 

@@ -19,7 +19,7 @@ from headway_jetstream_kit import Puller, Refused, Stored
 from headway_jetstream_kit.publishing import NoAnswer, publish
 from headway_service_kit.service import Service
 from support.invariants import check_invariants
-from support.telling import app_with, cancel, queue, until_run
+from support.telling import app_with, cancel, queue, until_given_back, until_run
 from support.world import until
 
 
@@ -164,6 +164,35 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
     else:
         await until_run(world, "completed")
         assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 1
+    await check_invariants(world.database)
+
+
+async def test_who_has_lost_contact_claims_nothing_that_would_have_to_stop(world):
+    """It would begin one body after the other, and stop each of them at the next beat."""
+    begun, mended = [], asyncio.Event()
+
+    async def job(ctx):
+        begun.append(ctx.work)
+        await mended.wait()
+
+    await world.dispatcher(orphan_timeout_seconds=1.0)
+    await world.worker(app_with(job), worker_slots=1)
+    for _ in range(2):
+        await queue(world, retry=RetryPolicy(attempts=1))
+    await world.until("SELECT count(*) = 2 FROM dispatcher.metadata")
+    await until_run(world, "in_progress")
+    await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
+    [dispatcher] = world.services
+    await dispatcher.stop()
+    world.services.clear()
+    await until_given_back(world, "job")
+    assert len(begun) == 1, "the other order is still there for whoever has contact"
+    mended.set()
+    await world.dispatcher(orphan_timeout_seconds=60)
+    await world.until(
+        "SELECT count(*) = 2 FROM dispatcher.work_queue WHERE outcome = 'completed' AND attempts = 1"
+    )
+    assert len(begun) == 3
     await check_invariants(world.database)
 
 

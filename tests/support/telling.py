@@ -9,6 +9,8 @@ from headway_contract.work import RetryPolicy, WorkCancelRequested, WorkQueued
 from headway_jetstream_kit import Broker, Stored
 from headway_jetstream_kit.publishing import publish
 
+from support.world import until
+
 RETRY = RetryPolicy(attempts=3, interval_seconds=0.1)
 ONCE = RetryPolicy(attempts=1)
 
@@ -59,3 +61,13 @@ async def until_run(world, state: str, **options):
     query = "SELECT run_id FROM dispatcher.metadata WHERE state = $1 ORDER BY created_at DESC"
     run = await world.until(query, state, **options)
     return (await world.rows("SELECT * FROM dispatcher.metadata WHERE run_id = $1", run))[0]
+
+
+async def until_given_back(world, job: str) -> None:
+    """Wait until an order of a job was delivered again, because whoever had it did not want it."""
+    consumer = f"{subjects.RUNS_STREAM}.{subjects.worker_consumer(job)}"
+
+    async def is_back() -> bool:
+        return (await world.broker.api(f"CONSUMER.INFO.{consumer}"))["num_redelivered"] > 0
+
+    await until(is_back, within=20, what=f"an order of {job} is given back")

@@ -56,13 +56,18 @@ export class Heart {
       const timeout = this.seconds * 1000;
       reply = (await this.broker.request(HEARTBEAT, body, { timeout })).json<Instructions>();
     } catch {
-      this.options.onSilence((performance.now() - this.lastReply) / 1000);
+      this.options.onSilence(this.silence());
       return;
     }
     this.lastReply = performance.now();
     if (reply.error) this.options.onTrouble(`the dispatcher cannot read us: ${reply.error}`);
     if (reply.heartbeat_seconds) this.seconds = reply.heartbeat_seconds;
     this.options.obey(reply);
+  }
+
+  /** For how many seconds nobody has answered. */
+  silence(): number {
+    return (performance.now() - this.lastReply) / 1000;
   }
 
   private schedule(): void {

@@ -62,6 +62,7 @@ export class Worker {
   private readonly claiming = new Set<string>();
   private readonly finished = new Finished();
   private readonly atWork = new Set<Promise<void>>();
+  private heart: Heart | undefined;
   private free: number;
   private slotFreed = withResolvers();
   private readonly asked = withResolvers();
@@ -129,6 +130,7 @@ export class Worker {
       onTrouble: this.onTrouble,
       seconds: this.heartbeatSeconds,
     });
+    this.heart = heart;
     await heart.start(this.name);
     const fetching = [...this.jobs].map(([name, job]) => this.serve(broker, name, job));
     const closed = broker.connection.closed().then((error) => {
@@ -165,7 +167,10 @@ export class Worker {
         // A share of what is free: all jobs have the slots in common.
         const share = Math.min(Math.ceil(this.free / this.jobs.size), this.room(job));
         // Whoever drains does not wait for this; what still comes is given back.
-        for (const order of await broker.nextOrders(name, share)) this.accept(broker, order);
+        const orders = await broker.nextOrders(name, share);
+        const begun = orders.map((order) => this.accept(broker, order));
+        // Not one order after the other through our hands: the next beat may be answered.
+        if (begun.includes("out of touch")) await pause(this.heartbeatSeconds * 1000);
       } catch {
         // The dispatcher makes the consumer when it first hears of the job.
         await pause(300 + Math.random() * 200);
@@ -184,7 +189,7 @@ export class Worker {
   }
 
   /** Begin with an order if there is a free slot; give a surplus back. */
-  private accept(broker: Broker, message: Msg): void {
+  private accept(broker: Broker, message: Msg): "out of touch" | undefined {
     const order = readOrder(message.data);
     const job = order && this.jobs.get(order.job);
     if (order === undefined || job === undefined) {
@@ -197,6 +202,9 @@ export class Worker {
     } else if (this.room(job) <= 0 || this.draining || this.claiming.has(order.lease)) {
       // One that comes again during its own claim would be answered with "mine", and run twice.
       broker.nak(message, 0.2 + Math.random() * 0.2);
+    } else if (wouldStop(order, this.heart?.silence() ?? 0)) {
+      broker.nak(message, this.heartbeatSeconds + Math.random());
+      return "out of touch";
     } else {
       this.free -= 1;
       job.used += 1;
@@ -209,6 +217,7 @@ export class Worker {
       });
       this.keep(done);
     }
+    return undefined;
   }
 
   /** Do not end before this has. */
@@ -281,10 +290,15 @@ export class Worker {
   /** No dispatcher has answered for so long; after the orphan timeout contact is lost. */
   private onSilence(seconds: number): void {
     for (const tenure of this.tenures.values()) {
-      const { orphan_timeout_seconds: patience = 60, on_lost_contact: then } = tenure.lease.order;
-      if (seconds >= patience && then !== "continue") tenure.stop("lost_contact");
+      if (wouldStop(tenure.lease.order, seconds)) tenure.stop("lost_contact");
     }
   }
+}
+
+/** Whether the runs of an order are not to go on after such a silence, nor to begin. */
+function wouldStop(order: Order, silence: number): boolean {
+  const { orphan_timeout_seconds: patience = 60, on_lost_contact: then } = order;
+  return silence >= patience && then !== "continue";
 }
 
 function checkNumber(what: string, number: number): number {

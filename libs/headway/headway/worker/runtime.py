@@ -210,6 +210,7 @@ class Worker:
 
     async def _accept(self, messages: list[Message]) -> None:
         """Begin with as many orders as there are free slots; give a surplus back."""
+        out_of_touch = False
         for message in messages:
             order = _read_order(message)
             if order is not None and order.lease in self._finished:
@@ -220,6 +221,9 @@ class Worker:
                 await nak(self._broker, message, delay=30)
             elif self._is_surplus(order):
                 await nak(self._broker, message, delay=0.2 + jitter(0.2))
+            elif self._would_stop(order, self.heart.silence()):
+                out_of_touch = True
+                await nak(self._broker, message, delay=self._settings.heartbeat_seconds + jitter())
             else:
                 self._free -= 1
                 self._used[order.job] += 1
@@ -227,6 +231,9 @@ class Worker:
                 task = asyncio.create_task(self._work(message, order))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+        if out_of_touch:
+            # Not one order after the other through our hands: the next beat may be answered.
+            await asyncio.sleep(self._settings.heartbeat_seconds)
 
     def _is_surplus(self, order: RunDispatched) -> bool:
         """Whether an order is not to be begun here and now.
@@ -315,9 +322,13 @@ class Worker:
     def _on_silence(self, seconds: float) -> None:
         """No dispatcher has answered for so long; after the orphan timeout contact is lost."""
         for tenure in self._tenures.values():
-            order = tenure.lease.order
-            if seconds >= order.orphan_timeout_seconds and order.on_lost_contact != "continue":
+            if self._would_stop(tenure.lease.order, seconds):
                 tenure.stop("lost_contact")
+
+    @staticmethod
+    def _would_stop(order: RunDispatched, silence: float) -> bool:
+        """Whether the runs of an order are not to go on after such a silence, nor to begin."""
+        return silence >= order.orphan_timeout_seconds and order.on_lost_contact != "continue"
 
 
 def _read_order(message: Message) -> RunDispatched | None:
