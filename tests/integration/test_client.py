@@ -9,6 +9,7 @@ from headway.client import RequestFailed
 from headway.definitions import Definitions, JobDefinition
 from headway_contract import subjects
 from headway_contract.scheduling import GroupsAnswer, ManifestsAnswer
+from support.cadences import when_made_due
 
 
 def app_with(count: int = 0) -> App:
@@ -19,7 +20,7 @@ def app_with(count: int = 0) -> App:
     async def sync(ctx, number: int): ...
 
     for number in range(count):
-        app.schedule(f"m-{number:04}", job="job", when=every(hours=1))
+        app.schedule(f"m-{number:04}", job="job", when=when_made_due())
     return app
 
 
@@ -223,7 +224,7 @@ async def test_a_one_shot_at_no_time_is_refused_before_anybody_is_asked(fields, 
 async def test_times_beyond_all_calendars_are_refused(world, nats_url):
     app = App("test")
     app.job("job")(lambda ctx: None)
-    app.schedule("hourly", job="job", when=every(hours=1))
+    app.schedule("hourly", job="job", when=when_made_due())
     await world.scheduler(app)
     async with Client(nats_url) as headway:
         for year in (1, 9999):

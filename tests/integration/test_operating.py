@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
-from headway import App, Client, daily
+from headway import App, Client
 from headway.control import NotThere, RequestFailed
 from headway.nats_control import NatsControl
 from headway_contract import subjects
 from headway_contract.operating import SettingsAnswer, SettingsQuestion
+from support.cadences import when_made_due
 
 
 @pytest.fixture
@@ -23,8 +24,8 @@ def app_of(may_end: asyncio.Event) -> App:
     async def slow(ctx):
         await may_end.wait()
 
-    app.schedule("slow-1", job=slow, when=daily("03:00"))
-    app.schedule("slow-2", job=slow, when=daily("03:00"))
+    app.schedule("slow-1", job=slow, when=when_made_due())
+    app.schedule("slow-2", job=slow, when=when_made_due())
     return app
 
 

@@ -38,11 +38,11 @@ async def log_of(world, run) -> list:
 
 
 async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(world):
-    release = asyncio.Event()
+    release, today = asyncio.Event(), utc_now().date()
 
     async def job(ctx):
         ctx.progress(12.5, "table 1 of 8")
-        ctx.log.info("opened %s", "sessions", rows=7, at=utc_now().date())
+        ctx.log.info("opened %s", "sessions", rows=7, at=today)
         await release.wait()
         ctx.progress(message="done")
         ctx.log.warning("closing")
@@ -62,7 +62,7 @@ async def test_progress_is_seen_while_the_run_runs_and_lines_keep_their_order(wo
         ("info", "opened sessions"),
         ("warning", "closing"),
     ]
-    assert lines[0]["fields"] == {"rows": 7, "at": utc_now().date().isoformat()}
+    assert lines[0]["fields"] == {"rows": 7, "at": today.isoformat()}
     progress = await world.value("SELECT progress FROM dispatcher.metadata")
     assert (progress["percent"], progress["message"]) == (12.5, "done")
     await check_invariants(world.database)

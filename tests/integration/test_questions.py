@@ -8,6 +8,7 @@ from headway.client import RequestFailed
 from headway.control import Invalid
 from headway.definitions import ManifestDefinition
 from msgspec import convert
+from support.cadences import when_made_due
 
 BERLIN = "Europe/Berlin"
 
@@ -98,14 +99,12 @@ async def test_a_preview_folds_what_is_excluded_unless_each_time_is_wanted(world
 
 
 async def test_a_preview_begins_with_the_next_due_time(world, nats_url):
-    await world.scheduler(app_with(hourly=every(hours=1)), tick="off")
+    await world.scheduler(app_with(hourly=when_made_due()), tick="off")
     due = await world.value("SELECT next_due_at FROM scheduler.manifest")
     async with Client(nats_url) as client:
         fires = (await client.preview("hourly", 3)).fires
         assert [one.due_at for one in fires] == [due + timedelta(hours=step) for step in range(3)]
-        await world.value(
-            "UPDATE scheduler.manifest SET next_due_at = next_due_at - interval '5 h'"
-        )
+        await world.value("UPDATE scheduler.manifest SET next_due_at = now() - interval '5 h'")
         assert (await client.preview("hourly", 1)).fires == fires[:1], "what is past is not ahead"
 
 
@@ -194,12 +193,13 @@ async def test_a_manifest_with_too_many_times_is_asked_about_again(world, nats_u
     await world.scheduler(tick="off")
     async with Client(nats_url) as client:
         found = await client.ledger()
-    assert (found.manifests, found.fire_times) == (2, 50)
+    assert found.manifests == 2
+    assert found.fire_times in (50, 52), "one more of each if an hour has ended since"
     assert {one.trouble for one in found.gaps} == {"no decision is in the ledger"}
     times = sum(
         1 + (one.last_due_at - one.first_due_at) // timedelta(hours=1) for one in found.gaps
     )
-    assert times == 50, "each of them once"
+    assert times == found.fire_times, "each of them once"
 
 
 async def test_a_scheduler_that_does_not_tick_leaves_an_overdue_ledger(world, nats_url):

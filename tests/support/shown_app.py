@@ -3,10 +3,18 @@
 import asyncio
 
 import msgspec
-from headway import App, daily, every, retry
+from headway import App, When, daily, retry
+from headway_clock import utc_now
+
+from support.cadences import when_made_due
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 HOSTILE_QUOTED = '"><script>alert(2)</script>'
+
+
+def hours_away() -> When:
+    """Daily, at a time that comes in half a day and not while somebody looks on."""
+    return daily(f"{(utc_now().hour + 12) % 24:02}:00")
 
 
 class Greeting(msgspec.Struct):
@@ -62,7 +70,7 @@ class ShownApp:
             ctx.progress(40, f"half way {HOSTILE}")
             await self._released.wait()
 
-        app.schedule("greeting", job=greet, when=daily("09:00"), input=Greeting(name="Ada"))
+        app.schedule("greeting", job=greet, when=when_made_due(), input=Greeting(name="Ada"))
         app.schedule(
             "nightly-report",
             job=report,
@@ -70,5 +78,5 @@ class ShownApp:
             labels={"team": "billing", "note": HOSTILE},
         )
         app.manifest("nightly-report").then("mail-report", job=mail)
-        app.schedule("import", job=broken, when=daily("04:00"))
-        app.schedule("archive", job=slow, when=every(hours=6))
+        app.schedule("import", job=broken, when=when_made_due())
+        app.schedule("archive", job=slow, when=hours_away())

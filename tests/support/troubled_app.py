@@ -3,8 +3,9 @@
 import asyncio
 
 import msgspec
-from headway import App, daily, retry
+from headway import App, retry
 
+from support.cadences import when_made_due
 from support.shown_app import HOSTILE, HOSTILE_QUOTED
 
 
@@ -58,6 +59,6 @@ class TroubledApp:
                 except TimeoutError:
                     continue
 
-        app.schedule("deliver", job=ship, when=daily("04:00"), input=Order(item="lamp"))
-        app.schedule("archive", job=slow, when=daily("05:00"))
-        app.schedule("archive-2", job=slow, when=daily("05:00"))
+        app.schedule("deliver", job=ship, when=when_made_due(), input=Order(item="lamp"))
+        app.schedule("archive", job=slow, when=when_made_due())
+        app.schedule("archive-2", job=slow, when=when_made_due())
