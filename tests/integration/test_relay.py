@@ -13,6 +13,7 @@ from headway_relay import Handover, OutboxMessage, Relay
 from headway_relay import relay as relay_module
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
+from msgspec import structs
 from support.cadences import when_made_due
 from support.healing import purge
 from support.invariants import check_invariants
@@ -146,12 +147,21 @@ async def fill_runs(world) -> None:
     assert isinstance(stored, Stored)
 
 
-async def test_a_message_that_is_too_large_is_put_aside(world):
+@pytest.mark.parametrize("limit", ["of the broker", "of the stream"])
+@pytest.mark.parametrize("others", [1, 0])
+async def test_a_message_that_is_too_large_is_put_aside(world, caplog, limit, others):
     await world.provision()
     huge = OutboxMessage(message_id="huge", subject="headway.work.ops", body=b"x" * 2**20)
-    await add(world, huge, message(1))
+    if limit == "of the stream":
+        info = await world.broker.api(f"STREAM.INFO.{subjects.WORK_STREAM}")
+        config = info["config"] | {"max_msg_size": 1000}
+        await world.broker.api(f"STREAM.UPDATE.{subjects.WORK_STREAM}", config)
+        huge = structs.replace(huge, body=b"x" * 2000)
+    await add(world, huge, *(message(number) for number in range(others)))
     assert await Relay(world.database, world.broker, OUTBOX).run_once() is None
-    assert (await backlog(world), await stored(world)) == (0, 1)
+    assert (await backlog(world), await stored(world)) == (0, others)
+    [line] = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert f"{len(huge.body)} bytes on headway.work.ops" in line
     rejected = (await world.rows("SELECT * FROM scheduler.rejected"))[0]
     assert (rejected["body"], rejected["reason"]) == (huge.body, "too large to be published")
 

@@ -37,6 +37,7 @@ class NoAnswer(Struct, frozen=True):
 Answer = Stored | Refused | NoAnswer
 
 TOO_LARGE = 413  # our own code for what the server would cut the connection for
+TOO_LARGE_FOR_STREAM = 10054  # more than the `max_msg_size` that somebody has given it
 
 
 class _Reply(Struct):

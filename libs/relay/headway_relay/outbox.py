@@ -28,6 +28,7 @@ class Outbox:
     """The outbox of one schema."""
 
     def __init__(self, schema: str) -> None:
+        self.schema = schema
         self.queries = Queries("headway_relay", "outbox.sql", schema=schema)
 
     async def add(self, connection: Connection, messages: Sequence[OutboxMessage]) -> None:

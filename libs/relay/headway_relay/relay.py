@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import asyncpg
 from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
 from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, Stored
-from headway_jetstream_kit.publishing import TOO_LARGE, Answer, publish
+from headway_jetstream_kit.publishing import TOO_LARGE, TOO_LARGE_FOR_STREAM, Answer, publish
 from headway_postgres_kit import Connection, Database
 from headway_tracing import span
 
@@ -85,7 +85,14 @@ class Relay:
     async def _put_aside(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
         """Keep what can never be published where a person finds it."""
         if rows:
-            logger.error("%d message(s) are too large and are put aside", len(rows))
+            logger.error(
+                "%d message(s) are too large and are put aside in %s.rejected, the first of "
+                "%d bytes on %s: raise max_payload of NATS, or max_msg_size of the stream",
+                len(rows),
+                self._outbox.schema,
+                len(rows[0]["body"]),
+                rows[0]["subject"],
+            )
             await connection.execute(
                 self._outbox.queries["put_aside"],
                 [row["message_id"] for row in rows],
@@ -139,7 +146,9 @@ def _message(row: asyncpg.Record) -> OutboxMessage:
 
 def _is_hopeless(answer: Answer) -> bool:
     """Whether the broker will never take the message."""
-    return isinstance(answer, Refused) and answer.code == TOO_LARGE
+    return isinstance(answer, Refused) and (
+        answer.code == TOO_LARGE or answer.err_code == TOO_LARGE_FOR_STREAM
+    )
 
 
 def _is_there(answer: Answer) -> bool:
