@@ -35,6 +35,21 @@ def test_times_are_read_in_the_zone_that_they_do_not_name(given, zone, past, exp
     assert read == datetime.fromisoformat(f"{expected}+00:00")
 
 
+@pytest.mark.parametrize(
+    ("given", "zone", "expected"),
+    [
+        ("03:15", BERLIN, "2027-06-01T01:15"),
+        ("3:00", BERLIN, "2027-06-02T01:00"),
+        ("00:30", "UTC", "2027-06-02T00:30"),
+        ("2027-05-01 00:30", "UTC", "2027-05-01T00:30"),
+    ],
+)
+def test_a_time_of_day_that_is_to_come_may_be_tomorrows(given, zone, expected):
+    """A night's work is begun in the evening, and lasts until the morning."""
+    read = read_moment(given, zone, now=NOW, ahead=True)
+    assert read == datetime.fromisoformat(f"{expected}+00:00")
+
+
 @pytest.mark.parametrize("given", ["yesterday", "25:00", "3:5", "2027-02-30", ""])
 def test_what_is_no_time_is_refused_with_the_zone_that_would_count(given):
     with pytest.raises(click.BadParameter, match=r"is no time: .*it is Europe/Berlin time"):

@@ -22,7 +22,7 @@ def _moment(
     parameter: click.Parameter,  # noqa: ARG001
     given: str | None,
 ) -> datetime | None:
-    return None if given is None else read_moment(given, "UTC", now=utc_now())
+    return None if given is None else read_moment(given, "UTC", now=utc_now(), ahead=True)
 
 
 @click.command()

@@ -22,8 +22,10 @@ def has_offset(given: str) -> bool:
         return False
 
 
-def read_moment(given: str, zone: str, *, now: datetime, past: bool = False) -> datetime:
-    """An instant; a time of day is today's, or with `past` the latest that has been."""
+def read_moment(
+    given: str, zone: str, *, now: datetime, past: bool = False, ahead: bool = False
+) -> datetime:
+    """An instant; a time of day is today's, the latest with `past`, the next with `ahead`."""
     place = ZoneInfo(zone)
     today = now.astimezone(place)
     try:
@@ -31,7 +33,9 @@ def read_moment(given: str, zone: str, *, now: datetime, past: bool = False) -> 
             at = time.fromisoformat(given.strip().zfill(5))
             moment = datetime.combine(today.date(), at, tzinfo=place)
             if past and moment > now:
-                moment = datetime.combine(today.date() - timedelta(days=1), at, tzinfo=place)
+                moment -= timedelta(days=1)
+            elif ahead and moment <= now:
+                moment += timedelta(days=1)
         else:
             moment = datetime.fromisoformat(given.strip())
     except ValueError as error:

@@ -55,7 +55,11 @@ def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @_choosing
-@click.option("--until", metavar="TIME", help="When to go on; without an offset it is UTC.")
+@click.option(
+    "--until",
+    metavar="TIME",
+    help="When to go on, in UTC unless it has an offset; 06:00 is the next.",
+)
 @options.seconds_option(
     "--for", "seconds", "For how long, in place of --until.", type=click.FloatRange(1)
 )
@@ -167,4 +171,4 @@ def _until(given: str | None, seconds: float | None) -> datetime | None:
     now = utc_now()
     if seconds is not None:
         return now + timedelta(seconds=seconds)
-    return None if given is None else read_moment(given, "UTC", now=now)
+    return None if given is None else read_moment(given, "UTC", now=now, ahead=True)
