@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from headway import App, allow, catch_up, every, exclude_times, once, skip_missed, spaced
 from headway.packing import pack, unpack
-from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest
+from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_scheduler import operate
 from support.timeline import Timeline
@@ -403,6 +403,37 @@ async def test_a_one_shot_disables_itself_and_is_re_armed_only_by_another_time(t
     await timeline.declare(app_with(once("2027-03-01 14:00")))
     timeline.at(minutes=120)
     assert (await timeline.tick()).fired == 1
+
+
+async def test_a_one_shot_whose_time_was_skipped_disables_itself_too(timeline):
+    await timeline.declare(app_with(once("2027-03-01 12:10"), misfire=skip_missed()))
+    timeline.at(minutes=90)
+    assert (await timeline.tick()).fired == 0
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
+    assert await timeline.ledger("a") == [("10", "skipped", "missed")]
+
+
+async def test_a_one_shot_of_a_group_that_was_disabled_has_had_its_shot(timeline):
+    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    for minutes, enabled in ((5, False), (90, True)):
+        timeline.at(minutes=minutes)
+        await switch_group(timeline, enabled=enabled)
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"]) == (False, "once")
+    assert await timeline.ledger("a") == [("10", "skipped", "group_disabled")]
+
+
+async def test_a_one_shot_that_was_blocked_has_had_its_shot(timeline):
+    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    await timeline.do(operate.trigger, TriggerRequest(manifest="a"))
+    letter = await timeline.dead_letter("a")
+    timeline.at(minutes=90)
+    assert (await timeline.tick()).fired == 0
+    assert (await timeline.manifest("a"))["enabled"]
+    await timeline.resolve("a", *letter, retried=False)
+    row = await timeline.manifest("a")
+    assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
 
 
 async def test_jitter_is_decided_once_and_stored(timeline):

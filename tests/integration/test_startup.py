@@ -5,7 +5,7 @@ import pytest_asyncio
 from headway import App, InvalidDefinitions, allow, cron, every, once
 from headway.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
-from headway_decisions.cadence import Every, Manual
+from headway_decisions.cadence import Every, Manual, Once
 from headway_decisions.timing import Timing
 from headway_postgres_kit import DatabaseUnavailable
 from headway_scheduler import operate, startup
@@ -207,11 +207,26 @@ async def test_the_older_of_two_dead_letters_still_blocks(timeline):
 
 
 async def test_a_one_shot_that_was_long_past_when_declared_says_so(timeline):
-    await timeline.declare(shot("2027-03-01 11:00"))
+    applied = await timeline.declare(shot("2027-03-01 11:00"))
+    assert applied.warnings == [
+        "manifest 'a' was to fire once at 2027-03-01 11:00:00 UTC, which is past: it does not "
+        "fire, unless it is given a later time"
+    ]
+    assert (await timeline.declare(shot("2027-03-01 11:00"))).warnings == [], "no news"
     row = await timeline.manifest("a")
     assert (row["enabled"], row["disabled_by"], row["next_due_at"]) == (False, "once", None)
     assert await timeline.ledger("a") == [("-60", "skipped", "missed")]
     assert (await timeline.tick()).fired == 0
+
+
+async def test_a_one_shot_at_run_time_is_not_for_the_past(timeline):
+    await timeline.declare(app_with())
+    with pytest.raises(InvalidDefinitions, match="'x' was to fire once at 2027-03-01 11:00"):
+        await timeline.declare(at_run_time("x", Once(at="2027-03-01 11:00")))
+    await timeline.declare(at_run_time("x", Once(at="2027-03-01 12:30")))
+    timeline.at(hours=2)
+    again = await timeline.declare(at_run_time("x", Once(at="2027-03-01 12:30")))
+    assert again.declared.unchanged == 1, "what was asked for in time may be asked for again"
 
 
 async def test_a_one_shot_that_is_a_moment_late_still_fires(timeline):

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from headway.definitions import Definitions, InvalidDefinitions, ManifestDefinition
+from headway.definitions import API_OWNER, Definitions, InvalidDefinitions, ManifestDefinition
 from headway.inputs import problem_of_input
 from headway_decisions import timing
 from headway_decisions.lineage import find_cycles
 from headway_postgres_kit import Connection
 
+from headway_scheduler.first_times import past_in_words
 from headway_scheduler.store import manifests
 
 
@@ -36,6 +37,7 @@ async def refuse_problems(
     problems = [
         *found,
         *await asyncio.to_thread(_timings, retimed, now),
+        *_past(definitions, retimed, now),
         *foreign,
         *await _jobs(connection, definitions),
         *await _parents(connection, definitions),
@@ -54,6 +56,13 @@ def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
         for one in retimed
         for problem in known[one.timing]
     ]
+
+
+def _past(
+    definitions: Definitions, retimed: Sequence[ManifestDefinition], now: datetime
+) -> list[str]:
+    """One-shots whose time is past: code may still hold them, but nobody asks for them now."""
+    return past_in_words(retimed, now) if definitions.owner == API_OWNER else []
 
 
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:

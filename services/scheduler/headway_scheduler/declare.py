@@ -6,7 +6,7 @@ What operators have touched stays as they left it.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,8 +19,7 @@ from headway.definitions import (
 )
 from headway_clock import new_id
 from headway_contract.work import GroupChanged, JobChanged, ManifestChanged, Rate
-from headway_decisions import identity, timing, views
-from headway_decisions.cadence import Once
+from headway_decisions import identity, views
 from headway_decisions.timing import Timing
 from headway_history import Record
 from headway_postgres_kit import Clock, Connection, json_array
@@ -35,6 +34,7 @@ from headway_scheduler.advance import (
 )
 from headway_scheduler.announce import announce_group, announce_job, announce_switch
 from headway_scheduler.checking import refuse_problems
+from headway_scheduler.first_times import first_due, past_in_words, past_shots
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.store import (
     DECLARE_LOCK,
@@ -45,8 +45,6 @@ from headway_scheduler.store import (
     manifests,
     occurrences,
 )
-
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -87,9 +85,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """What a declaration changed, and when it was made."""
+    """What a declaration changed, and when it was made. `remarks` are for whoever asked for it."""
 
     at: datetime
+    remarks: list[str] = []
     created: list[str] = []
     changed: list[str] = []
     unchanged: int = 0
@@ -144,6 +143,7 @@ async def declare(
         changed=sorted(one.external_id for one in compared.changed),
         unchanged=compared.unchanged,
         gone=compared.gone,
+        remarks=past_in_words(compared.retimed, now),
     )
 
 
@@ -185,14 +185,6 @@ async def compare(connection: Connection, definitions: Definitions) -> Compariso
         ],
         known=known,
     )
-
-
-def first_due(definition: ManifestDefinition, now: datetime) -> datetime | None:
-    """When a new or retimed manifest is due first; a one-shot may be a little late."""
-    after = now
-    if isinstance(definition.timing.cadence, Once):
-        after = now - timedelta(seconds=definition.misfire.threshold_seconds)
-    return timing.next_due(definition.timing, after)
 
 
 async def _is_current(connection: Connection, definitions: Definitions, now: datetime) -> bool:
@@ -366,23 +358,17 @@ async def _give_up_shots(
     now: datetime,
 ) -> None:
     """A one-shot whose time was long past when it was declared says so, and disables itself."""
-    rows = []
-    for one in definitions:
-        if isinstance(one.timing.cadence, Once) and first_due(one, now) is None:
-            at = timing.latest_due(one.timing, _LONG_AGO, now)
-            if at is not None:
-                manifest = ids[one.external_id]
-                cause = identity.due_cause(at)
-                rows.append(
-                    LedgerRow(
-                        manifest=manifest,
-                        cause=cause,
-                        first_due_at=at,
-                        last_due_at=at,
-                        decision="skipped",
-                        reason=views.MISSED,
-                    )
-                )
+    rows = [
+        LedgerRow(
+            manifest=ids[external_id],
+            cause=identity.due_cause(at),
+            first_due_at=at,
+            last_due_at=at,
+            decision="skipped",
+            reason=views.MISSED,
+        )
+        for external_id, at in past_shots(definitions, now).items()
+    ]
     await write_ledger(connection, rows, now=now)
     await connection.fetch(manifests["retire"], [row.manifest for row in rows])
 

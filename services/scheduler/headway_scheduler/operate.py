@@ -128,6 +128,9 @@ async def change_group(
     [told] = await connection.fetch(groups["read"], [request.group])
     await OUTBOX.add(connection, [announce_group(group_changed(told), now=now)])
     await put_to_rest(connection, members, now=now)
+    if members:
+        # One-shots whose time came while the group was disabled have had their shot.
+        await connection.fetch(manifests["retire"], members)
     changed = _differing(after, before)
     data = {**changed, "before": _differing(before, after)}
     await note_change(connection, "headway.group.changed.v1", request, request.group, data, now)

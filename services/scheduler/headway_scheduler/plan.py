@@ -19,9 +19,10 @@ from headway_postgres_kit import Connection
 from msgspec import structs
 
 from headway_scheduler.checking import ForeignDefinitions, refuse_problems
-from headway_scheduler.declare import Comparison, Known, compare, first_due
+from headway_scheduler.declare import Comparison, Known, compare
 from headway_scheduler.finding import queries
 from headway_scheduler.fire_changes import Firing, Move, changes
+from headway_scheduler.first_times import first_due, past_in_words
 from headway_scheduler.startup import Leavers, leaving
 
 _NOBODY = UUID(int=0)
@@ -65,6 +66,7 @@ async def plan(
         fires=told.changes,
         left_out=told.left_out,
         warnings=[
+            *past_in_words(compared.retimed, now),
             *await _groups(connection, definitions),
             *await _jobs(connection, definitions),
         ],

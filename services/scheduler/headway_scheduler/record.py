@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_decisions import due
+from headway_decisions.cadence import Once
 from headway_decisions.jitter import fire_at
 from headway_decisions.views import Verdict
 from headway_postgres_kit import Connection, json_array, note
@@ -99,6 +100,7 @@ async def record(
     await _cancel(connection, to_cancel, now)
     made = Counter(row.manifest for one in decided for row in one.rows if row.decision == "queued")
     corrected = await _look_again(connection, verdicts, made, now)
+    await _retire(connection, decided, made)
     note(*(fact for one in decided for row in one.rows for fact in _facts(one.manifest, row, now)))
     return Advanced(
         queued=made.total(),
@@ -107,6 +109,21 @@ async def record(
         messages=stamped(messages),
         left_in_outbox=bool(to_cancel) or (made.total() > 0 and not messages),
     )
+
+
+async def _retire(
+    connection: Connection, decided: Sequence[Decided], made: Mapping[UUID, int]
+) -> None:
+    """One-shots whose time was skipped have had their shot: no outcome will come to say so."""
+    skipped = [
+        one.verdict.manifest
+        for one in decided
+        if one.verdict.next_due_at is None
+        and not made[one.verdict.manifest]
+        and isinstance(one.manifest.view.timing.cadence, Once)
+    ]
+    if skipped:
+        await connection.fetch(manifests["retire"], skipped)
 
 
 def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired | Skipped]:

@@ -124,7 +124,10 @@ async def resolve(
     await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
     if news and isinstance(resolved, DeadLetterRetried):
         await _start_round(connection, resolved, resolved.manifest_id, now)
-    return await put_to_rest(connection, locked, now=now)
+    wake_at = await put_to_rest(connection, locked, now=now)
+    # A one-shot whose time came while it was blocked has had its shot.
+    await connection.fetch(manifests["retire"], locked)
+    return wake_at
 
 
 async def _start_round(

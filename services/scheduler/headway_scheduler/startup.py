@@ -25,7 +25,10 @@ _FIRST_PAUSE = 2.0
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """What applying definitions came to. `warnings` tell what failed and will be tried again."""
+    """What applying definitions came to.
+
+    `warnings` tell what failed and will be tried again, and what will never fire.
+    """
 
     declared: Declared
     pruned: list[str] = []
@@ -63,7 +66,7 @@ async def apply(
         return Applied(declared=declared, warnings=[warning])
     leavers = leaving(definitions, declared.gone)
     cleaning = _Cleaning(database, definitions.owner, declared, clock=clock, source=source)
-    applied = Applied(declared=declared)
+    applied = Applied(declared=declared, warnings=declared.remarks)
     for batch, members in leavers.batches.items():
         applied = await cleaning.prune(applied, members, f"left the batch {batch}")
     if policy == "delete":
