@@ -56,6 +56,15 @@ def fit(given: Any, kind: type[Struct], path: tuple[str, ...] = ()) -> Fitted:
     return Fitted(None if lacks else kind(**found), misfits)
 
 
+def misfits_of(body: bytes, kind: type[Struct]) -> list[str]:
+    """All that keeps a message from being read as a kind, a line each; none if it is no object."""
+    try:
+        given = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return list(map(str, fit(given, kind).misfits)) if isinstance(given, dict) else []
+
+
 def problem_of(given: Any, kind: Any, *, of: str = "") -> str | None:
     """Why a value does not fit a type, or none; `of` is the name of its field."""
     if isinstance(given, float) and not math.isfinite(given):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from headway import App, Client, InvalidDefinitions, Item, cron, daily, every, manual
 from headway.client import RequestFailed
+from headway.control import Invalid, Refused
 from headway.definitions import Definitions, JobDefinition
 from headway_contract import subjects
 from headway_contract.scheduling import GroupsAnswer, ManifestsAnswer
@@ -50,6 +51,30 @@ async def test_what_is_wrong_is_told(world, nats_url):
         subjects.MANIFESTS_QUESTION, b'{"limit": 0}', timeout=5
     )
     assert reply.headers["Nats-Service-Error-Code"] == "400"
+
+
+async def test_all_that_is_wrong_with_a_request_is_told_at_once(world, nats_url):
+    await world.scheduler(App("test"), tick="off")
+    async with Client(nats_url) as client:
+        with pytest.raises(Invalid) as refused:
+            await client.change("a", attempts=0, jitter=-1)
+        assert str(refused.value).splitlines() == [
+            "attempts 0 is not valid: use a whole number from 1 to 1000000",
+            "jitter_seconds -1 is not valid: use a number of seconds from 0 to 86400",
+        ]
+        with pytest.raises(Invalid, match=r"^priority 77 is not valid: use a whole number from 0"):
+            await client.trigger("a", priority=77)
+
+
+async def test_code_does_not_take_what_was_made_at_run_time(world, nats_url):
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    await world.scheduler(app, tick="off")
+    app.schedule("a", job="job", when=manual())
+    async with Client(nats_url) as client:
+        await client.schedule("a", job="job", when=manual())
+        with pytest.raises(Refused, match=r"'a' was made at run time .* \('headway delete a'\)"):
+            await client.apply(app.definitions())
 
 
 async def test_a_manifest_made_at_run_time_belongs_to_nobodys_code(world, nats_url):

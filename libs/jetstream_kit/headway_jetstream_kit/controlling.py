@@ -69,14 +69,23 @@ async def serve(
     return made
 
 
-def typed(question: type[Question], answer: Callable[[Question], Awaitable[Struct]]) -> Endpoint:
-    """An endpoint that reads and writes JSON; what cannot be read is the asker's fault."""
+def typed(
+    question: type[Question],
+    answer: Callable[[Question], Awaitable[Struct]],
+    *,
+    misfits: Callable[[bytes, type[Question]], list[str]] = lambda body, question: [],  # noqa: ARG005
+) -> Endpoint:
+    """An endpoint that reads and writes JSON; what cannot be read is the asker's fault.
+
+    `misfits` tells all that is wrong with a body, where the first mistake is not enough.
+    """
 
     async def endpoint(body: bytes) -> bytes:
         try:
             asked = msgspec.json.decode(body, type=question)
         except msgspec.DecodeError as error:
-            raise BadRequest(f"not a {question.__name__}: {error}") from error
+            told = misfits(body, question) or [f"not a {question.__name__}: {error}"]
+            raise BadRequest("\n".join(told)) from error
         return msgspec.json.encode(await answer(asked))
 
     return endpoint

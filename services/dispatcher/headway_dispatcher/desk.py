@@ -25,13 +25,14 @@ from headway_contract.operating import (
 )
 from headway_contract.scheduling import InputAnswer, InputQuestion
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest, Unavailable, serve, typed
+from headway_jetstream_kit.controlling import BadRequest, Unavailable, serve
 from headway_postgres_kit import Clock, Connection, Database, storable
 from headway_service_kit.describing import told_by
 from msgspec import UNSET, Struct
 from nats.errors import Error as NatsError
 
 from headway_dispatcher import cancelling, drains, letters, prunes, store
+from headway_dispatcher.asked import typed
 from headway_dispatcher.intake import Followers
 from headway_dispatcher.pages import aware, cut, read_place
 from headway_dispatcher.questions import Questions, read_fingerprint

@@ -68,11 +68,17 @@ def _past(
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
     """Two applications share a database; neither takes a manifest from the other."""
     return [
-        f"manifest {one.external_id!r} belongs to the application "
-        f"{known[one.external_id].owner!r}: give it another id"
+        f"manifest {one.external_id!r} {_whose(known[one.external_id].owner, one.external_id)}"
         for one in definitions.manifests
         if one.external_id in known and known[one.external_id].owner != definitions.owner
     ]
+
+
+def _whose(owner: str, external_id: str) -> str:
+    if owner == API_OWNER:
+        remedy = f"give this one another id, or delete that one ('headway delete {external_id}')"
+        return f"was made at run time and belongs to no application: {remedy}"
+    return f"belongs to the application {owner!r}: give it another id"
 
 
 async def _foreign_jobs(connection: Connection, definitions: Definitions) -> list[str]:

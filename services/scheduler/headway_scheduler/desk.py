@@ -40,7 +40,7 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.controlling import BadRequest, Conflict, Unknown, serve, typed
+from headway_jetstream_kit.controlling import BadRequest, Conflict, Unknown, serve
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.answered import Keyed
 from headway_service_kit.describing import told_by
@@ -48,6 +48,7 @@ from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 
 from headway_scheduler import activate, cancel, enqueue_desk, job_limits, operate, pausing
+from headway_scheduler.asked import typed
 from headway_scheduler.checking import ForeignDefinitions
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings

@@ -30,9 +30,10 @@ from headway_contract.scheduling import (
 )
 from headway_decisions import timing
 from headway_decisions.timing import Timing
-from headway_jetstream_kit.controlling import BadRequest, Conflict, Endpoint, typed
+from headway_jetstream_kit.controlling import BadRequest, Conflict, Endpoint
 from headway_postgres_kit import Clock, Connection, Database
 
+from headway_scheduler.asked import typed
 from headway_scheduler.explain import explain
 from headway_scheduler.finding import find_manifest
 from headway_scheduler.given import problem_of_given
