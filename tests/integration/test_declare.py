@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from headway import App, InvalidDefinitions, cron, every
+from headway import App, InvalidDefinitions, cron, daily, every
 from headway.definitions import Definitions
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler import checking
@@ -140,3 +140,28 @@ async def test_a_timing_that_has_run_out_since_it_was_declared_stops_no_start(wo
     app_again = app_with("b", when=every(hours=1))
     app_again.schedule("a", job="job", when=cron("0 0 29 2 *", days="thu"), priority=3)
     assert (await declare(world, app_again)).declared.changed == ["a"]
+
+
+async def test_the_audit_tells_what_a_definition_was_before(world):
+    def stated(**options) -> App:
+        app = App("test")
+        app.job("job")(lambda ctx, number=None: None)
+        app.schedule("a", job="job", **{"when": daily("03:00"), "input": 1, **options})
+        return app
+
+    await world.declare(stated())
+    await world.value("UPDATE scheduler.manifest SET touched = '{jitter}', jitter_seconds = 77")
+    changed = stated(when=daily("04:00", tz="Europe/Berlin"), priority=3, jitter=10)
+    await world.declare(changed)
+    await world.declare(changed)
+    await world.declare(stated())
+    rows = await world.rows(
+        "SELECT data FROM scheduler.history WHERE type = 'headway.manifest.declared.v1' ORDER BY id"
+    )
+    first, second, third = (dict(row["data"]) for row in rows)
+    assert "before" not in first
+    differ = [
+        {name for name in after.keys() | was.keys() if after.get(name) != was.get(name)}
+        for after, was in ((one, one.pop("before")) for one in (second, third))
+    ]
+    assert differ == [{"timing", "priority"}] * 2, "and not the jitter, which the operator owns"

@@ -36,6 +36,7 @@ from headway_scheduler.announce import announce_group, announce_job, announce_sw
 from headway_scheduler.checking import refuse_problems
 from headway_scheduler.first_times import first_due, past_in_words, past_shots
 from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.redefined import stored_definitions, told
 from headway_scheduler.store import (
     DECLARE_LOCK,
     HISTORY,
@@ -125,6 +126,9 @@ async def declare(
     locked = await lock_manifests(connection, touched)
     # After the locks: the tick may have fired while we waited for them.
     now = await clock.now(connection)
+    stored = await stored_definitions(
+        connection, [ids[one.external_id] for one in compared.changed]
+    )
     await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
     await leave_parents(connection, set(locked) & _leaving_parents(compared, ids), now=now)
     await _write_jobs(connection, definitions, now)
@@ -136,7 +140,12 @@ async def declare(
     await put_to_rest(connection, locked, now=now)
     await tell_switches(connection, locked, now=now)
     await _give_up_shots(connection, compared.retimed, ids, now)
-    await _write_history(connection, source, [*compared.new, *compared.changed], now)
+    declared = [*compared.new, *compared.changed]
+    records = [
+        audit("headway.manifest.declared.v1", one.external_id, source, told(one, stored), now)
+        for one in declared
+    ]
+    await HISTORY.append(connection, records, now=now)
     return Declared(
         at=declared_at,
         created=sorted(one.external_id for one in compared.new),
@@ -413,16 +422,6 @@ def _row(definition: ManifestDefinition, manifest: UUID, now: datetime) -> dict[
         "definition_hash": definition.fingerprint(),
         "next_due_at": first_due(definition, now),
     }
-
-
-async def _write_history(
-    connection: Connection, source: str, written: Sequence[ManifestDefinition], now: datetime
-) -> None:
-    kind = "headway.manifest.declared.v1"
-    records = [
-        audit(kind, one.external_id, source, msgspec.to_builtins(one), now) for one in written
-    ]
-    await HISTORY.append(connection, records, now=now)
 
 
 def audit(kind: str, subject: str, source: str, data: Any, now: datetime) -> Record:

@@ -41,33 +41,9 @@ from headway_scheduler.ledger_questions import check_page
 from headway_scheduler.manifest import hold_of
 from headway_scheduler.plan import plan
 from headway_scheduler.preview import note_of, previewed
+from headway_scheduler.redefined import definition_of
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import groups, manifests
-
-# The columns that a definition is made of.
-_DEFINED = (
-    "external_id",
-    "job",
-    "input",
-    "timing",
-    "misfire",
-    "overlap",
-    "jitter_seconds",
-    "priority",
-    "retry",
-    "timeout_seconds",
-    "cancel_grace_seconds",
-    "on_lost_contact",
-    "concurrency_key",
-    "concurrency_limit",
-    "start_within_seconds",
-    "on_dead_letter",
-    "labels",
-    "enabled",
-    "dormant",
-    "batch",
-)
-
 
 # Outside of these, calendars and zones are guesses.
 _KNOWN_YEARS = range(1970, 2200)
@@ -206,12 +182,6 @@ def timing_of(row: Any) -> Timing:
     except (msgspec.ValidationError, ValueError) as error:
         raise Conflict(f"the timing of {row['external_id']!r} cannot be read: {error}") from error
     return kept
-
-
-def definition_of(row: Any) -> dict[str, Any]:
-    """A manifest as it is stored, in the shape in which it is declared."""
-    definition = {name: row[name] for name in _DEFINED}
-    return {**definition, "group": row["group_name"], "depends_on": row["parent"]}
 
 
 def status_of(row: Any) -> ManifestStatus:

@@ -96,3 +96,10 @@ SELECT name, max_active, rate, batch, counts_globally, operator_limits
 FROM scheduler.job
 WHERE name = ANY($1::text[])
 ORDER BY name
+
+-- name: definitions_of
+-- Manifests as they are defined. $1 ids.
+SELECT manifest.*, parent.external_id AS parent
+FROM scheduler.manifest
+LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
+WHERE manifest.id = ANY($1::uuid[])
