@@ -20,7 +20,7 @@ from headway_scheduler.store import DECLARE_LOCK, HISTORY, groups, lock_manifest
 
 logger = logging.getLogger(__name__)
 
-_CHANCES = 5
+_RETRIES = 5
 _FIRST_PAUSE = 2.0
 
 
@@ -86,15 +86,15 @@ async def apply_at_start(
     clock: Clock,
     may_fire: bool,
 ) -> Applied:
-    """Apply what the application defines; a database that hiccups gets five chances."""
+    """Apply what the application defines; a database that hiccups is tried again five times."""
     pause = _FIRST_PAUSE
-    for chance in range(1, _CHANCES + 1):
+    for retries_left in range(_RETRIES, -1, -1):
         try:
             applied = await apply(
                 database, definitions, policy=policy, clock=clock, may_fire=may_fire
             )
         except DatabaseUnavailable as error:
-            if chance == _CHANCES:
+            if not retries_left:
                 raise
             logger.warning("declaring: %s; trying again in %.0f s", error, pause)
             await asyncio.sleep(pause)
