@@ -106,7 +106,7 @@ def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
     when, shared = batch.when, _stated(batch.terms)
     if "when" in own:
         when = read_when(own.pop("when"), called, problems)
-    parent = item.depends_on or batch.parent
+    parent = batch.parent if item.depends_on is None else item.depends_on
     own_manual = when is not batch.when and when is not None and isinstance(when.cadence, Manual)
     if parent is not None or own_manual:
         # They were stated for those items that do have fire times.

@@ -60,7 +60,7 @@ def read_app(path_or_text: str | Path) -> YamlApp:
     text, source = _text_of(path_or_text)
     walk = Walk(source)
     try:
-        root = nodes.parse(text)
+        root = nodes.parse(text, walk.complain)
     except nodes.Unreadable as error:
         raise InvalidDefinitions([f"{walk.where(error.line)}{error.reason}"]) from error
     declared = read_file(root, walk)

@@ -94,7 +94,7 @@ def _own_terms(
         name: value for name, value in terms_of(one).items() if value is not None and value != []
     }
     has_cadence = any(name in one for name in CADENCES)
-    parent = one.get("depends_on") or batch.get("depends_on")
+    parent = one.get("depends_on", batch.get("depends_on"))
     if parent is not None or has_cadence:
         following = {"depends_on": parent} if parent is not None else {}
         when = when_of(walk, node, {**one, **following}, called)

@@ -7,7 +7,7 @@ once, and aliases cannot blow a small text up.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
@@ -40,6 +40,10 @@ class Unreadable(Exception):
         self.reason = reason
 
 
+def _refuse(line: int, reason: str) -> None:
+    raise Unreadable(line, reason)
+
+
 class Node(Struct, eq=False):
     """A value of the text: a scalar, a list of nodes, or a mapping from text to nodes.
 
@@ -51,12 +55,15 @@ class Node(Struct, eq=False):
     size: int = 1
 
 
-def parse(text: str) -> Node:
-    """The one document of a text."""
+def parse(text: str, complain: Callable[[int, str], None] = _refuse) -> Node:
+    """The one document of a text.
+
+    `complain` is told of what can be read and must not stand there; without it that is refused.
+    """
     if len(text) > MOST_BYTES:
         raise Unreadable(1, f"it is larger than {MOST_BYTES // 1024**2} MiB: split it")
     try:
-        return _Reader(yaml.parse(text, Loader=_LOADER)).document()
+        return _Reader(yaml.parse(text, Loader=_LOADER), complain).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = error.problem or error.context or "it is no YAML"
@@ -79,8 +86,9 @@ def plain(node: Node) -> Any:
 class _Reader:
     """Builds nodes from the events of a parser."""
 
-    def __init__(self, events: Iterator[Any]) -> None:
+    def __init__(self, events: Iterator[Any], complain: Callable[[int, str], None]) -> None:
         self._events = events
+        self._complain = complain
         self._anchors: dict[str, Node | None] = {}
         self._level = 0
 
@@ -153,7 +161,8 @@ class _Reader:
                 continue
             if key in own:
                 first = own[key].line
-                raise Unreadable(line, f"the key {key!r} stands twice (first in line {first})")
+                self._complain(line, f"the key {key!r} stands twice (first in line {first})")
+                continue
             own[key] = Node(line, child.value, child.size)
         return Node(_line(start), {**merged, **own}, size)
 

@@ -15,7 +15,11 @@ from headway.calendar import Days, Months, Weeks
 from headway.definitions import LONGEST_GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS, Labels
 
 MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
-_TIME = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?"
+_TIME = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+# From 1 to a million, and any number above 0.
+_COUNT = r"0*([1-9][0-9]{0,5}|1000000)"
+_ABOVE_ZERO = r"([0-9]*[1-9][0-9]*(\.[0-9]+)?|[0-9]+\.[0-9]*[1-9][0-9]*)"
 
 
 def _text(pattern: str, example: str) -> Meta:
@@ -23,21 +27,32 @@ def _text(pattern: str, example: str) -> Meta:
 
 
 def _word(kind: type[Days] | type[Months] | type[Weeks]) -> Meta:
-    return Meta(extra_json_schema={"enum": [name.lower() for name in kind.__members__]})
+    """A choice for editors, which may be written in capitals, too."""
+    words = [name.lower() for name in kind.__members__]
+    spelled = "|".join("".join(f"[{one.upper()}{one}]" for one in word) for word in words)
+    return Meta(extra_json_schema={"anyOf": [{"enum": words}, {"pattern": f"^({spelled})$"}]})
 
+
+# For editors alone: the checks say more about an empty one than a length could.
+_FILLED = Meta(extra_json_schema={"minItems": 1})
+_SAID = Meta(extra_json_schema={"minLength": 1})
 
 Name = Annotated[str, _text(NAME_PATTERN, "billing")]
 ManifestId = Annotated[str, _text(MANIFEST_ID_PATTERN, "nightly-cleanup")]
 Time = Annotated[str, _text(f"^{_TIME}$", "03:15")]
 Window = Annotated[str, _text(f"^{_TIME} ?- ?{_TIME}$", "09:00-17:00")]
-Day = Annotated[str, _text("^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "2027-12-24")]
-Moment = Annotated[str, _text(f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}( {_TIME})?$", "2027-06-01 09:00")]
+Day = Annotated[str, _text(f"^{_DATE}$", "2027-12-24")]
+Moment = Annotated[str, _text(f"^{_DATE}( {_TIME})?$", "2027-06-01 09:00")]
+Instant = Annotated[str, _text(f"^{_DATE} {_TIME}$", "2027-06-01 09:00")]
+Expression = Annotated[str, _text(r"^\s*\S+(\s+\S+){4,5}\s*$", "15 3 * * *")]
 
 DayWord = Annotated[str, _word(Days)]
 MonthWord = Annotated[str, _word(Months)]
 WeekWord = Annotated[str, _word(Weeks)]
 MonthNumber = Annotated[int, Meta(ge=1, le=12)]
 MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
+DayWords = DayWord | Annotated[list[DayWord], _FILLED]
+WeekWords = WeekWord | Annotated[list[WeekWord], _FILLED]
 Seconds = Annotated[float, Meta(ge=0)]
 Timeout = Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)]
 Grace = Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)]
@@ -46,9 +61,22 @@ Kind = Annotated[str, Meta(min_length=1, max_length=255)]
 Kinds = Kind | list[Kind]
 Priority = Annotated[int, Meta(ge=0, le=31)]
 RateText = Annotated[
-    str, _text("^ *[0-9]+ *(/|per) *([0-9.]+ *)?(second|minute|hour|day)s? *$", "100/minute")
+    str,
+    _text(
+        rf"^\s*{_COUNT}\s*(/|per)\s*({_ABOVE_ZERO}\s*)?(second|minute|hour|day)s?\s*$",
+        "100/minute",
+    ),
 ]
-KeyTemplate = Annotated[str, Meta(extra_json_schema={"examples": ["customer:{input.id}"]})]
+KeyTemplate = Annotated[
+    str, Meta(extra_json_schema={"minLength": 1, "examples": ["customer:{input.id}"]})
+]
+StartWithin = Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0})]
+Zone = Annotated[str, Meta(description="A zone such as Europe/Berlin; UTC by default."), _SAID]
+Yes = Annotated[bool, Meta(extra_json_schema={"const": True})]
+AppName = Annotated[
+    str, _text(NAME_PATTERN, "billing"), Meta(extra_json_schema={"not": {"const": "api"}})
+]
+ItemId = Annotated[str, _text("^[A-Za-z0-9_-]*$", "ada")] | int
 KeyLimit = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
@@ -59,32 +87,32 @@ class Record(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class Bounds(Record):
     """Filters, and the zone whose wall clock counts."""
 
-    weekdays: DayWord | list[DayWord] | None = None
-    months: MonthWord | MonthNumber | list[MonthWord | MonthNumber] | None = None
+    weekdays: DayWords | None = None
+    months: MonthWord | MonthNumber | Annotated[list[MonthWord | MonthNumber], _FILLED] | None = (
+        None
+    )
     between: Window | None = None
     start: Moment | None = None
     end: Moment | None = None
-    tz: Annotated[str, Meta(description="A zone such as Europe/Berlin; UTC by default.")] | None = (
-        None
-    )
+    tz: Zone | None = None
 
 
 class WeekBounds(Bounds):
     """The same with weeks of the month."""
 
-    weeks: WeekWord | list[WeekWord] | None = None
+    weeks: WeekWords | None = None
 
 
 class DayBounds(WeekBounds):
     """The same where `days` is another word for `weekdays`."""
 
-    days: DayWord | list[DayWord] | None = None
+    days: DayWords | None = None
 
 
 class CronRecord(DayBounds, kw_only=True):
     """Fires where a cron expression matches: five fields, or six with seconds first."""
 
-    expression: str
+    expression: Expression
 
 
 class EveryRecord(WeekBounds):
@@ -96,7 +124,7 @@ class EveryRecord(WeekBounds):
     seconds: Seconds = 0
     minutes: Seconds = 0
     hours: Seconds = 0
-    days: Annotated[int, Meta(ge=1)] | DayWord | list[DayWord] | None = None
+    days: Annotated[int, Meta(ge=1)] | DayWords | None = None
     at: Time | None = None
 
 
@@ -106,7 +134,7 @@ class SpacedRecord(WeekBounds):
     seconds: Seconds = 0
     minutes: Seconds = 0
     hours: Seconds = 0
-    days: Seconds | DayWord | list[DayWord] | None = None
+    days: Seconds | DayWords | None = None
 
 
 class DailyRecord(DayBounds, kw_only=True):
@@ -118,7 +146,7 @@ class DailyRecord(DayBounds, kw_only=True):
 class WeeklyRecord(WeekBounds, kw_only=True):
     """Fires on weekdays at a time, every so many weeks counted from the start date."""
 
-    days: DayWord | list[DayWord]
+    days: DayWords
     at: Time
     every: Annotated[int, Meta(ge=1, le=520)] = 1
 
@@ -126,22 +154,22 @@ class WeeklyRecord(WeekBounds, kw_only=True):
 class MonthlyRecord(WeekBounds, kw_only=True):
     """Fires on days of the month; a day that a month lacks is passed over."""
 
-    days: MonthDay | list[MonthDay]
+    days: MonthDay | Annotated[list[MonthDay], _FILLED]
     at: Time
 
 
 class MonthlyDowRecord(Bounds, kw_only=True):
     """Fires on the first, second, third, fourth or last of a weekday in each month."""
 
-    weeks: WeekWord | list[WeekWord]
-    days: DayWord | list[DayWord]
+    weeks: WeekWords
+    days: DayWords
     at: Time
 
 
 class OnceRecord(DayBounds, kw_only=True):
     """Fires once."""
 
-    at: Moment
+    at: Instant
 
 
 class RetryRecord(Record):
@@ -178,8 +206,8 @@ class AllowRecord(Record, kw_only=True):
 class ExcludeRecord(Record):
     """What is cut out: weekdays, dates, a range from one date to another, a window of the day."""
 
-    days: DayWord | list[DayWord] | None = None
-    dates: Day | list[Day] | None = None
+    days: DayWords | None = None
+    dates: Day | Annotated[list[Day], _FILLED] | None = None
     range: Annotated[list[Day], Meta(min_length=2, max_length=2)] | None = None
     times: Window | None = None
 
@@ -226,22 +254,22 @@ class JobRecord(Record):
     batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
     concurrency_key: KeyTemplate | None = None
     concurrency_limit: KeyLimit = 1
-    start_within: Seconds | None = None
+    start_within: StartWithin | None = None
     labels: Labels = {}
 
 
 class TimedRecord(DayBounds, kw_only=True):
     """What manifests, batches and their items may state: a cadence with its filters, and terms."""
 
-    cron: str | CronRecord | None = None
+    cron: Expression | CronRecord | None = None
     every: EveryRecord | None = None
     spaced: SpacedRecord | None = None
     daily: Time | DailyRecord | None = None
     weekly: WeeklyRecord | None = None
     monthly: MonthlyRecord | None = None
     monthly_dow: MonthlyDowRecord | None = None
-    once: Moment | OnceRecord | None = None
-    manual: bool | None = None
+    once: Instant | OnceRecord | None = None
+    manual: Yes | None = None
     depends_on: ManifestId | None = None
     group: Name | None = None
     priority: Priority | None = None
@@ -257,7 +285,7 @@ class TimedRecord(DayBounds, kw_only=True):
     enabled: bool | None = None
     concurrency_key: KeyTemplate | None = None
     concurrency_limit: KeyLimit | None = None
-    start_within: Seconds | None = None
+    start_within: StartWithin | None = None
     labels: Labels | None = None
 
 
@@ -280,7 +308,7 @@ class ItemRecord(TimedRecord, kw_only=True):
     A cadence of its own replaces that of the batch with all its filters.
     """
 
-    id: str | int
+    id: ItemId
     input: Any = None
 
 
@@ -298,7 +326,7 @@ class BatchRecord(ScheduledRecord, kw_only=True):
 class FileRecord(Record, kw_only=True):
     """Definitions of one application."""
 
-    app: Name
+    app: AppName
     generation: Annotated[int, Meta(ge=0)] = 0
     defaults: DefaultsRecord | None = None
     groups: dict[Name, GroupRecord | None] = {}

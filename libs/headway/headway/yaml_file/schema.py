@@ -22,7 +22,12 @@ def schema() -> dict[str, Any]:
     definitions = made["$defs"]
     root = definitions.pop("FileRecord")
     root["patternProperties"] = {"^x-": {"description": "Your own, for anchors to stand on."}}
+    for name in ("groups", "jobs", "manifests", "batches"):
+        # A heading with nothing below it.
+        stated = root["properties"][name]
+        root["properties"][name] = {"anyOf": [stated, {"type": "null"}]}
     _state_cadences(definitions)
+    _state_what_goes_together(definitions)
     return {
         "$schema": _DIALECT,
         **root,
@@ -33,7 +38,7 @@ def schema() -> dict[str, Any]:
 
 def _state_cadences(definitions: dict[str, Any]) -> None:
     """A manifest has one cadence or a parent; of a batch each item has, if the batch has none."""
-    one_of = [{"required": [name]} for name in (*CADENCES, "depends_on")]
+    one_of = [_stated(name) for name in (*CADENCES, "depends_on")]
     none = {"not": {"anyOf": one_of}}
     each_has = {
         "properties": {"items": {"type": "array", "minItems": 1, "items": {"oneOf": one_of}}}
@@ -41,6 +46,32 @@ def _state_cadences(definitions: dict[str, Any]) -> None:
     definitions["ManifestRecord"]["oneOf"] = one_of
     definitions["ItemRecord"]["oneOf"] = [*one_of, none]
     definitions["BatchRecord"]["oneOf"] = [*one_of, {**none, **each_has}]
+
+
+def _state_what_goes_together(definitions: dict[str, Any]) -> None:
+    """What one key says about others."""
+    for name in ("EveryRecord", "SpacedRecord"):
+        definitions[name]["anyOf"] = [
+            {"required": [unit], "properties": {unit: {"type": "number", "exclusiveMinimum": 0}}}
+            for unit in ("seconds", "minutes", "hours", "days")
+        ]
+    manifest, job = definitions["ManifestRecord"], definitions["JobRecord"]
+    no_times = {"anyOf": [_stated("manual"), _stated("depends_on")]}
+    nothing = {name: {"type": "null"} for name in ("jitter", "misfire", "exclude")}
+    manifest["allOf"] = [
+        {"if": no_times, "then": {"properties": nothing}},
+        {
+            "if": {"required": ["dormant"], "properties": {"dormant": {"const": True}}},
+            "then": _stated("depends_on"),
+        },
+    ]
+    job["if"] = {"required": ["takes_input"], "properties": {"takes_input": {"const": False}}}
+    job["then"] = {"properties": {"input_schema": {"type": "null"}}}
+
+
+def _stated(name: str) -> dict[str, Any]:
+    """That a key is there, with something behind it."""
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
 
 def _tidy(value: Any) -> Any:
