@@ -55,6 +55,9 @@ class TestThroughAllServices:
         async with Client(nats_url, actor="ada") as client:
             answer = await client.enqueue("mail", 7, key="k")
             assert await headway.enqueue(application, "mail", 7, key="k") == answer.work
+            again = await client.enqueue("mail", 7, key="k")
+            assert again.work == answer.work
+            assert "the key 'k' enqueued it before" in again.text, "and no news to the audit"
             for job, given, complaint in (
                 ("nobody", {}, "not declared: Start the scheduler"),
                 ("mail", {"input": "x"}, "does not fit job 'mail'"),

@@ -346,6 +346,8 @@ async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
     assert await said(enabled=False) == "disabled", "and not by the code any more"
     assert await said(enabled=False) == "nothing to change"
     assert await said(enabled=True) == "enabled"
+    assert await said(attempts=4) == "4 attempt(s), 60 s apart at first"
+    assert await said(attempts=4) == "nothing to change"
     assert await said(give_back=["enabled"]) == "the code owns it again"
     assert await said(enabled=True) == (
         "nothing else than before, but the code no longer decides about enabled"

@@ -137,6 +137,20 @@ async def test_pausing_again_moves_the_end_and_keeps_the_beginning(timeline):
     assert (again.paused_at, again.paused_until, again.reason) == (START, None, "longer")
 
 
+async def test_pausing_again_in_the_same_way_is_no_news(timeline):
+    window = {"manifests": ["once"], "until": START + timedelta(hours=1), "reason": "disks"}
+    for _ in range(2):
+        assert (await pause(timeline, **window)).count == 1
+    await pause(timeline, **{**window, "reason": "more disks"})
+    await resume(timeline, manifests=["once"])
+    await pause(timeline, **{**window, "reason": "more disks"})
+    rows = await timeline.rows(
+        "SELECT data ->> 'reason' AS reason FROM scheduler.history"
+        " WHERE type = 'headway.manifest.paused.v1' ORDER BY id"
+    )
+    assert [row["reason"] for row in rows] == ["disks", "more disks", "more disks"]
+
+
 async def test_the_dispatcher_holds_what_waits_and_what_is_triggered_runs(timeline):
     timeline.at(minutes=10)
     await timeline.tick()

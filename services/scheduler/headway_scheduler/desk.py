@@ -202,7 +202,7 @@ class Desk:
             )
             return (await self.change(change)).text
         trigger = TriggerRequest(manifest=manifest, key=request.key, actor=request.actor)
-        return f"{manifest}: {(await self.trigger(trigger)).text}"
+        return (await self.trigger(trigger)).text
 
     async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
         """What holds in this process."""

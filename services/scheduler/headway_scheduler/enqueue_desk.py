@@ -14,6 +14,7 @@ from headway_contract.scheduling import (
     EnqueuedStatus,
     EnqueueRequest,
 )
+from headway_decisions import identity
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare import audit
@@ -35,6 +36,7 @@ async def enqueue(
     """Enqueue work as an application would; an input that does not fit is refused at once."""
     await _check_input(connection, request)
     delay = request.delay_seconds
+    before = await _enqueued_before(connection, request)
     try:
         work = await connection.fetchval(
             enqueued["enqueue"],
@@ -50,9 +52,20 @@ async def enqueue(
         )
     except tuple(_REFUSALS) as error:
         raise _REFUSALS[type(error)](_told(error)) from error
+    if before:
+        text = f"{request.job}: the key {request.key!r} enqueued it before, as work {work}"
+        return EnqueueAnswer(work=work, text=text)
     data = {"job": request.job, "key": request.key}
     await _audit(connection, "headway.work.enqueued.v1", str(work), request, data, now)
     return EnqueueAnswer(work=work, text=f"{request.job}: enqueued as work {work}")
+
+
+async def _enqueued_before(connection: Connection, request: EnqueueRequest) -> bool:
+    """Whether the key has its work already; two at once may both be told that theirs is new."""
+    if request.key is None:
+        return False
+    work = identity.enqueued_work_id(identity.enqueue_cause(request.job, request.key))
+    return bool(await connection.fetchval(enqueued["is_known"], work))
 
 
 async def list_enqueued(connection: Connection, question: EnqueuedQuestion) -> EnqueuedAnswer:

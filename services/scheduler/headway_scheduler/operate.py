@@ -398,7 +398,8 @@ def _changed(request: ChangeRequest, row: Any) -> dict[str, Any]:
     }
     if stated:
         policy = msgspec.convert({**row["retry"], **stated}, RetryPolicy)
-        after["retry"] = msgspec.to_builtins(policy)
+        # As it is stored, which makes lists of tuples: or it would never be the same.
+        after["retry"] = msgspec.json.decode(msgspec.json.encode(policy))
         touched.add("retry")
     if request.jitter_seconds is not UNSET:
         after["jitter_seconds"] = request.jitter_seconds

@@ -54,20 +54,28 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
     locked = await lock_manifests(connection, await _choose(connection, request, paused=False))
     if not request.dry_run:
         by = request.actor or "unknown"
-        await account_for(connection, locked, until=now, now=now)
-        await connection.execute(manifests["pause"], locked, now, request.until, request.reason, by)
-        await put_to_rest(connection, locked, now=now)
-        await tell_switches(connection, locked, now=now)
-    rows = await connection.fetch(manifests["windows"], locked)
-    if not request.dry_run:
+        known = await connection.fetch(manifests["windows"], locked)
+        fresh = [row["id"] for row in known if not _is_paused_so(row, request)]
+        await account_for(connection, fresh, until=now, now=now)
+        await connection.execute(manifests["pause"], fresh, now, request.until, request.reason, by)
+        await put_to_rest(connection, fresh, now=now)
+        await tell_switches(connection, fresh, now=now)
         data = {"until": request.until, "reason": request.reason}
-        await _audit(connection, "paused", rows, f"operator/{by}", data, now)
+        paused = await connection.fetch(manifests["windows"], fresh)
+        await _audit(connection, "paused", paused, f"operator/{by}", data, now)
+    rows = await connection.fetch(manifests["windows"], locked)
     return PauseAnswer(
         text=_paused_in_words(len(rows), request),
         count=len(rows),
         manifests=[_paused(row, request, now) for row in rows[:_LISTED]],
         dry_run=request.dry_run,
     )
+
+
+def _is_paused_so(row: Any, request: PauseRequest) -> bool:
+    """Whether a pause is there already, as it is asked for."""
+    now = (row["paused_at"] is not None and row["resumed_at"] is None, row["paused_until"])
+    return now == (True, request.until) and row["pause_reason"] == request.reason
 
 
 async def resume(connection: Connection, request: ResumeRequest, *, now: datetime) -> ResumeAnswer:

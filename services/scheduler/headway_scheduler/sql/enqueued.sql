@@ -88,6 +88,10 @@ WHERE enqueued.state = 'refused' AND job.name = enqueued.job
 -- $6 not before, $7 start by, $8 key, $9 trace context.
 SELECT headway.enqueue($1, $2::jsonb, $3, $4, $5, $6, $7, $8, $9)
 
+-- name: is_known
+-- Whether work was enqueued, and is not forgotten. $1 work id.
+SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE work_id = $1)
+
 -- name: page
 -- What is not queued yet or never was, the oldest first, with all that were enqueued at the same
 -- time as the last of them, and whether there is more. $1 enqueued after, $2 how many, $3 only the
