@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from headway import App, catch_up, daily, every, retry, skip_missed
+from headway import App, InvalidDefinitions, catch_up, daily, every, retry, skip_missed
 from headway.testing import World
 
 
@@ -183,6 +183,15 @@ async def test_a_world_is_used_between_its_beginning_and_its_end(tmp_path):
     with pytest.raises(RuntimeError, match="has ended: only what it has recorded"):
         await world.run_for(days=1)
     world.assert_fired("daily", times=1)
+
+
+async def test_what_is_wrong_with_an_app_is_told_before_anything_is_started(tmp_path):
+    app = App("test")
+    app.schedule("daily", job="nobody", when=daily("06:00"))
+    with pytest.raises(InvalidDefinitions, match="names the job 'nobody'"):
+        async with World(app, start="2027-01-01", folder=tmp_path / "world"):
+            pass
+    assert not (tmp_path / "world").exists()
 
 
 async def test_a_scheduler_that_does_not_tick_lets_time_pass(headway_world):

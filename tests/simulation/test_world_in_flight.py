@@ -123,8 +123,9 @@ async def test_delays_of_a_client_are_counted_from_the_clock_of_the_world(headwa
     world = await headway_world(app, start="2027-01-01")
     async with world.client() as headway:
         await headway.once("job", delay=7200)
+        await headway.enqueue("job", delay=3600)
     await world.run_for(days=1)
-    assert began == ["2027-01-01T02:00:00+00:00"]
+    assert began == ["2027-01-01T01:00:00+00:00", "2027-01-01T02:00:00+00:00"]
 
 
 async def test_a_body_that_hangs_is_named(headway_world, monkeypatch):

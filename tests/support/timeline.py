@@ -17,7 +17,7 @@ from headway_contract.settled import (
     PruneConfirmed,
     WorkSettled,
 )
-from headway_postgres_kit import Database
+from headway_postgres_kit import Clock, Database
 from headway_relay import Handover
 from headway_scheduler.intake import take_in
 from headway_scheduler.startup import Applied, apply
@@ -26,7 +26,7 @@ from headway_scheduler.tick import Tick, TickResult
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
-class SetClock:
+class SetClock(Clock):
     """Shows the time that it was set to."""
 
     def __init__(self, at: datetime) -> None:

@@ -24,6 +24,7 @@ from headway import (
 )
 from headway.made_at_run_time import one_batch, one_manifest
 from headway.packing import UnreadableDefinitions, unpack
+from headway.yaml_file import read_app
 from headway_contract.fitting import Misfit, fit, problem_of
 from headway_contract.work import Rate
 from support.definitions import problems
@@ -404,3 +405,11 @@ def test_half_a_surrogate_pair_is_no_key(app):
     app.schedule("m", job="quiet", when=HOURLY, concurrency_key="half \ud800")
     [line] = told(app)
     assert "no half of a surrogate pair" in line
+
+
+def test_keys_that_stand_twice_in_a_file_hide_no_other_problem():
+    text = "app: shop\nmanifests:\n  a: {job: x, manual: true}\n  a: {job: y, manual: true}\njob: 1"
+    with pytest.raises(InvalidDefinitions) as caught:
+        read_app(text)
+    places = [one.partition(":")[0] for one in caught.value.problems]
+    assert places == ["line 4", "line 5", "line 3"]

@@ -468,11 +468,6 @@ def test_text_that_is_not_the_yaml_we_take(text, problem):
     assert found.startswith(problem)
 
 
-def test_keys_that_stand_twice_hide_no_other_problem():
-    text = "app: shop\nmanifests:\n  a: {job: x, manual: true}\n  a: {job: y, manual: true}\njob: 1"
-    assert [one.partition(":")[0] for one in problems(text)] == ["line 4", "line 5", "line 3"]
-
-
 def test_aliases_cannot_blow_a_small_text_up():
     lines = ["x-0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"x-{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]

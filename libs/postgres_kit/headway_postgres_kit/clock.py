@@ -1,6 +1,6 @@
 """Where the time of a decision comes from: PostgreSQL, or a clock that somebody else owns."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from headway_postgres_kit.database import Connection
@@ -13,8 +13,12 @@ class Clock(Protocol):
         """The time of what is decided next."""
         ...
 
+    def passed(self, measured: timedelta) -> timedelta:
+        """How much has passed by this clock while PostgreSQL's own has measured so much."""
+        return measured
 
-class DatabaseClock:
+
+class DatabaseClock(Clock):
     """PostgreSQL's own clock, the same for every process."""
 
     async def now(self, connection: Connection) -> datetime:

@@ -1,11 +1,11 @@
 """A clock that shows what it was set to, and never goes back."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from headway_postgres_kit import Connection
+from headway_postgres_kit import Clock, Connection
 
 
-class VirtualClock:
+class VirtualClock(Clock):
     """The time of every decision in a world."""
 
     def __init__(self, at: datetime) -> None:
@@ -14,6 +14,10 @@ class VirtualClock:
     async def now(self, connection: Connection) -> datetime:  # noqa: ARG002 - the protocol's
         """The time that it was set to."""
         return self.at
+
+    def passed(self, measured: timedelta) -> timedelta:  # noqa: ARG002 - the protocol's
+        """Nothing: it stands still while anything is in flight."""
+        return timedelta(0)
 
     def advance(self, to: datetime) -> None:
         """Go on to a later time."""

@@ -96,6 +96,8 @@ class World:
         """Start the servers and all services."""
         if self._has_begun:
             raise RuntimeError("a world is used once: make another one")
+        # What is wrong with the app is told before anything is started.
+        self.app.definitions()
         self._has_begun = True
         try:
             servers = await self._stack.enter_async_context(run_servers(self._folder))

@@ -83,7 +83,7 @@ class Enqueue:
             rows = await connection.fetch(enqueued["take"], self._batch)
             now = await self._clock.now(connection)
             with span("enqueue", rows=len(rows)):
-                verdicts = [judge(row, now) for row in rows]
+                verdicts = [judge(row, now - self._clock.passed(row["age"])) for row in rows]
                 await _record(connection, verdicts, now)
         if rows:
             self._relay.call()
@@ -98,8 +98,8 @@ class Enqueue:
         return None
 
 
-def judge(row: Any, now: datetime) -> Queued | Refused:
-    """Whether a row becomes work. Schedule time is told by `now`, and the row by its age."""
+def judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
+    """Whether a row becomes work; when it was enqueued is told by the clock of the schedule."""
     if row["terms"] is None:
         return _refused(row, "its job is not declared: start the application that has it")
     try:
@@ -115,7 +115,6 @@ def judge(row: Any, now: datetime) -> Queued | Refused:
         key = _key(row, group, given)
     except InvalidKey as error:
         return _refused(row, f"invalid_key: {error}")
-    enqueued_at = now - row["age"]
     not_before = row["not_before"] if row["delay"] is None else enqueued_at + row["delay"]
     return Queued(
         work=row["work_id"],
@@ -177,7 +176,7 @@ async def announce_again(
     What its job, as it is by now, does not take is refused after all, and no longer waited for.
     """
     rows = await connection.fetch(enqueued["outstanding"], sorted(ids))
-    verdicts = [judge(row, now) for row in rows]
+    verdicts = [judge(row, now - row["age"]) for row in rows]
     refused = [one for one in verdicts if isinstance(one, Refused)]
     await connection.execute(works["remove"], [one.work for one in refused])
     await _refuse(connection, refused, now)
