@@ -141,6 +141,23 @@ async def test_what_left_a_batch_is_asked_for_whatever_the_policy(asked, shell):
     assert (done.code, done.out.splitlines()[1]) == (0, "  - many-b  deleted")
 
 
+@pytest.mark.usefixtures("asked")
+async def test_a_generation_from_the_environment_counts_as_at_a_start(shell, console):
+    async def run(generation: str, *arguments: str) -> Done:
+        environment = {**console.environment(), "HEADWAY_GENERATION": generation}
+        return await shell.run(*arguments, **environment)
+
+    assert (await run("7", "apply", "app.yaml", "--prune", "keep")).code == 0
+    done = await run("6", "plan", "app.yaml")
+    assert "generation 7 of 'good' has declared its manifests already" in done.err
+    done = await run("6", "apply", "app.yaml", "--yes")
+    assert (done.code, done.out) == (0, "nothing of good was applied\n")
+    assert "a newer generation of 'good' than 6" in done.err
+    done = await run("-1", "plan", "app.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert "HEADWAY_GENERATION" in done.complaints[0]
+
+
 @pytest.mark.long
 async def test_operators_change_and_trigger(asked):
     assert (await asked("disable", "by-hand", "hello-daily-02-30")).out.count(": disabled") == 2

@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from typing import Annotated
 
 import click
 from headway import Client
 from headway.definitions import Definitions
 from headway_contract.scheduling import ApplyAnswer, PrunePolicy
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from headway_cli import settings
 from headway_cli.apps import load_app
@@ -16,6 +19,13 @@ from headway_cli.fire_changes import fire_lines
 from headway_cli.options import Decorator
 from headway_cli.progressing import progressing
 from headway_cli.summary import counted
+
+
+class _Deployment(Struct, frozen=True, kw_only=True):
+    """Which deployment declares; the application says so where this does not."""
+
+    generation: Annotated[int, Meta(ge=0)] | None = None
+
 
 _app_argument = click.argument("app", required=False, envvar="HEADWAY_APP")
 _file_option = click.option(
@@ -100,7 +110,8 @@ def apply(
     if as_json:
         print_json(answer)
     else:
-        click.echo(f"applied {answer.owner}")
+        stale = f"nothing of {answer.owner} was applied"
+        click.echo(stale if answer.stale else f"applied {answer.owner}")
         print_lines(list(_changes(answer)))
         _warn(answer)
 
@@ -129,7 +140,10 @@ def _definitions(app: str | None, file: str | None) -> Definitions:
     target = file or app
     if target is None:
         raise click.UsageError("nothing to apply: give an APP, or a YAML file with -f")
-    return load_app(target).definitions(settings.read_defaults())
+    definitions = load_app(target).definitions(settings.read_defaults())
+    # As at a start of the scheduler, or what a deployment has declared could not be planned.
+    generation = settings.read(_Deployment, {}).generation
+    return definitions if generation is None else replace(definitions, generation=generation)
 
 
 def _changes(answer: ApplyAnswer) -> Iterator[str]:
