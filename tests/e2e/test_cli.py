@@ -70,10 +70,11 @@ async def test_bad_definitions_are_told_all_together(shell, command):
 async def test_missing_settings_are_told_all_together(shell):
     done = await shell.run("scheduler")
     assert done.code == 2
-    assert len(done.complaints) == 1
-    assert "HEADWAY_DATABASE_URL is not set; HEADWAY_NATS_URL is not set" in done.complaints[0]
+    opening = "headway: settings (environment or flags): "
+    missing = [f"{opening}HEADWAY_{name}_URL is not set" for name in ("DATABASE", "NATS")]
+    assert done.complaints == missing, "one a line"
     done = await shell.run("worker")
-    assert "HEADWAY_APP is not set; HEADWAY_NATS_URL is not set" in done.complaints[0]
+    assert done.complaints == [f"{opening}HEADWAY_APP is not set", missing[1]]
 
 
 async def test_malformed_settings_are_told_all_together(shell):

@@ -4,7 +4,7 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 from headway_cli import commands, settings_page
@@ -95,6 +95,20 @@ class Limited(Struct, frozen=True, kw_only=True):
 def test_numbers_out_of_their_range_are_refused(given, complaint):
     with pytest.raises(InvalidSettings, match=complaint):
         read(Limited, given)
+
+
+class Chosen(Struct, frozen=True, kw_only=True):
+    prune: Annotated[Literal["delete", "keep"], Meta(description="What then.")] = "delete"
+    most: int = 3
+
+
+def test_all_problems_are_told_one_a_line_with_what_there_is_to_choose():
+    with pytest.raises(InvalidSettings) as caught:
+        read(Chosen, {"HEADWAY_PRUNE": "delte", "HEADWAY_MOST": "x"})
+    assert str(caught.value).splitlines() == [
+        "HEADWAY_PRUNE='delte': Invalid enum value 'delte', use one of delete, keep",
+        "HEADWAY_MOST='x': Expected `int`, got `str`",
+    ]
 
 
 def test_none_lifts_a_limit_and_is_a_word_elsewhere():

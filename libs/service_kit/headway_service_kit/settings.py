@@ -96,7 +96,10 @@ class Given(Struct, frozen=True, kw_only=True):
 
 
 def read(struct: type[Settings], environment: Mapping[str, str], **overrides: Any) -> Settings:
-    """Fill the struct from overrides (flags) first, then the environment, then defaults."""
+    """Fill the struct from overrides (flags) first, then the environment, then defaults.
+
+    Raises `InvalidSettings` with every problem, one a line.
+    """
     values: dict[str, Any] = {}
     problems: list[str] = []
     for field in msgspec.structs.fields(struct):
@@ -109,7 +112,7 @@ def read(struct: type[Settings], environment: Mapping[str, str], **overrides: An
         except InvalidSettings as error:
             problems.append(str(error))
     if problems:
-        raise InvalidSettings("; ".join(problems))
+        raise InvalidSettings("\n".join(problems))
     return struct(**values)
 
 
@@ -151,10 +154,21 @@ def convert(field: msgspec.structs.FieldInfo, raw: Any) -> Any:
     try:
         value = msgspec.convert(raw, field.type, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidSettings(f"{variable_of(field.name)}={raw!r}: {error}") from error
+        told = f"{variable_of(field.name)}={raw!r}: {error}{_choice(field)}"
+        raise InvalidSettings(told) from error
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidSettings(f"{variable_of(field.name)}={raw!r}: Expected a finite number")
     return value
+
+
+def _choice(field: msgspec.structs.FieldInfo) -> str:
+    """The words that a setting takes, if it takes only some."""
+    found = msgspec.inspect.type_info(field.type)
+    if isinstance(found, msgspec.inspect.Metadata):
+        found = found.type
+    if not isinstance(found, msgspec.inspect.LiteralType):
+        return ""
+    return f", use one of {', '.join(map(str, found.values))}"
 
 
 def may_be_lifted(field: msgspec.structs.FieldInfo) -> bool:

@@ -49,7 +49,7 @@ def _problems(
     try:
         kit.read(struct, environment, **flags)
     except InvalidSettings as error:
-        yield str(error)
+        yield from str(error).splitlines()
     for field in msgspec.structs.fields(struct):
         given = flags.get(field.name) or _given(environment, field.name)
         problem = _CHECKS[field.name](str(given)) if given and field.name in _CHECKS else None
