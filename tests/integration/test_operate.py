@@ -6,13 +6,14 @@ import pytest
 import pytest_asyncio
 from headway import App, every, manual
 from headway_contract import decode
+from headway_contract.pausing import PauseRequest
 from headway_contract.scheduling import (
     ChangeGroupRequest,
     ChangeJobRequest,
     ChangeRequest,
     TriggerRequest,
 )
-from headway_scheduler import job_limits, operate
+from headway_scheduler import job_limits, operate, pausing
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
@@ -279,6 +280,43 @@ async def test_a_disabled_manifest_runs_when_somebody_asks(timeline):
     await timeline.declare(app_with())
     await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
     assert (await trigger(timeline)).result == "queued"
+
+
+async def hold_manifest(timeline):
+    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
+
+
+async def hold_group(timeline):
+    await timeline.do(operate.change_group, ChangeGroupRequest(group="ops", enabled=False))
+
+
+async def hold_for_a_while(timeline):
+    await timeline.do(pausing.pause, PauseRequest(manifests=["a"]))
+
+
+async def leave_out(timeline):
+    await timeline.declare(App("test"), prune="disable")
+
+
+@pytest.mark.parametrize("hold", [hold_manifest, hold_group, hold_for_a_while, leave_out])
+async def test_what_waits_for_room_in_a_disabled_manifest_runs_as_it_was_told(timeline, hold):
+    await timeline.declare(app_with(overlap="queue_one"))
+    await trigger(timeline)
+    assert (await trigger(timeline, input=2)).result == "owed"
+    await hold(timeline)
+    assert (await trigger(timeline, input=3)).result == "owed"
+    await timeline.settle("a")
+    await timeline.settle("a")
+    assert [one.input for one in await told(timeline, "work.queued")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("hold", [hold_manifest, hold_group, hold_for_a_while, leave_out])
+async def test_a_delayed_trigger_comes_in_its_time_whatever_is_disabled_meanwhile(timeline, hold):
+    await timeline.declare(app_with())
+    await trigger(timeline, delay_seconds=60)
+    await hold(timeline)
+    timeline.at(minutes=1)
+    assert (await timeline.tick()).fired == 1
 
 
 async def test_a_disabled_group_holds_it_and_says_so(timeline):

@@ -228,6 +228,19 @@ class TestHolds:
         held = view(hold="manifest_disabled", owed=waiting, next_due_at=None)
         assert due.judge(held, now=NOON).releases == (Release(cause="trigger:b", slot=0),)
 
+    @pytest.mark.parametrize("hold", ["manifest_disabled", "group_disabled", "paused"])
+    def test_when_there_is_room_again_it_is_looked_at_for_what_somebody_asked_for(self, hold):
+        asked = Owed(cause="trigger:b", explicit=True)
+        held = view(hold=hold, owed=(Owed(cause="due:a"), asked), next_due_at=None)
+        assert due.rest(held, now=NOON).wake_at == NOON
+        assert due.rest(structs.replace(held, slots=(0,)), now=NOON).wake_at is None
+        assert due.rest(structs.replace(held, owed=held.owed[:1]), now=NOON).wake_at is None
+
+    def test_a_blocked_one_is_not_looked_at(self):
+        waiting = (Owed(cause="trigger:b", explicit=True),)
+        held = view(hold="blocked_by_dead_letter", owed=waiting, next_due_at=None)
+        assert due.rest(held, now=NOON).wake_at is None
+
     def test_a_blocked_one_lets_nothing_through(self):
         waiting = (Owed(cause="trigger:b", explicit=True),)
         held = view(hold="blocked_by_dead_letter", owed=waiting, next_due_at=None)

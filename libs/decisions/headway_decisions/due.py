@@ -138,13 +138,21 @@ def rest(view: ManifestView, *, now: datetime) -> Verdict:
     """Decide nothing; only say when a manifest is due next, and when to look at it."""
     if view.hold is None:
         view = _space(view, now)
-    waits = view.hold is None and has_room(view) and (bool(view.owed) or _has_news(view))
     return Verdict(
         manifest=view.id,
         next_due_at=view.next_due_at,
-        wake_at=now if waits else _earlier(wake_at(view), view.next_owed_at),
+        wake_at=now if _is_ready(view) else _earlier(wake_at(view), view.next_owed_at),
         seen_success=view.seen_success,
     )
+
+
+def _is_ready(view: ManifestView) -> bool:
+    """Whether something waits that only the tick has to let go, by what a hold lets pass."""
+    if not has_room(view):
+        return False
+    if view.hold is None:
+        return bool(view.owed) or _has_news(view)
+    return view.hold in _PASSABLE and any(one.explicit for one in view.owed)
 
 
 def go_on(view: ManifestView, *, now: datetime) -> ManifestView:

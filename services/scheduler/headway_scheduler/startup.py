@@ -14,7 +14,7 @@ from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailabl
 from msgspec import Struct, structs
 
 from headway_scheduler import prune
-from headway_scheduler.advance import account_for
+from headway_scheduler.advance import account_for, put_to_rest
 from headway_scheduler.declare import Declared, Known, audit, declare, tell_switches
 from headway_scheduler.store import DECLARE_LOCK, HISTORY, groups, lock_manifests, manifests
 
@@ -161,6 +161,8 @@ class _Cleaning:
                 # Nobody was there to decide what came due before: that is no reason of today's.
                 await account_for(connection, locked, until=now, now=now, otherwise=views.MISSED)
             rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
+            if silence:
+                await put_to_rest(connection, locked, now=now)
             await tell_switches(connection, locked, now=now)
             undeclared = sorted(row["external_id"] for row in rows)
             kind, data = "headway.manifest.undeclared.v1", {"disabled": silence}

@@ -453,8 +453,7 @@ UPDATE scheduler.manifest
 SET undeclared_at = $2,
     definition_hash = '',
     enabled = enabled AND NOT $3::boolean,
-    disabled_by = CASE WHEN enabled AND $3 THEN 'pruned' ELSE disabled_by END,
-    wake_at = CASE WHEN NOT $3 THEN wake_at END
+    disabled_by = CASE WHEN enabled AND $3 THEN 'pruned' ELSE disabled_by END
 WHERE id = ANY($1::uuid[]) AND (undeclared_at IS NULL OR (enabled AND $3))
 RETURNING external_id
 
