@@ -436,17 +436,26 @@ class DeleteRequest(Struct, frozen=True, kw_only=True):
 
 
 class InputQuestion(Struct, frozen=True, kw_only=True):
-    """Would this job take this input?"""
+    """Would this job take this input?
+
+    Whoever names a group means work in it, of a manifest if it has one, and is told its key.
+    """
 
     job: Name
     input: Any = None
+    manifest_id: UUID | None = None
+    group: Name | None = None
 
 
 class InputAnswer(Struct, frozen=True, kw_only=True):
-    """What is wrong with it, or nothing. A job that nobody declared (`known`) takes any."""
+    """What is wrong with it, or nothing. A job that nobody declared (`known`) takes any.
+
+    `concurrency_key` is that of the work which was meant; it is left out where nobody can tell.
+    """
 
     problem: str = ""
     known: bool = True
+    concurrency_key: str | UnsetType | None = UNSET
 
 
 class CancelOutstandingRequest(Struct, frozen=True, kw_only=True):

@@ -32,7 +32,8 @@ BOOKKEEPING = {
     },
     "dead_letter": {
         **dict.fromkeys(
-            ("retry_asked_at", "retry_asked_by", "retry_input"), "a wish that waits for its slot"
+            ("retry_asked_at", "retry_asked_by", "retry_input", "retry_key"),
+            "a wish that waits for its slot",
         ),
     },
 }

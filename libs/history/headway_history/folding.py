@@ -87,9 +87,13 @@ class _Told:
         """Every round that the work is known to have been in."""
         kinds: list[type[Any]] = [Dispatched, Waiting, Settled]
         rounds = [data.round for kind in kinds for _, data in self.events(kind)]
-        return rounds + [
-            data.round for kept, data in self.events(LetterResolved) if kept.type == _RETRIED
-        ]
+        return rounds + [data.round for data in self.retries]
+
+    @property
+    def retries(self) -> list[LetterResolved]:
+        """What people retried, the first one first."""
+        found = [data for kept, data in self.events(LetterResolved) if kept.type == _RETRIED]
+        return sorted(found, key=attrgetter("round"))
 
 
 def fold(events: Iterable[Kept]) -> Folded:
@@ -98,10 +102,11 @@ def fold(events: Iterable[Kept]) -> Folded:
     base = _newest_snapshot(events)
     covers = 0 if base is None else base.covers
     told = _Told(event for event in events if event.id > covers)
+    began_with = _first_key(told, base)
     work = _work(told, base)
     if work is None:
         return Folded()
-    runs = _runs(told, base, work)
+    runs = _runs(told, base, work, began_with)
     return Folded(work=work, runs=runs, letters=_letters(told, base, runs))
 
 
@@ -196,12 +201,30 @@ def _open_round(work: WorkRow, number: int, told: _Told) -> None:
     # Somebody asked for it: it neither expires nor waits for its manifest to be enabled.
     work.start_by, work.explicit = None, True
     work.cancel_requested_at, work.cancel_reason = None, None
-    retries = [data for kept, data in told.events(LetterResolved) if kept.type == _RETRIED]
-    for retry in sorted(retries, key=attrgetter("round")):
+    for retry in told.retries:
         work.input = work.input if retry.input is UNSET else retry.input
+        if retry.concurrency_key is not UNSET:
+            work.concurrency_key = retry.concurrency_key
         work.queued_at = retry.queued_at or work.queued_at
         work.not_before = retry.not_before or work.not_before
         work.rank = retry.rank or work.rank
+
+
+def _first_key(told: _Told, base: Snapshot | None) -> str | None:
+    """The concurrency key that the work had before any retry that is told of."""
+    if base is not None:
+        return base.work.concurrency_key
+    first = min((one for _, one in told.events(Queued)), key=attrgetter("round"), default=None)
+    return None if first is None else first.concurrency_key
+
+
+def _key_in(number: int, began_with: str | None, told: _Told) -> str | None:
+    """The concurrency key of a round: a retry with an edited input may have changed it."""
+    key = began_with
+    for retry in told.retries:
+        if retry.round <= number and retry.concurrency_key is not UNSET:
+            key = retry.concurrency_key
+    return key
 
 
 def _traced(work: WorkRow, told: _Told) -> None:
@@ -255,10 +278,13 @@ def _latest_wait(work: WorkRow, told: _Told) -> Waiting | None:
     return max(told.in_round(Waiting, work.round), key=attrgetter("runs"), default=None)
 
 
-def _runs(told: _Told, base: Snapshot | None, work: WorkRow) -> dict[UUID, RunRow]:
+def _runs(
+    told: _Told, base: Snapshot | None, work: WorkRow, began_with: str | None
+) -> dict[UUID, RunRow]:
     runs = {run.run_id: run for run in base.runs} if base is not None else {}
     for kept, order in told.events(Dispatched):
-        runs[order.run] = _ordered(kept, order, work)
+        key = _key_in(order.round, began_with, told)
+        runs[order.run] = _ordered(kept, order, work, key)
     for run in runs.values():
         _live(run, told)
     for _, doubt in told.events(InDoubt):
@@ -269,7 +295,7 @@ def _runs(told: _Told, base: Snapshot | None, work: WorkRow) -> dict[UUID, RunRo
     return runs
 
 
-def _ordered(kept: Kept, order: Dispatched, work: WorkRow) -> RunRow:
+def _ordered(kept: Kept, order: Dispatched, work: WorkRow, key: str | None) -> RunRow:
     return RunRow(
         run_id=order.run,
         work_id=order.work,
@@ -283,7 +309,7 @@ def _ordered(kept: Kept, order: Dispatched, work: WorkRow) -> RunRow:
         created_at=kept.occurred_at,
         patience_seconds=order.patience_seconds,
         trace_id=order.trace_id,
-        concurrency_key=work.concurrency_key,
+        concurrency_key=key,
     )
 
 

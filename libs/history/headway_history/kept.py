@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 # What is only ever written down, and never sent.
 WORK_WAITING = "headway.work.waiting.v1"
@@ -175,14 +175,15 @@ class LetterCreated(Struct, frozen=True, kw_only=True):
 class LetterResolved(Struct, frozen=True, kw_only=True):
     """A person has seen to a dead letter; `round` is the next one if the work runs again.
 
-    Then it also says what the work is like in that round: its input, how that was edited, and its
-    place in the queue.
+    Then it also says what the work is like in that round: its input, how that was edited, its
+    concurrency key, and its place in the queue.
     """
 
     dead_letter: UUID
     round: int
     input: Any = UNSET
     edit: Any = UNSET
+    concurrency_key: str | UnsetType | None = UNSET
     queued_at: datetime | None = None
     not_before: datetime | None = None
     rank: datetime | None = None

@@ -28,7 +28,7 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import BadRequest, Unavailable, serve
 from headway_postgres_kit import Clock, Connection, Database, storable
 from headway_service_kit.describing import told_by
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from nats.errors import Error as NatsError
 
 from headway_dispatcher import cancelling, drains, letters, prunes, store
@@ -90,9 +90,8 @@ class Desk:
 
     async def retry(self, request: RetryRequest) -> LettersChanged:
         """Run the work of dead letters again."""
-        if request.input is not UNSET:
-            await self._check_input(request)
-        wish = letters.Wish(actor=_actor(request), input=request.input)
+        key = UNSET if request.input is UNSET else await self._check_input(request)
+        wish = letters.Wish(actor=_actor(request), input=request.input, key=key)
         async with self._changing() as (connection, times):
 
             async def act() -> LettersChanged:
@@ -161,16 +160,27 @@ class Desk:
             await prunes.lock(connection)
             yield connection, await store.read_times(connection, self._clock)
 
-    async def _check_input(self, request: RetryRequest) -> None:
-        """Refuse an input that the job would not take. Its schema is the scheduler's."""
+    async def _check_input(self, request: RetryRequest) -> str | UnsetType | None:
+        """Refuse an input that the job would not take; returns the concurrency key that it makes.
+
+        The job's schema and what makes its keys are the scheduler's.
+        """
         if len(request.dead_letters) != 1 or request.filter is not None:
             raise BadRequest("an edited input is for one dead letter: name just that one")
         [letter] = request.dead_letters
         async with self._database.acquire() as connection:
-            job = await connection.fetchval(letter_queries["job_of"], letter)
-        if job is None:
-            return  # that it is unknown is told with the result
-        question = msgspec.json.encode(InputQuestion(job=job, input=request.input))
+            row = await connection.fetchrow(letter_queries["job_of"], letter)
+        if row is None:
+            return UNSET  # that it is unknown is told with the result
+        job: str = row["job"]
+        question = msgspec.json.encode(
+            InputQuestion(
+                job=job,
+                input=request.input,
+                manifest_id=row["manifest_id"],
+                group=row["group_name"],
+            )
+        )
         try:
             reply = await self._broker.client.request(
                 subjects.INPUT_QUESTION, question, timeout=_PATIENCE
@@ -183,6 +193,7 @@ class Desk:
             ) from error
         if answer.problem:
             raise BadRequest(answer.problem)
+        return answer.concurrency_key
 
 
 async def _choose(

@@ -26,7 +26,7 @@ from headway_decisions.letters import Acknowledged, Letter, Retried, Waits
 from headway_decisions.transitions import next_work_state
 from headway_history import Record
 from headway_postgres_kit import Connection, json_array, savepoint
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from headway_dispatcher import store
 from headway_dispatcher.letter_words import results
@@ -42,12 +42,18 @@ from headway_dispatcher.telling import resolved_message
 
 BATCH = 500
 
+_OF_THE_ROUND = ("input", "queued_at", "not_before", "rank", "concurrency_key")
+
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """Who wants letters retried, and with which input if not with their own."""
+    """Who wants letters retried, and with which input if not with their own.
+
+    With another input work may have another concurrency key, which is left out if it stays.
+    """
 
     actor: str
     input: Any = UNSET
+    key: str | UnsetType | None = UNSET
 
     def edit_of(self, row: Any) -> list[InputChange] | None:
         """How the input differs from the one that failed; none where it was not edited."""
@@ -119,7 +125,11 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
     resumed = 0
     for row in begun:
         edited = row["edit"] is not None
-        wish = Wish(actor=row["retry_asked_by"], input=row["retry_input"] if edited else UNSET)
+        wish = Wish(
+            actor=row["retry_asked_by"],
+            input=row["retry_input"] if edited else UNSET,
+            key=UNSET if row["retry_key"] is None else row["retry_key"][0],
+        )
         queued = await _begin_rounds(connection, [row], wish, times.schedule)
         if queued is not None:
             edit = msgspec.convert(row["edit"], list[InputChange]) if edited else None
@@ -190,6 +200,8 @@ async def _begin_rounds(
                 [edited for _ in begun],
                 json_array(wish.input if edited else None for _ in begun),
                 now,
+                wish.key is not UNSET,
+                None if wish.key is UNSET else wish.key,
             )
     except asyncpg.UniqueViolationError:
         return None
@@ -230,7 +242,13 @@ async def _ask(connection: Connection, asked: Sequence[Any], wish: Wish, times: 
         edit = wish.edit_of(row)
         given = None if edit is None else wish.input
         await connection.execute(
-            letter_queries["ask"], row["id"], wish.actor, given, edit, times.schedule
+            letter_queries["ask"],
+            row["id"],
+            wish.actor,
+            given,
+            edit,
+            times.schedule,
+            None if wish.key is UNSET else [wish.key],
         )
     records = [
         Record(
@@ -272,7 +290,7 @@ def _kept(queued: Any) -> dict[str, Any]:
     """What history needs beside the event to tell what the work is like in its new round."""
     if queued is None:
         return {}
-    return {name: queued[name] for name in ("input", "queued_at", "not_before", "rank")}
+    return {name: queued[name] for name in _OF_THE_ROUND}
 
 
 def _told(row: Any, actor: str, times: Times) -> dict[str, Any]:

@@ -29,9 +29,11 @@ from headway_contract.scheduling import (
     PreviewQuestion,
 )
 from headway_decisions import timing
+from headway_decisions.keys import InvalidKey, render_key
 from headway_decisions.timing import Timing
 from headway_jetstream_kit.controlling import BadRequest, Conflict, Endpoint
 from headway_postgres_kit import Clock, Connection, Database
+from msgspec import UNSET
 
 from headway_scheduler.asked import typed
 from headway_scheduler.explain import explain
@@ -140,9 +142,12 @@ class Questions:
             return await plan(connection, request, policy=self._settings.prune, now=now)
 
     async def input(self, question: InputQuestion) -> InputAnswer:
-        """Whether a job takes an input."""
+        """Whether a job takes an input, and which concurrency key work has with it."""
         async with self._database.acquire() as connection:
             row = await connection.fetchrow(manifests["jobs"], [question.job])
+            keyed = await connection.fetchrow(
+                manifests["key_templates"], question.job, question.manifest_id
+            )
         problem = (
             problem_of_given(question.job, None, True, question.input)  # noqa: FBT003
             if row is None
@@ -150,7 +155,12 @@ class Questions:
                 question.job, row["input_schema"], row["takes_input"], question.input
             )
         )
-        return InputAnswer(problem=problem or "", known=row is not None)
+        try:
+            tells = not problem and keyed is not None and question.group is not None
+            key = _key(question, keyed) if tells else UNSET
+        except InvalidKey as error:
+            problem, key = str(error), UNSET
+        return InputAnswer(problem=problem or "", known=row is not None, concurrency_key=key)
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[tuple[Connection, datetime]]:
@@ -215,3 +225,16 @@ def _described(stored: Any) -> str:
         return timing.describe(msgspec.convert(stored, Timing))
     except (msgspec.ValidationError, ValueError) as error:
         return f"unreadable: {error}"
+
+
+def _key(question: InputQuestion, keyed: Any) -> str | None:
+    """The key that work with an input has by its manifest or its job, or `InvalidKey`."""
+    if keyed["concurrency_key"] is None:
+        return None
+    return render_key(
+        keyed["concurrency_key"],
+        input=question.input,
+        manifest=keyed["external_id"],
+        group=keyed["group_name"] or str(question.group),
+        job=question.job,
+    )

@@ -1,6 +1,6 @@
 -- name: job_of
--- Which job a dead letter is of. $1 dead letter.
-SELECT job FROM dispatcher.dead_letter WHERE id = $1
+-- Which job, manifest and group a dead letter is of. $1 dead letter.
+SELECT job, manifest_id, group_name FROM dispatcher.dead_letter WHERE id = $1
 
 -- name: chosen
 -- Letters that await somebody and match a filter, the oldest first. $1 group, $2 job,
@@ -65,25 +65,27 @@ FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
 -- name: requeue
 -- Work whose next round begins: it is queued now, and so behind what has waited longer. Somebody
 -- asked for it, so it neither expires nor waits for its manifest to be enabled. Returns its
--- place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now.
+-- place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now, $6 whether
+-- it has another concurrency key by that, $7 the key.
 UPDATE dispatcher.work_queue
 SET state = 'queued', round = told.round, attempts = 0, run_id = NULL, outcome = NULL,
     settled_at = NULL, wait_reason = 'awaiting_gate',
     input = CASE WHEN told.edited THEN told.input ELSE work_queue.input END,
+    concurrency_key = CASE WHEN $6::boolean THEN $7::text ELSE work_queue.concurrency_key END,
     rank = work_queue.rank + ($5::timestamptz - work_queue.queued_at),
     queued_at = $5, not_before = $5, start_by = NULL, explicit = true
 FROM unnest($1::uuid[], $2::integer[], $3::boolean[], $4::jsonb[])
     AS told (id, round, edited, input)
 WHERE work_queue.id = told.id
 RETURNING work_queue.id, work_queue.input, work_queue.queued_at, work_queue.not_before,
-          work_queue.rank
+          work_queue.rank, work_queue.concurrency_key
 
 -- name: resolve
 -- Letters that somebody has seen to. $1 ids, $2 retried or acknowledged, $3 actors, $4 note
 -- (null where none), $5 edits (null where none), $6 now.
 UPDATE dispatcher.dead_letter
 SET state = $2, resolved_at = $6, actor = told.actor, note = $4, edit = told.edit,
-    retry_asked_at = NULL, retry_asked_by = NULL, retry_input = NULL
+    retry_asked_at = NULL, retry_asked_by = NULL, retry_input = NULL, retry_key = NULL
 FROM unnest($1::uuid[], $3::text[], $5::jsonb[]) AS told (id, actor, edit)
 WHERE dead_letter.id = told.id
 
@@ -103,9 +105,9 @@ WHERE work_id = ANY($1::uuid[]) AND runs <> '[]'
 
 -- name: ask
 -- A letter that is to be retried once its slot is free. $1 id, $2 actor, $3 edited input,
--- $4 edit (null where none), $5 now.
+-- $4 edit (null where none), $5 now, $6 its concurrency key by that, as an array (null to keep it).
 UPDATE dispatcher.dead_letter
-SET retry_asked_at = $5, retry_asked_by = $2, retry_input = $3, edit = $4
+SET retry_asked_at = $5, retry_asked_by = $2, retry_input = $3, edit = $4, retry_key = $6
 WHERE id = $1
 
 -- name: purge
@@ -125,6 +127,6 @@ WHERE id IN (
 -- name: withdraw
 -- Letters that wait for a slot no longer want to; returns their work. $1 works.
 UPDATE dispatcher.dead_letter
-SET retry_asked_at = NULL, retry_asked_by = NULL, retry_input = NULL, edit = NULL
+SET retry_asked_at = NULL, retry_asked_by = NULL, retry_input = NULL, retry_key = NULL, edit = NULL
 WHERE work_id = ANY($1::uuid[]) AND retry_asked_at IS NOT NULL
 RETURNING work_id

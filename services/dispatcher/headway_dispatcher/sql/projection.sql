@@ -181,4 +181,5 @@ SET work_id = excluded.work_id, round = excluded.round, manifest_id = excluded.m
                 THEN dead_letter.edit ELSE excluded.edit END,
     retry_asked_at = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_asked_at END,
     retry_asked_by = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_asked_by END,
-    retry_input = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_input END
+    retry_input = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_input END,
+    retry_key = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_key END

@@ -219,6 +219,18 @@ SELECT id, external_id, owner, definition_hash, timing, jitter_seconds, batch, d
 FROM scheduler.manifest
 WHERE (owner = $1 OR external_id = ANY($2::text[])) AND pruning_at IS NULL
 
+-- name: key_templates
+-- What work of a manifest, or enqueued work of a job, makes its concurrency key of. A manifest that
+-- has another job by now says nothing about work of this one. $1 job, $2 manifest (null where it
+-- has none).
+SELECT CASE WHEN manifest.job = $1 THEN manifest.concurrency_key
+            ELSE (SELECT job.concurrency_key FROM scheduler.job WHERE job.name = $1)
+       END AS concurrency_key,
+       manifest.external_id, manifest.group_name
+FROM scheduler.manifest WHERE manifest.id = $2
+UNION ALL
+SELECT job.concurrency_key, NULL, NULL FROM scheduler.job WHERE job.name = $1 AND $2 IS NULL
+
 -- name: jobs
 -- Declared jobs. $1 names.
 SELECT name, owner, input_schema, takes_input FROM scheduler.job WHERE name = ANY($1::text[])
