@@ -14,7 +14,6 @@ from headway_contract.scheduling import (
     EnqueuedStatus,
     EnqueueRequest,
 )
-from headway_decisions import identity
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare import audit
@@ -64,8 +63,7 @@ async def _enqueued_before(connection: Connection, request: EnqueueRequest) -> b
     """Whether the key has its work already; two at once may both be told that theirs is new."""
     if request.key is None:
         return False
-    work = identity.enqueued_work_id(identity.enqueue_cause(request.job, request.key))
-    return bool(await connection.fetchval(enqueued["is_known"], work))
+    return bool(await connection.fetchval(enqueued["is_known"], request.job, request.key))
 
 
 async def list_enqueued(connection: Connection, question: EnqueuedQuestion) -> EnqueuedAnswer:

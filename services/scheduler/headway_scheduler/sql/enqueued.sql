@@ -89,8 +89,8 @@ WHERE enqueued.state = 'refused' AND job.name = enqueued.job
 SELECT headway.enqueue($1, $2::jsonb, $3, $4, $5, $6, $7, $8, $9)
 
 -- name: is_known
--- Whether work was enqueued, and is not forgotten. $1 work id.
-SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE work_id = $1)
+-- Whether a key of a job has its work. $1 job, $2 key.
+SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE job = $1 AND key = $2)
 
 -- name: page
 -- What is not queued yet or never was, the oldest first, with all that were enqueued at the same
