@@ -93,3 +93,24 @@ def test_no_stretch_of_a_period_sees_more_than_the_rate(count, period, wishes):
     # What is remembered too long is at most a sixtieth of the period.
     later = now + length * (1 + 1 / 60)
     assert rates.room(rate, begun, later) == count
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 59), st.integers(1, 6)), max_size=6),
+    st.integers(0, 12),
+)
+def test_a_turn_is_when_all_have_begun_that_come_before(count, before, ahead):
+    rate = Rate(count=count, period_seconds=60)
+    # Each a bundle of its own, more of them than the rate allows if it was lowered meanwhile.
+    began = [
+        rates.Bundle(first_at=at, last_at=at, count=number)
+        for seconds, number in before
+        if (at := START - timedelta(seconds=seconds))
+    ]
+    begun, now = list(began), START
+    for _ in range(ahead + 1):
+        now = rates.frees_at(rate, begun, now) or now
+        # So far apart that none is remembered longer than it counts.
+        begun = [*begun, rates.Bundle(first_at=now, last_at=now, count=1)]
+    assert rates.turn(rate, began, ahead, START) == now

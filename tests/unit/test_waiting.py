@@ -7,7 +7,8 @@ from headway_contract.work import Rate
 from headway_decisions.capacity import GroupLimit, JobLimit, Limits, Load, Room
 from headway_decisions.rates import Bundle
 from headway_decisions.slots import Worker
-from headway_decisions.waiting import Waiter, estimate_start, gates, rate_turn
+from headway_decisions.turns import estimate_start, rate_turn
+from headway_decisions.waiting import Waiter, gates
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,9 +119,8 @@ def test_a_key_that_the_gate_keeps_is_closed_though_it_has_room(active):
 )
 def test_a_start_is_estimated_from_who_runs_and_who_is_ahead(ahead, running, expected):
     at = estimate_start(
-        ahead=ahead,
-        running_since=[NOW + one * SECOND for one in running],
-        typical=10 * SECOND,
+        ends=[NOW + (one + 10) * SECOND for one in running],
+        ahead=[10 * SECOND] * ahead,
         now=NOW,
     )
     assert at == NOW + expected * SECOND
@@ -130,8 +130,7 @@ def test_a_turn_under_a_rate():
     rate = Rate(count=2, period_seconds=60)
     used_up = (Bundle(first_at=NOW, last_at=NOW, count=2),)
     limits = Limits(max_active=10, groups={"g": GroupLimit(rate=rate, begun=used_up)})
-    waiter = Waiter(group="g", job="etl", not_before=NOW)
-    turns = [rate_turn(waiter, limits, ahead=ahead, now=NOW) for ahead in range(4)]
+    turns = [rate_turn(("g", "etl"), limits, ahead=ahead, now=NOW) for ahead in range(4)]
     assert turns == [NOW + seconds * SECOND for seconds in (60, 60, 120, 120)]
     open_again = NOW + 60 * SECOND
-    assert rate_turn(waiter, limits, ahead=0, now=open_again) is None
+    assert rate_turn(("g", "etl"), limits, ahead=0, now=open_again) is None

@@ -173,10 +173,11 @@ class Room:
 
     def closed(self, group: str, job: str) -> Reason | None:
         """Why nothing of a lane may run, or none."""
-        for reason, room in self._gates(group, job):
-            if room <= 0:
-                return reason
-        return None
+        return next(self.lacks(group, job), None)
+
+    def lacks(self, group: str, job: str) -> Iterator[Reason]:
+        """Everything for which nothing of a lane may run, in the order in which it is told."""
+        return (reason for reason, room in self._gates(group, job) if room <= 0)
 
     def waits_for(self, group: str, job: str) -> Reason | None:
         """Why that waits of a lane which the gate has passed over, or none.

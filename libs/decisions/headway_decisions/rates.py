@@ -74,6 +74,25 @@ def frees_at(rate: Rate, begun: Sequence[Bundle], now: datetime) -> datetime | N
     return None
 
 
+def turn(rate: Rate, begun: Sequence[Bundle], ahead: int, now: datetime) -> datetime:
+    """When so many have begun that were ahead, and one more may, if all begin as soon as they may.
+
+    What began leaves its places one after the other, and whoever takes one keeps it for a period.
+    """
+    remembered = _remembered(rate, begun, now)
+    period = timedelta(seconds=rate.period_seconds)
+    laps, place = divmod(ahead, rate.count)
+    # What began beyond the rate, because that was lowered, leaves no place behind.
+    leavers = place + sum(bundle.count for bundle in remembered) - rate.count
+    free_at = now
+    for bundle in remembered:
+        if leavers < 0:
+            break
+        free_at = bundle.last_at + period
+        leavers -= bundle.count
+    return free_at + period * laps
+
+
 def begin(rate: Rate, begun: Sequence[Bundle], count: int, now: datetime) -> list[Bundle]:
     """What to remember after `count` more have begun; what no longer counts is forgotten."""
     remembered = _remembered(rate, begun, now)

@@ -1,12 +1,12 @@
-"""Why one piece of work waits: every gate that it passes, and when it may start.
+"""Why one piece of work waits: every gate that it passes.
 
 The gates are those of `capacity`, told one by one with their figures instead of answered in a
-breath, in the same order: the first that is closed is the reason for which the work waits.
+breath, in the same order: the first that is closed is the reason for which the work waits. What
+should have begun by now passes none of them: it is settled before they are looked at.
 """
 
-import heapq
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from headway_contract.waiting import GateStatus
 from msgspec import Struct, structs
@@ -26,6 +26,7 @@ class Waiter(Struct, frozen=True, kw_only=True):
     group: str
     job: str
     not_before: datetime
+    start_by: datetime | None = None
     manifest: str | None = None
     manifest_disabled: bool = False
     key: str | None = None
@@ -39,6 +40,7 @@ def gates(
 ) -> list[GateStatus]:
     """Every gate in the order in which it is passed."""
     return [
+        *_in_time(waiter, now),
         *_switches(waiter, limits),
         _time(waiter, now),
         _served(waiter, fleet),
@@ -49,30 +51,14 @@ def gates(
     ]
 
 
-def estimate_start(
-    *, ahead: int, running_since: Sequence[datetime], typical: timedelta, now: datetime
-) -> datetime:
-    """When the slot falls free that is this work's turn, if every run takes as long as usual.
-
-    Those who are ahead get the slots first, one after the other as they fall free.
-    """
-    ends = [max(now, since + typical) for since in running_since] or [now]
-    heapq.heapify(ends)
-    for _ in range(ahead):
-        heapq.heapreplace(ends, ends[0] + typical)
-    return ends[0]
-
-
-def rate_turn(waiter: Waiter, limits: Limits, *, ahead: int, now: datetime) -> datetime | None:
-    """When it is this work's turn under the rates that are used up, if any is."""
-    turns = []
-    for limit in (limits.group(waiter.group), limits.job(waiter.job)):
-        if limit.rate is not None:
-            frees_at = rates.frees_at(limit.rate, limit.begun, now)
-            if frees_at is not None:
-                period = timedelta(seconds=limit.rate.period_seconds)
-                turns.append(frees_at + period * (ahead // limit.rate.count))
-    return max(turns, default=None)
+def _in_time(waiter: Waiter, now: datetime) -> Iterator[GateStatus]:
+    """Whether work that may come too late has done so."""
+    if waiter.start_by is not None:
+        until = f"{waiter.start_by:%Y-%m-%d %H:%M:%S} UTC"
+        late = waiter.start_by <= now
+        text = f"it had to begin by {until}, and is settled as expired"
+        text = text if late else f"it may begin until {until}"
+        yield GateStatus(gate="start_by", open=not late, text=text)
 
 
 def _switches(waiter: Waiter, limits: Limits) -> Iterator[GateStatus]:

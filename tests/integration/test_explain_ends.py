@@ -1,0 +1,113 @@
+"""What is said of work that was ordered, is tried again, has ended, or has become a dead letter."""
+
+from uuid import uuid4
+
+import pytest
+from headway_contract.dispatching import CancelRequest, NamedWork
+from headway_contract.waiting import ExplainWorkQuestion
+from headway_contract.work import RetryPolicy
+from headway_dispatcher import cancelling, letters
+from headway_dispatcher.explain import Explanations
+from headway_dispatcher.store import read_times
+from support.gates import SECOND, START, Gates, SetClock, work
+
+MINUTE = 60 * SECOND
+ONCE = RetryPolicy(attempts=1)
+
+
+@pytest.fixture
+async def clock():
+    return SetClock()
+
+
+@pytest.fixture
+async def gates(database, clock):
+    made = Gates(database, clock=clock)
+    await made.worker("etl", slots=2)
+    return made
+
+
+async def explain(gates: Gates, work_id):
+    desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
+    return await desk.answer(ExplainWorkQuestion(work=work_id))
+
+
+async def cancel(gates: Gates, **named) -> None:
+    async with gates.database.transaction() as connection:
+        times = await read_times(connection, gates.clock)
+        await cancelling.cancel(connection, CancelRequest(actor="ada", **named), times=times)
+
+
+async def failed_for_good(gates: Gates, **fields):
+    """Work that has become a dead letter; the id of that."""
+    [failed] = await gates.queue(work(retry=ONCE, **fields))
+    assert await gates.drain() == 1
+    await gates.end(failed, failure="ValueError")
+    return failed, await gates.value("SELECT id FROM dispatcher.dead_letter")
+
+
+@pytest.mark.breaks_tables("a lease is claimed by hand, which no event has told")
+async def test_what_was_claimed_in_time_does_not_expire(gates):
+    [ordered] = await gates.queue(work(start_by=START + MINUTE))
+    await gates.drain()
+    assert (await explain(gates, ordered)).expires_at == START + MINUTE
+    await gates.execute(
+        "UPDATE dispatcher.lease SET claimed_by = 'worker', nonce = 'worker', last_heard_at = now()"
+    )
+    answer = await explain(gates, ordered)
+    assert answer.expires_at is None
+    assert "worker 'worker' has claimed it and not begun with it." in answer.text
+
+
+async def test_what_is_being_cancelled_is_told(gates):
+    [running] = await gates.queue(work())
+    await gates.drain()
+    await gates.begin(running)
+    await cancel(gates, ids=[running])
+    text = (await explain(gates, running)).text
+    assert text.endswith("It is being cancelled since 2027-03-01 12:00:00 UTC (cancelled by ada).")
+
+
+async def test_what_was_cancelled_or_came_too_late_says_so(gates, clock):
+    waits, late = work(not_before=START + MINUTE), work(start_by=START + SECOND, job="nobody")
+    await gates.queue(waits, late)
+    await cancel(gates, ids=[waits.work])
+    assert "12:00:00 UTC: cancelled (cancelled by ada)." in (await explain(gates, waits.work)).text
+    clock.at = START + SECOND
+    await gates.drain()
+    text = (await explain(gates, late.work)).text
+    assert text.endswith("expired, because it had not begun by 2027-03-01 12:00:01 UTC.")
+    unheard = uuid4()
+    await cancel(gates, works=[NamedWork(work=unheard, round=1, group="etl")])
+    assert (await explain(gates, unheard)).text.startswith(
+        f"Work {unheard} (group 'etl') is settled since 2027-03-01 12:00:01 UTC: cancelled"
+    )
+
+
+async def test_what_is_tried_again_says_when_and_why(gates):
+    [failed] = await gates.queue(work(retry=RetryPolicy(attempts=2, interval_seconds=60, jitter=0)))
+    await gates.drain()
+    await gates.end(failed, failure="ValueError")
+    answer = await explain(gates, failed)
+    assert (answer.reason, answer.estimated_start) == ("not_before", START + MINUTE)
+    assert (
+        "it is tried again at 2027-03-01 12:01:00 UTC (retry; its last run failed with ValueError)"
+        in answer.text
+    )
+
+
+async def test_a_dead_letter_says_what_it_waits_for(gates):
+    manifest = uuid4()
+    failed, letter = await failed_for_good(gates, manifest_id=manifest, manifest="m")
+    text = (await explain(gates, failed)).text
+    assert f"dead_lettered. Its dead letter {letter} (" in text
+    assert f"waits for somebody: 'headway dead-letters retry {letter}' runs it again" in text
+    [other] = await gates.queue(work(manifest_id=manifest, manifest="m"))
+    async with gates.database.transaction() as connection:
+        times = await read_times(connection, gates.clock)
+        await letters.retry(connection, [letter], letters.Wish(actor="ada"), times=times)
+    text = (await explain(gates, failed)).text
+    assert text.endswith(
+        "is to be retried, as ada asked at 2027-03-01 12:00:00 UTC: it is queued again once work "
+        f"{other} of its manifest has ended."
+    )

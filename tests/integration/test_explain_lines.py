@@ -1,0 +1,233 @@
+"""Who comes before work that waits, who is in its way, and when its turn comes."""
+
+from datetime import timedelta
+
+import pytest
+from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
+from headway_contract.work import GroupChanged, JobChanged, Rate
+from headway_dispatcher.explain import Explanations
+from support.gates import SECOND, START, Gates, SetClock, work
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def clock():
+    return SetClock()
+
+
+@pytest.fixture
+async def gates(database, clock):
+    return Gates(database, clock=clock, max_active=2)
+
+
+async def explain(gates: Gates, asked) -> ExplainWorkAnswer:
+    desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
+    return await desk.answer(ExplainWorkQuestion(work=asked.work))
+
+
+def one(number: int, **fields):
+    """Work that was queued before all that has a higher number."""
+    return work(queued_at=START + (number - 99) * SECOND, **fields)
+
+
+async def full_house(gates: Gates) -> None:
+    """Every slot of the limit over everything is held."""
+    await gates.worker("etl", "mail")
+    await gates.queue(one(0), one(1))
+    assert await gates.drain() == 2
+
+
+async def ran(gates: Gates, clock: SetClock, job: str, seconds: float) -> None:
+    """One run of a job took so long, and ended when the clock was at the start."""
+    done = one(0, job=job, group="past")
+    clock.at = START - timedelta(seconds=seconds)
+    await gates.queue(done)
+    assert await gates.drain() == 1
+    await gates.begin(done.work)
+    clock.at = START
+    await gates.end(done.work)
+
+
+class TestWhoComesFirst:
+    async def test_under_the_limit_over_everything_those_of_other_groups_do_too(self, gates):
+        await full_house(gates)
+        other, mine = one(2, group="other", job="mail"), one(3)
+        await gates.queue(other, mine)
+        answer = await explain(gates, mine)
+        assert (answer.reason, answer.ahead) == ("global_cap", 1)
+
+    async def test_the_priority_of_groups_counts(self, gates):
+        await full_house(gates)
+        await gates.tell(GroupChanged(group="vip", version=1, priority=1))
+        early, late = one(2), one(3, group="vip")
+        await gates.queue(early, late)
+        assert (await explain(gates, early)).ahead == 1
+        assert (await explain(gates, late)).ahead == 0
+        await gates.end((await gates.active())[0])
+        assert await gates.drain() == 1
+        assert late.work in await gates.active()
+
+    async def test_under_the_limit_of_a_job_those_of_other_groups_do_too(self, gates):
+        await gates.worker("etl", "mail")
+        await gates.tell(JobChanged(job="etl", version=1, max_active=1))
+        first, other, mine = one(0), one(1, group="other"), one(3)
+        mail = one(2, job="mail", group="late")
+        await gates.queue(first, other, mine)
+        await gates.drain()
+        await gates.queue(mail)
+        answer = await explain(gates, mine)
+        assert (answer.reason, answer.ahead) == ("job_cap", 1)
+        assert [holder.work for holder in answer.holders] == [first.work]
+
+    async def test_nobody_who_cannot_run_comes_before_it(self, gates):
+        await full_house(gates)
+        await gates.tell(
+            GroupChanged(group="off", version=1, enabled=False),
+            GroupChanged(group="shut", version=1, max_active=0),
+            GroupChanged(group="slow", version=1, rate=Rate(count=1, period_seconds=60)),
+        )
+        await gates.end()
+        await gates.queue(one(2, group="slow"), one(3))
+        assert await gates.drain() == 2
+        mine = one(50)
+        await gates.queue(
+            *(one(n, job="nobody") for n in range(10, 13)),
+            *(one(n, group="off") for n in range(20, 23)),
+            *(one(n, group="shut") for n in range(30, 33)),
+            *(one(n, group="slow") for n in range(40, 43)),
+            mine,
+        )
+        answer = await explain(gates, mine)
+        assert (answer.reason, answer.ahead) == ("global_cap", 0)
+
+    async def test_a_key_is_kept_from_nobody_by_those_who_cannot_run(self, gates):
+        await gates.worker("etl", "mail")
+        await gates.tell(GroupChanged(group="off", version=1, enabled=False))
+        holder, off = one(0, concurrency_key="k"), one(1, group="off", concurrency_key="k")
+        mine = one(2, concurrency_key="k")
+        await gates.queue(holder)
+        assert await gates.drain() == 1
+        await gates.queue(off, mine)
+        await gates.drain()
+        answer = await explain(gates, mine)
+        assert (answer.reason, answer.ahead) == ("key", 0)
+
+
+class TestWhoHoldsTheSlots:
+    @pytest.mark.breaks_tables("leases are claimed by hand, which no event has told")
+    async def test_only_those_on_workers_that_could_run_it(self, gates):
+        await gates.worker("etl", slots=1, name="one")
+        await gates.worker("mail", slots=5, name="two")
+        theirs, mail = one(0), one(1, job="mail")
+        await gates.queue(theirs, mail)
+        assert await gates.drain() == 2
+        await gates.execute(
+            "UPDATE dispatcher.lease SET nonce = named.name, claimed_by = named.name,"
+            " last_heard_at = clock_timestamp()"
+            " FROM dispatcher.worker AS named WHERE lease.job = ANY(named.jobs)"
+        )
+        gates.settings = Gates(gates.database, max_active=100).settings
+        mine = one(2)
+        await gates.queue(mine)
+        answer = await explain(gates, mine)
+        assert [gate.open for gate in answer.gates if gate.gate == "workers_full"] == [True]
+        spare = one(1)
+        await gates.queue(spare)
+        gates.gate = gates.another(gates.database)
+        assert await gates.run()
+        answer = await explain(gates, mine)
+        assert answer.reason == "workers_full"
+        assert mail.work not in [holder.work for holder in answer.holders]
+        assert theirs.work in [holder.work for holder in answer.holders]
+
+
+class TestWhenItStarts:
+    async def test_nothing_is_foretold_of_a_limit_of_none(self, gates, clock):
+        await gates.worker("etl")
+        await ran(gates, clock, "etl", 10)
+        running, mine = one(1), one(2)
+        await gates.queue(running)
+        await gates.drain()
+        await gates.queue(mine)
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=0))
+        answer = await explain(gates, mine)
+        assert (answer.reason, answer.estimated_start) == ("group_cap", None)
+        assert "1 of 0 active in group 'etl'" in answer.text
+
+    async def test_a_limit_that_was_lowered_has_to_be_reached_first(self, gates, clock):
+        await gates.worker("etl")
+        await ran(gates, clock, "etl", 10)
+        first, second, mine = one(1), one(2), one(3)
+        await gates.queue(first)
+        await gates.drain()
+        clock.at = START + 5 * SECOND
+        await gates.queue(second)
+        await gates.drain()
+        await gates.queue(mine)
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
+        answer = await explain(gates, mine)
+        assert answer.estimated_start == START + 15 * SECOND
+
+    async def test_each_holder_takes_as_long_as_its_own_job(self, gates, clock):
+        await gates.worker("etl", "mail")
+        await ran(gates, clock, "mail", 3600)
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
+        mail, mine = one(1, job="mail"), one(2)
+        await gates.queue(mail, mine)
+        await gates.drain()
+        answer = await explain(gates, mine)
+        assert answer.estimated_start == START + HOUR
+        assert "1 recent run(s) of job 'mail' took 3600.0 s each, 0 before it" in answer.text
+
+    async def test_the_last_gate_to_open_counts_and_all_are_told(self, gates, clock):
+        await gates.worker("etl")
+        await ran(gates, clock, "etl", 10)
+        await gates.tell(
+            GroupChanged(group="etl", version=1, max_active=1),
+            JobChanged(job="etl", version=1, rate=Rate(count=1, period_seconds=3600)),
+        )
+        running, mine = one(1), one(2)
+        await gates.queue(running, mine)
+        await gates.drain()
+        answer = await explain(gates, mine)
+        assert answer.reason == "group_cap"
+        assert answer.estimated_start == START + HOUR
+        assert "waits since 2027-03-01 11:58:23 UTC: 1 of 1 active in group 'etl'." in answer.text
+        assert (
+            "Also in its way: job 'etl' begins at most 1/hour, 0 left until 2027-03-01 13:00:00"
+            in answer.text
+        )
+
+    async def test_a_rate_frees_its_places_one_by_one(self, gates, clock):
+        await gates.worker("etl")
+        await gates.tell(
+            GroupChanged(group="etl", version=1, rate=Rate(count=2, period_seconds=60))
+        )
+        for number in range(2):
+            clock.at = START + number * 20 * SECOND
+            await gates.queue(one(number))
+            assert await gates.drain() == 1
+            await gates.end()
+        works = [one(10 + number) for number in range(4)]
+        await gates.queue(*works)
+        told = [(await explain(gates, each)).estimated_start for each in works]
+        assert told == [START + seconds * SECOND for seconds in (60, 80, 120, 140)]
+
+    async def test_a_start_that_comes_too_late_is_told_as_that(self, gates, clock):
+        await gates.worker("etl")
+        await ran(gates, clock, "etl", 10)
+        await gates.tell(GroupChanged(group="etl", version=1, max_active=1))
+        running, mine = one(1), one(2, start_by=START + 5 * SECOND)
+        await gates.queue(running, mine)
+        await gates.drain()
+        answer = await explain(gates, mine)
+        assert answer.estimated_start is None
+        assert "it expires before its turn comes, about 2027-03-01 12:00:10 UTC" in answer.text
+        clock.at = START + 5 * SECOND
+        answer = await explain(gates, mine)
+        assert (answer.reason, answer.ahead, answer.estimated_start) == ("start_by", None, None)
+        assert (
+            "it had to begin by 2027-03-01 12:00:05 UTC, and is settled as expired" in answer.text
+        )
+        assert "It expires at" not in answer.text
