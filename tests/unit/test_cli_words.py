@@ -24,6 +24,11 @@ BERLIN = "Europe/Berlin"
         ("2027-03-28 03:15", BERLIN, False, "2027-03-28T01:15"),
         ("2027-03-28 03:15", "UTC", False, "2027-03-28T03:15"),
         ("2027-03-28", BERLIN, False, "2027-03-27T23:00"),
+        # The clock jumps over it: a fire of that time comes at the first instant after.
+        ("2027-03-28 02:30", BERLIN, False, "2027-03-28T01:00"),
+        ("2027-03-28 02:00", BERLIN, False, "2027-03-28T01:00"),
+        # The clock shows it twice.
+        ("2027-10-31 02:30", BERLIN, False, "2027-10-31T00:30"),
         ("03:15", BERLIN, False, "2027-06-01T01:15"),
         ("03:15", BERLIN, True, "2027-05-31T01:15"),
         ("2:59", BERLIN, True, "2027-06-01T00:59"),

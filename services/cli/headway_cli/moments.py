@@ -5,6 +5,7 @@ from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import click
+from headway_decisions.wall_clock import next_transition, wall_at
 
 CLOCK_CHANGES = {
     "gap": "the clock goes forward that day",
@@ -43,9 +44,18 @@ def read_moment(
             f"{given!r} is no time: write 2027-03-28T03:15+02:00, '2027-03-28 03:15' or 03:15 "
             f"(without an offset it is {zone} time)"
         ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=place)
+    if moment.tzinfo in (None, place):
+        return _instant(moment.replace(tzinfo=place), place)
     return moment.astimezone(UTC)
+
+
+def _instant(moment: datetime, place: ZoneInfo) -> datetime:
+    """When a clock shows a time: one that it jumps over is the first after that, as for a fire."""
+    instant = moment.astimezone(UTC)
+    if wall_at(place, instant) == moment.replace(tzinfo=None):
+        return instant
+    skipped = next_transition(place, moment.replace(fold=1).astimezone(UTC), instant)
+    return instant if skipped is None else skipped.at
 
 
 def shown(at: datetime | None, zone: str) -> str:

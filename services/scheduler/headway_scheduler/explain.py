@@ -1,5 +1,6 @@
 """Why did a manifest run, or not? What the answer rests on is gathered here."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -41,11 +42,13 @@ async def _gather(
 ) -> Explanation:
     instant = now if at is None else at
     before = await connection.fetch(queries["entries_before"], row["id"], instant, _FEW)
+    over = await connection.fetch(queries["entry_over"], row["id"], instant)
     after = await connection.fetch(queries["entries_after"], row["id"], instant, _FEW)
     outstanding = await connection.fetch(works["outstanding_of"], [row["id"]])
     versions = await connection.fetch(queries["timing_versions"], [row["id"]])
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
-    until = now if at is None else min(now, at)
+    told = next(iter(before), None) if at is None else _covering(over, at)
+    until = min(now, instant) if told is None else told["last_due_at"]
     subject = Subject(
         external_id=row["external_id"],
         group=row["group_name"],
@@ -58,10 +61,8 @@ async def _gather(
         pause=in_words(row),
         follows=row["parent"] is not None and not row["dormant"],
         working_since=outstanding[0]["queued_at"] if outstanding else None,
-        switches={
-            "manifest": await _switch(connection, row["external_id"], _MANIFEST_SWITCHES, until),
-            "group": await _switch(connection, row["group_name"], _GROUP_SWITCHES, until),
-        },
+        switches=await _switches(connection, row, until),
+        switches_now=await _switches(connection, row, now),
     )
     return Explanation(
         row=row,
@@ -70,12 +71,25 @@ async def _gather(
         versions=[
             Version(one["since"], msgspec.convert(one["timing"], Timing)) for one in versions
         ],
-        before=[_entry(one) for one in before],
+        # The decision about the instant itself may have been made long before the last few.
+        before=[_entry(one) for one in (*before, *(one for one in over if one not in before))],
         after=[_entry(one) for one in after],
         under_way=frozenset(one["id"] for one in outstanding),
         kept_days=kept_days,
         now=now,
     )
+
+
+def _covering(rows: Sequence[Any], at: datetime) -> Any:
+    return next((one for one in rows if one["last_due_at"] >= at), None)
+
+
+async def _switches(connection: Connection, row: Any, until: datetime) -> dict[str, Switch | None]:
+    """Who had last disabled a manifest and its group by some time."""
+    return {
+        "manifest": await _switch(connection, row["external_id"], _MANIFEST_SWITCHES, until),
+        "group": await _switch(connection, row["group_name"], _GROUP_SWITCHES, until),
+    }
 
 
 async def _switch(

@@ -39,7 +39,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
         what = f"{row['external_id']} runs job {row['job']!r} in group {row['group_name']!r}"
         text = [f"{what}: {self._cadence()}."]
         entries = list(self.before[:1])
-        text += [self._decided(entries[0])] if entries else ["Nothing was decided about it yet."]
+        text += [self._decided(entries[0])] if entries else self._nothing_decided()
         if row["trouble"]:
             text.append(f"The scheduler cannot judge it and tries again: {row['trouble']}.")
         why = self._pause()
@@ -49,6 +49,18 @@ class Explanation(Struct, frozen=True, kw_only=True):
             text.append(f"{row['owed']} decision(s) wait for room.")
         text.append(self._next(why))
         return [one for one in text if one], entries
+
+    def _nothing_decided(self) -> list[str]:
+        """That there is no decision: because there was none, or because it was forgotten."""
+        row = self.row
+        if row["declared_at"] >= self.now - timedelta(days=self.kept_days):
+            return ["Nothing was decided about it yet."]
+        kept = f"they are kept for {self.kept_days:g} days"
+        text = [f"No decision about it is on record any more: {kept}."]
+        if row["last_outcome"] is not None and row["last_settled_at"] is not None:
+            ended = sentences.outcome(row["last_outcome"])
+            text.append(f"Its last work {ended} at {self.subject.at(row['last_settled_at'])}.")
+        return text
 
     def instant(self, at: datetime) -> tuple[list[str], list[LedgerEntry]]:
         """What was decided about an instant, or the nearest due time."""

@@ -54,7 +54,9 @@ class Subject(Struct, frozen=True, kw_only=True):
     disabled_by: str | None = None
     blocked_by: Any = None
     working_since: datetime | None = None
+    # Who had disabled it, or its group, when that was decided which is told, and who has now.
     switches: Mapping[str, Switch | None] = {}
+    switches_now: Mapping[str, Switch | None] = {}
     # How it is paused, in words that follow the word.
     pause: str = ""
     # Whether each success of its parent is followed.
@@ -80,6 +82,11 @@ def declared_too_late(subject: Subject, entry: LedgerEntry) -> str:
         f"{_what(subject, entry)} did not fire: it was past by more than the misfire threshold "
         "when it was declared. Declare it for another time, or trigger it."
     )
+
+
+def outcome(code: str) -> str:
+    """How work ended, in words that follow it."""
+    return _OUTCOMES.get(code, f"ended as {code!r}")
 
 
 def left_out(subject: Subject, at: datetime, exclusion: str) -> str:
@@ -159,8 +166,9 @@ def paused(subject: Subject, why: str) -> str:
     """What holds a manifest now, as a sentence with the remedy."""
     match why:
         case "group_disabled":
+            by = _by(subject, "group", now=True)
             return (
-                f"It is held: its group {subject.group!r} is disabled{_by(subject, 'group')}. "
+                f"It is held: its group {subject.group!r} is disabled{by}. "
                 f"Enable it with 'headway group {subject.group} --enable'."
             )
         case "manifest_disabled":
@@ -224,7 +232,7 @@ def _work(subject: Subject, entry: LedgerEntry, under_way: bool) -> str:
         return f"{work} and is still under way"
     if entry.outcome is None:
         return f"{work}, and nothing is known yet of how it ended"
-    return f"{work} and {_OUTCOMES.get(entry.outcome, f'ended as {entry.outcome!r}')}"
+    return f"{work} and {outcome(entry.outcome)}"
 
 
 def _span(seconds: float) -> str:
@@ -263,7 +271,7 @@ def _disabled(subject: Subject) -> str:
 
 
 def _disabled_now(subject: Subject) -> str:
-    by = _by(subject, "manifest")
+    by = _by(subject, "manifest", now=True)
     match subject.disabled_by:
         case "once":
             return "It is a one-shot that has had its shot, and has disabled itself."
@@ -275,8 +283,8 @@ def _disabled_now(subject: Subject) -> str:
     return f"It is held: it is disabled{by}. Enable it with 'headway enable {subject.external_id}'."
 
 
-def _by(subject: Subject, what: str) -> str:
-    switch = subject.switches.get(what)
+def _by(subject: Subject, what: str, *, now: bool = False) -> str:
+    switch = (subject.switches_now if now else subject.switches).get(what)
     if switch is None:
         return ""
     kind, _, name = switch.source.partition("/")

@@ -33,6 +33,16 @@ WHERE manifest_id = $1 AND first_due_at <= $2
 ORDER BY first_due_at DESC, decided_at DESC
 LIMIT $3
 
+-- name: entry_over
+-- The decision about a due time of a manifest, if it is about that: the last that begins by then of
+-- those which a clock made, however many others came since. $1 manifest, $2 instant.
+SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor
+FROM scheduler.occurrence
+WHERE manifest_id = $1 AND first_due_at <= $2
+  AND (starts_with(cause, 'due:') OR starts_with(cause, 'stretch:'))
+ORDER BY first_due_at DESC, decided_at DESC
+LIMIT 1
+
 -- name: entries_after
 -- The first decisions of a manifest after an instant. $1 manifest, $2 instant, $3 how many.
 SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor

@@ -1,0 +1,76 @@
+"""Explanations of times in the thick of other decisions, and of those that were forgotten."""
+
+from datetime import timedelta
+
+import pytest_asyncio
+from headway import App, every
+from headway_contract.scheduling import ChangeRequest, TriggerRequest
+from headway_scheduler import operate
+from headway_scheduler.explain import explain
+from headway_scheduler.finding import find_manifest
+from headway_scheduler.retention import Retention
+from support.timeline import START, Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(when) -> App:
+    app = App("test")
+    app.job("job", group="ops")(lambda ctx: None)
+    app.schedule("a", job="job", when=when)
+    return app
+
+
+async def told(timeline: Timeline, at=None) -> str:
+    async with timeline.database.acquire() as connection:
+        row = await find_manifest(connection, "a")
+        answer = await explain(connection, row, at=at, now=timeline.clock.at, kept_days=30)
+    return answer.text
+
+
+async def test_a_stretch_is_found_behind_any_number_of_triggers(timeline):
+    await timeline.declare(app_with(every(minutes=1)))
+    timeline.at(minutes=1)
+    await timeline.tick()
+    for number in range(25):
+        timeline.at(minutes=3, seconds=number)
+        await timeline.do(operate.trigger, TriggerRequest(manifest="a", actor="me"))
+    timeline.at(minutes=6.5)
+    await timeline.settle("a")
+    await timeline.tick()
+    text = await told(timeline, START + timedelta(minutes=5))
+    assert text.startswith("Everything from 2027-03-01 12:02:00+00:00 to 2027-03-01 12:06:00")
+    assert "earlier work of it was still under way" in text
+
+
+async def test_who_disabled_it_then_is_not_who_disables_it_now(timeline):
+    await timeline.declare(app_with(every(minutes=1)))
+    for seconds, enabled, actor in ((90, False, "ada"), (270, True, "ada"), (280, False, "bob")):
+        timeline.at(seconds=seconds)
+        await timeline.tick()
+        change = ChangeRequest(manifest="a", enabled=enabled, actor=actor)
+        await timeline.do(operate.change, change)
+        await timeline.settle("a") if await timeline.under_way("a") else None
+    timeline.at(seconds=290)
+    for text in (await told(timeline), await told(timeline, START + timedelta(minutes=3))):
+        assert "was skipped: it was disabled (by ada at 2027-03-01 12:01:30+00:00)" in text
+    assert "It is held: it is disabled (by bob at 2027-03-01 12:04:40+00:00)" in await told(
+        timeline
+    )
+
+
+async def test_what_was_decided_and_forgotten_is_not_said_never_to_have_been(timeline):
+    await timeline.declare(app_with(every(days=50, start="2027-03-02")))
+    assert "Nothing was decided about it yet." in await told(timeline)
+    timeline.at(hours=12)
+    await timeline.tick()
+    await timeline.settle("a")
+    timeline.at(days=40)
+    await Retention(timeline.database, days=30, clock=timeline.clock).run_once()
+    text = await told(timeline)
+    assert "Nothing was decided about it yet" not in text
+    assert "No decision about it is on record any more: they are kept for 30 days" in text
+    assert "Its last work completed at 2027-03-02 00:00:00+00:00." in text
