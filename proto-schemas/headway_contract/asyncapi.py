@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from headway_contract import control, lifecycle, orders, settled, subjects, work
 from headway_contract.envelope import EventData
+from headway_contract.headers import REFUSAL, TRAITS, Json, refusal, trait
 from headway_contract.registry import CONTROL, EVENTS
 
 _VERSION = "3.0.0"
@@ -96,8 +97,16 @@ _TOKENS: dict[str, tuple[Any, str]] = {
     "worker": ("a-worker", "The name of the worker."),
 }
 
-# Who asks, where it is not an operator.
-_ASKED_BY = {"heartbeat": WORKER, "lease": WORKER, "activation": WORKER}
+# Who asks, where it is not only an operator.
+_ASKED_BY: dict[str, tuple[str, ...]] = {
+    # The dispatcher tries by its own whether those of workers could be heard.
+    "heartbeat": (WORKER, DISPATCHER),
+    "lease": (WORKER,),
+    "activation": (WORKER,),
+    "reconcile": (SCHEDULER,),
+    "cancel": (OPERATOR, SCHEDULER),
+    "input": (OPERATOR, DISPATCHER),
+}
 # Requests in the shape of another, and answers that are not called like their request.
 _SAME_REQUEST = {
     "plan": "apply.request",
@@ -117,21 +126,6 @@ _OTHER_ANSWERS = {
     "acknowledge": "letters_changed.answer",
     "cancel_outstanding": "cancel.answer",
 }
-
-_HEADERS = {
-    subjects.MESSAGE_ID_HEADER: "Lets the broker drop a message that is published again.",
-    subjects.TRACEPARENT_HEADER: "W3C trace context.",
-    subjects.EXPECTED_SEQUENCE_HEADER: "The sequence of the publisher's previous message of the "
-    "lease, 0 for a claim.",
-    subjects.EXPECTED_SUBJECT_HEADER: "The scope of the fence: every event of the lease, whoever "
-    "published it.",
-}
-_TRAITS = {
-    "relayed": (subjects.MESSAGE_ID_HEADER,),
-    "fenced": (subjects.EXPECTED_SEQUENCE_HEADER, subjects.EXPECTED_SUBJECT_HEADER),
-}
-
-Json = dict[str, Any]
 
 
 def document() -> Json:
@@ -224,13 +218,15 @@ class _Book:
             "servers": [{"$ref": "#/servers/nats"}],
         }
         service = subject.split(".")[2] if subject.count(".") > 2 else DISPATCHER
+        # A heartbeat is answered by no micro service: its reply has room for what is wrong.
+        replies = [answer] if subject == subjects.HEARTBEAT else [answer, REFUSAL]
         reply = {
             "channel": {"$ref": "#/channels/replies"},
-            "messages": [{"$ref": f"#/channels/replies/messages/{answer}"}],
+            "messages": [{"$ref": f"#/channels/replies/messages/{one}"} for one in replies],
         }
         queue = subjects.SCHEDULERS if service == SCHEDULER else subjects.DISPATCHERS
-        asker = _ASKED_BY.get(verb, OPERATOR)
-        self._add_operation(asker, "send", subject, [request], reply=reply)
+        for asker in _ASKED_BY.get(verb, (OPERATOR,)):
+            self._add_operation(asker, "send", subject, [request], reply=reply)
         self._add_operation(service, "receive", subject, [request], reply=reply, queue=queue)
 
     def add_push(self, name: str) -> None:
@@ -245,17 +241,17 @@ class _Book:
         to_worker = name.endswith(".push")
         sender, receiver = (DISPATCHER, WORKER) if to_worker else (WORKER, DISPATCHER)
         self._add_operation(sender, "send", channel, [name])
-        self._add_operation(receiver, "receive", channel, [name])
+        queue = None if to_worker else subjects.DISPATCHERS
+        self._add_operation(receiver, "receive", channel, [name], queue=queue)
 
     def finished(self) -> Json:
         """The document."""
+        self.messages[REFUSAL] = refusal()
+        replies = [*self._answers, REFUSAL]
         self.channels["replies"] = {
             "address": None,
-            "description": "The inbox of whoever asks. A refusal says why in its body and, on one "
-            "line, in the header Nats-Service-Error; Nats-Service-Error-Code is 400 (wrong by "
-            "itself), 404 (names something that there is not), 409 (not as things are), 500 (the "
-            "service has failed) or 503 (cannot be had now).",
-            "messages": {one: {"$ref": _pointer("messages", one)} for one in self._answers},
+            "description": "The inbox of whoever asks.",
+            "messages": {one: {"$ref": _pointer("messages", one)} for one in replies},
         }
         return {
             "asyncapi": _VERSION,
@@ -272,7 +268,7 @@ class _Book:
             "operations": self.operations,
             "components": {
                 "messages": self.messages,
-                "messageTraits": {name: _trait(named) for name, named in _TRAITS.items()},
+                "messageTraits": {name: trait(named) for name, named in TRAITS.items()},
             },
         }
 
@@ -347,19 +343,6 @@ def _named(exceptions: dict[str, str], verb: str, kinds: tuple[str, str]) -> str
         f"{verb!r} has no {' or '.join(kinds)} in the registry: add one, or say in "
         "headway_contract.asyncapi which other it uses"
     )
-
-
-def _trait(required: Iterable[str]) -> Json:
-    named = [*required, subjects.TRACEPARENT_HEADER]
-    return {
-        "headers": {
-            "type": "object",
-            "required": list(required),
-            "properties": {
-                name: {"type": "string", "description": _HEADERS[name]} for name in named
-            },
-        }
-    }
 
 
 def _payload(name: str) -> Json:

@@ -80,6 +80,9 @@ MESSAGE_ID_HEADER = "Nats-Msg-Id"
 EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 TRACEPARENT_HEADER = "traceparent"
+# With which micro services refuse: why, on one line, and what kind of refusal it is.
+ERROR_HEADER = "Nats-Service-Error"
+ERROR_CODE_HEADER = "Nats-Service-Error-Code"
 
 # Answers of the broker that the protocol names.
 WRONG_SEQUENCE = 10071

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ from headway_contract import asyncapi, subjects
 from headway_contract.asyncapi import Undescribed, address_of, document, requests
 from headway_contract.envelope import EventData
 from headway_contract.registry import CONTROL, EVENTS
+from headway_jetstream_kit import controlling
+from headway_jetstream_kit.controlling import BadRequest, Conflict, Unavailable, Unknown
+from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
 
+SERVICES = Path(__file__).parents[2] / "services"
+NONE: dict[str, Any] = {"messages": []}
 FOLDER = Path(__file__).parents[2] / "proto-schemas"
 DOCUMENT = json.loads((FOLDER / "asyncapi.json").read_bytes())
 # The official schema is in the npm package @asyncapi/specs: see `./justw asyncapi`.
@@ -93,11 +99,47 @@ def test_who_asks_is_answered():
             for one in DOCUMENT["operations"].values()
             if one["channel"]["$ref"] == f"#/channels/{subject}"
         ]
-        assert sorted(one["action"] for one in spoken) == ["receive", "send"]
+        assert {one["action"] for one in spoken} == {"receive", "send"}
         assert all("reply" in one for one in spoken)
         [served] = [one for one in spoken if one["action"] == "receive"]
         service = "schedulers" if subject.startswith(subjects.SCHEDULER_CONTROL) else "dispatchers"
         assert served["bindings"]["nats"]["queue"] == service
+
+
+def test_services_may_refuse_and_how_is_said():
+    refusal = DOCUMENT["components"]["messages"]["refusal"]
+    headers = refusal["headers"]["properties"]
+    assert set(headers[subjects.ERROR_CODE_HEADER]["enum"]) == {
+        *(one.code for one in (BadRequest, Unknown, Conflict, Unavailable)),
+        controlling.FAILED,
+    }
+    assert (subjects.ERROR_HEADER, subjects.ERROR_CODE_HEADER) == (
+        ERROR_HEADER,
+        ERROR_CODE_HEADER,
+    )
+    for operation in DOCUMENT["operations"].values():
+        replies = [
+            one["$ref"].rpartition("/")[2] for one in operation.get("reply", NONE)["messages"]
+        ]
+        is_service = "/headway.control." in operation["channel"]["$ref"]
+        assert ("refusal" in replies) == is_service
+
+
+def asked_in(folder: str) -> set[str]:
+    """The subjects on which a service asks another, by its code."""
+    code = "\n".join(path.read_text() for path in (SERVICES / folder).rglob("*.py"))
+    called = re.findall(r"client\.request\(\s*subjects\.([A-Z_]+)", code)
+    return {getattr(subjects, name) for name in called}
+
+
+@pytest.mark.parametrize("service", ["scheduler", "dispatcher"])
+def test_what_services_ask_each_other_is_told(service):
+    told = {
+        operation["channel"]["$ref"].removeprefix("#/channels/")
+        for name, operation in DOCUMENT["operations"].items()
+        if name.startswith(f"{service}.send.") and "reply" in operation
+    }
+    assert asked_in(service) == told != set()
 
 
 def test_what_a_worker_says_of_a_lease_is_fenced():

@@ -3,6 +3,7 @@
 from typing import Self
 
 import msgspec
+from headway_contract import subjects
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.controlling import CONFLICT, INVALID, UNAVAILABLE, UNKNOWN
 from msgspec import Struct
@@ -21,8 +22,6 @@ from headway.control import (
     TooLarge,
 )
 
-_ERROR_HEADER = "Nats-Service-Error"
-_CODE_HEADER = "Nats-Service-Error-Code"
 _FAILURES: dict[str | None, type[RequestFailed]] = {
     INVALID: Invalid,
     UNKNOWN: NotThere,
@@ -80,11 +79,11 @@ class NatsControl:
         except (OSError, NatsError) as error:
             raise NotAnswered(f"{subject}: {error or type(error).__name__}") from error
         headers = reply.headers or {}
-        fault = headers.get(_ERROR_HEADER)
+        fault = headers.get(subjects.ERROR_HEADER)
         if fault:
             # A header has one line; a service with more to say says it in the body.
             text = reply.data.decode(errors="replace") or fault
-            known = _FAILURES.get(headers.get(_CODE_HEADER))
+            known = _FAILURES.get(headers.get(subjects.ERROR_CODE_HEADER))
             if known is not None:
                 raise known(text)
             raise RequestFailed(f"{subject}: {text}")

@@ -36,8 +36,6 @@ TRIES = 5
 _TIMEOUT = 5.0
 # What the envelope and the other fields may take up beside the activations themselves.
 _ENVELOPE = 16 * 1024
-_ERROR_HEADER = "Nats-Service-Error"
-_CODE_HEADER = "Nats-Service-Error-Code"
 
 
 class Activated(Coroutine[Any, Any, None]):
@@ -210,12 +208,14 @@ class Activations:
                     subjects.ACTIVATION_QUESTION, body, timeout=_TIMEOUT
                 )
                 headers = reply.headers or {}
-                if headers.get(_CODE_HEADER) == "400":
-                    raise ActivationRefused(headers.get(_ERROR_HEADER, "the scheduler refused"))
-                if _ERROR_HEADER not in headers:
+                if headers.get(subjects.ERROR_CODE_HEADER) == "400":
+                    raise ActivationRefused(
+                        headers.get(subjects.ERROR_HEADER, "the scheduler refused")
+                    )
+                if subjects.ERROR_HEADER not in headers:
                     problems = msgspec.json.decode(reply.data, type=ActivationAnswer).problems
                     break
-                trouble = headers[_ERROR_HEADER]
+                trouble = headers[subjects.ERROR_HEADER]
             except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
                 trouble = str(error) or type(error).__name__
             logger.debug("asking whether %s may activate: %s", manifest, trouble)
