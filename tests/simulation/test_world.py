@@ -1,6 +1,8 @@
 """Time you can own: the real services under a virtual clock."""
 
 import asyncio
+import os
+import sys
 from datetime import timedelta
 
 import msgspec
@@ -218,6 +220,31 @@ async def test_a_manifest_that_was_deleted_is_still_known(headway_world):
 
 def test_the_world_is_where_users_look_for_it():
     assert World.__module__ == "headway_testing.world"
+
+
+_ALONE = """
+import asyncio, sys
+from pathlib import Path
+from headway import App
+from headway.testing import World
+
+async def main():
+    async with World(App("alone"), start="2027-01-01", folder=Path(sys.argv[1])) as world:
+        await world.run_for(days=1)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_world_without_pytest_leaves_no_cluster_behind(tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _ALONE, str(tmp_path / "world")),
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    assert await process.wait() == 0
+    assert list(temporary.iterdir()) == []
 
 
 async def test_a_maintenance_window_ends_by_itself_and_makes_good_by_policy(headway_world):

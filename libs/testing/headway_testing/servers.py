@@ -1,8 +1,10 @@
 """PostgreSQL and NATS for a world, as child processes that end with it.
 
-Making a database cluster takes a second or two, so one is made for each session and kept.
+Making a database cluster takes a second or two, so one is made for each session and kept until
+that ends, with or without pytest.
 """
 
+import atexit
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -60,6 +62,10 @@ def forget_clusters() -> None:
 
 def _borrow() -> str:
     """A cluster that no other world uses, made if there is none."""
+    if not _clusters:
+        # The same function again is one call: who has forgotten them has nothing left to do.
+        atexit.unregister(forget_clusters)
+        atexit.register(forget_clusters)
     free = [folder for folder, used in _clusters.items() if not used]
     cluster = free[0] if free else tempfile.mkdtemp(prefix="headway-world-")
     _clusters[cluster] = True
