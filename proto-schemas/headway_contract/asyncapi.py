@@ -106,6 +106,7 @@ _ASKED_BY: dict[str, tuple[str, ...]] = {
     "reconcile": (SCHEDULER,),
     "cancel": (OPERATOR, SCHEDULER),
     "input": (OPERATOR, DISPATCHER),
+    "origin": (DISPATCHER,),
 }
 # Requests in the shape of another, and answers that are not called like their request.
 _SAME_REQUEST = {

@@ -52,6 +52,8 @@ CONTROL: dict[str, type[Struct]] = {
     "lease.answer": control.LeaseAnswer,
     "explain_work.question": waiting.ExplainWorkQuestion,
     "explain_work.answer": waiting.ExplainWorkAnswer,
+    "origin.question": waiting.OriginQuestion,
+    "origin.answer": waiting.OriginAnswer,
     "reconcile.question": healing.ReconcileQuestion,
     "reconcile.answer": healing.ReconcileAnswer,
     "manifests.question": scheduling.ManifestsQuestion,

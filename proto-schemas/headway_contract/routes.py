@@ -302,5 +302,10 @@ FORWARDED: tuple[Route, ...] = (
 
 # Subjects that no person asks on: services and workers among themselves.
 AMONG_SERVICES = frozenset(
-    {subjects.LEASE_QUESTION, subjects.RECONCILE_QUESTION, subjects.ACTIVATION_QUESTION}
+    {
+        subjects.LEASE_QUESTION,
+        subjects.RECONCILE_QUESTION,
+        subjects.ACTIVATION_QUESTION,
+        subjects.ORIGIN_QUESTION,
+    }
 )

@@ -70,6 +70,7 @@ ENQUEUE_REQUEST = f"{SCHEDULER_CONTROL}.enqueue"
 ENQUEUED_QUESTION = f"{SCHEDULER_CONTROL}.enqueued"
 DISMISS_REQUEST = f"{SCHEDULER_CONTROL}.dismiss"
 INPUT_QUESTION = f"{SCHEDULER_CONTROL}.input"
+ORIGIN_QUESTION = f"{SCHEDULER_CONTROL}.origin"
 CANCEL_OUTSTANDING_REQUEST = f"{SCHEDULER_CONTROL}.cancel"
 
 # The worker token under which the dispatcher publishes its own fenced events. Names of

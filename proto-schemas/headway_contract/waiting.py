@@ -1,4 +1,6 @@
-"""Why work waits: questions to the dispatcher. They travel on core NATS, unwrapped."""
+"""Why work waits: questions to the dispatcher, and what it asks the scheduler for that. They travel
+on core NATS, unwrapped.
+"""
 
 from datetime import datetime
 from uuid import UUID
@@ -10,6 +12,27 @@ class ExplainWorkQuestion(Struct, frozen=True, kw_only=True):
     """Why does a piece of work wait, or what became of it?"""
 
     work: UUID
+
+
+class OriginQuestion(Struct, frozen=True, kw_only=True):
+    """What became of work that the dispatcher does not know?"""
+
+    work: UUID
+
+
+class OriginAnswer(Struct, frozen=True, kw_only=True):
+    """What the scheduler knows of it: `text` says that in words that follow its name.
+
+    It was `enqueued` and waits to be taken up, was `refused` then, is `on_its_way` to the
+    dispatcher, or `settled` and forgotten there; or it is `unknown`.
+    """
+
+    state: str = "unknown"
+    text: str = ""
+    manifest: str | None = None
+    group: str = ""
+    job: str = ""
+    since: datetime | None = None
 
 
 class GateStatus(Struct, frozen=True, kw_only=True):
@@ -41,6 +64,9 @@ class SlotHolder(Struct, frozen=True, kw_only=True):
 
 class ExplainWorkAnswer(Struct, frozen=True, kw_only=True):
     """How work stands; `text` says it in one paragraph.
+
+    Its `state` is the dispatcher's, or of work that has not come there what the scheduler says of
+    it: `enqueued`, `refused`, `on_its_way`, or `settled` and forgotten.
 
     `gates` are in the order in which they are passed. `reason` names the first that is closed,
     `holders` are the runs that keep it closed, the oldest first, and `ahead` is how much work

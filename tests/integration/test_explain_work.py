@@ -8,7 +8,6 @@ from headway import App, Client, RequestFailed
 from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
 from headway_contract.work import GroupChanged, ManifestChanged, Rate
 from headway_dispatcher.explain import Explanations
-from headway_jetstream_kit.controlling import BadRequest
 from support.cadences import when_made_due
 from support.gates import START, Gates, SetClock, work
 
@@ -125,8 +124,6 @@ async def test_work_that_waits_for_its_time_for_nothing_that_runs_or_is_settled(
     assert (
         "is settled since 2027-03-01 12:01:00 UTC: completed" in (await explain(gates, later)).text
     )
-    with pytest.raises(BadRequest, match="is not known to the dispatcher"):
-        await explain(gates, uuid4())
 
 
 async def test_over_the_wire(world):

@@ -3,13 +3,18 @@
 It is read without the gate's lock, and so is true of a moment that may have passed.
 """
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+import msgspec
 from headway_contract import subjects
 from headway_contract.waiting import (
     ExplainWorkAnswer,
     ExplainWorkQuestion,
+    OriginAnswer,
+    OriginQuestion,
 )
 from headway_decisions import waiting
 from headway_decisions.waiting import Waiter
@@ -17,14 +22,19 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import Unknown, serve, typed
 from headway_postgres_kit import Clock, Connection, Database
 from msgspec import structs
+from nats.errors import Error as NatsError
 
 from headway_dispatcher.gate_store import GateTransaction
 from headway_dispatcher.lookout import MOST_COUNTED, Lookout, waits_for_key
-from headway_dispatcher.sentences import before_its_turn, sentence
+from headway_dispatcher.sentences import before_its_turn, sentence, unheard
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import explanations, question_queries
 
+logger = logging.getLogger(__name__)
+
 _MOST_HOLDERS = 20
+# How long the scheduler is waited for: less than whoever asks waits for this answer.
+_PATIENCE = 2.0
 
 
 class Explanations:
@@ -51,15 +61,42 @@ class Explanations:
         """How one piece of work stands."""
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(explanations["work"], question.work)
-            if row is None:
-                raise Unknown(
-                    f"work {question.work} is not known to the dispatcher: it was never queued, is "
-                    "on its way, or went with its manifest"
-                )
-            if row["state"] in ("queued", "waiting"):
+            if row is not None and row["state"] in ("queued", "waiting"):
                 return await self._of_waiting(connection, row)
-            letter = await _letter(connection, row)
+            letter = None if row is None else await _letter(connection, row)
+        if row is None:
+            return await self._of_unknown(question.work)
         return structs.replace(_plain(row), text=sentence(_plain(row), row, letter))
+
+    async def _of_unknown(self, work: UUID) -> ExplainWorkAnswer:
+        """What the scheduler says of work that has not come here, or is gone."""
+        origin = await self._ask_origin(work)
+        if origin.state == "unknown":
+            raise Unknown(
+                f"work {work} is not known to the dispatcher: it was never queued, is on its way, "
+                "went with its manifest, or is forgotten"
+            )
+        return ExplainWorkAnswer(
+            work=work,
+            state=origin.state,
+            manifest=origin.manifest,
+            group=origin.group,
+            job=origin.job,
+            queued_at=origin.since,
+            text=unheard(work, origin),
+        )
+
+    async def _ask_origin(self, work: UUID) -> OriginAnswer:
+        question = msgspec.json.encode(OriginQuestion(work=work))
+        try:
+            reply = await self._broker.client.request(
+                subjects.ORIGIN_QUESTION, question, timeout=_PATIENCE
+            )
+            return msgspec.json.decode(reply.data, type=OriginAnswer)
+        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
+            # Then nobody knows more than that it is not here.
+            logger.info("asking the scheduler for work %s: %s", work, error)
+            return OriginAnswer()
 
     async def _of_waiting(self, connection: Connection, row: Any) -> ExplainWorkAnswer:
         situation = await GateTransaction(connection, self._clock).situation(

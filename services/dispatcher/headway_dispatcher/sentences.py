@@ -2,8 +2,9 @@
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from headway_contract.waiting import ExplainWorkAnswer, GateStatus, SlotHolder
+from headway_contract.waiting import ExplainWorkAnswer, GateStatus, OriginAnswer, SlotHolder
 
 from headway_dispatcher.lookout import Estimate
 
@@ -12,10 +13,7 @@ _TOLD_HOLDERS = 3
 
 def sentence(answer: ExplainWorkAnswer, row: Any, letter: Any = None) -> str:
     """The answer in words; `letter` is the dead letter that the work has become."""
-    whose = f"of manifest {answer.manifest!r}, " if answer.manifest else ""
-    # What was cancelled before it came has no job yet.
-    job = f"job {answer.job!r}, " if answer.job else ""
-    begin = f"Work {answer.work} ({whose}{job}group {answer.group!r})"
+    begin = _named(answer.work, answer)
     if answer.state == "settled":
         settled = f"{begin} is settled since {_at(row['settled_at'])}: {_outcome(answer, row)}."
         return " ".join([settled, *_dead(letter)])
@@ -27,6 +25,18 @@ def sentence(answer: ExplainWorkAnswer, row: Any, letter: Any = None) -> str:
     told = [f"{begin} waits since {_at(row['queued_at'])}: {why}."]
     told += [f"Also in its way: {also}."] if also and answer.reason != "start_by" else []
     return " ".join([*told, *_more(answer)])
+
+
+def unheard(work: UUID, origin: OriginAnswer) -> str:
+    """How work stands that only the scheduler knows of."""
+    return f"{_named(work, origin)} {origin.text}."
+
+
+def _named(work: UUID, told: ExplainWorkAnswer | OriginAnswer) -> str:
+    whose = f"of manifest {told.manifest!r}, " if told.manifest else ""
+    # What was cancelled before it came has no job yet.
+    job = f"job {told.job!r}, " if told.job else ""
+    return f"Work {work} ({whose}{job}group {told.group!r})"
 
 
 def before_its_turn(estimate: Estimate, start_by: datetime | None) -> Estimate:

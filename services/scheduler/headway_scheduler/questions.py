@@ -28,6 +28,7 @@ from headway_contract.scheduling import (
     PreviewAnswer,
     PreviewQuestion,
 )
+from headway_contract.waiting import OriginAnswer, OriginQuestion
 from headway_decisions import timing
 from headway_decisions.keys import InvalidKey, render_key
 from headway_decisions.timing import Timing
@@ -41,6 +42,7 @@ from headway_scheduler.finding import find_manifest
 from headway_scheduler.given import problem_of_given
 from headway_scheduler.ledger_questions import check_page
 from headway_scheduler.manifest import hold_of
+from headway_scheduler.origin import origin
 from headway_scheduler.plan import plan
 from headway_scheduler.preview import note_of, previewed
 from headway_scheduler.redefined import definition_of
@@ -70,6 +72,7 @@ class Questions:
             subjects.LEDGER_QUESTION: typed(LedgerQuestion, self.ledger),
             subjects.PLAN_QUESTION: typed(ApplyRequest, self.plan),
             subjects.INPUT_QUESTION: typed(InputQuestion, self.input),
+            subjects.ORIGIN_QUESTION: typed(OriginQuestion, self.origin),
         }
 
     async def manifests(self, question: ManifestsQuestion) -> ManifestsAnswer:
@@ -161,6 +164,11 @@ class Questions:
         except InvalidKey as error:
             problem, key = str(error), UNSET
         return InputAnswer(problem=problem or "", known=row is not None, concurrency_key=key)
+
+    async def origin(self, question: OriginQuestion) -> OriginAnswer:
+        """What became of work that the dispatcher does not know."""
+        async with self._database.acquire() as connection:
+            return await origin(connection, question.work)
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[tuple[Connection, datetime]]:

@@ -80,6 +80,21 @@ WHERE manifest_id = $1 AND last_due_at >= $2
 ORDER BY first_due_at, last_due_at
 LIMIT $3
 
+-- name: origin
+-- What is known of a piece of work: whether it is outstanding, and how it was enqueued. $1 work.
+SELECT work.queued_at, manifest.external_id AS manifest,
+       coalesce(enqueued.job, manifest.job, '') AS job,
+       coalesce(enqueued.group_name, manifest.group_name, job.terms ->> 'group', enqueued.job, '')
+           AS group_name,
+       enqueued.state AS enqueued_state, enqueued.reason, enqueued.enqueued_at,
+       enqueued.decided_at, enqueued.settled_at
+FROM (SELECT $1::uuid AS id) AS asked
+LEFT JOIN scheduler.work ON work.id = asked.id
+LEFT JOIN scheduler.manifest ON manifest.id = work.manifest_id
+LEFT JOIN scheduler.enqueued ON enqueued.work_id = asked.id
+LEFT JOIN scheduler.job ON job.name = enqueued.job
+WHERE work.id IS NOT NULL OR enqueued.work_id IS NOT NULL
+
 -- name: generation_of
 -- Which generation of an application declared last. $1 name.
 SELECT generation FROM scheduler.application WHERE name = $1

@@ -1,0 +1,80 @@
+"""Work that has not come to the dispatcher, or is gone from there: the scheduler knows."""
+
+from uuid import uuid4
+
+import headway
+import pytest
+import pytest_asyncio
+from headway import App, Client, RequestFailed, every
+from headway_postgres_kit import DATABASE_CLOCK
+from headway_scheduler.enqueue import Enqueue
+from headway_scheduler.origin import origin
+from headway_service_kit.passes import Wakeup
+from support.enqueuing import app_with_jobs
+from support.timeline import Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    made = Timeline(database)
+    await made.declare(app_with_jobs())
+    return made
+
+
+async def told(timeline: Timeline, work):
+    async with timeline.database.acquire() as connection:
+        return await origin(connection, work)
+
+
+async def test_what_was_enqueued_is_followed_to_the_dispatcher(timeline, application):
+    work = await headway.enqueue(application, "mail", 7, key="k")
+    bad = await headway.enqueue(application, "mail", "seven")
+    answer = await told(timeline, work)
+    assert (answer.state, answer.job, answer.group) == ("enqueued", "mail", "letters")
+    assert answer.text.endswith("and waits for a scheduler to take it up")
+    await Enqueue(timeline.database, clock=DATABASE_CLOCK, relay=Wakeup()).run_once()
+    answer = await told(timeline, work)
+    assert (answer.state, answer.job, answer.group) == ("on_its_way", "mail", "letters")
+    answer = await told(timeline, bad)
+    assert (answer.state, answer.group) == ("refused", "letters")
+    assert "and refused: " in answer.text
+    assert "is not of type" in answer.text
+    async with timeline.database.acquire() as connection:
+        await connection.execute("DELETE FROM scheduler.work")
+        await connection.execute(
+            "UPDATE scheduler.enqueued SET input = NULL, settled_at = $1 WHERE key = 'k'",
+            timeline.clock.at,
+        )
+    assert (await told(timeline, work)).state == "settled"
+    assert (await told(timeline, uuid4())).state == "unknown"
+
+
+async def test_work_of_a_manifest_is_named_by_it(timeline):
+    app = App("other")
+    app.job("job", group="ops")(lambda ctx: None)
+    app.schedule("a", job="job", when=every(minutes=1))
+    await timeline.declare(app)
+    timeline.at(minutes=1)
+    await timeline.tick()
+    [work] = await timeline.under_way("a")
+    answer = await told(timeline, work["id"])
+    assert (answer.state, answer.manifest, answer.job, answer.group) == (
+        "on_its_way",
+        "a",
+        "job",
+        "ops",
+    )
+    assert answer.since == timeline.clock.at
+
+
+async def test_the_dispatcher_asks_the_scheduler_for_what_it_does_not_know(world, application):
+    await world.dispatcher()
+    await world.scheduler(app_with_jobs())
+    bad = await headway.enqueue(application, "mail", "seven")
+    await world.until("SELECT count(*) FROM scheduler.enqueued WHERE state = 'refused'")
+    async with Client(world.nats_url) as client:
+        answer = await client.explain_work(bad)
+        assert (answer.state, answer.gates) == ("refused", [])
+        assert answer.text.startswith(f"Work {bad} (job 'mail', group 'letters') was enqueued at ")
+        with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
+            await client.explain_work(uuid4())
