@@ -66,6 +66,40 @@ scheduler decide
           scheduler settle completed
 """
 
+TREE_OF_A_RETRIED_LETTER = """\
+scheduler decide ⇠ scheduler enqueue
+  scheduler publish headway.work.g
+  dispatcher admit
+    dispatcher publish headway.run.stubborn
+    worker claim mine
+      dispatcher project
+    worker run 1 ValueError
+      dispatcher project
+        dispatcher settle dead_lettered
+          dispatcher publish headway.settled.g
+          dispatcher publish headway.settled.g
+          scheduler settle dead_lettered
+  dispatcher retry
+    dispatcher publish headway.settled.g
+  dispatcher admit ⇠ dispatcher retry
+    dispatcher publish headway.run.stubborn
+    worker claim mine
+      dispatcher project
+    worker run 1
+      dispatcher project
+        dispatcher settle completed
+          dispatcher publish headway.settled.g
+          scheduler settle completed
+"""
+
+TREE_OF_A_CANCEL = """\
+scheduler decide ⇠ scheduler enqueue
+  scheduler publish headway.work.g
+  dispatcher settle cancelled
+    dispatcher publish headway.settled.g
+    scheduler settle cancelled
+"""
+
 APPLICATION = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
 
@@ -155,6 +189,42 @@ async def test_enqueued_work_is_linked_to_the_application(collector, processes, 
     expected = TREE_OF_A_RETRY.replace("decide", "decide ⇠ scheduler enqueue", 1)
     top = await collector.seen(expected, work=str(work))
     assert top.links[-1] == ("a" * 32, "b" * 16)
+
+
+async def test_a_letter_that_is_retried_goes_on_in_the_trace_of_its_work(
+    collector, processes, nats_url, database
+):
+    async with Client(nats_url) as client:
+        await ready(client)
+        work = (await client.enqueue("stubborn", 0)).work
+
+        async def failed():
+            async with database.acquire() as connection:
+                return await connection.fetchval(
+                    "SELECT id FROM dispatcher.dead_letter WHERE work_id = $1", work
+                )
+
+        letter = await until(failed, within=20, what="a dead letter")
+        await client.retry(letter, input=1)
+    await collector.seen(TREE_OF_A_RETRIED_LETTER, work=str(work))
+
+
+async def test_what_is_cancelled_before_it_runs_is_settled_in_its_trace(
+    collector, processes, nats_url, database
+):
+    async with Client(nats_url) as client:
+        await ready(client)
+        work = (await client.enqueue("stubborn", 1, delay=3600)).work
+
+        async def waits():
+            async with database.acquire() as connection:
+                return await connection.fetchval(
+                    "SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", work
+                )
+
+        await until(waits, within=20, what="the dispatcher has it")
+        await client.cancel(work)
+    await collector.seen(TREE_OF_A_CANCEL, work=str(work))
 
 
 def test_the_guide_shows_the_tree_that_is_received():

@@ -1,4 +1,4 @@
-"""The app whose traces are looked at: a run that is tried again, and dependents of both kinds."""
+"""The app whose traces are looked at: runs that are tried again, and dependents of both kinds."""
 
 from headway import App, manual, retry
 
@@ -10,6 +10,13 @@ app = App("traced")
 async def flaky(ctx):
     if ctx.attempt == 1:
         raise ValueError("not yet")
+
+
+@app.job("stubborn", group="g")
+@retry(attempts=1)
+async def stubborn(ctx, patience: int):
+    if patience == 0:
+        raise ValueError("not at all")
 
 
 @app.job("waker", group="g")

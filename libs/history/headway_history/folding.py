@@ -228,8 +228,10 @@ def _key_in(number: int, began_with: str | None, told: _Told) -> str | None:
 
 
 def _traced(work: WorkRow, told: _Told) -> None:
-    """Each run goes on in the trace that the one before it has left, if it left any."""
-    left = [one for _, one in told.events(Waiting) if one.traceparent is not None]
+    """Each run goes on in the trace that the one before it, or a retried letter, has left."""
+    left: list[Waiting | LetterResolved] = [one for _, one in told.events(Waiting)]
+    left += [data for kept, data in told.events(LetterResolved) if kept.type == _RETRIED]
+    left = [one for one in left if one.traceparent is not None]
     if left:
         work.traceparent = max(left, key=attrgetter("runs")).traceparent
 

@@ -26,6 +26,7 @@ from headway_decisions.letters import Acknowledged, Letter, Retried, Waits
 from headway_decisions.transitions import next_work_state
 from headway_history import Record
 from headway_postgres_kit import Connection, json_array, savepoint
+from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headway_dispatcher import store
@@ -42,7 +43,15 @@ from headway_dispatcher.telling import resolved_message
 
 BATCH = 500
 
-_OF_THE_ROUND = ("input", "queued_at", "not_before", "rank", "concurrency_key")
+_OF_THE_ROUND = (
+    "input",
+    "queued_at",
+    "not_before",
+    "rank",
+    "concurrency_key",
+    "runs",
+    "traceparent",
+)
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -200,12 +209,21 @@ async def _begin_rounds(
                 [edited for _ in begun],
                 json_array(wish.input if edited else None for _ in begun),
                 now,
+                [_retried_in(row) for row in begun],
                 wish.key is not UNSET,
                 None if wish.key is UNSET else wish.key,
             )
     except asyncpg.UniqueViolationError:
         return None
     return {row["id"]: row for row in rows}
+
+
+def _retried_in(row: Any) -> str | None:
+    """The trace of the work and, linked by its next run, that somebody has its letter retried."""
+    main = first_context(row["traceparent"])
+    with span("retry", parent=main, work=str(row["work_id"]), dead_letter=str(row["id"])):
+        context = traceparent()
+    return CONTEXTS_APART.join((main, context)) if main and context else None
 
 
 async def _resolve(
@@ -270,7 +288,7 @@ async def _tell(
     times: Times,
     queued: Mapping[UUID, Any] = MappingProxyType({}),
 ) -> None:
-    messages = [resolved_message(one) for one in events]
+    messages = [resolved_message(one, _context(queued.get(one.work))) for one in events]
     await OUTBOX.add(connection, messages)
     records = [
         Record(
@@ -284,6 +302,12 @@ async def _tell(
         for one, message in zip(events, messages, strict=True)
     ]
     await HISTORY.append(connection, records, now=times.real)
+
+
+def _context(queued: Any) -> str | None:
+    """The span in which a retry was asked for, if anybody records such."""
+    stored: str | None = None if queued is None else queued["traceparent"]
+    return stored.split(CONTEXTS_APART)[-1] if stored else None
 
 
 def _kept(queued: Any) -> dict[str, Any]:

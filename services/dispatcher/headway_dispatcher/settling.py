@@ -133,7 +133,7 @@ async def cancel(
     for row, reason in waiting:
         next_work_state(row["state"], "cancelled")
         settled.append(
-            _Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason)
+            _traced(_Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason))
         )
     writes = Together()
     _write_settled(writes, settled, now)
@@ -144,12 +144,22 @@ async def cancel(
 
 async def expire(connection: Connection, waiting: Sequence[Any], *, now: datetime) -> set[UUID]:
     """Settle work that has not begun in time: rows that are locked. Tells the same."""
-    settled = [_expired(row) for row in waiting]
+    settled = [_traced(_expired(row)) for row in waiting]
     writes = Together()
     _write_settled(writes, settled, now)
     HISTORY.append_to(writes, [record for one in settled for record in _keep(one, now, {})])
     await writes.send(connection)
     return _waited_for(waiting)
+
+
+def _traced(settled: _Settled) -> _Settled:
+    """Work that has ended without a run, told in its own trace."""
+    row = settled.row
+    main = first_context(row["traceparent"])
+    if main is None:
+        return settled
+    with span("settle", parent=main, work=str(row["id"]), outcome=settled.outcome):
+        return structs.replace(settled, context=traceparent())
 
 
 def _waited_for(rows: Iterable[Any]) -> set[UUID]:

@@ -52,7 +52,9 @@ def dead_letter_message(
     )
 
 
-def resolved_message(resolved: DeadLetterRetried | DeadLetterAcknowledged) -> OutboxMessage:
+def resolved_message(
+    resolved: DeadLetterRetried | DeadLetterAcknowledged, traceparent: str | None = None
+) -> OutboxMessage:
     """That somebody has seen to a dead letter, which happens once."""
     letter = resolved.dead_letter
     return _message(
@@ -61,6 +63,7 @@ def resolved_message(resolved: DeadLetterRetried | DeadLetterAcknowledged) -> Ou
         subject=letter,
         group=resolved.group,
         time=resolved.resolved_at,
+        traceparent=traceparent,
     )
 
 

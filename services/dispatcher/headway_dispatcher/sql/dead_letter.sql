@@ -65,20 +65,21 @@ FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
 -- name: requeue
 -- Work whose next round begins: it is queued now, and so behind what has waited longer. Somebody
 -- asked for it, so it neither expires nor waits for its manifest to be enabled. Returns its
--- place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now, $6 whether
--- it has another concurrency key by that, $7 the key.
+-- place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now, $6 trace
+-- contexts (null where they stay), $7 whether it has another concurrency key by its input, $8 the key.
 UPDATE dispatcher.work_queue
 SET state = 'queued', round = told.round, attempts = 0, run_id = NULL, outcome = NULL,
     settled_at = NULL, wait_reason = 'awaiting_gate',
     input = CASE WHEN told.edited THEN told.input ELSE work_queue.input END,
-    concurrency_key = CASE WHEN $6::boolean THEN $7::text ELSE work_queue.concurrency_key END,
+    concurrency_key = CASE WHEN $7::boolean THEN $8::text ELSE work_queue.concurrency_key END,
     rank = work_queue.rank + ($5::timestamptz - work_queue.queued_at),
-    queued_at = $5, not_before = $5, start_by = NULL, explicit = true
-FROM unnest($1::uuid[], $2::integer[], $3::boolean[], $4::jsonb[])
-    AS told (id, round, edited, input)
+    queued_at = $5, not_before = $5, start_by = NULL, explicit = true,
+    traceparent = coalesce(told.traceparent, work_queue.traceparent)
+FROM unnest($1::uuid[], $2::integer[], $3::boolean[], $4::jsonb[], $6::text[])
+    AS told (id, round, edited, input, traceparent)
 WHERE work_queue.id = told.id
 RETURNING work_queue.id, work_queue.input, work_queue.queued_at, work_queue.not_before,
-          work_queue.rank, work_queue.concurrency_key
+          work_queue.rank, work_queue.concurrency_key, work_queue.runs, told.traceparent
 
 -- name: resolve
 -- Letters that somebody has seen to. $1 ids, $2 retried or acknowledged, $3 actors, $4 note
