@@ -1,6 +1,7 @@
 """Who comes before work that waits, who is in its way, and when its turn comes."""
 
 from datetime import timedelta
+from random import Random
 
 import pytest
 from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
@@ -112,6 +113,36 @@ class TestWhoComesFirst:
         await gates.drain()
         answer = await explain(gates, mine)
         assert (answer.reason, answer.ahead) == ("key", 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_is_told_is_the_order_in_which_the_gate_lets_through(database, clock, seed):
+    gates, chance = Gates(database, clock=clock, max_active=1), Random(seed)
+    await gates.worker("etl", "mail")
+    changes = [GroupChanged(group=f"g{n}", version=1, priority=chance.randint(0, 2)) for n in "abc"]
+    await gates.tell(*changes, GroupChanged(group="off", version=1, enabled=False))
+    running = one(0)
+    await gates.queue(running)
+    assert await gates.drain() == 1
+    works = [
+        one(
+            number,
+            group=chance.choice(["ga", "gb", "gc", "off"]),
+            job=chance.choice(["etl", "mail", "nobody"]),
+            priority=chance.randint(0, 3),
+        )
+        for number in range(1, 25)
+    ]
+    await gates.queue(*works)
+    can_run = [each for each in works if each.group != "off" and each.job != "nobody"]
+    told = {each.work: (await explain(gates, each)).ahead for each in can_run}
+    assert sorted(told.values()) == list(range(len(can_run)))
+    order = []
+    for _ in can_run:
+        await gates.end()
+        assert await gates.drain() == 1
+        order += await gates.active()
+    assert order == sorted(told, key=lambda work: told[work])
 
 
 class TestWhoHoldsTheSlots:
