@@ -176,7 +176,7 @@ class LetterResolved(Struct, frozen=True, kw_only=True):
     """A person has seen to a dead letter; `round` is the next one if the work runs again.
 
     Then it also says what the work is like in that round: its input, how that was edited, its
-        concurrency key, its place in the queue, how many runs it had, and in which trace it goes on.
+    concurrency key, its place in the queue, how many runs it had, and in which trace it goes on.
     """
 
     dead_letter: UUID
