@@ -115,7 +115,7 @@ async def test_an_order_that_the_broker_does_not_take_is_no_failure_of_its_job(w
 
     dispatcher = await world.dispatcher()
     # What it would publish is published here, try by try, and nobody makes room before we do.
-    for name in ("relay", "tidying"):
+    for name in ("relay", "tidying", "orders"):
         await dispatcher.end_pass(name)
     relay = Relay(world.database, world.broker, ORDERS)
     await fill_runs(world)
