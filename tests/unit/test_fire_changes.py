@@ -155,6 +155,22 @@ def test_another_time_of_the_same_day_is_a_move():
     ]
 
 
+def test_what_would_move_from_a_time_that_is_over_or_to_one_behind_the_end_does_not():
+    """In the middle between the two, today's new one comes on top, and the last old one vanishes."""
+    now = NOW + timedelta(hours=3)
+    firings = [
+        Firing(timing=timing, jitter_seconds=0.0, first=timings.next_due(timing, now))
+        for timing in (Timing(cadence=Daily("02:00")), Timing(cadence=Daily("04:00")))
+    ]
+    one = Move(manifest=UUID(int=1), external_id="m", before=firings[0], after=firings[1], now=now)
+    [change], _ = changes([one], now + timedelta(days=3))
+    assert (change.vanishing, change.appearing, change.moving) == (3, 3, 2)
+    assert [f"{one.vanish:%d %H} → {one.appear:%d %H}" for one in change.moves] == [
+        "02 02 → 02 04",
+        "03 02 → 03 04",
+    ]
+
+
 def test_one_that_becomes_two_moves_to_the_nearer():
     assert moved(Daily("09:00"), Cron("0 10,18 * * *"), NOW + timedelta(days=1)) == [
         "01 09:00 → 01 10:00"

@@ -2,7 +2,8 @@
 
 Times are paired within a day, and what is left over within a week: monthly cadences within a month,
 one-shots wherever they go. As many that vanish as appear are paired in their order; where the
-numbers differ, only a few, each with the one that is nearest to it.
+numbers differ, only a few, each with the one that is nearest to it. What would be paired with a
+time that is over already, or lies behind all that is compared, is paired with no other day's.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -27,16 +28,22 @@ class Pairing:
         self._vanish: list[int] = []
         self._appear: list[int] = []
 
-    def day(self, day: date, vanish: Sequence[int], appear: Sequence[int]) -> list[Pair]:
-        """The pairs that are known now that a day has been seen."""
+    def day(
+        self, day: date, vanish: Sequence[int], appear: Sequence[int], unseen: Sequence[bool]
+    ) -> list[Pair]:
+        """The pairs that are known now that a day has been seen.
+
+        `unseen` says whether before, and afterwards, the day has times that are not compared.
+        """
         period = self._period_of(day)
         found = self.rest() if period != self._period else []
         self._period = period
         pairs = paired(vanish, appear)
         if len(vanish) + len(appear) <= _FEW_OF_A_DAY:
             gone, come = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
-            self._vanish += (one for one in vanish if one not in gone)
-            self._appear += (one for one in appear if one not in come)
+            unseen_before, unseen_after = unseen
+            self._vanish += (one for one in vanish if one not in gone and not unseen_after)
+            self._appear += (one for one in appear if one not in come and not unseen_before)
         return found + pairs
 
     def rest(self) -> list[Pair]:

@@ -101,7 +101,8 @@ class Comparer:
             _add(found, one_day, start, room)
             if pairing is not None and (one_day.vanish or one_day.appear):
                 self._steps += (len(one_day.vanish) + len(one_day.appear)) // _AT_ONCE
-                _add_moves(found, pairing, day, start, one_day, room)
+                unseen = [self._unseen(side, start, end, until) for side in (before, after)]
+                _add_moves(found, pairing, day, start, one_day, room, unseen)
             at = end - 1
         if pairing is not None:
             _keep(found, pairing.rest(), room)
@@ -140,6 +141,13 @@ class Comparer:
             return found
         low = bisect_right(found.seconds, side.after - start)
         return Stretch(None, found.seconds[low : bisect_right(found.seconds, until - start)])
+
+    def _unseen(self, side: Side | None, start: int, end: int, until: int) -> bool:
+        """Whether a side has times on a day that lie before or behind all that is compared."""
+        if side is None or (side.after < start and end - 1 <= until):
+            return False
+        all_of_them = self._days.stretch(side.timing, start, end).seconds
+        return len(self._times(side, start, end, until).seconds) < len(all_of_them)
 
     def _compare(
         self, old: Stretch, new: Stretch, start: int, stays: Callable[[int], bool] | None
@@ -182,10 +190,17 @@ def _add(found: Differences, day: _Day, start: int, room: int) -> None:
 
 
 def _add_moves(
-    found: Differences, pairing: Pairing, day: date, start: int, one: _Day, room: int
+    found: Differences,
+    pairing: Pairing,
+    day: date,
+    start: int,
+    one: _Day,
+    room: int,
+    unseen: Sequence[bool],
 ) -> None:
     vanish = [start + second for second in one.vanish]
-    _keep(found, pairing.day(day, vanish, [start + second for second in one.appear]), room)
+    appear = [start + second for second in one.appear]
+    _keep(found, pairing.day(day, vanish, appear, unseen), room)
 
 
 def _keep(found: Differences, pairs: list[Pair], room: int) -> None:
