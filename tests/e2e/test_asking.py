@@ -164,7 +164,8 @@ async def test_operators_change_and_trigger(asked):
     done = await asked("enable", "by-hand", "nobody")
     assert (done.code, done.out) == (2, "by-hand: enabled\n")
     assert "there is no manifest 'nobody'" in done.complaints[0]
-    assert (await asked("change", "by-hand", "--jitter", "5")).out == "by-hand: jitter 5 s\n"
+    done = await asked("change", "hello-daily-02-30", "--jitter", "5")
+    assert done.out == "hello-daily-02-30: jitter 5 s\n"
     done = await asked("group", "count", "--max-active", "3", "--disable")
     assert (done.code, done.out) == (0, "group count: at most 3 at once, disabled\n")
     assert (await asked("group", "count", "--max-active", "none", "--enable")).code == 0
@@ -176,6 +177,7 @@ async def test_operators_change_and_trigger(asked):
         (["group", "count", "--max-active", "many"], "'many' is neither a number nor none"),
         (["group", "count"], "nothing to change"),
         (["change", "by-hand"], "nothing to change"),
+        (["change", "by-hand", "--jitter", "5"], "has no fire times of its own"),
         (["delete", "by-hand"], "is declared by the application 'good'"),
     ):
         done = await asked(*wrong)

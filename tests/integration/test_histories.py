@@ -126,10 +126,14 @@ class History:
         await self.timeline.tell(told)
 
     async def switch(self) -> None:
+        manifest = self.chance.choice(NAMES)
         request = ChangeRequest(
-            manifest=self.chance.choice(NAMES),
+            manifest=manifest,
             enabled=self.chance.random() < 0.5,
-            jitter_seconds=self.chance.choice([0, 60, 600]),
+            # What has no fire times of its own takes no jitter.
+            jitter_seconds=self.chance.choice([0, 60, 600])
+            if manifest in SCHEDULED
+            else msgspec.UNSET,
         )
         await self.timeline.do(operate.change, request)
 
