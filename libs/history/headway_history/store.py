@@ -59,10 +59,13 @@ class History:
         self, writes: Together, records: Sequence[Record], *, now: datetime | None = None
     ) -> None:
         """Write records down together with what else is written."""
-        if not records:
-            return
-        writes.add(
-            self._queries["append"],
+        if records:
+            writes.add(self._queries["append"], *self.columns(records), now)
+
+    @staticmethod
+    def columns(records: Sequence[Record]) -> tuple[Any, ...]:
+        """Records as the parameters of a statement that appends them: `append`, or a wider one."""
+        return (
             [record.event_id for record in records],
             [record.type for record in records],
             [record.subject for record in records],
@@ -74,7 +77,6 @@ class History:
             [record.work_id for record in records],
             [record.run for record in records],
             [record.lease for record in records],
-            now,
         )
 
     async def of_works(self, connection: Connection, above: UUID, up_to: UUID) -> list[Kept]:

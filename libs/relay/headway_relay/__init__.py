@@ -13,6 +13,7 @@ once and then deletes its rows; in the outbox it only has to be found if that fa
 On the way in, `rejected` keeps what could not be handled, with its bytes.
 """
 
+from headway_relay.bundles import bundled
 from headway_relay.handover import Handover, stamped
 from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
 from headway_relay.rejected import Rejected, events_in
@@ -25,6 +26,7 @@ __all__ = [
     "OutboxMessage",
     "Rejected",
     "Relay",
+    "bundled",
     "events_in",
     "stamped",
 ]

@@ -21,6 +21,9 @@ from msgspec import Struct
 
 _STREAM_BYTES = 64 * 1024**2
 
+# A moment of a world is many small statements, always the same ones: planned once is enough.
+_SETTINGS = {"plan_cache_mode": "force_generic_plan"}
+
 # The clusters of this session, and whether a world is using them.
 _clusters: dict[str, bool] = {}
 
@@ -36,7 +39,8 @@ class Servers(Struct, frozen=True, kw_only=True):
 async def run_servers(folder: Path) -> AsyncIterator[Servers]:
     """A migrated, empty database and an empty NATS."""
     cluster = _borrow()
-    postgres, nats = PostgresServer(Path(cluster), durable=False), NatsServer(folder / "nats")
+    postgres = PostgresServer(Path(cluster), durable=False, settings=_SETTINGS)
+    nats = NatsServer(folder / "nats")
     try:
         await postgres.start()
         try:

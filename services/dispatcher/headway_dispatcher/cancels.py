@@ -102,7 +102,7 @@ async def _settle_unknown(
     ends = {one.work: _end(one, now) for one in settled}
     # What it would have been the work of, nobody has told yet.
     note(*(Settled(one.group, "", "cancelled") for one in settled))
-    await OUTBOX.add(connection, [settled_message(end, None) for end in ends.values()])
+    await OUTBOX.add(connection, [settled_message(end) for end in ends.values()])
     for one in settled:
         if one.work in added:
             records.append(recording.cancel_requested(one, round=one.round, now=now, unknown=True))

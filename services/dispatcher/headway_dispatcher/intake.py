@@ -7,7 +7,8 @@ slot is settled as coalesced, and work whose manifest was pruned as cancelled; i
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
+from uuid import UUID
 
 import msgspec
 from headway_contract import Event, subjects
@@ -71,12 +72,12 @@ def work_intake(
                 await limits.apply(connection, told)
                 records: list[Record] = []
                 await prunes.bury(connection, pruned, now, records)
-                refused = await take_in(connection, events, now, rank_step, records)
+                taken, refused = await take_in(connection, events, now, rank_step, records)
                 waited_for = await cancels.request(connection, requests, now, records)
                 await _bring_forward(connection, told, now, records)
                 await HISTORY.append(connection, records)
                 await letters.resume_at_once(connection, waited_for, now=now)
-        if records:
+        if taken or records:
             followers.gate.work_came()
         else:
             followers.gate.call()
@@ -111,22 +112,37 @@ async def take_in(
     now: datetime,
     rank_step: timedelta,
     records: list[Record],
-) -> bool:
-    """Queue what is new among events; tells whether some was not, which may have been told.
+) -> tuple[bool, bool]:
+    """Queue what is new among events.
 
-    What history is to keep is added to `records`.
+    Tells whether some was, and whether some was not, of which somebody may have been told. What
+    history is still to keep is added to `records`.
     """
     queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
     if not queued:
-        return False
+        return False, False
     stated = {work: _row(one, rank_step) for work, one in queued.items()}
-    rows = await connection.fetch(works["take_in"], list(stated.values()), now, "queued")
-    taken = {row["id"] for row in rows}
-    records += [recording.taken_in(queued[work], stated[work], now) for work in taken]
+    taken = await _take(
+        connection, [(queued[work], stated[work]) for work in stated], now, "queued"
+    )
     left = {work: one for work, one in queued.items() if work not in taken}
     if left:
         await _see_to_the_rest(connection, left, stated, now, records)
-    return bool(left)
+    return bool(taken), bool(left)
+
+
+async def _take(
+    connection: Connection,
+    stated: Sequence[tuple[Event, dict[str, Any]]],
+    now: datetime,
+    state: Literal["queued", "settled"],
+) -> set[UUID]:
+    """Take work in, with what history keeps of it; returns what was not known before."""
+    records = [recording.taken_in(one, row, now) for one, row in stated]
+    rows = await connection.fetch(
+        works["take_in"], [row for _, row in stated], now, state, *HISTORY.columns(records)
+    )
+    return {row["id"] for row in rows}
 
 
 async def _see_to_the_rest(
@@ -163,7 +179,7 @@ async def _without_the_buried(
     known = {row["id"] for row in rows}
     homeless = [one for one in doomed if one.data.work not in known]
     ends = [_end(one.data, "cancelled", settling.PRUNED, now) for one in homeless]
-    await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
+    await OUTBOX.add(connection, [settled_message(end) for end in ends])
     records += [recording.turned_away(one, "manifest_pruned", now) for one in homeless]
     note(*(Settled(one.data.group, one.data.job, "cancelled") for one in homeless))
     return {work: one for work, one in queued.items() if one.data.manifest_id not in buried}
@@ -175,15 +191,13 @@ async def _coalesce(
     now: datetime,
     records: list[Record],
 ) -> None:
-    rows = await connection.fetch(works["take_in"], [row for _, row in stated], now, "settled")
-    kept = {row["id"] for row in rows}
+    kept = await _take(connection, stated, now, "settled")
     why = "its manifest already had unsettled work"
-    taken = [(one, row) for one, row in stated if one.data.work in kept]
-    ends = [_end(one.data, "coalesced", why, now) for one, _ in taken]
-    await OUTBOX.add(connection, [settled_message(end, None) for end in ends])
-    records += [recording.taken_in(one, row, now) for one, row in taken]
+    taken = [one.data for one, _ in stated if one.data.work in kept]
+    ends = [_end(one, "coalesced", why, now) for one in taken]
+    await OUTBOX.add(connection, [settled_message(end) for end in ends])
     records += [recording.settled(end) for end in ends]
-    note(*(Settled(one.data.group, one.data.job, "coalesced") for one, _ in taken))
+    note(*(Settled(one.group, one.job, "coalesced") for one in taken))
 
 
 async def _bring_forward(

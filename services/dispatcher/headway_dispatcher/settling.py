@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 from headway_clock import jitter, new_id
+from headway_contract import Event
 from headway_contract.lifecycle import Activation, Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import RetryPolicy
@@ -28,7 +29,7 @@ from msgspec import Struct, structs
 from headway_dispatcher import recording
 from headway_dispatcher.metrics import Retried, Settled
 from headway_dispatcher.store import HISTORY, OUTBOX, works
-from headway_dispatcher.telling import dead_letter_message, fitting, settled_message
+from headway_dispatcher.telling import dead_letter_event, fitting, messages_of, settled_event
 
 # Why work of a manifest that is gone does not run (again).
 PRUNED = "manifest was pruned"
@@ -248,7 +249,7 @@ def _write_settled(
     versions: Mapping[UUID, str] = MappingProxyType({}),
 ) -> list[OutboxMessage]:
     """Settle work, and tell of it by the messages that are returned."""
-    messages = stamped([told for one in settled for told in _tell(one, now, versions)])
+    messages = stamped(messages_of([told for one in settled for told in _tell(one, now, versions)]))
     if settled:
         writes.add(
             works["settle"],
@@ -289,13 +290,13 @@ async def _write_letters(
     return {row["id"]: row["code_version"] for row in rows}
 
 
-def _tell(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[OutboxMessage]:
+def _tell(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[Event]:
     context = one.context or first_context(one.row["traceparent"])
-    messages = [settled_message(_end(one, now), context)]
+    events = [settled_event(_end(one, now), context)]
     if one.letter is not None:
         created = _letter(one, one.letter, versions[one.letter])
-        messages.append(dead_letter_message(created, now, context))
-    return messages
+        events.append(dead_letter_event(created, now, context))
+    return events
 
 
 def _keep(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[Record]:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 from headway_clock import new_id
-from headway_contract import EventData, encode, event, subjects
+from headway_contract import Event, EventData, encode, event, subjects
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import (
     ActivationRequested,
@@ -16,7 +16,7 @@ from headway_contract.settled import (
     PruneConfirmed,
     WorkSettled,
 )
-from headway_relay import OutboxMessage
+from headway_relay import OutboxMessage, bundled
 
 from headway_dispatcher.store import SOURCE
 
@@ -25,28 +25,44 @@ from headway_dispatcher.store import SOURCE
 _ACTIVATIONS_LIMIT = 512 * 1024
 
 
-def settled_message(settled: WorkSettled, traceparent: str | None) -> OutboxMessage:
+def messages_of(ends: Sequence[Event]) -> list[OutboxMessage]:
+    """How work ended and that a person has to look, of what has just happened, group by group."""
+    by_group: dict[str, list[Event]] = {}
+    for one in ends:
+        by_group.setdefault(one.data.group, []).append(one)
+    return [
+        message
+        for group, events in by_group.items()
+        for message in bundled(subjects.settled(group), events)
+    ]
+
+
+def settled_message(settled: WorkSettled) -> OutboxMessage:
+    """How work ended, in a message of its own: this may be told again, with others or without."""
+    [message] = messages_of([settled_event(settled)])
+    return message
+
+
+def settled_event(settled: WorkSettled, traceparent: str | None = None) -> Event:
     """How work ended."""
-    return _message(
+    return event(
         settled,
         id=f"settled.{settled.work}.{settled.round}",
+        source=SOURCE,
         subject=settled.work,
-        group=settled.group,
         time=settled.settled_at,
         traceparent=traceparent,
     )
 
 
-def dead_letter_message(
-    created: DeadLetterCreated, now: datetime, traceparent: str | None
-) -> OutboxMessage:
+def dead_letter_event(created: DeadLetterCreated, now: datetime, traceparent: str | None) -> Event:
     """That a person has to look."""
     letter = created.dead_letter
-    return _message(
+    return event(
         created,
         id=str(letter),
+        source=SOURCE,
         subject=letter,
-        group=created.group,
         time=now,
         traceparent=traceparent,
     )

@@ -1,6 +1,6 @@
 """The events that the scheduler tells the dispatcher, as messages for the outbox."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from headway_contract.work import (
     WorkCancelRequested,
     WorkQueued,
 )
-from headway_relay import TRACES_APART, OutboxMessage
+from headway_relay import OutboxMessage, bundled
 from headway_tracing import is_recording, new_trace, traceparent
 
 from headway_scheduler.ledger import LedgerRow
@@ -25,10 +25,6 @@ from headway_scheduler.store import SOURCE
 
 if TYPE_CHECKING:
     from headway_scheduler.enqueue import Queued
-
-# Work that was queued together travels together: a message costs more than an event.
-MOST_EVENTS = 100
-MOST_BYTES = 256 * 1024
 
 # Work that a parent's success makes comes before what a clock makes.
 DEPENDENT_BOOST = 16
@@ -44,8 +40,8 @@ def announce_work(
     return [
         message
         for group, members in groupby(ordered, key=lambda pair: pair[0].group)
-        for message in _together(
-            group,
+        for message in bundled(
+            subjects.work(group),
             [
                 _queued_event(manifest, row, now, _trace(manifest, row) if traced else None)
                 for manifest, row in members
@@ -61,8 +57,8 @@ def announce_enqueued(queued: Iterable["Queued"], *, now: datetime) -> list[Outb
     return [
         message
         for group, members in groupby(ordered, key=lambda one: one.group)
-        for message in _together(
-            group,
+        for message in bundled(
+            subjects.work(group),
             [
                 _enqueued_event(one, now, _trace_enqueued(one) if traced else None)
                 for one in members
@@ -141,20 +137,6 @@ def announce_pruned(
     )
     message_id = f"pruned.{manifest_id}.{now.timestamp():.0f}"
     return _message(pruned, message_id=message_id, group=group, now=now)
-
-
-def _together(group: str, events: Sequence[Event]) -> list[OutboxMessage]:
-    """Events of one group in as few messages as they fit into."""
-    # The id of the first event names its message: what was queued together stays together.
-    return [
-        OutboxMessage(
-            message_id=chunk[0].id,
-            subject=subjects.work(group),
-            body=body,
-            traceparent=TRACES_APART.join(filter(None, (one.traceparent for one in chunk))) or None,
-        )
-        for chunk, body in _chunks(events)
-    ]
 
 
 def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
@@ -243,30 +225,6 @@ def _priority(manifest: Manifest, row: LedgerRow) -> int:
     boost = DEPENDENT_BOOST if row.cause.startswith(("success:", "activation:")) else 0
     stated = manifest.priority if row.priority is None else row.priority
     return min(stated + boost, HIGHEST_PRIORITY)
-
-
-def _chunks(events: Sequence[Event]) -> Iterator[tuple[list[Event], bytes]]:
-    """Events that fit into one message, and its body."""
-    chunk: list[Event] = []
-    parts: list[bytes] = []
-    size = 0
-    for one in events:
-        part = encode(one)
-        if chunk and (len(chunk) == MOST_EVENTS or size + len(part) > MOST_BYTES):
-            yield chunk, _array(parts)
-            chunk, parts, size = [], [], 0
-        chunk.append(one)
-        parts.append(part)
-        size += len(part)
-    if chunk:
-        yield chunk, _array(parts)
-
-
-def _array(parts: Sequence[bytes]) -> bytes:
-    """What `encode` makes of the events of these parts; each was encoded once already."""
-    if len(parts) == 1:
-        return parts[0]
-    return b"[" + b",".join(parts) + b"]"
 
 
 def _message(

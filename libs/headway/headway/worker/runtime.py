@@ -73,6 +73,8 @@ class Worker:
         self.name = settings.worker_name or f"{app.name[:47]}-{self.nonce}"
         self._free = settings.worker_slots
         self._slot_freed = asyncio.Event()
+        # Slots that are kept for orders which a fetch is just taking.
+        self._promised = 0
         # Slots in use by each job, claims that are under way included.
         self._used: Counter[str] = Counter()
         self._tenures: dict[UUID, Tenure] = {}
@@ -190,12 +192,16 @@ class Worker:
         would lie here unseen, and no other worker could have it.
         """
         messages = await puller.fetch(1)
-        share = min((self._free - 1) // len(self._jobs), self._room(job) - 1)
+        # One slot is for the order that is here, and one for what each other job waits for.
+        share = min(self._free - self._promised - len(self._jobs), self._room(job) - 1)
         if messages and share > 0:
+            self._promised += share
             try:
                 messages += await puller.take(share)
             except (ConsumerMissing, BrokerUnavailable) as error:
                 logger.debug("%s: %s", puller.name, error)
+            finally:
+                self._promised -= share
         return messages
 
     async def _until_there_is_room(self, job: str) -> None:

@@ -79,7 +79,8 @@ WHERE id = ANY(ARRAY(
 -- the ids of what was really taken in. What is known by its id, finds its slot taken, or is of
 -- a pruned manifest is left out. Work that has a time or a key to wait for is no candidate until
 -- the gate says so, and its key is noted for the gate. Every group gets a row, with no limits
--- until they are told. $1 the work as an array of objects, $2 now, $3 queued or settled.
+-- until they are told. History keeps what was taken in. $1 the work as an array of objects, $2 now,
+-- $3 queued or settled, $4 to $14 what history would keep of it, as for its `append`.
 WITH work AS (
     SELECT * FROM jsonb_to_recordset($1) AS told (
         work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
@@ -118,6 +119,16 @@ WITH work AS (
     INSERT INTO dispatcher.key_changed (key)
     SELECT DISTINCT concurrency_key FROM taken
     WHERE concurrency_key IS NOT NULL AND $3 = 'queued'
+), kept AS (
+    INSERT INTO dispatcher.history
+        (event_id, type, subject, source, occurred_at, data, accepted, refusal, work_id, run_id,
+         lease_id, recorded_at)
+    SELECT event.*, clock_timestamp()
+    FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::jsonb[],
+                $10::boolean[], $11::text[], $12::uuid[], $13::uuid[], $14::uuid[])
+        AS event (event_id, type, subject, source, occurred_at, data, accepted, refusal, work_id,
+                  run_id, lease_id)
+    WHERE event.work_id IN (SELECT id FROM taken)
 )
 SELECT id FROM taken
 
