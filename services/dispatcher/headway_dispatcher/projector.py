@@ -180,18 +180,21 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
             _note_context(contexts, one)
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
-    await _write(connection, changed, list(books.leases.values()), times.real)
+    writes = Together()
+    _write(writes, changed, list(books.leases.values()), times.real)
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
     late = {books.work_of[run.id] for run in changed if before[run.id].ended}
+    if late or books.begun_elsewhere or any(run.activations for run in changed):
+        # The rows of these runs are read and changed by what follows.
+        await writes.send(connection)
     if late:
         await _tell_letters(connection, late, ended)
     if books.begun_elsewhere:
         doubted = await connection.fetch(heals["note_begun_elsewhere"], books.begun_elsewhere)
         records += recording.in_doubt(doubted, now)
     note(*_starts(books, [run for run in changed if before[run.id].started_at is None]))
-    writes = Together()
     # Before the ends of the runs that woke it: what is heard first says whose trace it is.
     woken = await _woken_messages(connection, books.woken, now, contexts)
     OUTBOX.add_to(writes, woken)
@@ -429,10 +432,8 @@ async def _open_books(
     return books, fresh, known["now"]
 
 
-async def _write(
-    connection: Connection, runs: Sequence[Run], known: Sequence[Lease], now: datetime
-) -> None:
-    await connection.execute(
+def _write(writes: Together, runs: Sequence[Run], known: Sequence[Lease], now: datetime) -> None:
+    writes.add(
         leases["write"],
         [run.id for run in runs],
         [run.state for run in runs],

@@ -87,7 +87,8 @@ async def settle(
     """Decide about the work of runs that have just ended; `ended` is by work id.
 
     `contexts` are the traces in which their ends were projected, by run. What history is to keep
-    is added to `records`, and what is left to be written to `writes`.
+    is added to `records`, and what is left to be written to `writes`; what is there already is
+    sent before dead letters are made, which tell how their runs ended.
     """
     if not ended:
         return Settling()
@@ -108,6 +109,8 @@ async def settle(
                 current.set_attribute("headway.outcome", verdict.outcome)
                 settled.append(structs.replace(verdict, context=context))
     await _write_retries(connection, again)
+    if any(one.letter is not None for one in settled):
+        await writes.send(connection)
     versions = await _write_letters(connection, settled, now)
     messages = _write_settled(writes, settled, now, versions)
     records += [_keep_waiting(one, now) for one in again]
