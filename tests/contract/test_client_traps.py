@@ -115,6 +115,18 @@ class TestHeadersThatAreNoHeaders:
         assert (await subscription.next_msg(timeout=5)).data == b"hi"
         assert sturdy.reads
 
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            b"",
+            b"a: b\r\nNats-Msg-Id:c\r\n\r\n",
+            b" a :\t b \r\nA: \r\na: again: and again\r\n",
+            b"two words: c\r\nno colon\r\n\xff: d\r\ne: \xff\r\nf: \xc3\xa4\r\n",
+        ],
+    )
+    def test_ours_finds_what_the_plain_one_finds(self, lines: bytes) -> None:
+        assert SturdyClient._parse_header_lines(lines) == Client._parse_header_lines(lines)
+
     async def test_a_status_line_of_a_publisher_stops_nobody(
         self, sturdy: SturdyClient, nats_url: str
     ) -> None:

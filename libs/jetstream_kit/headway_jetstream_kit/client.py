@@ -88,6 +88,17 @@ class SturdyClient(Client):
             _sid=sid,
         )
 
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        """The same as theirs, which looks at every character of every name by itself."""
+        found: dict[str, str] = {}
+        for line in raw.split(b"\r\n"):
+            name, colon, value = line.partition(b":")
+            words = name.split()
+            if colon and len(words) == 1 and words[0].isascii():
+                found[words[0].decode()] = value.strip().decode(errors="replace")
+        return found
+
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         """Headers that cannot be read are none; the message is what it is without them."""
         try:

@@ -5,6 +5,8 @@ one, and takes any message that carries a header called `Status` for a word of t
 Here a message is what has an ack subject, and everything else is a status.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -69,6 +71,10 @@ class Puller:
         self.name = f"{stream}/{consumer}"
         self._inbox = ""
         self._subscription: Subscription | None = None
+        # What has come and was not looked at yet. The client's own way to wait for a message makes
+        # a task for each of them.
+        self._heard: deque[Msg] = deque()
+        self._news = asyncio.Event()
         self._request = 0
         # The request that is still open at the server, and how many messages it may bring.
         self._open = ""
@@ -117,20 +123,37 @@ class Puller:
         """Stop listening; what was delivered and not acknowledged comes again elsewhere."""
         if self._subscription is not None:
             subscription, self._subscription = self._subscription, None
+            self._left = 0
+            self._heard.clear()
             try:
                 await subscription.unsubscribe()
             except NatsError:
                 return  # the connection is gone, and the subscription with it
 
-    async def _subscribe(self) -> Subscription:
+    async def _subscribe(self) -> None:
         if self._subscription is None:
-            self._inbox = self._broker.client.new_inbox()
-            self._subscription = await self._broker.client.subscribe(f"{self._inbox}.*")
-        return self._subscription
+            client = self._broker.client
+            self._inbox = client.new_inbox()
+            self._subscription = await client.subscribe(f"{self._inbox}.*", cb=self._note)
+
+    async def _note(self, raw: Msg) -> None:
+        self._heard.append(raw)
+        self._news.set()
+
+    async def _hear_next(self, patience: float) -> Msg:
+        """What has come next, or a `TimeoutError`."""
+        if not self._heard:
+            self._news.clear()
+            async with asyncio.timeout(patience):
+                await self._news.wait()
+        return self._heard.popleft()
 
     async def _publish(self, request: dict[str, int | bool]) -> str:
         """Ask for messages; returns the inbox to which the server tells the request's end."""
-        await self._subscribe()
+        try:
+            await self._subscribe()
+        except NatsError as error:
+            raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
         self._request += 1
         inbox = f"{self._inbox}.{self._request}"
         try:
@@ -142,32 +165,32 @@ class Puller:
     async def _receive(
         self, inbox: str, batch: int, *, silence: float, all_of_it: bool
     ) -> list[Message]:
-        subscription = await self._subscribe()
         messages: list[Message] = []
         lingers_until: float | None = None
         try:
             while len(messages) < batch:
                 patience = silence
-                if messages and not all_of_it and subscription.pending_msgs == 0:
+                if messages and not all_of_it and not self._heard:
                     lingers_until = lingers_until or monotonic() + self._linger
                     patience = lingers_until - monotonic()
                     if patience <= 0 or self._complete(messages):
                         break
-                raw = await subscription.next_msg(timeout=patience)
+                raw = await self._hear_next(patience)
                 if raw.reply.startswith(_ACK_PREFIX):
                     messages.append(_message(raw))
                     self._left -= 0 if all_of_it else 1
                 elif self._ends(raw, inbox):
                     break
-        except (TimeoutError, ConsumerMissing, NatsError) as error:
-            if isinstance(error, TimeoutError) and lingers_until is not None:
-                return messages
+        except ConsumerMissing:
             self._left = 0
-            if isinstance(error, TimeoutError):
-                return messages
-            if isinstance(error, ConsumerMissing):
-                raise
-            raise BrokerUnavailable(f"pull from {self.name}: {error}") from error
+            raise
+        except TimeoutError:
+            if lingers_until is None:
+                self._left = 0
+                if self._broker.client.is_closed:
+                    raise BrokerUnavailable(
+                        f"pull from {self.name}: the connection is closed"
+                    ) from None
         return messages
 
     def _ends(self, raw: Msg, inbox: str) -> bool:
