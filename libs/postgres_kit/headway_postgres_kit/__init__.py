@@ -1,6 +1,7 @@
 """Mechanism over asyncpg; knows no word of the domain.
 
 - `database`: a pool with timeouts and JSON codecs, and errors translated once.
+- `at_hand`: connections that are passed on without the pool.
 - `clock`: the time of decisions, PostgreSQL's unless somebody brings another.
 - `sql`: named queries out of `.sql` files.
 - `together`: writes that are sent as one.

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 
+from headway_postgres_kit.at_hand import AtHand
+
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
@@ -28,8 +30,6 @@ _JSONB_VERSION = b"\x01"
 
 # How long PostgreSQL may take for an answer.
 ANSWER_SECONDS = 30.0
-# How long a pass may wait for a connection while all of them are taken.
-_ACQUIRE_SECONDS = 10.0
 _PING_SECONDS = 2.0
 # How long a transaction may rest between two statements; longer than any publish takes.
 _IDLE_IN_TRANSACTION_SECONDS = 20.0
@@ -102,6 +102,7 @@ class Database:
 
     def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", where: str) -> None:
         self._pool = pool
+        self._at_hand = AtHand(pool)
         self._pinging: asyncio.Task[None] | None = None
         self.where = where
         # Told what was noted in a transaction, once it is committed.
@@ -145,8 +146,13 @@ class Database:
     async def acquire(self) -> AsyncIterator[Connection]:
         """A connection outside of a transaction."""
         with _translated(self.where):
-            async with self._pool.acquire(timeout=_ACQUIRE_SECONDS) as connection:
+            connection = await self._at_hand.take()
+            try:
                 yield connection
+            except BaseException:
+                await self._at_hand.give_back(connection, sound=False)
+                raise
+            await self._at_hand.give_back(connection, sound=True)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -211,7 +217,7 @@ class Database:
     @property
     def connections_in_use(self) -> int:
         """How many of them somebody has taken."""
-        return self._pool.get_size() - self._pool.get_idle_size()
+        return self._pool.get_size() - self._pool.get_idle_size() - len(self._at_hand)
 
     async def close(self) -> None:
         """Give back all connections; cut them off when they do not let go."""
@@ -219,6 +225,7 @@ class Database:
             self._pinging.cancel()
         try:
             async with asyncio.timeout(5):
+                await self._at_hand.clear()
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
