@@ -79,7 +79,7 @@ async def cancel(
     await connection.execute(works["note_cancel"], [one.work for one in found], reason, now)
     dropped = 0
     if request.work is None:
-        counts = await connection.fetch(occurrences["drop_owed"], locked, CANCELLED)
+        counts = await connection.fetch(occurrences["drop_owed"], locked, CANCELLED, now)
         dropped = sum(row["dropped"] for row in counts)
         await put_to_rest(connection, locked, now=now)
     data = {"reason": reason, "works": [one.work for one in found], "dropped": dropped}

@@ -247,7 +247,9 @@ async def _bring_forward(
         connection, [announce_brought_forward(oldest["id"], group=manifest.group, now=now)]
     )
     await connection.execute(works["note_forward"], oldest["id"], now)
-    await connection.execute(occurrences["note_forward"], manifest.view.id, cause, oldest["id"])
+    await connection.execute(
+        occurrences["note_forward"], manifest.view.id, cause, oldest["id"], oldest["cause"]
+    )
     not_used = _stated(request)
     return TriggerAnswer(
         result="brought_forward",

@@ -65,7 +65,7 @@ async def settle(
         ends[work.manifest] = min(work.end.settled_at, ends.get(work.manifest, _NEVER))
     paused = {work.manifest for work in owned if work.came_due}
     await account_for(connection, paused, until=ends, now=now)
-    await _close(connection, closed, owned)
+    await _close(connection, closed, owned, now)
     await _release_enqueued(connection, closed, now)
     await _owe_again(connection, owned, now)
     wake_at = await put_to_rest(connection, concerned, now=now)
@@ -188,7 +188,7 @@ def _closed(row: Any, end: WorkSettled) -> _Closed:
 
 
 async def _close(
-    connection: Connection, closed: Sequence[_Closed], owned: Sequence[_Closed]
+    connection: Connection, closed: Sequence[_Closed], owned: Sequence[_Closed], now: datetime
 ) -> None:
     """Remove work that has ended, and tell its decisions and its manifests how it did."""
     if not closed:
@@ -203,9 +203,10 @@ async def _close(
     # One row for each manifest and statement: several of its works may end in one batch.
     first, *others = _turns(owned) or [[]]
     ids = [work.id for work in closed]
-    await connection.execute(works["close"], ids, *decisions, *_as_columns(first, seen_to))
+    await connection.execute(works["close"], ids, *decisions, *_as_columns(first, seen_to), now)
     for turn in others:
-        await connection.execute(works["close"], [], [], [], [], [], *_as_columns(turn, seen_to))
+        columns = _as_columns(turn, seen_to)
+        await connection.execute(works["close"], [], [], [], [], [], *columns, now)
 
 
 async def _note_letters(connection: Connection, owned: Sequence[_Closed]) -> set[UUID]:
@@ -283,6 +284,7 @@ async def _owe(connection: Connection, known: Any, now: datetime) -> None:
             input=known["input"],
         )
         fresh = row.key in await write_ledger(connection, [row], now=now)
+    await connection.execute(occurrences["note_again"], row.manifest, known["cause"], cause)
     terms = (known["priority"], known["start_within_seconds"])
     if terms != (None, None):
         await connection.execute(occurrences["set_terms"], row.manifest, cause, *terms)

@@ -67,7 +67,8 @@ WITH freed AS (
     UPDATE scheduler.occurrence
     SET decision = CASE WHEN freed.reason IS NULL THEN 'queued' ELSE 'skipped' END,
         reason = freed.reason,
-        work_id = CASE WHEN freed.reason IS NULL THEN freed.work_id END
+        work_id = CASE WHEN freed.reason IS NULL THEN freed.work_id END,
+        settled_at = CASE WHEN freed.reason IS NOT NULL THEN $6::timestamptz END
     FROM freed
     WHERE occurrence.manifest_id = freed.manifest_id AND occurrence.cause = freed.cause
       AND occurrence.decision = 'owed'
@@ -109,33 +110,45 @@ WHERE manifest_id = $1 AND cause = $2
 
 -- name: note_forward
 -- A trigger that made no work of its own, but brought some forward. $1 manifest, $2 cause,
--- $3 that work.
-UPDATE scheduler.occurrence SET brought_forward = $3 WHERE manifest_id = $1 AND cause = $2
+-- $3 that work, $4 its cause.
+UPDATE scheduler.occurrence SET brought_forward = $3, kept_with = $4
+WHERE manifest_id = $1 AND cause = $2
+
+-- name: note_again
+-- A decision whose work came to nothing, and is owed again. $1 manifest, $2 cause, $3 under which
+-- cause.
+UPDATE scheduler.occurrence SET kept_with = $3 WHERE manifest_id = $1 AND cause = $2
 
 -- name: drop_owed
 -- Decisions whose work is not queued yet and never will be; returns how many of each manifest.
--- $1 manifests, $2 reason.
+-- $1 manifests, $2 reason, $3 now.
 WITH dropped AS (
-    UPDATE scheduler.occurrence SET decision = 'skipped', reason = $2
+    UPDATE scheduler.occurrence SET decision = 'skipped', reason = $2, settled_at = $3
     WHERE manifest_id = ANY($1::uuid[]) AND decision = 'owed'
     RETURNING manifest_id
 )
 SELECT manifest_id, count(*) AS dropped FROM dropped GROUP BY manifest_id
 
 -- name: forget
--- Old decisions whose work is settled, and not under way again because its dead letter was retried.
--- Whom a piece of work has woken is kept in mind until it has ended, too: every attempt of it, and
--- at last its outcome, may tell of that again. $1 decided before, $2 how many at once.
+-- Decisions that were settled long ago, or made long ago if they never were work, unless that is
+-- under way again because its dead letter was retried. Whom a piece of work has woken is kept in
+-- mind until it has ended, too: every attempt of it, and at last its outcome, may tell of that
+-- again. What stands for another goes first, the other the next time. $1 before, $2 how many at
+-- once.
 DELETE FROM scheduler.occurrence
 WHERE ctid IN (
     SELECT ctid FROM scheduler.occurrence
-    WHERE decided_at < $1 AND decision <> 'owed'
+    -- The first of these says nothing new: it is what there is an index for.
+    WHERE decided_at < $1 AND coalesce(settled_at, decided_at) < $1 AND decision <> 'owed'
       AND (decision = 'skipped' OR outcome IS NOT NULL)
       AND NOT EXISTS (
         SELECT FROM scheduler.work
-        WHERE work.id IN (occurrence.work_id,
+        WHERE work.id IN (occurrence.work_id, occurrence.brought_forward,
                           CASE WHEN starts_with(occurrence.cause, 'activation:')
                                THEN split_part(occurrence.cause, ':', 2)::uuid END))
+      AND (kept_with IS NULL OR NOT EXISTS (
+        SELECT FROM scheduler.occurrence AS other
+        WHERE other.manifest_id = occurrence.manifest_id AND other.cause = occurrence.kept_with))
     LIMIT $2)
 
 -- name: forget_timings

@@ -28,12 +28,13 @@ FOR UPDATE OF work
 -- Work that is settled, what that does to the decisions that made it, and to its manifests, which
 -- a dead letter blocks unless their policy is to go on. $1 ids of the work; of the decisions
 -- $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests $6 ids, $7 outcomes,
--- $8 settling times, $9 dead letters (null where none, or where it was seen to already).
+-- $8 settling times, $9 dead letters (null where none, or where it was seen to already); $10 now.
 WITH gone AS (
     DELETE FROM scheduler.work WHERE id = ANY($1::uuid[])
 ), decided AS (
     UPDATE scheduler.occurrence
-    SET outcome = told.outcome, settled_round = greatest(settled_round, told.round)
+    SET outcome = told.outcome, settled_round = greatest(settled_round, told.round),
+        settled_at = $10
     FROM unnest($2::uuid[], $3::text[], $4::text[], $5::integer[])
         AS told (manifest_id, cause, outcome, round)
     WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause

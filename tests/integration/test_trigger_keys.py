@@ -1,0 +1,144 @@
+"""The key of a trigger: how long it is remembered, and what it is never mistaken for."""
+
+import pytest_asyncio
+from headway import App, manual
+from headway_contract.scheduling import CancelOutstandingRequest, TriggerRequest
+from headway_scheduler import cancel, operate
+from headway_scheduler.retention import Retention
+from support.timeline import Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(kind: type = int, **options) -> App:
+    app = App("test")
+
+    @app.job("job", group="ops")
+    def job(ctx, number: kind): ...
+
+    app.schedule("a", job=job, when=manual(), **options)
+    return app
+
+
+async def trigger(timeline, manifest: str = "a", **fields):
+    return await timeline.do(operate.trigger, TriggerRequest(manifest=manifest, **fields))
+
+
+async def forget(timeline) -> None:
+    """What is forgotten goes last link first, so look as often as the longest chain needs."""
+    retention = Retention(timeline.database, days=30, clock=timeline.clock)
+    for _ in range(4):
+        await retention.run_once()
+
+
+class TestIsRemembered:
+    async def test_from_when_its_work_was_settled(self, timeline):
+        await timeline.declare(app_with(input=1))
+        first = await trigger(timeline, key="k")
+        timeline.at(days=31)
+        await timeline.settle("a")
+        for days in (31, 60):
+            timeline.at(days=days)
+            await forget(timeline)
+            again = await trigger(timeline, key="k")
+            assert (again.result, again.work) == ("known", first.work)
+        timeline.at(days=62)
+        await forget(timeline)
+        again = await trigger(timeline, key="k")
+        assert again.result == "queued"
+        assert again.work != first.work
+
+    async def test_anew_from_when_the_work_of_a_retried_letter_was_settled(self, timeline):
+        await timeline.declare(app_with(input=1))
+        first = await trigger(timeline, key="k")
+        work, letter = await timeline.dead_letter("a")
+        timeline.at(days=20)
+        await timeline.resolve("a", work, letter, retried=True)
+        await timeline.settle("a")
+        timeline.at(days=49)
+        await forget(timeline)
+        again = await trigger(timeline, key="k")
+        assert (again.result, again.work) == ("known", first.work)
+        timeline.at(days=51)
+        await forget(timeline)
+        assert (await trigger(timeline, key="k")).result == "queued"
+
+    async def test_from_when_it_was_cancelled_if_it_never_became_work(self, timeline):
+        await timeline.declare(app_with(input=1))
+        delay = 40 * 86_400
+        assert (await trigger(timeline, key="k", delay_seconds=delay)).result == "owed"
+        timeline.at(days=35)
+        await timeline.do(cancel.cancel, CancelOutstandingRequest(manifest="a"))
+        timeline.at(days=64)
+        await forget(timeline)
+        assert (await trigger(timeline, key="k", delay_seconds=delay)).result == "known"
+        timeline.at(days=66)
+        await forget(timeline)
+        assert (await trigger(timeline, key="k", delay_seconds=delay)).result == "owed"
+
+    async def test_from_when_its_input_was_found_to_fit_no_longer(self, timeline):
+        await timeline.declare(app_with(input=1))
+        delay = 40 * 86_400
+        await trigger(timeline, key="k", input=7, delay_seconds=delay)
+        await timeline.declare(app_with(str, input="one"))
+        timeline.at(days=41)
+        await timeline.tick()
+        [(_, decision, reason)] = await timeline.ledger("a")
+        assert decision == "skipped"
+        assert reason.startswith("invalid_input")
+        timeline.at(days=70)
+        await forget(timeline)
+        assert (await trigger(timeline, key="k", input=7, delay_seconds=delay)).result == "known"
+        timeline.at(days=72)
+        await forget(timeline)
+        assert await timeline.ledger("a") == []
+
+    async def test_for_as_long_as_the_work_that_it_brought_forward(self, timeline):
+        await timeline.declare(app_with(input=1))
+        under_way = await trigger(timeline, key="other")
+        assert (await trigger(timeline, key="k")).result == "brought_forward"
+        timeline.at(days=31)
+        await forget(timeline)
+        assert (await trigger(timeline, key="k")).result == "known"
+        await timeline.settle("a")
+        timeline.at(days=60)
+        await forget(timeline)
+        again = await trigger(timeline, key="k")
+        assert (again.result, again.work) == ("known", under_way.work)
+        timeline.at(days=62)
+        await forget(timeline)
+        assert await timeline.ledger("a") == []
+
+    async def test_for_as_long_as_the_work_that_came_instead_of_coalesced(self, timeline):
+        await timeline.declare(app_with(input=1))
+        first = await trigger(timeline, key="k")
+        await timeline.settle("a", "coalesced")
+        await timeline.settle("a", "coalesced")
+        timeline.at(days=31)
+        await forget(timeline)
+        assert (await trigger(timeline, key="k")).result == "known"
+        await timeline.settle("a")
+        timeline.at(days=60)
+        await forget(timeline)
+        again = await trigger(timeline, key="k")
+        assert (again.result, again.work) == ("known", first.work)
+        timeline.at(days=62)
+        await forget(timeline)
+        assert await timeline.ledger("a") == []
+
+    async def test_from_its_decision_on_if_nobody_noted_when_it_was_settled(self, timeline):
+        """As what was settled before that was noted."""
+        await timeline.declare(app_with(input=1))
+        await trigger(timeline, key="k")
+        timeline.at(days=20)
+        await timeline.settle("a")
+        await timeline.rows("UPDATE scheduler.occurrence SET settled_at = NULL")
+        timeline.at(days=29)
+        await forget(timeline)
+        assert (await trigger(timeline, key="k")).result == "known"
+        timeline.at(days=31)
+        await forget(timeline)
+        assert (await trigger(timeline, key="k")).result == "queued"
