@@ -131,9 +131,9 @@ async def test_work_that_was_coalesced_stays_owed(timeline):
     await timeline.declare(family())
     await run_parent(timeline, 1)
     await timeline.settle("child", "coalesced")
-    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1+1"]
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success+1:1"]
     await timeline.settle("child", "coalesced")
-    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1+2"]
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success+2:1"]
     await timeline.settle("child")
     assert await timeline.under_way("child") == []
 

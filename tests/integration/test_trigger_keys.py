@@ -1,7 +1,9 @@
 """The key of a trigger: how long it is remembered, and what it is never mistaken for."""
 
+import pytest
 import pytest_asyncio
 from headway import App, manual
+from headway_contract.lifecycle import Activation
 from headway_contract.scheduling import CancelOutstandingRequest, TriggerRequest
 from headway_scheduler import cancel, operate
 from headway_scheduler.retention import Retention
@@ -142,3 +144,52 @@ class TestIsRemembered:
         timeline.at(days=31)
         await forget(timeline)
         assert (await trigger(timeline, key="k")).result == "queued"
+
+
+class TestIsNeverMistaken:
+    """What is owed again, because its work was coalesced, has a name that nobody can write."""
+
+    @pytest.mark.parametrize("other", ["k+1", "+1:k", "trigger+1:k"])
+    async def test_for_what_is_owed_again(self, timeline, other):
+        await timeline.declare(app_with(input=1, overlap="queue_one"))
+        await trigger(timeline, key="k", input=7)
+        await timeline.settle("a", "coalesced")
+        [again] = await timeline.under_way("a")
+        asked = await trigger(timeline, key=other, input=8)
+        assert asked.result == "owed", "somebody else asks for something else"
+        await timeline.settle("a")
+        [after] = await timeline.under_way("a")
+        assert after["cause"] == f"trigger:{other}"
+        assert again["cause"] == "trigger+1:k"
+
+    async def test_for_what_is_owed_again_later(self, timeline):
+        await timeline.declare(app_with(input=1))
+        first = await trigger(timeline, key="k+1")
+        await timeline.settle("a")
+        await trigger(timeline, key="k")
+        await timeline.settle("a", "coalesced")
+        assert [one["cause"] for one in await timeline.under_way("a")] == ["trigger+1:k"]
+        await timeline.settle("a", "coalesced")
+        assert [one["cause"] for one in await timeline.under_way("a")] == ["trigger+2:k"]
+        await timeline.settle("a")
+        again = await trigger(timeline, key="k+1")
+        assert (again.result, again.work) == ("known", first.work)
+
+    async def test_if_it_is_that_of_an_activation(self, timeline):
+        app = app_with(input=1)
+        app.manifest("a").then("sleeper", job="job", input=0, dormant=True, overlap="queue_one")
+        await timeline.declare(app)
+        parent = (await trigger(timeline)).work
+        await timeline.activate("a", parent, Activation(manifest="sleeper", key="k", input=1))
+        await timeline.settle("sleeper", "coalesced")
+        await timeline.activate("a", parent, Activation(manifest="sleeper", key="k+1", input=2))
+        await timeline.settle("sleeper")
+        await timeline.settle("sleeper")
+        inputs = await timeline.rows(
+            "SELECT cause, input FROM scheduler.occurrence WHERE has_input ORDER BY decided_at, cause"
+        )
+        assert {row["cause"]: row["input"] for row in inputs} == {
+            f"activation:{parent}:k": 1,
+            f"activation+1:{parent}:k": 1,
+            f"activation:{parent}:k+1": 2,
+        }

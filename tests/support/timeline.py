@@ -186,7 +186,7 @@ class Timeline:
 
 def short(cause: str) -> str:
     """A cause without the id of the parent, which no test knows beforehand."""
-    return re.sub(r"^(success(?:es)?):[0-9a-f-]{36}:", r"\1:", cause)
+    return re.sub(r"^(success(?:es)?(?:\+\d+)?):[0-9a-f-]{36}:", r"\1:", cause)
 
 
 def _named(row: Any) -> str:

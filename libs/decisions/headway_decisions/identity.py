@@ -1,5 +1,8 @@
 """Causes of the work of manifests, and the ids that are derived from them.
 
+A cause is its kind, a colon, and what tells it from others of that kind. Keys of people and
+programs stand behind the colon, so nothing that they contain can make another cause of it.
+
 The ledger holds one decision for each cause, so the same cause can never make two pieces of
 work, whoever decides it, however often. A decision is forgotten one day. A due time and a success
 never come again, but a key may, and means other work then: no id is ever used twice.
@@ -12,7 +15,7 @@ from uuid import UUID, uuid5
 _CHANCES = 1 << 128
 
 # What is told apart by keys of people and programs, who may use them again one day.
-_KEYED = ("trigger:", "activation:")
+_KEYED = ("trigger", "activation")
 
 
 def due_cause(due_at: datetime) -> str:
@@ -33,9 +36,19 @@ def success_cause(parent: UUID, first: int, last: int) -> str:
     return f"success:{parent}:{last}" if first == last else f"successes:{parent}:{first}/{last}"
 
 
-def repeated_cause(cause: str, times: int) -> str:
-    """A cause whose work came to nothing and is made again."""
-    return f"{cause}+{times}"
+def kind_of(cause: str) -> str:
+    """What asked for work: `due`, `success`, `activation`, `trigger`, also if it is made again."""
+    return cause.partition(":")[0].partition("+")[0]
+
+
+def repeated_cause(cause: str) -> str:
+    """The cause under which work that came to nothing is made again; it may be once more.
+
+    How often stands with the kind, where no key can look like it.
+    """
+    counted, _, name = cause.partition(":")
+    kind, _, times = counted.partition("+")
+    return f"{kind}+{int(times or 0) + 1}:{name}"
 
 
 def activation_cause(work: UUID, key: str) -> str:
@@ -54,7 +67,7 @@ def work_id(manifest: UUID, cause: str, decided_at: datetime) -> UUID:
     Of keys only as long as they are remembered, so the time of the decision, which is kept with
     it, is part of the name.
     """
-    keyed = cause.startswith(_KEYED)
+    keyed = kind_of(cause) in _KEYED
     return uuid5(manifest, f"{cause}@{_stamp(decided_at)}" if keyed else cause)
 
 

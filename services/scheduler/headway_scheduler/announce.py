@@ -16,6 +16,7 @@ from headway_contract.work import (
     WorkCancelRequested,
     WorkQueued,
 )
+from headway_decisions import identity
 from headway_relay import OutboxMessage, bundled
 from headway_tracing import is_recording, new_trace, traceparent
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 # Work that a parent's success makes comes before what a clock makes.
 DEPENDENT_BOOST = 16
+_BY_PARENTS = ("success", "activation")
 HIGHEST_PRIORITY = 31
 
 
@@ -141,7 +143,7 @@ def announce_pruned(
 
 def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
     """Every piece of work begins a trace of its own, linked to what it follows from."""
-    succeeded = row.cause.startswith("success:")
+    succeeded = identity.kind_of(row.cause) == "success"
     cause = manifest.parent_traceparent if succeeded else row.traceparent
     with new_trace("decide", cause=cause, manifest=manifest.external_id, work=str(row.work)):
         return traceparent()
@@ -222,7 +224,7 @@ def _start_by(manifest: Manifest, row: LedgerRow, now: datetime) -> datetime | N
 
 
 def _priority(manifest: Manifest, row: LedgerRow) -> int:
-    boost = DEPENDENT_BOOST if row.cause.startswith(("success:", "activation:")) else 0
+    boost = DEPENDENT_BOOST if identity.kind_of(row.cause) in _BY_PARENTS else 0
     stated = manifest.priority if row.priority is None else row.priority
     return min(stated + boost, HIGHEST_PRIORITY)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_decisions import due
+from headway_decisions import due, identity
 from headway_decisions.cadence import Once
 from headway_decisions.jitter import fire_at
 from headway_decisions.views import Verdict
@@ -137,7 +137,7 @@ def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired 
             late = (
                 now - fire_at(view.timing, view.id, row.due_at, view.jitter_seconds)
             ).total_seconds()
-        yield Fired(manifest.group, row.cause.partition(":")[0], late)
+        yield Fired(manifest.group, identity.kind_of(row.cause), late)
 
 
 def _only(decided: Decided, fresh: set[tuple[UUID, str]]) -> Decided:

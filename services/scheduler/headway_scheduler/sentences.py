@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from headway_contract.scheduling import LedgerEntry
-from headway_decisions import timing, views, words
+from headway_decisions import identity, timing, views, words
 from headway_decisions.cadence import Manual, Spaced
 from headway_decisions.timing import Timing
 from msgspec import Struct
@@ -203,7 +203,7 @@ def _meanwhile(subject: Subject) -> str:
 
 
 def _what(subject: Subject, entry: LedgerEntry) -> str:
-    kind, _, name = entry.cause.partition(":")
+    kind, name = identity.kind_of(entry.cause), entry.cause.partition(":")[2]
     if kind == "due":
         return subject.at(entry.first_due_at)
     if kind == "stretch":

@@ -1,6 +1,5 @@
 """What an outcome does: close its work, move its manifest on, and wake its dependents."""
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -19,8 +18,7 @@ from headway_scheduler.store import enqueued, lock_manifests, manifests, occurre
 COALESCED = "coalesced"
 
 # What was asked for once and is never asked again by itself; a due time is followed by the next.
-_IRREPLACEABLE = ("success:", "activation:", "trigger:")
-_REPEATED = re.compile(r"^(.*)\+(\d+)$")
+_IRREPLACEABLE = ("success", "activation", "trigger")
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -249,7 +247,7 @@ async def _owe_again(connection: Connection, owned: Sequence[_Closed], now: date
     lost = [
         work
         for work in owned
-        if work.end.outcome == COALESCED and work.cause.startswith(_IRREPLACEABLE)
+        if work.end.outcome == COALESCED and identity.kind_of(work.cause) in _IRREPLACEABLE
     ]
     if not lost:
         return
@@ -265,12 +263,11 @@ async def _owe_again(connection: Connection, owned: Sequence[_Closed], now: date
 async def _owe(connection: Connection, known: Any, now: datetime) -> None:
     """Owe again what a decision asked for, under a name of its own.
 
-    The next may be taken: by somebody's key that looks like it, or since the same key was used
-    before, and forgotten.
+    The next may be taken, since the same key was used before, and forgotten.
     """
     cause, fresh = known["cause"], False
     while not fresh:
-        cause = _again(cause)
+        cause = identity.repeated_cause(cause)
         row = LedgerRow(
             manifest=known["manifest_id"],
             cause=cause,
@@ -288,8 +285,3 @@ async def _owe(connection: Connection, known: Any, now: datetime) -> None:
     terms = (known["priority"], known["start_within_seconds"])
     if terms != (None, None):
         await connection.execute(occurrences["set_terms"], row.manifest, cause, *terms)
-
-
-def _again(cause: str) -> str:
-    match = _REPEATED.match(cause)
-    return identity.repeated_cause(*((match[1], int(match[2]) + 1) if match else (cause, 1)))

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from headway import Client
 from headway.control import NotAnswered
 from headway_contract.scheduling import FireTime
+from headway_decisions import identity
 from litestar import Request
 from msgspec import Struct, structs
 
@@ -133,7 +134,7 @@ async def _asked(
 
 
 def _line(one: Occurrence, zone: ZoneInfo) -> Line:
-    kind = one.cause.partition(":")[0]
+    kind = identity.kind_of(one.cause)
     by = _ASKED_BY.get(kind, "" if kind in _SCHEDULED else kind)
     return Line(
         at=one.first_due_at,
