@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 import pytest_asyncio
-from headway import App, every
+from headway import App, every, skip_missed
 from headway_cli.services import apply_migrations
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER
 from headway_dispatcher.verify import verify
@@ -14,6 +14,7 @@ from headway_postgres_kit import DATABASE_CLOCK, Database, Migrations
 from headway_scheduler.retention import Retention
 from headway_scheduler.startup import apply
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
+from support.timeline import Timeline
 
 MANIFEST = """
 INSERT INTO scheduler.manifest
@@ -37,13 +38,21 @@ async def bring_to(database: Database, migrations: Migrations, number: int) -> N
 
 
 @pytest_asyncio.fixture
-async def old_database(postgres):
-    """A database as the first migrations left it, with manifests in every state."""
+async def new_database(postgres):
+    """A database with nothing in it."""
     url = await postgres.new_database(template="template1")
     database = await Database.connect(url, name="test")
+    yield database
+    await database.close()
+    await postgres.drop(url)
+
+
+@pytest_asyncio.fixture
+async def old_database(new_database):
+    """A database as the first migrations left it, with manifests in every state."""
     for migrations in (SCHEDULER, DISPATCHER):
-        await bring_to(database, migrations, 1)
-    async with database.acquire() as connection:
+        await bring_to(new_database, migrations, 1)
+    async with new_database.acquire() as connection:
         await connection.execute(
             "INSERT INTO scheduler.manifest_group (name, version, changed_at) VALUES ('job', 7, now())"
         )
@@ -61,9 +70,7 @@ async def old_database(postgres):
             " SELECT gen_random_uuid(), id, 'due:x', now() FROM scheduler.manifest"
             " WHERE external_id = 'busy'"
         )
-    yield database
-    await database.close()
-    await postgres.drop(url)
+    return new_database
 
 
 async def test_what_was_there_goes_on(old_database):
@@ -180,6 +187,33 @@ async def test_letters_learn_what_was_heard_of_their_runs_after_they_were_made(o
         )
     await apply_migrations(old_database)
     assert (await verify(old_database)).differences == []
+
+
+async def test_what_another_jitter_put_off_is_looked_at_when_it_is_due(new_database):
+    """So that it fires at the time that is drawn for it now: not later, and not early."""
+    [drawn] = [step.number for step in SCHEDULER.steps if step.title == "jitter_from_names"]
+    await bring_to(new_database, DISPATCHER, len(DISPATCHER.steps))
+    await bring_to(new_database, SCHEDULER, drawn - 1)
+    timeline = Timeline(new_database)
+    app = App("app")
+    app.job("job")(lambda ctx: None)
+    app.schedule("punctual", job="job", when=every(hours=1))
+    app.schedule("late", job="job", when=every(hours=1, jitter=1800, misfire=skip_missed()))
+    await timeline.declare(app)
+    before = await timeline.manifest("late")
+    await timeline.rows(
+        "UPDATE scheduler.manifest SET wake_at = next_due_at + interval '1799 s'"
+        " WHERE external_id = 'late'"
+    )
+    await SCHEDULER.apply(new_database)
+    timeline.clock.at = before["next_due_at"]
+    await timeline.tick()
+    assert await timeline.ledger("punctual") == [("60", "queued", None)]
+    assert await timeline.ledger("late") == []
+    assert (await timeline.manifest("late"))["wake_at"] == before["wake_at"]
+    timeline.clock.at = before["wake_at"]
+    await timeline.tick()
+    assert await timeline.ledger("late") == [("60", "queued", None)]
 
 
 async def test_keys_from_when_ids_were_derived_go_on_finding_their_work(old_database):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 MANIFEST = UUID(int=1)
+NAME = "m"
 WORK = UUID(int=2)
 NOON = datetime(2027, 5, 1, 12, tzinfo=UTC)
 MINUTELY = Timing(cadence=Every(60))
@@ -23,7 +24,9 @@ CANCEL = Overlap(policy="cancel_running")
 
 
 def view(**changes) -> ManifestView:
-    return ManifestView(**({"id": MANIFEST, "timing": MINUTELY, "next_due_at": NOON} | changes))
+    return ManifestView(
+        **({"id": MANIFEST, "external_id": NAME, "timing": MINUTELY, "next_due_at": NOON} | changes)
+    )
 
 
 def minutes(count: float) -> timedelta:
@@ -334,7 +337,7 @@ class TestSpaced:
 
     def test_nobody_looks_before_its_jitter_lets_it_go(self):
         shaken = self.spaced(settled_at=NOON, jitter_seconds=300.0)
-        fires_at = identity.fire_at(MANIFEST, noon(10), 300)
+        fires_at = identity.fire_at(NAME, noon(10), 300)
         assert noon(10) < fires_at < noon(15)
         assert due.judge(shaken, now=noon(1)).wake_at == fires_at
         ripe = structs.replace(shaken, next_due_at=noon(10))
@@ -394,15 +397,25 @@ class TestExclusions:
 
 class TestJitter:
     def test_it_is_never_early_and_always_the_same(self):
-        moments = {identity.fire_at(MANIFEST, noon(at), 30) for at in range(200)}
-        late = {(identity.fire_at(MANIFEST, noon(at), 30) - noon(at)).seconds for at in range(500)}
+        moments = {identity.fire_at(NAME, noon(at), 30) for at in range(200)}
+        late = {(identity.fire_at(NAME, noon(at), 30) - noon(at)).seconds for at in range(500)}
         assert late == set(range(31)), "whole seconds from none to all of it"
-        assert moments == {identity.fire_at(MANIFEST, noon(at), 30) for at in range(200)}
+        assert moments == {identity.fire_at(NAME, noon(at), 30) for at in range(200)}
+
+    def test_it_is_another_for_another_manifest(self):
+        late = [identity.fire_at(f"m-{number}", NOON, 30) for number in range(500)]
+        assert len(set(late)) == 31
+        assert max(late.count(one) for one in late) < 40, "no second has many more than others"
+
+    def test_it_stays_what_it_is_from_release_to_release(self):
+        """Or tests of users, and plans that were made before, would no longer be true."""
+        late = [(identity.fire_at("nightly", noon(at), 600) - noon(at)).seconds for at in range(4)]
+        assert late == [520, 403, 27, 569]
 
     def test_a_due_time_waits_for_its_jitter(self):
         jittery = view(jitter_seconds=50)
         wake = due.wake_at(jittery)
-        assert wake == identity.fire_at(MANIFEST, NOON, 50)
+        assert wake == identity.fire_at(NAME, NOON, 50)
         assert wake > NOON
         assert due.judge(jittery, now=wake - timedelta(seconds=1)).entries == ()
         assert due.judge(jittery, now=wake).entries == (fired(0),)
@@ -424,12 +437,12 @@ class TestJitter:
     def test_one_that_is_shorter_than_the_step_by_less_than_a_second_reaches_it_not(self):
         minutely = Timing(cadence=Every(seconds=60))
         for at in range(1000):
-            assert jitter.fire_at(minutely, MANIFEST, noon(at), 59.5) < noon(at + 1)
+            assert jitter.fire_at(minutely, NAME, noon(at), 59.5) < noon(at + 1)
 
     @pytest.mark.parametrize("seconds", [1, 2])
     def test_where_there_is_no_room_for_any_there_is_none(self, seconds):
         quick = Timing(cadence=Every(seconds=seconds))
-        assert jitter.fire_at(quick, MANIFEST, NOON, 30) == NOON
+        assert jitter.fire_at(quick, NAME, NOON, 30) == NOON
 
 
 REASONS = st.sampled_from(["still_outstanding", "manifest_disabled"])

@@ -1,7 +1,6 @@
 """Which fire times come, go and move: exact however dense they are, and bounded."""
 
 from datetime import UTC, date, datetime, timedelta
-from uuid import UUID
 
 import pytest
 from headway_contract.scheduling import FireChange, FireMove
@@ -28,9 +27,7 @@ def firing(timing: Timing, first: datetime | None = None, jitter: float = 0.0) -
 
 
 def move(before: Firing | None, after: Firing | None, number: int = 1) -> Move:
-    return Move(
-        manifest=UUID(int=number), external_id=f"m{number}", before=before, after=after, now=NOW
-    )
+    return Move(external_id=f"m{number}", before=before, after=after, now=NOW)
 
 
 def the_change(before: Timing, after: Timing, until: datetime = WEEK) -> FireChange:
@@ -162,7 +159,7 @@ def test_what_would_move_from_a_time_that_is_over_or_to_one_behind_the_end_does_
         Firing(timing=timing, jitter_seconds=0.0, first=timings.next_due(timing, now))
         for timing in (Timing(cadence=Daily("02:00")), Timing(cadence=Daily("04:00")))
     ]
-    one = Move(manifest=UUID(int=1), external_id="m", before=firings[0], after=firings[1], now=now)
+    one = Move(external_id="m", before=firings[0], after=firings[1], now=now)
     [change], _ = changes([one], now + timedelta(days=3))
     assert (change.vanishing, change.appearing, change.moving) == (3, 3, 2)
     assert [f"{one.vanish:%d %H} → {one.appear:%d %H}" for one in change.moves] == [
@@ -239,10 +236,10 @@ TIMINGS = st.builds(
 MOMENTS = st.sampled_from([datetime(2026, 10, day, 11, 7, 3, 250, tzinfo=UTC) for day in (1, 22)])
 
 
-def walked(manifest: UUID, one: Firing, now: datetime, until: datetime) -> set:
+def walked(external_id: str, one: Firing, now: datetime, until: datetime) -> set:
     found, at = set(), timings.next_allowed(one.timing, now)
     while at is not None and at <= until:
-        found.add((at, jitter.fire_at(one.timing, manifest, at, one.jitter_seconds)))
+        found.add((at, jitter.fire_at(one.timing, external_id, at, one.jitter_seconds)))
         at = timings.next_allowed(one.timing, at)
     return found
 
@@ -255,8 +252,8 @@ def test_differences_are_those_of_a_walk(before, after, now, jitters):
         Firing(timing=timing, jitter_seconds=seconds, first=timings.next_due(timing, now))
         for timing, seconds in zip((before, after), jitters, strict=True)
     )
-    one = Move(manifest=UUID(int=1), external_id="m", before=old, after=new, now=now)
-    gone, come = (walked(one.manifest, side, now, until) for side in (old, new))
+    one = Move(external_id="m", before=old, after=new, now=now)
+    gone, come = (walked(one.external_id, side, now, until) for side in (old, new))
     told, left_out = changes([one], until)
     assert left_out is None
     if gone == come:

@@ -1,7 +1,6 @@
 """The ledger against the fire times that there should have been."""
 
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 import pytest
 from headway_decisions import jitter
@@ -35,7 +34,7 @@ SEVEN = hour(7)
 def check(decided, *, versions=None, next_due_at=SEVEN, since=START, now=NOW, **facts):
     return ledger_check.check(
         Facts(
-            manifest=UUID(int=1),
+            external_id="m",
             versions=versions or [Version(START, HOURLY)],
             decided=decided,
             next_due_at=next_due_at,
@@ -94,7 +93,7 @@ def test_what_is_not_decided_yet_is_a_gap_only_if_nothing_holds_it(facts, expect
 
 
 def test_what_its_jitter_holds_back_is_no_gap_until_it_should_have_fired():
-    let_go_at = jitter.fire_at(HOURLY, UUID(int=1), hour(6), 3000)
+    let_go_at = jitter.fire_at(HOURLY, "m", hour(6), 3000)
     assert let_go_at > hour(6)
     for now, gaps in ((let_go_at, []), (let_go_at + timedelta(minutes=5), [(6, 6, OVERDUE)])):
         held = check(at(1, 2, 3, 4, 5), next_due_at=hour(6), now=now, jitter_seconds=3000.0)

@@ -2,7 +2,6 @@
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from headway_contract.scheduling import FireTime
 from headway_decisions import identity
@@ -19,7 +18,7 @@ FORTNIGHT = ExcludedRange(date(2027, 12, 24), date(2028, 1, 6))
 def preview(
     cadence: Any, *exclusions: Exclusion, zone: str = "UTC", **asked: Any
 ) -> list[FireTime]:
-    row = {"id": UUID(int=1), "next_due_at": None, "jitter_seconds": 0}
+    row = {"external_id": "m", "next_due_at": None, "jitter_seconds": 0}
     kept = Timing(cadence=cadence, zone=zone, exclusions=exclusions)
     return previewed(row, kept, **{"count": 20, "after": None, "now": NOW, **asked})
 
@@ -81,14 +80,14 @@ def test_each_due_time_is_told_if_somebody_wants_that():
 
 def test_a_spaced_one_is_told_with_its_jitter():
     row = {
-        "id": UUID(int=1),
+        "external_id": "m",
         "trouble": None,
         "depends_on": None,
         "outstanding": 0,
         "next_due_at": NOW,
         "jitter_seconds": 600,
     }
-    fires_at = identity.fire_at(UUID(int=1), NOW, 600)
+    fires_at = identity.fire_at("m", NOW, 600)
     assert fires_at > NOW
     note = note_of(row, Timing(cadence=Spaced(3600)), None, has_times=False)
     assert note.startswith(f"it fires next at {fires_at:%Y-%m-%d %H:%M:%S} UTC, ")

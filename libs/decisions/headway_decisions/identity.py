@@ -10,9 +10,10 @@ never come again, but a key may, and means other work then: no id is ever used t
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from uuid import UUID, uuid5
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 _CHANCES = 1 << 128
+_JITTER = uuid5(NAMESPACE_OID, "headway.jitter")
 
 # What is told apart by keys of people and programs, who may use them again one day.
 _KEYED = ("trigger", "activation")
@@ -71,15 +72,15 @@ def work_id(manifest: UUID, cause: str, decided_at: datetime) -> UUID:
     return uuid5(manifest, f"{cause}@{_stamp(decided_at)}" if keyed else cause)
 
 
-def fire_at(manifest: UUID, due_at: datetime, jitter_seconds: float) -> datetime:
+def fire_at(external_id: str, due_at: datetime, jitter_seconds: float) -> datetime:
     """When a due time is let go: never early, and the same whenever it is asked.
 
-    The chance is drawn from the names of manifest and time, so a preview knows it and no
-    restart draws anew.
+    The chance is drawn from the names of manifest and time, so it is known before there is such a
+    manifest, and no restart draws anew.
     """
     if not jitter_seconds:
         return due_at
-    chance = uuid5(manifest, f"jitter:{_stamp(due_at)}").int / _CHANCES
+    chance = uuid5(_JITTER, f"{external_id}:{_stamp(due_at)}").int / _CHANCES
     return due_at + timedelta(seconds=int(chance * (jitter_seconds + 1)))
 
 

@@ -2,13 +2,12 @@
 
 from datetime import datetime
 from math import ceil
-from uuid import UUID
 
 from headway_decisions import identity, timing
 from headway_decisions.timing import Timing
 
 
-def fire_at(kept: Timing, manifest: UUID, due_at: datetime, jitter_seconds: float) -> datetime:
+def fire_at(kept: Timing, external_id: str, due_at: datetime, jitter_seconds: float) -> datetime:
     """When a due time is let go: never early, and before the next one is due.
 
     A jitter that reached the next due time would keep that one waiting, and of the two that are
@@ -21,4 +20,4 @@ def fire_at(kept: Timing, manifest: UUID, due_at: datetime, jitter_seconds: floa
         # Whole seconds are drawn: a part of one may make one more.
         if ceil(jitter_seconds) >= step:
             jitter_seconds = max(0.0, step / 2 - 1)
-    return identity.fire_at(manifest, due_at, jitter_seconds)
+    return identity.fire_at(external_id, due_at, jitter_seconds)

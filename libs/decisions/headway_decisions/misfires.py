@@ -137,7 +137,7 @@ def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime
 
 def fire_at(view: ManifestView, due_at: datetime) -> datetime:
     """When a due time is let go: later by the jitter that was drawn for it."""
-    return jitter.fire_at(view.timing, view.id, due_at, view.jitter_seconds)
+    return jitter.fire_at(view.timing, view.external_id, due_at, view.jitter_seconds)
 
 
 def _latest_allowed(view: ManifestView, first: datetime, last: datetime) -> datetime | None:

@@ -52,6 +52,7 @@ class ManifestView(Struct, frozen=True, kw_only=True):
     """
 
     id: UUID
+    external_id: str
     timing: Timing
     next_due_at: datetime | None = None
     jitter_seconds: float = 0.0

@@ -109,7 +109,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     def _undecided(self, at: datetime, kept: Timing) -> list[str]:
         """A due time without a decision: it is ahead, held back, in a pause, or a gap."""
         shown, row, view = self.subject.at(at), self.row, self.view
-        fires_at = jitter.fire_at(kept, row["id"], at, row["jitter_seconds"])
+        fires_at = jitter.fire_at(kept, row["external_id"], at, row["jitter_seconds"])
         excluded = timing.excluded_by(kept, at)
         if excluded is not None and (at > self.now or self._is_open(at)):
             why_not = sentences.reason(self.subject, f"{views.EXCLUDED}: {excluded}")
@@ -224,7 +224,9 @@ class Explanation(Struct, frozen=True, kw_only=True):
         allowed = timing.next_allowed(kept, first - _INSTANT)
         if allowed is None:
             return "Its exclusions cover all of its times to come."
-        fires_at = jitter.fire_at(kept, self.row["id"], allowed, self.row["jitter_seconds"])
+        fires_at = jitter.fire_at(
+            kept, self.row["external_id"], allowed, self.row["jitter_seconds"]
+        )
         would = "would fire" if why is not None else "fires"
         skipped = ""
         if allowed != first:

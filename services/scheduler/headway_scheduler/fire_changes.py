@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import floor
 from typing import NamedTuple
-from uuid import UUID
 
 from headway_contract.scheduling import FireChange, FireMove, FiresLeftOut, FireTime
 from headway_decisions import jitter, timing
@@ -42,7 +41,6 @@ class Firing(Struct, frozen=True, kw_only=True):
 class Move(Struct, frozen=True, kw_only=True):
     """How a manifest fires before and after; none where it does not fire at all."""
 
-    manifest: UUID
     external_id: str
     now: datetime
     before: Firing | None = None
@@ -78,7 +76,7 @@ def _compared(moves: Sequence[Move], until: int) -> tuple[list[tuple[Move, Diffe
     for move in moves:
         before, after = _side(move, move.before), _side(move, move.after)
         stays = _stays(move)
-        key = (before, after, move.manifest if stays else None)
+        key = (before, after, move.external_id if stays else None)
         if key not in known:
             patience = min(_MOST_STEPS_OF_ONE, _MOST_STEPS - comparer.steps)
             if patience <= 0:
@@ -146,7 +144,7 @@ def _stays(move: Move) -> Callable[[int], bool] | None:
 
     def stays(due_at: int) -> bool:
         old, new = (
-            jitter.fire_at(one.timing, move.manifest, _instant(due_at), one.jitter_seconds)
+            jitter.fire_at(one.timing, move.external_id, _instant(due_at), one.jitter_seconds)
             for one in firings
         )
         return old == new
@@ -171,13 +169,13 @@ def _still_fires(move: Move, firing: Firing, first: datetime) -> bool:
     late = isinstance(firing.timing.cadence, Once)
     return (
         late
-        or jitter.fire_at(firing.timing, move.manifest, first, firing.jitter_seconds) > move.now
+        or jitter.fire_at(firing.timing, move.external_id, first, firing.jitter_seconds) > move.now
     )
 
 
 def _told(move: Move, firing: Firing | None, due_at: datetime) -> FireTime:
     assert firing is not None  # noqa: S101 - it has a time
-    return fire_time(move.manifest, firing.timing, due_at, firing.jitter_seconds)
+    return fire_time(move.external_id, firing.timing, due_at, firing.jitter_seconds)
 
 
 def _vanishing(move: Move, due_at: datetime) -> FireTime:

@@ -11,7 +11,6 @@ cadence costs nothing to check.
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from uuid import UUID
 
 from headway_decisions import jitter, timing
 from headway_decisions.cadence import Once, Spaced
@@ -46,7 +45,7 @@ class Decided(Struct, frozen=True):
 class Facts(Struct, frozen=True, kw_only=True):
     """What is known of one manifest. `versions` and `decided` stand in the order of time."""
 
-    manifest: UUID
+    external_id: str
     versions: Sequence[Version]
     decided: Sequence[Decided]
     next_due_at: datetime | None
@@ -183,6 +182,6 @@ def _overdue(facts: Facts, now: datetime) -> list[Gap]:
         allowed = timing.next_allowed(kept, first - _INSTANT)
     if allowed is None:
         return []
-    if jitter.fire_at(kept, facts.manifest, allowed, facts.jitter_seconds) + GRACE > now:
+    if jitter.fire_at(kept, facts.external_id, allowed, facts.jitter_seconds) + GRACE > now:
         return []
     return [Gap(first, timing.latest_due(kept, first, now) or first, OVERDUE)]

@@ -76,7 +76,7 @@ async def _check_manifest(
 def _facts(manifest: Manifest, versions: Sequence[Any], decided: Sequence[Any]) -> Facts:
     view = manifest.view
     return Facts(
-        manifest=view.id,
+        external_id=view.external_id,
         versions=[
             Version(one["since"], msgspec.convert(one["timing"], Timing)) for one in versions
         ],

@@ -36,7 +36,6 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """One manifest, locked and read."""
 
     view: ManifestView
-    external_id: str
     job: str
     group: str
     input: Any
@@ -53,6 +52,11 @@ class Manifest(Struct, frozen=True, kw_only=True):
     owed: dict[str, OwedEntry]
     # The trace in which its parent succeeded last.
     parent_traceparent: str | None = None
+
+    @property
+    def external_id(self) -> str:
+        """What people call it."""
+        return self.view.external_id
 
 
 class UnreadableManifest(Struct, frozen=True, kw_only=True):
@@ -115,6 +119,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
     later = [one.not_before for one in owed if one.not_before is not None and one.not_before > now]
     view = ManifestView(
         id=row["id"],
+        external_id=row["external_id"],
         timing=_timing(row["timing"]),
         next_due_at=row["next_due_at"],
         jitter_seconds=row["jitter_seconds"],
@@ -134,7 +139,6 @@ def _manifest(row: Any, now: datetime) -> Manifest:
     )
     return Manifest(
         view=view,
-        external_id=row["external_id"],
         job=row["job"],
         group=row["group_name"],
         input=row["input"],

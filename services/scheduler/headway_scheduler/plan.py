@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import msgspec
 from headway.definitions import Definitions, InvalidDefinitions, ManifestDefinition
@@ -24,8 +23,6 @@ from headway_scheduler.finding import queries
 from headway_scheduler.fire_changes import Firing, Move, changes
 from headway_scheduler.first_times import first_due, past_in_words
 from headway_scheduler.startup import Leavers, leaving
-
-_NOBODY = UUID(int=0)
 
 
 async def plan(
@@ -127,7 +124,6 @@ def _moves(
         if before != after:
             moves.append(
                 Move(
-                    manifest=row["id"],
                     external_id=one.external_id,
                     before=before,
                     after=after,
@@ -136,12 +132,9 @@ def _moves(
             )
     for gone in left:
         row = stored[gone.external_id]
-        moves.append(
-            Move(manifest=row["id"], external_id=gone.external_id, before=_before(row), now=now)
-        )
+        moves.append(Move(external_id=gone.external_id, before=_before(row), now=now))
     return moves + [
-        Move(manifest=_NOBODY, external_id=one.external_id, after=_new(one, now), now=now)
-        for one in compared.new
+        Move(external_id=one.external_id, after=_new(one, now), now=now) for one in compared.new
     ]
 
 
@@ -160,8 +153,7 @@ def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
         return None
     return Firing(
         timing=definition.timing,
-        # Its chance is drawn from an id that it does not have yet.
-        jitter_seconds=0.0,
+        jitter_seconds=definition.jitter_seconds,
         first=first_due(definition, now),
     )
 

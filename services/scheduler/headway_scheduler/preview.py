@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from headway_contract.scheduling import FireTime
 from headway_decisions import jitter, timing, words
@@ -27,11 +26,11 @@ _HOLDS = {
 }
 
 
-def fire_time(manifest: UUID, kept: Timing, due_at: datetime, jitter_seconds: float) -> FireTime:
+def fire_time(external_id: str, kept: Timing, due_at: datetime, jitter_seconds: float) -> FireTime:
     """One due time with all that is odd about it."""
     return FireTime(
         due_at=due_at,
-        fire_at=jitter.fire_at(kept, manifest, due_at, jitter_seconds),
+        fire_at=jitter.fire_at(kept, external_id, due_at, jitter_seconds),
         local=timing.local(kept, due_at),
         excluded=timing.excluded_by(kept, due_at),
         dst=timing.clock_change(kept, due_at),
@@ -42,7 +41,7 @@ def first_ahead(row: Any, kept: Timing, now: datetime) -> datetime | None:
     """The next due time that can still fire: one that its jitter holds back counts too."""
     stored: datetime | None = row["next_due_at"]
     if stored is not None:
-        fires_at = jitter.fire_at(kept, row["id"], stored, row["jitter_seconds"])
+        fires_at = jitter.fire_at(kept, row["external_id"], stored, row["jitter_seconds"])
         if fires_at > now:
             return stored
     if isinstance(kept.cadence, Once):
@@ -88,7 +87,7 @@ def previewed(
     fires: list[FireTime] = []
     days, firing = Days(), 0
     while first is not None and firing < count:
-        one = fire_time(row["id"], kept, first, row["jitter_seconds"])
+        one = fire_time(row["external_id"], kept, first, row["jitter_seconds"])
         if each or one.excluded is None:
             firing += 1
             following = timing.next_due(kept, first)
@@ -136,7 +135,9 @@ def _spaced(row: Any, kept: Timing, cadence: Spaced) -> str:
     if row["outstanding"]:
         return f"it fires {spacing} after the work under way has ended"
     if row["next_due_at"] is not None:
-        fires_at = jitter.fire_at(kept, row["id"], row["next_due_at"], row["jitter_seconds"])
+        fires_at = jitter.fire_at(
+            kept, row["external_id"], row["next_due_at"], row["jitter_seconds"]
+        )
         next_at = f"{fires_at:%Y-%m-%d %H:%M:%S} UTC"
         return f"it fires next at {next_at}, and then {spacing} after its work has ended"
     return f"it fires {spacing} after its work has ended"

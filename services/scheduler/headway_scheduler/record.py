@@ -135,7 +135,7 @@ def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired 
         if row.due_at is not None:
             view = manifest.view
             late = (
-                now - fire_at(view.timing, view.id, row.due_at, view.jitter_seconds)
+                now - fire_at(view.timing, view.external_id, row.due_at, view.jitter_seconds)
             ).total_seconds()
         yield Fired(manifest.group, identity.kind_of(row.cause), late)
 
