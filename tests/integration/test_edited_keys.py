@@ -8,6 +8,8 @@ from headway import App, Client, manual, retry
 from headway.client import RequestFailed
 from support.invariants import check_invariants
 
+HTML = {"Accept": "text/html"}
+
 
 class Shop:
     """A job with one key for each customer, of whom some have no address."""
@@ -42,7 +44,7 @@ async def shop(world):
     made = Shop(world)
     await world.dispatcher()
     await world.worker(made.app)
-    await world.scheduler(made.app)
+    made.scheduler = await world.scheduler(made.app)
     yield made
     made.release.set()
 
@@ -96,3 +98,79 @@ async def test_its_manifest_may_have_another_job_by_now(shop, world, nats_url):
         await client.retry(letter, input={"id": 8})
         await world.until_settled()
     assert await shop.keys(work) == ["customer:7", "customer:8"]
+
+
+@pytest.mark.parametrize("asked", ["enqueued", "triggered"])
+async def test_the_page_tells_that_an_input_makes_no_key_and_keeps_what_was_written(
+    shop, world, nats_url, console, asked
+):
+    async with Client(nats_url) as client:
+        await (client.enqueue("sync", {"id": 7}) if asked == "enqueued" else client.trigger("m"))
+    letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+    before = await tables(world)
+    async with console.signed_in("operator") as person:
+        for path, status in (("check", 200), ("retry", 422)):
+            sent = {"input": '{"name": "somebody"}'}
+            page = await person.post(f"/dead-letters/{letter}/{path}", data=sent, headers=HTML)
+            assert page.status_code == status
+            assert "{input.id} is missing" in page.text
+        assert "somebody" in page.text
+        assert "Edit and retry" in page.text
+        assert await tables(world) == before, "nothing is half done"
+        shop.release.set()
+        done = await person.post(
+            f"/dead-letters/{letter}/retry", data={"input": '{"id": 8}'}, headers=HTML
+        )
+        assert done.status_code == 303
+    await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
+    assert shop.ran == [7, 8]
+
+
+async def test_the_page_keeps_what_was_written_while_nobody_can_check_it(
+    shop, world, nats_url, console
+):
+    async with Client(nats_url) as client:
+        await client.enqueue("sync", {"id": 7})
+    letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+    before = await tables(world)
+    await shop.scheduler.stop()
+    async with console.signed_in("operator") as person:
+        sent = {"input": '{"id": 8, "name": "somebody"}'}
+        page = await person.post(f"/dead-letters/{letter}/retry", data=sent, headers=HTML)
+    assert page.status_code == 503
+    assert "somebody" in page.text
+    assert await tables(world) == before
+
+
+async def test_the_page_retries_as_it_is_what_nobody_has_edited(shop, world, nats_url, console):
+    """Also if no key could be made of it by now: it has one."""
+    async with Client(nats_url) as client:
+        work = (await client.enqueue("sync", {"id": 7, "urgent": 1})).work
+        letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+        await world.value("UPDATE scheduler.job SET concurrency_key = 'customer:{input.name}'")
+        async with console.signed_in("operator") as person:
+            sent = {"input": '{"urgent": 1,  "id": 7}'}
+            done = await person.post(f"/dead-letters/{letter}/retry", data=sent, headers=HTML)
+        assert done.status_code == 303
+        await world.until("SELECT count(*) = 2 FROM dispatcher.dead_letter")
+        assert (await client.dead_letter(letter)).edit == []
+    assert await shop.keys(work) == ["customer:7", "customer:7"]
+
+
+async def test_the_page_takes_true_for_something_else_than_one(shop, world, nats_url, console):
+    async with Client(nats_url) as client:
+        await client.enqueue("sync", {"id": 7, "urgent": 1})
+        letter = await world.until("SELECT id FROM dispatcher.dead_letter")
+        async with console.signed_in("operator") as person:
+            sent = {"input": '{"id": 7, "urgent": true}'}
+            await person.post(f"/dead-letters/{letter}/retry", data=sent, headers=HTML)
+        found = await client.dead_letter(letter)
+    assert [(one.path, one.was, one.now) for one in found.edit] == [("/urgent", 1, True)]
+
+
+async def tables(world) -> list[tuple]:
+    """How the letter and its work stand, and what history tells of them."""
+    letters = await world.rows("SELECT * FROM dispatcher.dead_letter")
+    works = await world.rows("SELECT * FROM dispatcher.work_queue")
+    told = await world.rows("SELECT id FROM dispatcher.history ORDER BY id")
+    return [tuple(row) for row in (*letters, *works, *told)]

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 from headway.client import Client
-from headway.control import NotThere, RequestFailed
+from headway.control import Invalid, NotThere, RequestFailed
 from headway_contract import subjects
 from headway_contract.dispatching import DeadLetterAnswer
 from headway_contract.scheduling import InputAnswer, InputQuestion
@@ -17,11 +17,12 @@ from headway_console.pages.asked import field_of
 from headway_console.pages.filters import pretty
 from headway_console.pages.flash import go_to
 from headway_console.pages.shell import show
-from headway_console.reading.dead_letters import read_letter
+from headway_console.problems import problem_of
+from headway_console.reading.dead_letters import manifest_of, read_letter
 
 
-class _Unfit(Exception):
-    """An input that the job would not take."""
+class _Unfit(Invalid):
+    """An input that the job would not take, or that makes no concurrency key."""
 
 
 @get("/dead-letters/{letter:uuid}", opt=needs("viewer"))
@@ -33,7 +34,10 @@ async def letter_page(request: Request[Any, Any, Any], letter: FromPath[UUID]) -
 
 @post("/dead-letters/{letter:uuid}/retry", opt=needs("operator"))
 async def retry(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[Any]:
-    """Run its work again: as it was, or with the input that was edited."""
+    """Run its work again: as it was, or with the input that was edited.
+
+    Whatever speaks against it is told beside what was written, which is not lost.
+    """
     client = Client(control=request.app.state.control, actor=request.user.name)
     given = await field_of(request, "input")
     if not given:
@@ -41,13 +45,15 @@ async def retry(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Resp
     else:
         found = await _read(request, letter)
         try:
-            edited = await _checked(request, found.status.job, given)
-        except _Unfit as error:
-            return _show(request, found, given=given, problem=str(error), status=422)
-        if edited == found.input:
-            [result] = await client.retry(letter)
-        else:
-            [result] = await client.retry(letter, input=edited)
+            edited = _decoded(given)
+            if _alike(edited, found.input):
+                [result] = await client.retry(letter)
+            else:
+                await _check(request, found, edited)
+                [result] = await client.retry(letter, input=edited)
+        except RequestFailed as error:
+            told = problem_of(error)
+            return _show(request, found, given=given, problem=told.detail, status=told.status)
     done = result.result in ("retried", "waits")
     return go_to(
         request,
@@ -59,10 +65,10 @@ async def retry(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Resp
 
 @post("/dead-letters/{letter:uuid}/check", opt=needs("viewer"))
 async def check(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[str]:
-    """Whether its job would take an input; for the editor, while somebody writes."""
+    """Whether its work could have an input; for the editor, while somebody writes."""
     found = await _read(request, letter)
     try:
-        await _checked(request, found.status.job, await field_of(request, "input"))
+        await _check(request, found, _decoded(await field_of(request, "input")))
     except _Unfit as error:
         return show(request, "input_check.html", problem=str(error))
     except RequestFailed as error:
@@ -80,19 +86,31 @@ async def acknowledge(request: Request[Any, Any, Any], letter: FromPath[UUID]) -
     return go_to(request, f"/dead-letters/{letter}", text=text, kind="good" if done else "bad")
 
 
-async def _checked(request: Request[Any, Any, Any], job: str, given: str) -> Any:
-    """The input that somebody wrote; raises `_Unfit` with what is wrong with it."""
+def _decoded(given: str) -> Any:
+    """The input that somebody wrote."""
     try:
-        value = msgspec.json.decode(given)
+        return msgspec.json.decode(given)
     except msgspec.DecodeError as error:
         raise _Unfit(f"this is no JSON: {error}") from error
-    question = InputQuestion(job=job, input=value)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two inputs are the same JSON; in Python, true would be the same as 1."""
+    written = [msgspec.json.encode(each, order="sorted") for each in (one, other)]
+    return written[0] == written[1]
+
+
+async def _check(request: Request[Any, Any, Any], found: DeadLetterAnswer, value: Any) -> None:
+    """Ask what the dispatcher asks before it retries; raises `_Unfit` with what is wrong."""
+    letter = found.status
+    async with request.app.state.database.acquire() as connection:
+        manifest = await manifest_of(connection, letter.dead_letter)
+    question = InputQuestion(job=letter.job, input=value, manifest_id=manifest, group=letter.group)
     answer: InputAnswer = await request.app.state.control.ask(
         subjects.INPUT_QUESTION, question, InputAnswer
     )
     if answer.problem:
         raise _Unfit(answer.problem)
-    return value
 
 
 def _show(

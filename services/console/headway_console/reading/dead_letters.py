@@ -100,6 +100,12 @@ async def read_letter(connection: Connection, letter: UUID) -> DeadLetterAnswer 
     )
 
 
+async def manifest_of(connection: Connection, letter: UUID) -> UUID | None:
+    """The manifest that a dead letter is of, by its own id; none for enqueued work."""
+    found: UUID | None = await connection.fetchval(queries["manifest_of"], letter)
+    return found
+
+
 async def count_awaiting(connection: Connection) -> int:
     """How many dead letters await somebody."""
     count: int = await connection.fetchval(queries["awaiting"])

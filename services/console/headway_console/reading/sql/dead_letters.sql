@@ -77,6 +77,10 @@ FROM dispatcher.dead_letter
 JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
 WHERE dead_letter.id = $1
 
+-- name: manifest_of
+-- Which manifest a dead letter is of (null where it has none). $1 dead letter.
+SELECT manifest_id FROM dispatcher.dead_letter WHERE id = $1
+
 -- name: awaiting
 -- How many dead letters await somebody.
 SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'awaiting'
