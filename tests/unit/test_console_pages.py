@@ -17,6 +17,7 @@ from headway_console.reading.manifests import Edge, Family, Relative
 from headway_console.reading.overview import Throughput
 from headway_console.reading.system import Backlog, state_of
 from headway_contract.scheduling import FireChange, FireMove, FireTime
+from msgspec import structs
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2027, 3, 10, 12, tzinfo=UTC)
@@ -259,6 +260,12 @@ def test_what_moves_is_told_in_one_line_and_what_is_not_shown_is_counted():
     assert moves.appear == ["2027-03-11 12:00:00+00:00"]
     assert moves.vanish == ["2027-03-12 12:00:00+00:00"]
     assert moves.left == 1438
+
+
+def test_a_plan_tells_by_how_much_jitter_puts_a_time_off():
+    late = structs.replace(fire(NOW), fire_at=NOW + timedelta(seconds=65))
+    change = FireChange(manifest="m", zone="UTC", appear=[late], appearing=1)
+    assert moves_of(change).appear == ["2027-03-10 12:00:00+00:00, 65 s later by jitter"]
 
 
 def test_definitions_are_never_read_from_a_path(tmp_path):

@@ -96,7 +96,7 @@ def moves_of(change: FireChange) -> Moves:
     gone = {one.due_at: one for one in change.vanish}
     come = {one.due_at: one for one in change.appear}
     moved = [_moved(gone.pop(one.vanish), come.pop(one.appear)) for one in change.moves]
-    appear, vanish = ([_said(one) for one in times.values()] for times in (come, gone))
+    appear, vanish = ([_listed(one) for one in times.values()] for times in (come, gone))
     counts = {
         "move": change.moving,
         "appear": change.appearing - change.moving,
@@ -120,6 +120,11 @@ def _moved(gone: FireTime, come: FireTime) -> tuple[str, str]:
         seconds = round((come.fire_at - gone.fire_at).total_seconds())
         return _said(gone), f"{abs(seconds)} s {'later' if seconds > 0 else 'earlier'}, by jitter"
     return _said(gone), _said(come)
+
+
+def _listed(fire: FireTime) -> str:
+    later = round((fire.fire_at - fire.due_at).total_seconds())
+    return f"{_said(fire)}, {later} s later by jitter" if later else _said(fire)
 
 
 def _said(fire: FireTime) -> str:
