@@ -22,6 +22,12 @@ class Wakeup:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._is_waited_for = False
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the pass rests, and nobody has called it."""
+        return self._is_waited_for and not self._event.is_set()
 
     def call(self) -> None:
         """Wake the pass; returns at once."""
@@ -34,12 +40,14 @@ class Wakeup:
             # Whoever never rests must still let the others have their turn.
             await asyncio.sleep(0)
             return
+        self._is_waited_for = True
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         except TimeoutError:
             return
         finally:
+            self._is_waited_for = False
             self._event.clear()
 
 

@@ -103,6 +103,10 @@ class Service:
         """Let a kept pass run at once instead of at the end of its rest."""
         self._wakeup_of(name).call()
 
+    def rests(self, name: str) -> bool:
+        """Whether a kept pass is at rest, and nobody has woken it."""
+        return self._wakeup_of(name).is_waited_for
+
     def watch(self, name: str, on_pass: Callable[[], None]) -> None:
         """Have somebody told whenever a kept pass has gone well."""
         self._watchers[name] = on_pass

@@ -43,7 +43,8 @@ class Crew:
         self._services: dict[ServiceName, Service] = {}
         self._worker: tuple[asyncio.Event, asyncio.Task[None], Broker] | None = None
         self._outcomes = asyncio.Event()
-        # How often a service has taken in what another one told it.
+        # How often a service has told another one something, and taken in what it was told.
+        self.told = 0
         self.taken_in = 0
         self._hurries = False
 
@@ -52,6 +53,11 @@ class Crew:
         """Who is up."""
         running: set[ServiceName] = set(self._services)
         return running | {"worker"} if self._worker is not None else running
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether nobody is just telling another one something."""
+        return all(service.rests("relay") for service in self._services.values())
 
     @property
     def ticks(self) -> bool:
@@ -111,6 +117,7 @@ class Crew:
             scheduler = await start_scheduler(
                 SchedulerSettings(**fields), self._app.definitions(), clock=self._clock
             )
+            scheduler.watch("relay", self._note_told)
             scheduler.watch("intake", self._note_outcomes)
             self._services[name] = scheduler
         elif name == "dispatcher":
@@ -122,10 +129,14 @@ class Crew:
                 **self._of(DispatcherSettings),
             }
             dispatcher = await start_dispatcher(DispatcherSettings(**fields), clock=self._clock)
+            dispatcher.watch("relay", self._note_told)
             dispatcher.watch("intake", self._note_work)
             self._services[name] = dispatcher
         else:
             await self._begin_worker()
+
+    def _note_told(self) -> None:
+        self.told += 1
 
     def _note_work(self) -> None:
         self.taken_in += 1

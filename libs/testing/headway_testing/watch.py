@@ -65,11 +65,19 @@ class Watch:
 
         A message that has left an outbox is in no table until it is taken in, and may by then be
         followed by another one. So all is quiet only if none is left after the tables were read,
-        and none was taken in meanwhile.
+        and none was taken in meanwhile. If none left an outbox meanwhile, either, both can be
+        looked at together.
         """
-        taken_in = crew.taken_in
-        sight = await self._read(now, crew.up, ticks=crew.ticks)
-        if sight.busy is None and (await self._anything_told(crew.up) or crew.taken_in != taken_in):
+        taken_in, told = crew.taken_in, crew.told
+        if crew.tells_nothing:
+            sight, is_told = await asyncio.gather(
+                self._read(now, crew.up, ticks=crew.ticks), self._anything_told(crew.up)
+            )
+            is_told = is_told or crew.told != told or not crew.tells_nothing
+        else:
+            sight = await self._read(now, crew.up, ticks=crew.ticks)
+            is_told = sight.busy is None and await self._anything_told(crew.up)
+        if sight.busy is None and (is_told or crew.taken_in != taken_in):
             return Sight(busy="a message is on its way", tick=None, windows=None, gate=None)
         return sight
 
