@@ -15,7 +15,7 @@ from headway_clock import monotonic
 # So many looks take some ten milliseconds, which shows well enough whether others want the core.
 _LOOKS = 2000
 # We have it to ourselves if we get so much of it; else it is left alone for so many seconds.
-_OURS, _REST_SECONDS = 0.9, 0.5
+_OURS, _REST_SECONDS = 0.75, 0.5
 
 
 @asynccontextmanager

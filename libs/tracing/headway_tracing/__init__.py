@@ -5,8 +5,8 @@ Trace context is captured when a decision is written down, stored beside it as a
 OpenTelemetry's API: where no exporter is set up, nothing is recorded.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -21,46 +21,43 @@ _propagator = TraceContextTextMapPropagator()
 
 Attribute = str | int | float | bool
 
+# What stands for a span where nobody records any.
+_NOTHING = nullcontext(trace.INVALID_SPAN)
 
-@contextmanager
+
 def span(
     name: str, *, parent: str | None = None, **attributes: Attribute | None
-) -> Iterator[trace.Span]:
+) -> AbstractContextManager[trace.Span]:
     """A span under the stored context `parent`, or under the current one.
 
     If several contexts are stored there, the span is linked to all but the first. Attributes
     are named `headway.<key>`.
     """
     if not is_recording():
-        yield trace.INVALID_SPAN
-        return
+        return _NOTHING
     first, *others = parent.split(CONTEXTS_APART) if parent else [None]
     context: Context | None = _propagator.extract({"traceparent": first}) if first else None
-    with _tracer.start_as_current_span(
+    return _tracer.start_as_current_span(
         name, context=context, links=_links(map(_stored, others)), attributes=_named(attributes)
-    ) as current:
-        yield current
+    )
 
 
-@contextmanager
 def new_trace(
     name: str, *, cause: str | None = None, **attributes: Attribute | None
-) -> Iterator[trace.Span]:
+) -> AbstractContextManager[trace.Span]:
     """A span that begins a trace of its own, linked to the one in which it is made.
 
     `cause` is the stored context of what it is made for, linked as well.
     """
     if not is_recording():
-        yield trace.INVALID_SPAN
-        return
+        return _NOTHING
     maker = trace.get_current_span().get_span_context()
-    with _tracer.start_as_current_span(
+    return _tracer.start_as_current_span(
         name,
         context=Context(),
         links=_links((maker, _stored(cause))),
         attributes=_named(attributes),
-    ) as current:
-        yield current
+    )
 
 
 def _stored(parent: str | None) -> trace.SpanContext:
