@@ -34,7 +34,7 @@ from headway_scheduler.advance import (
 )
 from headway_scheduler.announce import announce_group, announce_job, announce_switch
 from headway_scheduler.checking import refuse_problems
-from headway_scheduler.first_times import first_due, past_in_words, past_shots
+from headway_scheduler.first_times import first_due, late_in_words, past_in_words, past_shots
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.redefined import stored_definitions, told
 from headway_scheduler.store import (
@@ -140,6 +140,8 @@ async def declare(
     await put_to_rest(connection, locked, now=now)
     await tell_switches(connection, locked, now=now)
     await _give_up_shots(connection, compared.retimed, ids, now)
+    # What was enabled too late for its one time has nothing else to wait for.
+    late = await connection.fetch(manifests["retire"], locked)
     declared = [*compared.new, *compared.changed]
     records = [
         audit("headway.manifest.declared.v1", one.external_id, source, told(one, stored), now)
@@ -152,7 +154,7 @@ async def declare(
         changed=sorted(one.external_id for one in compared.changed),
         unchanged=compared.unchanged,
         gone=compared.gone,
-        remarks=past_in_words(compared.retimed, now),
+        remarks=[*past_in_words(compared.retimed, now), *late_in_words(late)],
     )
 
 

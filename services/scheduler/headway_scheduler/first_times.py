@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from headway.definitions import ManifestDefinition
 from headway_decisions import timing
@@ -35,4 +36,13 @@ def past_in_words(definitions: Sequence[ManifestDefinition], now: datetime) -> l
         f"manifest {external_id!r} was to fire once at {at:%Y-%m-%d %H:%M:%S} UTC, which is past: "
         "it does not fire, unless it is given a later time"
         for external_id, at in past_shots(definitions, now).items()
+    ]
+
+
+def late_in_words(rows: Sequence[Any]) -> list[str]:
+    """One-shots that were enabled after their time, told one by one."""
+    return [
+        f"manifest {row['external_id']!r} is a one-shot whose time has passed while it was "
+        "disabled: it does not fire, unless it is given a later time"
+        for row in rows
     ]

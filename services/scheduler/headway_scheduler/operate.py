@@ -22,7 +22,7 @@ from headway_jetstream_kit.controlling import Unknown
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
-from headway_scheduler import prune
+from headway_scheduler import one_shots, prune
 from headway_scheduler.advance import account_for, let_go, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_brought_forward, announce_group
 from headway_scheduler.changed_words import in_words, taken_in_words
@@ -64,7 +64,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     found = await _find(connection, request.manifest)
     locked = await lock_manifests(connection, [found["id"]])
     row = await _find(connection, request.manifest)
-    _check_change(request, row)
+    _check_change(request, row, now)
     before = _settings(row)
     after = _changed(request, row)
     if after == before:
@@ -87,7 +87,10 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
     await note_change(
         connection, "headway.manifest.changed.v1", request, request.manifest, data, now
     )
-    return f"{request.manifest}: {in_words(told) or taken_in_words(before, after)}"
+    said = in_words(told) or taken_in_words(before, after)
+    if told.get("enabled") and one_shots.has_come(row, now):
+        said += ", until the work under way has ended: its one time has come"
+    return f"{request.manifest}: {said}"
 
 
 async def change_group(
@@ -357,7 +360,7 @@ def refuse_both(named: str, stated: Iterable[str], given_back: Iterable[str]) ->
         )
 
 
-def _check_change(request: ChangeRequest, row: Any) -> None:
+def _check_change(request: ChangeRequest, row: Any, now: datetime) -> None:
     named = f"manifest {request.manifest!r}"
     fields = {
         "enabled": request.enabled is not UNSET,
@@ -370,6 +373,8 @@ def _check_change(request: ChangeRequest, row: Any) -> None:
             f"{named} has no fire times of its own, so a jitter has no meaning for it: "
             "leave the jitter out"
         )
+    if request.enabled is True and one_shots.is_spent(row, now):
+        raise Refused(one_shots.refusal(row))
 
 
 def _settings(row: Any) -> dict[str, Any]:

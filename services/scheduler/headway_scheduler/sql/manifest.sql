@@ -139,7 +139,7 @@ SET dead_letters = array_remove(dead_letters, $2)
 WHERE id = ANY($1::uuid[])
 
 -- name: retire
--- One-shots that have had their shot: they disable themselves. $1 ids.
+-- One-shots that have had their shot: they disable themselves, and are returned. $1 ids.
 UPDATE scheduler.manifest
 SET enabled = false, disabled_by = 'once', wake_at = NULL
 WHERE id = ANY($1::uuid[]) AND enabled
@@ -147,7 +147,7 @@ WHERE id = ANY($1::uuid[]) AND enabled
   AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.manifest_id = manifest.id)
   AND NOT EXISTS (SELECT FROM scheduler.occurrence
                   WHERE occurrence.manifest_id = manifest.id AND decision = 'owed')
-RETURNING id
+RETURNING external_id
 
 -- name: change
 -- What an operator says of a manifest. $1 id, $2 enabled, $3 who disabled it (null where it

@@ -1,0 +1,245 @@
+"""One-shots that have had their shot: what switches them, and what does not."""
+
+import pytest
+import pytest_asyncio
+from headway import App, Client, every, once, skip_missed
+from headway.control import Refused
+from headway_contract.pausing import PauseRequest, ResumeRequest
+from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
+from headway_scheduler import operate, pausing
+from support.timeline import Timeline
+
+AT = "2027-03-01 12:10"
+LATER = "2027-03-01 14:00"
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def shot(at: str = AT, **options) -> App:
+    app = App("test")
+    app.job("job", group="ops")(lambda ctx: None)
+    app.schedule("a", job="job", when=once(at), **options)
+    return app
+
+
+async def switch(timeline, *, enabled: bool, **more) -> str:
+    request = ChangeRequest(manifest="a", enabled=enabled, actor="me", **more)
+    return await timeline.do(operate.change, request)
+
+
+async def stands(timeline) -> tuple:
+    row = await timeline.manifest("a")
+    return row["enabled"], row["disabled_by"], row["next_due_at"]
+
+
+async def fire(timeline) -> None:
+    timeline.at(minutes=11)
+    assert (await timeline.tick()).fired == 1
+
+
+async def audited(timeline) -> int:
+    rows = await timeline.rows(
+        "SELECT id FROM scheduler.history WHERE type = 'headway.manifest.changed.v1'"
+    )
+    return len(rows)
+
+
+async def settled(timeline):
+    await fire(timeline)
+    await timeline.settle("a")
+
+
+async def skipped(timeline):
+    timeline.at(minutes=90)
+    assert (await timeline.tick()).fired == 0
+
+
+async def disabled_when_its_time_came(timeline):
+    timeline.at(minutes=5)
+    await switch(timeline, enabled=False)
+    timeline.at(minutes=90)
+
+
+async def disabled_while_it_ran(timeline):
+    await fire(timeline)
+    await switch(timeline, enabled=False)
+    await timeline.settle("a")
+
+
+async def disabled_afterwards(timeline):
+    await settled(timeline)
+    await switch(timeline, enabled=False)
+
+
+async def resumed_afterwards(timeline):
+    await settled(timeline)
+    await timeline.do(pausing.pause, PauseRequest(manifests=["a"]))
+    timeline.at(minutes=12)
+    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"]))
+
+
+@pytest.mark.parametrize(
+    "spend",
+    [
+        settled,
+        skipped,
+        disabled_when_its_time_came,
+        disabled_while_it_ran,
+        disabled_afterwards,
+        resumed_afterwards,
+    ],
+)
+async def test_one_that_has_had_its_shot_is_not_enabled_and_nothing_is_half_done(timeline, spend):
+    misfire = skip_missed() if spend is skipped else "fire_once"
+    await timeline.declare(shot(misfire=misfire))
+    await spend(timeline)
+    before, ledger, changes = (
+        dict(await timeline.manifest("a")),
+        await timeline.ledger("a"),
+        await audited(timeline),
+    )
+    with pytest.raises(operate.Refused, match=r"one-shot.*another time.*'headway trigger a'"):
+        await switch(timeline, enabled=True, attempts=7)
+    assert dict(await timeline.manifest("a")) == before
+    assert await timeline.ledger("a") == ledger
+    assert await audited(timeline) == changes
+    assert (await timeline.do(operate.trigger, TriggerRequest(manifest="a"))).result == "queued"
+
+
+async def test_with_a_dead_letter_the_remedy_is_to_retry_that(timeline):
+    await timeline.declare(shot())
+    await fire(timeline)
+    work, letter = await timeline.dead_letter("a")
+    with pytest.raises(operate.Refused, match=f"retry its dead letter {letter}"):
+        await switch(timeline, enabled=True)
+    await timeline.resolve("a", work, letter, retried=True)
+    await timeline.settle("a")
+    assert await stands(timeline) == (False, "once", None)
+
+
+async def test_enabled_before_its_time_it_fires(timeline):
+    await timeline.declare(shot())
+    await switch(timeline, enabled=False)
+    timeline.at(minutes=9)
+    assert await switch(timeline, enabled=True) == "a: enabled"
+    await settled(timeline)
+    assert await stands(timeline) == (False, "once", None)
+
+
+async def test_what_is_under_way_may_be_let_on_and_then_it_disables_itself(timeline):
+    """Work that waits for its manifest to be enabled would wait for ever."""
+    await timeline.declare(shot())
+    await fire(timeline)
+    await switch(timeline, enabled=False)
+    text = await switch(timeline, enabled=True)
+    assert text == "a: enabled, until the work under way has ended: its one time has come"
+    await timeline.settle("a")
+    assert await stands(timeline) == (False, "once", None)
+
+
+async def test_one_that_is_overdue_in_a_pause_is_enabled_as_it_is(timeline):
+    await timeline.declare(shot())
+    await timeline.do(pausing.pause, PauseRequest(manifests=["a"]))
+    timeline.at(minutes=30)
+    await switch(timeline, enabled=True)
+    await timeline.do(pausing.resume, ResumeRequest(group="ops"))
+    assert len(await timeline.under_way("a")) == 1
+
+
+async def test_resuming_one_that_has_had_its_shot_promises_nothing(timeline):
+    await timeline.declare(shot())
+    await settled(timeline)
+    await timeline.do(pausing.pause, PauseRequest(group="ops"))
+    answer = await timeline.do(pausing.resume, ResumeRequest(group="ops"))
+    [told] = answer.manifests
+    assert (answer.fires, told.text) == (0, "it stays held: manifest_disabled")
+    assert await stands(timeline) == (False, "once", None)
+
+
+@pytest.mark.parametrize("spend", [settled, resumed_afterwards])
+async def test_given_another_time_it_is_armed_again(timeline, spend):
+    await timeline.declare(shot())
+    await spend(timeline)
+    await timeline.declare(shot(LATER))
+    assert (await timeline.manifest("a"))["enabled"]
+    timeline.at(minutes=120)
+    assert (await timeline.tick()).fired == 1
+
+
+async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time(timeline):
+    await timeline.declare(shot())
+    await disabled_afterwards(timeline)
+    await timeline.declare(shot(LATER))
+    assert not (await timeline.manifest("a"))["enabled"], "that is the operator's to say"
+    await switch(timeline, enabled=True)
+    timeline.at(minutes=120)
+    assert (await timeline.tick()).fired == 1
+
+
+async def by_its_code(timeline) -> list[str]:
+    await timeline.declare(shot(enabled=False))
+    timeline.at(minutes=90)
+    return (await timeline.declare(shot())).warnings
+
+
+async def by_giving_it_back(timeline) -> list[str]:
+    await timeline.declare(shot())
+    await disabled_when_its_time_came(timeline)
+    await timeline.do(operate.change, ChangeRequest(manifest="a", give_back=["enabled"]))
+    return (await timeline.declare(shot())).warnings
+
+
+async def by_declaring_it_again(timeline) -> list[str]:
+    await timeline.declare(shot(), prune="disable")
+    await timeline.declare(App("test"), prune="disable")
+    timeline.at(minutes=90)
+    return (await timeline.declare(shot(), prune="disable")).warnings
+
+
+@pytest.mark.parametrize("enable", [by_its_code, by_giving_it_back, by_declaring_it_again])
+async def test_declared_enabled_after_its_time_it_disables_itself_and_says_so(timeline, enable):
+    [warning] = await enable(timeline)
+    assert warning == (
+        "manifest 'a' is a one-shot whose time has passed while it was disabled: it does not fire, "
+        "unless it is given a later time"
+    )
+    assert await stands(timeline) == (False, "once", None)
+
+
+async def test_of_a_group_that_code_enables_after_its_time_it_disables_itself(timeline):
+    for minutes, enabled in ((0, False), (90, True)):
+        timeline.at(minutes=minutes)
+        app = shot()
+        app.group("ops", enabled=enabled)
+        await timeline.declare(app)
+    assert await stands(timeline) == (False, "once", None)
+    assert await timeline.ledger("a") == [("10", "skipped", "group_disabled")]
+
+
+async def test_a_group_enables_the_others(timeline):
+    app = shot()
+    app.schedule("b", job="job", when=every(hours=1))
+    await timeline.declare(app)
+    await settled(timeline)
+    for enabled in (False, True):
+        await timeline.do(operate.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
+    assert await stands(timeline) == (False, "once", None)
+    assert (await timeline.manifest("b"))["wake_at"] is not None
+
+
+async def test_clients_hear_it_and_of_many_the_others_are_enabled(world, nats_url):
+    app = shot("2020-01-01 09:00")
+    app.schedule("b", job="job", when=every(hours=1))
+    await world.scheduler(app, tick="off")
+    async with Client(nats_url, actor="ada") as client:
+        with pytest.raises(Refused, match=r"'a' is a one-shot, once at .*its time has passed"):
+            await client.enable("a")
+        await client.disable("b")
+        spent, other = await client.change_many("a", "b", action="enable", key="k")
+        again = await client.change_many("a", "b", action="enable", key="k")
+    assert (spent.done, other.done) == (False, True)
+    assert "give it another time" in spent.text
+    assert again == [spent, other]
