@@ -83,6 +83,45 @@ async def test_a_one_shot_that_was_declared_too_late_was_not_made_up_for(timelin
     assert "made up for" not in text
 
 
+@pytest.mark.parametrize("hold", ["disabled", "declared disabled"])
+async def test_a_one_shot_that_was_disabled_at_its_time_is_not_to_be_enabled(timeline, hold):
+    await timeline.declare(app_with(once("2027-03-01 12:10"), enabled=hold == "disabled"))
+    if hold == "disabled":
+        await disable(timeline)
+    assert "headway enable a" in await told(timeline), "there is time"
+    timeline.at(minutes=30)
+    remedy = "Its one time has passed: give it another time, or run it with 'headway trigger a'."
+    for text in (await told(timeline), await told(timeline, 10)):
+        assert remedy in text
+        assert "headway enable" not in text
+
+
+async def test_a_one_shot_that_was_skipped_when_disabled_says_so_when_it_has_had_its_shot(timeline):
+    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    await disable(timeline)
+    timeline.at(minutes=30)
+    await timeline.do(operate.change, ChangeRequest(manifest="a", give_back=["enabled"]))
+    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    assert (await timeline.manifest("a"))["disabled_by"] == "once"
+    text = await told(timeline, 10)
+    assert "did not fire: it was disabled (by me at 2027-03-01 12:00:00+00:00)." in text
+    assert text.endswith("give it another time, or run it with 'headway trigger a'.")
+
+
+async def test_a_one_shot_that_is_overdue_in_a_pause_is_not_called_decided(timeline):
+    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    await timeline.do(pausing.pause, PauseRequest(manifests=["a"], actor="me"))
+    timeline.at(minutes=30)
+    text = await told(timeline)
+    assert text.endswith(
+        "It is a one-shot whose one time, 2027-03-01 12:10:00 UTC, is not decided yet."
+    )
+    assert "It is paused since " in text
+    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"], actor="me"))
+    text = await told(timeline)
+    assert text.endswith("It is a one-shot and its time was decided: it will not fire again.")
+
+
 async def test_while_work_is_under_way_only_times_of_a_clock_are_skipped(timeline):
     app = app_with()
     app.manifest("a").then("child", job="job")

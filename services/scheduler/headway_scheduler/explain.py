@@ -9,6 +9,7 @@ from headway_contract.scheduling import ExplainAnswer, LedgerEntry
 from headway_decisions.timing import Timing
 from headway_postgres_kit import Connection
 
+from headway_scheduler import one_shots
 from headway_scheduler.explanation import Explanation
 from headway_scheduler.finding import queries
 from headway_scheduler.ledger_check import Version
@@ -60,6 +61,7 @@ async def _gather(
         blocked_by=row["blocked_by"],
         pause=in_words(row),
         follows=row["parent"] is not None and not row["dormant"],
+        instead=one_shots.remedy(row) if one_shots.is_spent(row, now) else "",
         working_since=outstanding[0]["queued_at"] if outstanding else None,
         switches=await _switches(connection, row, until),
         switches_now=await _switches(connection, row, now),

@@ -63,10 +63,11 @@ def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str
     elif isinstance(kept.cadence, Spaced):
         notes.append(_spaced(row, kept, kept.cadence))
     elif isinstance(kept.cadence, Once) and not has_times:
-        notes.append("it is a one-shot and its time was decided: it will not fire again")
+        notes.append(_shot(row["next_due_at"]))
     elif not has_times:
         notes.append("its timing names no further time within ten years")
-    if hold is not None and not (hold == "manifest_disabled" and row["disabled_by"] == "once"):
+    over = isinstance(kept.cadence, Once) and row["next_due_at"] is None
+    if hold is not None and not over:
         notes.append(_HOLDS[hold])
     return "; ".join(notes)
 
@@ -128,6 +129,12 @@ def _exclusions(kept: Timing, at: datetime | None, last: datetime) -> list[str]:
                 at = timing.next_allowed(alone, at)
                 break
     return list(found)
+
+
+def _shot(due_at: datetime | None) -> str:
+    if due_at is None:
+        return "it is a one-shot and its time was decided: it will not fire again"
+    return f"it is a one-shot whose one time, {due_at:%Y-%m-%d %H:%M:%S} UTC, is not decided yet"
 
 
 def _spaced(row: Any, kept: Timing, cadence: Spaced) -> str:

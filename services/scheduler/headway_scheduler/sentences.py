@@ -61,6 +61,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     pause: str = ""
     # Whether each success of its parent is followed.
     follows: bool = False
+    # What to do instead of enabling it, where that would let nothing fire.
+    instead: str = ""
 
     def at(self, instant: datetime) -> str:
         """An instant on the manifest's clock."""
@@ -263,10 +265,7 @@ def _made_good(subject: Subject) -> str:
 
 
 def _disabled(subject: Subject) -> str:
-    if subject.disabled_by == "once":
-        return "it is a one-shot that has had its shot."
-    remedy = f"Enable it with 'headway enable {subject.external_id}'."
-    remedy = "It is enabled again." if subject.disabled_by is None else remedy
+    remedy = "It is enabled again." if subject.disabled_by is None else _enable(subject)
     return f"it was disabled{_by(subject, 'manifest')}. {remedy}"
 
 
@@ -279,8 +278,16 @@ def _disabled_now(subject: Subject) -> str:
             return f"It is held: its application no longer declares it{by}. Declare it again."
         case "code":
             remedy = f"Change the code, or run 'headway enable {subject.external_id}'."
+            remedy = _enable(subject) if subject.instead else remedy
             return f"It is held: its code declares it disabled{by}. {remedy}"
-    return f"It is held: it is disabled{by}. Enable it with 'headway enable {subject.external_id}'."
+    return f"It is held: it is disabled{by}. {_enable(subject)}"
+
+
+def _enable(subject: Subject) -> str:
+    """The remedy against being disabled."""
+    if subject.instead:
+        return f"Its one time has passed: {subject.instead}."
+    return f"Enable it with 'headway enable {subject.external_id}'."
 
 
 def _by(subject: Subject, what: str, *, now: bool = False) -> str:
