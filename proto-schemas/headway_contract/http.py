@@ -18,7 +18,7 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct, inspect, structs
 
 from headway_contract.fitting import fit
-from headway_contract.routes import API, FORWARDED, Route
+from headway_contract.routes import API, FORWARDED, WITHOUT_BODY, Route
 
 _CURSOR, _AFTER, _ACTOR = "cursor", "after", "actor"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -71,7 +71,7 @@ def shape_of(route: Route) -> Shape:
     ]
     made = _words(route)
     path = [one for one in structs.fields(route.question) if one.name in named]
-    in_body = route.method != "GET"
+    in_body = route.method not in WITHOUT_BODY
     return Shape(
         path=_struct(f"{made}Path", [_must(one) for one in path]),
         query=_struct(f"{made}Query", [] if in_body else _flattened(route, rest)),
@@ -131,7 +131,7 @@ def write(route: Route, question: Struct) -> Sent:
         if field.name not in left_out and getattr(question, field.name) != default_of(field)
     }
     where = API + path
-    if route.method != "GET":
+    if route.method not in WITHOUT_BODY:
         return Sent(method=route.method, path=where, body=msgspec.json.encode(said))
     nested = said.pop(route.flat, None) if route.flat else None
     if nested is not None:
@@ -139,7 +139,7 @@ def write(route: Route, question: Struct) -> Sent:
     if route.items and _AFTER in said:
         after = said.pop(_AFTER)
         said[_CURSOR] = after if isinstance(after, str) else cursor_of(msgspec.to_builtins(after))
-    return Sent(method="GET", path=where, query=_spelled(said))
+    return Sent(method=route.method, path=where, query=_spelled(said))
 
 
 def route_for(subject: str, question: Struct) -> Route:

@@ -2,8 +2,8 @@
 
 The console makes its API of it, and a client that speaks HTTP reads it backwards: from the subject
 of a question to the route that stands for it. A field of the question that the path names is
-taken from there; of the rest, a GET has its query and everything else its body. `actor` is never
-among them: who asks is who has signed in.
+taken from there; of the rest, a GET and a DELETE have their query and everything else its body.
+`actor` is never among them: who asks is who has signed in.
 """
 
 from typing import Literal
@@ -18,6 +18,8 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 # Each role may do what those before it may.
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
 API = "/api/v1"
+# What else a request says stands in the query of these: HTTP knows no body of theirs.
+WITHOUT_BODY = ("GET", "DELETE")
 
 # How long a service may take: most answer in milliseconds, fire times of thousands take longer.
 USUAL_SECONDS = 5.0
@@ -90,7 +92,7 @@ FORWARDED: tuple[Route, ...] = (
         name="delete_manifest", method="DELETE", path="/manifests/{manifest}", role="admin",
         tag=MANIFESTS,
         summary="Delete a manifest that was made at run time, with its work and runs.",
-        subject=subjects.DELETE_REQUEST,
+        subject=subjects.DELETE_REQUEST, key="key",
         question=scheduling.DeleteRequest, answer=scheduling.Changed,
     ),
     Route(

@@ -112,9 +112,12 @@ class Changes(Asking):
         )
         return await self._control.ask(subjects.CHANGE_JOB_REQUEST, request, Changed)
 
-    async def delete(self, external_id: str) -> Changed:
-        """Delete a manifest that was made at run time, with its work, dead letters and runs."""
-        request = DeleteRequest(manifest=external_id, actor=self._actor)
+    async def delete(self, external_id: str, *, key: str | None = None) -> Changed:
+        """Delete a manifest that was made at run time, with its work, dead letters and runs.
+
+        The same key does it only once.
+        """
+        request = DeleteRequest(manifest=external_id, actor=self._actor, key=key)
         return await self._control.ask(subjects.DELETE_REQUEST, request, Changed)
 
     async def _change(self, request: ChangeRequest) -> Changed:

@@ -232,7 +232,7 @@ class Desk:
 
     async def delete(self, request: DeleteRequest) -> Changed:
         """Delete a manifest."""
-        return Changed(text=await self._do(operate.delete, request))
+        return await self._do(_once(_delete, Changed), request)
 
     async def trigger(self, request: TriggerRequest) -> TriggerAnswer:
         """Run a manifest now."""
@@ -327,6 +327,10 @@ def _once(
         )
 
     return acted
+
+
+async def _delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> Changed:
+    return Changed(text=await operate.delete(connection, request, now=now))
 
 
 def read_definitions(packed: bytes) -> Definitions:

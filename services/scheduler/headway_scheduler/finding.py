@@ -1,10 +1,12 @@
-"""Finding the manifest that a question is about, or saying which ones may have been meant."""
+"""Finding the manifest that a question is about, or saying why there is none."""
 
 import difflib
 from typing import Any
 
 from headway_jetstream_kit.controlling import Unknown
 from headway_postgres_kit import Connection, Queries
+
+from headway_scheduler.sentences import by_whom
 
 queries = Queries("headway_scheduler", "sql/questions.sql")
 
@@ -23,6 +25,10 @@ async def find_manifest(connection: Connection, external_id: str) -> Any:
 
 async def _unknown(connection: Connection, external_id: str) -> str:
     sought = external_id.replace("\x00", "")
+    deleted = await connection.fetchrow(queries["deleted"], sought)
+    if deleted is not None:
+        at, by = f"{deleted['occurred_at']:%Y-%m-%d %H:%M:%S} UTC", by_whom(deleted["source"])
+        return f"there is no manifest {external_id!r}: it was deleted at {at} {by}"
     rows = await connection.fetch(queries["similar_names"], sought, _MOST_COMPARED)
     by_letters = {row["external_id"].lower(): row["external_id"] for row in rows}
     near = [name for name in by_letters if sought and sought.lower() in name][:3]

@@ -142,6 +142,8 @@ async def change_group(
 
 async def delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> str:
     """Delete a manifest that was made at run time, or that its code no longer declares."""
+    # Before it is asked whether code declares it: what a declaration says meanwhile counts.
+    await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     row = await _find(connection, request.manifest)
     if row["owner"] != API_OWNER and row["undeclared_at"] is None:
         raise Refused(

@@ -294,8 +294,11 @@ def _by(subject: Subject, what: str, *, now: bool = False) -> str:
     switch = (subject.switches_now if now else subject.switches).get(what)
     if switch is None:
         return ""
-    kind, _, name = switch.source.partition("/")
-    who = {"operator": f"by {name}", "app": f"by the application {name!r}"}.get(
-        kind, f"by {switch.source}"
-    )
-    return f" ({who} at {subject.at(switch.at)})"
+    return f" ({by_whom(switch.source)} at {subject.at(switch.at)})"
+
+
+def by_whom(source: str) -> str:
+    """Who did something, by what the audit calls its source."""
+    kind, _, name = source.partition("/")
+    who = {"operator": f"by {name}", "app": f"by the application {name!r}"}
+    return who.get(kind, f"by {source}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from headway_contract import http
-from headway_contract.routes import API, Route
+from headway_contract.routes import API, WITHOUT_BODY, Route
 from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
@@ -53,7 +53,7 @@ async def question_of(request: Request[Any, Any, Any], route: Route) -> Any:
         route,
         path={name: str(value) for name, value in request.path_params.items()},
         query=request.query_params.multi_items(),
-        body=b"" if route.method == "GET" else await request.body(),
+        body=b"" if route.method in WITHOUT_BODY else await request.body(),
         actor=person.name,
     )
     given = request.headers.get(IDEMPOTENCY_KEY)
@@ -75,6 +75,6 @@ def _keyed(question: Any, field: str, given: str) -> Any:
     stated = getattr(question, field)
     if stated not in (None, given):
         raise http.InvalidRequest(
-            f"{field}: the body says {stated!r} and the header Idempotency-Key {given!r}"
+            f"{field}: it is {stated!r}, and the header Idempotency-Key says {given!r}"
         )
     return msgspec.structs.replace(question, **{field: given})

@@ -17,6 +17,14 @@ ORDER BY lower(left(external_id, 3)) = lower(left($1, 3)) DESC,
          abs(length(external_id) - length($1))
 LIMIT $2
 
+-- name: deleted
+-- When the last manifest of a name was deleted, and by whom. $1 external id.
+SELECT source, occurred_at
+FROM scheduler.history
+WHERE subject = $1 AND type = 'headway.manifest.pruned.v1'
+ORDER BY id DESC
+LIMIT 1
+
 -- name: timing_versions
 -- By which timings manifests fired, the oldest first. $1 manifests.
 SELECT manifest_id, since, timing

@@ -1,0 +1,121 @@
+"""A delete whose reply was lost is sent again: what its sender hears then, and what it touches."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from headway import App, Client, every, manual
+from headway.control import NotThere, Refused
+from headway.definitions import API_OWNER, Definitions, ManifestDefinition
+from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
+from headway_decisions.cadence import Every
+from headway_decisions.timing import Timing
+from headway_scheduler import operate
+from support.timeline import Timeline
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(*names: str) -> App:
+    app = App("billing")
+    app.job("job", group="ops")(lambda ctx: None)
+    for name in names:
+        app.schedule(name, job="job", when=every(hours=1))
+    return app
+
+
+async def make(timeline, name: str) -> None:
+    """A manifest that is made at run time."""
+    await timeline.declare(app_with())
+    made = ManifestDefinition(
+        external_id=name, job="job", group="ops", timing=Timing(cadence=Every(3600))
+    )
+    await timeline.declare(Definitions(owner=API_OWNER, manifests=[made]), prune="keep")
+
+
+ASKED = [
+    (operate.delete, DeleteRequest(manifest="x", actor="bob")),
+    (operate.change, ChangeRequest(manifest="x", enabled=True)),
+    (operate.trigger, TriggerRequest(manifest="x")),
+]
+
+
+@pytest.mark.parametrize(("act", "asked"), ASKED, ids=["delete", "enable", "trigger"])
+@pytest.mark.parametrize("confirmed", [False, True])
+async def test_who_deleted_it_and_when_is_told(timeline, act, asked, confirmed):
+    await make(timeline, "x")
+    timeline.at(minutes=5)
+    await timeline.do(operate.delete, DeleteRequest(manifest="x", actor="ada"))
+    timeline.at(minutes=9)
+    if confirmed:
+        await timeline.confirm_prunes()
+    with pytest.raises(operate.NotThere) as caught:
+        await timeline.do(act, asked)
+    assert str(caught.value) == (
+        "there is no manifest 'x': it was deleted at 2027-03-01 12:05:00 UTC by ada"
+    )
+
+
+async def test_what_its_application_dropped_is_told_so(timeline):
+    await timeline.declare(app_with("x", "y"))
+    await timeline.declare(app_with("y"))
+    with pytest.raises(operate.NotThere, match=r"12:00:00 UTC by the application 'billing'$"):
+        await timeline.do(operate.trigger, TriggerRequest(manifest="x"))
+    with pytest.raises(operate.NotThere, match="no manifest 'yy': did you mean 'y'"):
+        await timeline.do(operate.trigger, TriggerRequest(manifest="yy"))
+
+
+async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
+    """Whether code declares it is known only when no declaration is under way."""
+    await timeline.declare(app_with("x"), prune="disable")
+    await timeline.declare(app_with(), prune="disable")
+    async with timeline.database.transaction() as declaring:
+        await declaring.execute("SELECT pg_advisory_xact_lock($1)", operate.DECLARE_LOCK)
+        deleting = asyncio.create_task(
+            timeline.do(operate.delete, DeleteRequest(manifest="x", actor="ada"))
+        )
+        while not await timeline.rows(
+            "SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'"
+            " AND datname = current_database()"
+        ):
+            assert not deleting.done()
+        await declaring.execute("UPDATE scheduler.manifest SET undeclared_at = NULL")
+    with pytest.raises(operate.Refused, match="is declared by the application 'billing'"):
+        await deleting
+
+
+async def test_the_same_key_is_answered_alike_and_deletes_once(world, nats_url):
+    await world.scheduler(app_with(), tick="off")
+    async with Client(nats_url, actor="ada") as client:
+        for name in ("x", "y"):
+            await client.schedule(name, job="job", when=manual())
+        first = await client.delete("x", key="k")
+        assert await client.delete("x", key="k") == first
+        await client.schedule("x", job="job", when=manual())
+        assert await client.delete("x", key="k") == first
+        assert (await client.manifest("x")).status.enabled, "the one that was made since stays"
+        with pytest.raises(Refused, match=r"the key 'k' was used at .* with other parameters"):
+            await client.delete("y", key="k")
+        await client.delete("x", key="another")
+        with pytest.raises(NotThere, match=r"'x': it was deleted at .* UTC by ada"):
+            await client.delete("x")
+
+
+async def test_over_http_the_key_is_a_header_or_a_parameter(world, console):
+    await world.scheduler(app_with(), tick="off")
+    url, key = "/api/v1/manifests/x", {"Idempotency-Key": "k"}
+    async with console.signed_in("admin") as web:
+        await web.put(url, json={"job": "job", "manual": True})
+        first = await web.delete(url, headers=key)
+        again = [await web.delete(url, headers=key), await web.delete(url, params={"key": "k"})]
+        both = await web.delete(url, headers=key, params={"key": "other"})
+        without = await web.delete(url)
+    assert first.status_code == 200, first.text
+    assert [(one.status_code, one.json()) for one in again] == [(200, first.json())] * 2
+    assert both.status_code == 422
+    assert (without.status_code, "by ada-admin" in without.json()["detail"]) == (404, True)
+    async with Client(console.url, token=console.tokens["admin"]) as client:
+        assert (await client.delete("x", key="k")).text == first.json()["text"]
