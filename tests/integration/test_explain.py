@@ -21,6 +21,7 @@ async def declare(world, when=None, **terms) -> datetime:
     app = app_with(when or every(hours=1), **terms)
     await world.declare(app)
     await world.value("UPDATE scheduler.timing SET since = since - interval '1 day'")
+    await world.value("UPDATE scheduler.history SET occurred_at = occurred_at - interval '1 day'")
     await world.scheduler(tick="off")
     return (await world.value("SELECT date_trunc('hour', clock_timestamp())")).astimezone(UTC)
 

@@ -52,8 +52,8 @@ async def test_what_lies_ahead_of_a_disabled_one_would_fire(timeline):
             "fire_once",
             "one later fire made up for all that was missed (misfire policy 'fire_once')",
         ),
-        ("skip", "its misfire policy is 'skip'"),
-        (catch_up(2), "its misfire policy catches up with the latest ones only"),
+        ("skip", "its misfire policy was 'skip'"),
+        (catch_up(2), "its misfire policy, 'catch_up', made up for the latest ones only"),
     ],
     ids=["fire_once", "skip", "catch_up"],
 )
@@ -120,6 +120,25 @@ async def test_a_one_shot_that_is_overdue_in_a_pause_is_not_called_decided(timel
     await timeline.do(pausing.resume, ResumeRequest(manifests=["a"], actor="me"))
     text = await told(timeline)
     assert text.endswith("It is a one-shot and its time was decided: it will not fire again.")
+
+
+async def test_a_one_shot_whose_other_time_came_too_late_was_not_made_up_for_either(timeline):
+    await timeline.declare(app_with(once("2027-03-01 12:10")))
+    timeline.at(minutes=10)
+    await timeline.tick()
+    await timeline.settle("a")
+    timeline.at(minutes=90)
+    await timeline.declare(app_with(once("2027-03-01 13:00")))
+    text = await told(timeline, 60)
+    assert "did not fire: it was past by more than the misfire threshold when it was" in text
+    assert "made up for" not in text
+
+
+async def test_a_one_shot_that_was_missed_in_an_outage_was_not_declared_too_late(timeline):
+    await timeline.declare(app_with(once("2027-03-01 12:10"), misfire="skip"))
+    timeline.at(minutes=90)
+    await timeline.tick()
+    assert "its misfire policy was 'skip'" in await told(timeline, 10)
 
 
 async def test_while_work_is_under_way_only_times_of_a_clock_are_skipped(timeline):

@@ -1,7 +1,7 @@
 """Why did a manifest run, or not? What the answer rests on is gathered here."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from headway_scheduler.manifest import Manifest, read_manifests
 from headway_scheduler.pausing import in_words
 from headway_scheduler.sentences import Subject, Switch
 from headway_scheduler.store import works
+from headway_scheduler.terms import Redeclared, TermsOverTime, redeclared, terms_of
 
 # How many decisions on each side of an instant are looked at.
 _FEW = 20
@@ -50,12 +51,17 @@ async def _gather(
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     told = next(iter(before), None) if at is None else _covering(over, at)
     until = min(now, instant) if told is None else told["last_due_at"]
+    decided = [one["decided_at"] for one in (*before, *over, *after)]
+    terms = TermsOverTime(
+        now=terms_of(row),
+        redeclared=await _redeclared(connection, row, decided),
+        known_since=now - timedelta(days=kept_days),
+    )
+    then = terms.now if told is None else terms.at(told["decided_at"])
     subject = Subject(
         external_id=row["external_id"],
-        group=row["group_name"],
         timing=msgspec.convert(row["timing"], Timing),
-        overlap=row["overlap"].get("policy", "skip"),
-        misfire=row["misfire"].get("policy", "fire_once"),
+        terms=terms.now,
         group_enabled=row["group_enabled"],
         disabled_by=row["disabled_by"],
         blocked_by=row["blocked_by"],
@@ -63,12 +69,13 @@ async def _gather(
         follows=row["parent"] is not None and not row["dormant"],
         instead=one_shots.remedy(row) if one_shots.is_spent(row, now) else "",
         working_since=outstanding[0]["queued_at"] if outstanding else None,
-        switches=await _switches(connection, row, until),
-        switches_now=await _switches(connection, row, now),
+        switches=await _switches(connection, row, then.group, until),
+        switches_now=await _switches(connection, row, row["group_name"], now),
     )
     return Explanation(
         row=row,
         subject=subject,
+        terms=terms,
         view=manifest.view if isinstance(manifest, Manifest) else None,
         versions=[
             Version(one["since"], msgspec.convert(one["timing"], Timing)) for one in versions
@@ -86,17 +93,31 @@ def _covering(rows: Sequence[Any], at: datetime) -> Any:
     return next((one for one in rows if one["last_due_at"] >= at), None)
 
 
-async def _switches(connection: Connection, row: Any, until: datetime) -> dict[str, Switch | None]:
-    """Who had last disabled a manifest and its group by some time."""
+async def _redeclared(
+    connection: Connection, row: Any, decided: Sequence[datetime]
+) -> list[Redeclared]:
+    """The declarations that came with or after the first of some decisions."""
+    if not decided:
+        return []
+    rows = await connection.fetch(queries["redeclared"], row["external_id"], min(decided))
+    return [redeclared(one) for one in rows]
+
+
+async def _switches(
+    connection: Connection, row: Any, group: str | None, until: datetime
+) -> dict[str, Switch | None]:
+    """Who had last disabled a manifest and the group that it was in by some time."""
     return {
         "manifest": await _switch(connection, row["external_id"], _MANIFEST_SWITCHES, until),
-        "group": await _switch(connection, row["group_name"], _GROUP_SWITCHES, until),
+        "group": await _switch(connection, group, _GROUP_SWITCHES, until),
     }
 
 
 async def _switch(
-    connection: Connection, subject: str, kinds: list[str], until: datetime
+    connection: Connection, subject: str | None, kinds: list[str], until: datetime
 ) -> Switch | None:
+    if subject is None:
+        return None
     found = await connection.fetchrow(queries["switched_off"], subject, kinds, until)
     return None if found is None else Switch(found["source"], found["occurred_at"])
 

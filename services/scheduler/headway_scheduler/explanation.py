@@ -9,13 +9,14 @@ from headway_contract.scheduling import LedgerEntry
 from headway_decisions import due, jitter, timing, views
 from headway_decisions.cadence import Manual, Once, Spaced
 from headway_decisions.timing import Timing
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_scheduler import sentences
 from headway_scheduler.ledger_check import GRACE, Version
 from headway_scheduler.manifest import hold_of
 from headway_scheduler.preview import first_ahead, note_of
 from headway_scheduler.sentences import Subject
+from headway_scheduler.terms import TermsOverTime
 
 _INSTANT = timedelta(microseconds=1)
 
@@ -25,6 +26,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
     row: Any
     subject: Subject
+    terms: TermsOverTime
     view: views.ManifestView | None
     versions: Sequence[Version]
     before: Sequence[LedgerEntry]
@@ -75,7 +77,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
         kept = version.timing if version is not None else self.subject.timing
         named = timing.next_due(kept, at - _INSTANT) == at
         if covering:
-            text = [] if named or not _ticks(kept) else [self._no_due_time(at, kept)]
+            known = named or not _ticks(kept) or self._came_too_late(covering[0])
+            text = [] if known else [self._no_due_time(at, kept)]
             told = self._decided(covering[0])
             return [*text, told, *self._left_out(at, kept, covering[0])], covering
         if not _ticks(kept):
@@ -199,12 +202,20 @@ class Explanation(Struct, frozen=True, kw_only=True):
             return []
         return [sentences.left_out(self.subject, at, by)]
 
+    def _came_too_late(self, entry: LedgerEntry) -> bool:
+        """Whether the declaration of a one-shot itself gave its time up."""
+        return entry.reason == views.MISSED and any(
+            version.since == entry.decided_at
+            and isinstance(version.timing.cadence, Once)
+            and timing.next_due(version.timing, entry.first_due_at - _INSTANT) == entry.first_due_at
+            for version in self.versions
+        )
+
     def _decided(self, entry: LedgerEntry) -> str:
-        if entry.reason == views.MISSED and isinstance(self.subject.timing.cadence, Once):
-            version = self._in_force(entry.first_due_at)
-            if version is None or not isinstance(version.timing.cadence, Once):
-                return sentences.declared_too_late(self.subject, entry)
-        return sentences.decided(self.subject, entry, under_way=entry.work in self.under_way)
+        if self._came_too_late(entry):
+            return sentences.declared_too_late(self.subject, entry)
+        subject = structs.replace(self.subject, then=self.terms.at(entry.decided_at))
+        return sentences.decided(subject, entry, under_way=entry.work in self.under_way)
 
     def _cadence(self) -> str:
         if self.row["parent"] is None:

@@ -13,10 +13,11 @@ from headway_decisions.cadence import Manual, Spaced
 from headway_decisions.timing import Timing
 from msgspec import Struct
 
+from headway_scheduler import policy_sentences
+from headway_scheduler.terms import Terms
+
 # Under this nobody calls a decision late.
 _PUNCTUAL_SECONDS = 2.0
-
-_WAS_IT_DOWN = "Was the scheduler down then?"
 
 _OUTCOMES = {
     "completed": "completed",
@@ -46,10 +47,10 @@ class Subject(Struct, frozen=True, kw_only=True):
     """The manifest that is spoken of, and since when work of it is under way."""
 
     external_id: str
-    group: str
     timing: Timing
-    overlap: str = "skip"
-    misfire: str = "fire_once"
+    # The terms that are in force, and those that were when that was decided which is told.
+    terms: Terms
+    then: Terms = Terms()
     group_enabled: bool = True
     disabled_by: str | None = None
     blocked_by: Any = None
@@ -104,10 +105,10 @@ def reason(subject: Subject, code: str) -> str:
 
 def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
     """Reasons that lie in when it fires, and in how long it takes."""
+    then, now = subject.then, subject.terms
     match kind:
         case views.MISSED:
-            nobody = f"no scheduler decided it in time, and {_made_good(subject)}."
-            return nobody if subject.misfire == "catch_up" else f"{nobody} {_WAS_IT_DOWN}"
+            return policy_sentences.missed(then, now)
         case views.EXCLUDED:
             return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
         case views.RETIMED:
@@ -116,16 +117,9 @@ def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
                 "The new timing holds from then on."
             )
         case views.STILL_OUTSTANDING:
-            return (
-                f"earlier work of it was still under way, and its overlap policy is "
-                f"{subject.overlap!r}. Use overlap='queue_one' to let one wait, or make the job "
-                "shorter than its cadence."
-            )
+            return policy_sentences.no_room(then, now)
         case views.ONE_ALREADY_WAITS:
-            return (
-                f"work of it was under way and one more was waiting already (overlap policy "
-                f"{subject.overlap!r}). Make the job shorter than its cadence."
-            )
+            return policy_sentences.one_waits(then, now)
     return None
 
 
@@ -135,12 +129,9 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
         case "manifest_disabled":
             return _disabled(subject)
         case "group_disabled":
-            remedy = f"Enable it with 'headway group {subject.group} --enable'."
-            remedy = "It is enabled again." if subject.group_enabled else remedy
-            return f"its group {subject.group!r} was disabled{_by(subject, 'group')}. {remedy}"
+            return _group_disabled(subject)
         case views.PAUSED:
-            what_for = f" ({detail})" if detail else ""
-            return f"it was paused then{what_for}, and {_made_good(subject)}."
+            return policy_sentences.paused(subject.then, subject.terms, detail)
         case "blocked_by_dead_letter":
             remedy = "Retry or acknowledge that dead letter."
             remedy = "That was resolved since." if subject.blocked_by is None else remedy
@@ -170,15 +161,15 @@ def paused(subject: Subject, why: str) -> str:
         case "group_disabled":
             by = _by(subject, "group", now=True)
             return (
-                f"It is held: its group {subject.group!r} is disabled{by}. "
-                f"Enable it with 'headway group {subject.group} --enable'."
+                f"It is held: its group {subject.terms.group!r} is disabled{by}. "
+                f"Enable it with 'headway group {subject.terms.group} --enable'."
             )
         case "manifest_disabled":
             return _disabled_now(subject)
         case views.PAUSED:
             return (
                 f"It is paused{subject.pause}: nothing of it begins, and what comes due is decided "
-                f"when that ends, by its misfire policy {subject.misfire!r}. Resume it with "
+                f"when that ends, by its misfire policy {subject.terms.misfire!r}. Resume it with "
                 f"'headway resume {subject.external_id}'."
             )
         case "blocked_by_dead_letter":
@@ -201,7 +192,8 @@ def _meanwhile(subject: Subject) -> str:
         return "; a success of its parent meanwhile is followed when that has ended"
     if isinstance(subject.timing.cadence, Manual | Spaced):
         return ""
-    return f"; its times are skipped until that has ended (overlap policy {subject.overlap!r})"
+    policy = subject.terms.overlap
+    return f"; its times are skipped until that has ended (overlap policy {policy!r})"
 
 
 def _what(subject: Subject, entry: LedgerEntry) -> str:
@@ -254,14 +246,16 @@ def _owed(code: str | None) -> str:
     return "it runs as soon as the work under way has ended"
 
 
-def _made_good(subject: Subject) -> str:
-    """What a misfire policy makes of times that nobody decided, or that came in a pause."""
-    match subject.misfire:
-        case "skip":
-            return "its misfire policy is 'skip'"
-        case "catch_up":
-            return "its misfire policy catches up with the latest ones only"
-    return "one later fire made up for all that was missed (misfire policy 'fire_once')"
+def _group_disabled(subject: Subject) -> str:
+    then, now = subject.then.group, subject.terms.group
+    if then is None:
+        return "the group that it was in at that time was disabled."
+    remedy = f"Enable it with 'headway group {then} --enable'."
+    if then != now:
+        remedy = f"It is in group {now!r} now."
+    elif subject.group_enabled:
+        remedy = "It is enabled again."
+    return f"its group {then!r} was disabled{_by(subject, 'group')}. {remedy}"
 
 
 def _disabled(subject: Subject) -> str:

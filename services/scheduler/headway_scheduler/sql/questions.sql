@@ -69,6 +69,15 @@ WHERE subject = $1 AND type = ANY($2::text[]) AND occurred_at <= $3
 ORDER BY id DESC
 LIMIT 1
 
+-- name: redeclared
+-- The declarations that changed a manifest, the first of them first, with the policies and the group
+-- that each has replaced. $1 external id, $2 since.
+SELECT occurred_at, data #>> '{before,misfire,policy}' AS misfire,
+       data #>> '{before,overlap,policy}' AS overlap, data #>> '{before,group}' AS "group"
+FROM scheduler.history
+WHERE subject = $1 AND type = 'headway.manifest.declared.v1' AND occurred_at >= $2
+ORDER BY occurred_at, id
+
 -- name: ledger_page
 -- The manifests whose ledger is checked next. $1 only this external id (null for all), $2 after
 -- this id, $3 how many.

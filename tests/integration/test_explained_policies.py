@@ -1,0 +1,161 @@
+"""Explanations name what was in force when something was decided, not what is in force now."""
+
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+from headway import App, allow, catch_up, every, skip_missed
+from headway_contract.pausing import PauseRequest, ResumeRequest
+from headway_contract.scheduling import ChangeGroupRequest
+from headway_scheduler import operate, pausing
+from headway_scheduler.explain import explain
+from headway_scheduler.finding import find_manifest
+from support.timeline import START, Timeline
+
+FIRE_ONCE = "one later fire made up for all that was missed (misfire policy 'fire_once')"
+POLICIES = {
+    "fire_once": ("fire_once", FIRE_ONCE),
+    "skip": ("skip", "its misfire policy was 'skip'"),
+    "catch_up": (catch_up(2), "its misfire policy, 'catch_up', made up for the latest ones only"),
+}
+CHANGES = [(then, now) for then in POLICIES for now in POLICIES if then != now]
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    return Timeline(database)
+
+
+def app_with(*, group: str = "ops", **options) -> App:
+    app = App("test")
+    app.job("job")(lambda ctx: None)
+    app.schedule("a", job="job", when=every(minutes=1), group=group, **options)
+    return app
+
+
+async def told(timeline: Timeline, minute: float | None) -> str:
+    at = None if minute is None else START + timedelta(minutes=minute)
+    async with timeline.database.acquire() as connection:
+        row = await find_manifest(connection, "a")
+        answer = await explain(connection, row, at=at, now=timeline.clock.at, kept_days=30)
+    return answer.text
+
+
+async def outage(timeline: Timeline, **options) -> None:
+    """Nobody ticks for five minutes."""
+    await timeline.declare(app_with(**options))
+    timeline.at(minutes=5.5)
+    await timeline.tick()
+
+
+async def pause(timeline: Timeline, **options) -> None:
+    await timeline.declare(app_with(**options))
+    await timeline.do(pausing.pause, PauseRequest(manifests=["a"], reason="upgrade"))
+    timeline.at(minutes=5.5)
+    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"]))
+
+
+@pytest.mark.parametrize(("then", "now"), CHANGES)
+@pytest.mark.parametrize("miss", [outage, pause])
+async def test_the_misfire_policy_of_then(timeline, miss, then, now):
+    given, words = POLICIES[then]
+    await miss(timeline, misfire=given)
+    before = await told(timeline, 2)
+    assert words in before
+    assert f"{now!r}" not in before
+    timeline.at(minutes=5.8)
+    await timeline.declare(app_with(misfire=POLICIES[now][0]))
+    await timeline.declare(app_with(misfire=POLICIES[now][0], priority=3))
+    after = await told(timeline, 2)
+    assert words in after
+    assert after.endswith(f"Its misfire policy is {now!r} now.")
+
+
+async def test_a_deployment_decides_by_what_it_replaces(timeline):
+    """What came due before it is the old definition's, although it is decided with the new one."""
+    await timeline.declare(app_with(misfire="skip"))
+    timeline.at(minutes=5.5)
+    await timeline.declare(app_with(misfire="fire_once"))
+    assert "its misfire policy was 'skip'" in await told(timeline, 2)
+
+
+@pytest.mark.parametrize(
+    ("then", "now"), [("skip", "queue_one"), (allow(1), "skip"), ("skip", "cancel_running")]
+)
+async def test_the_overlap_policy_of_then(timeline, then, now):
+    await timeline.declare(app_with(overlap=then))
+    timeline.at(minutes=1)
+    await timeline.tick()
+    timeline.at(minutes=3.5)
+    await timeline.settle("a")
+    was = "skip" if then == "skip" else "allow"
+    assert f"under way, and its overlap policy was {was!r}. Use " in await told(timeline, 2)
+    await timeline.declare(app_with(overlap=now))
+    text = await told(timeline, 2)
+    assert f"its overlap policy was {was!r}." in text
+    assert text.endswith(f"Its overlap policy is {now!r} now.")
+    assert "Use overlap=" not in text
+
+
+async def test_one_that_waited_already_under_the_policy_of_then(timeline):
+    await timeline.declare(app_with(overlap="queue_one"))
+    for minute in (1, 2):
+        timeline.at(minutes=minute)
+        await timeline.tick()
+    timeline.at(minutes=4.5)
+    await timeline.settle("a")
+    await timeline.declare(app_with(overlap="skip"))
+    text = await told(timeline, 3)
+    assert "(overlap policy 'queue_one')" in text, text
+    assert text.endswith("Its overlap policy is 'skip' now.")
+
+
+async def test_the_group_of_then(timeline):
+    await timeline.declare(app_with(group="old"))
+    change = ChangeGroupRequest(group="old", enabled=False, actor="ada")
+    await timeline.do(operate.change_group, change)
+    timeline.at(minutes=5.5)
+    await timeline.declare(app_with(group="new"))
+    text = await told(timeline, 2)
+    assert "its group 'old' was disabled (by ada at 2027-03-01 12:00:00+00:00)." in text
+    assert text.endswith("It is in group 'new' now.")
+
+
+async def test_what_is_not_known_any_more_is_not_claimed(timeline):
+    await outage(timeline, misfire="skip")
+    await timeline.declare(app_with(misfire="fire_once"))
+    # As a version wrote it that did not note what there was before.
+    await timeline.rows("UPDATE scheduler.history SET data = data - 'before'")
+    text = await told(timeline, 2)
+    assert "and its misfire policy at that time did not make up for it." in text
+    assert "'skip'" not in text
+    assert "'fire_once'" not in text
+
+
+@pytest.mark.parametrize("reason", ["still_outstanding", "one_already_waits", "group_disabled"])
+async def test_nor_are_overlaps_and_groups(timeline, reason):
+    await outage(timeline)
+    await timeline.rows(
+        "UPDATE scheduler.occurrence SET reason = $1 WHERE reason = 'missed'", reason
+    )
+    await timeline.declare(app_with(overlap="queue_one", group="new"))
+    await timeline.rows("UPDATE scheduler.history SET data = data - 'before'")
+    text = await told(timeline, 2)
+    assert "queue_one" not in text
+    assert "'new'" not in text
+    assert ("at that time" in text) == (reason != "one_already_waits")
+
+
+async def test_nor_what_is_older_than_the_audit(timeline):
+    await outage(timeline, misfire="skip")
+    timeline.at(minutes=6)
+    await timeline.declare(app_with(misfire="fire_once"))
+    await timeline.rows("DELETE FROM scheduler.history")
+    timeline.at(days=30, minutes=7)
+    assert "misfire policy at that time" in await told(timeline, 2)
+
+
+async def test_how_it_stands_tells_it_too(timeline):
+    await outage(timeline, misfire=skip_missed(threshold=1))
+    await timeline.declare(app_with(misfire="fire_once"))
+    assert "its misfire policy was 'skip'" in await told(timeline, None)
