@@ -186,6 +186,31 @@ async def test_operators_change_and_trigger(asked):
         assert words in done.complaints[0]
 
 
+async def test_what_is_refused_for_one_is_done_for_the_others(asked):
+    both = ("by-hand", "hello-daily-02-30")
+    assert (await asked("disable", *both)).code == 0
+    done = await asked("enable", "nobody", *both)
+    assert (done.code, done.out) == (2, "by-hand: enabled\nhello-daily-02-30: enabled\n")
+    assert "there is no manifest 'nobody'" in done.complaints[0]
+    done = await asked("disable", "none", *both, "nobody", "--json")
+    assert done.code == 2
+    assert [one["text"] for one in json.loads(done.out)] == [f"{one}: disabled" for one in both]
+    for missing in ("none", "nobody"):
+        assert f"there is no manifest {missing!r}" in done.err
+
+
+async def test_what_code_no_longer_declares_is_asked_about_before_it_is_deleted(asked):
+    assert (await asked("apply", "app.yaml", "--prune", "keep")).code == 0
+    done = await asked("delete", "by-hand", "yearly")
+    assert (done.code, done.out) == (2, "")
+    assert "nobody is there to be asked: add --yes to delete 1 manifest (by-hand)" in done.err
+    done = await asked("delete", "by-hand", "--yes")
+    assert (done.code, done.err) == (0, "")
+    again = await asked("delete", "by-hand", "--yes")
+    assert (again.code, again.out) == (2, "")
+    assert re.search(r"'by-hand': it was deleted at [-0-9: ]+ UTC by ada-admin", again.err)
+
+
 async def test_operators_limit_jobs(asked):
     done = await asked("job", "count", "--max-active", "3", "--rate", "10/minute")
     assert (done.out, done.err) == ("job count: at most 3 at once, at most 10/minute\n", "")

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import click
 from headway import Client
+from headway.control import Refused
 from headway.definitions import API_OWNER
 from headway_contract.scheduling import Changed, ManifestStatus, TriggerAnswer
 from headway_contract.work import Rate
@@ -59,9 +60,10 @@ def disable(reached: Reached, manifest_ids: tuple[str, ...], as_json: bool) -> N
 @json_option
 @asking
 def delete(reached: Reached, manifest_ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Delete manifests that were made at run time.
+    """Delete manifests that no code declares.
 
-    Their work, dead letters and runs go with them.
+    They were made at run time, or their application has dropped them and they were kept. Their
+    work, dead letters and runs go with them.
     """
     confirm(lambda: _deleted(reached, manifest_ids), yes=yes)
     _each(reached, manifest_ids, Client.delete, as_json=as_json)
@@ -73,7 +75,7 @@ def _deleted(reached: Reached, manifest_ids: tuple[str, ...]) -> str | None:
     async def ask(client: Client) -> list[ManifestStatus]:
         return [(await client.manifest(one)).status for one in manifest_ids]
 
-    found = [one for one in reached.ask(ask) if one.owner == API_OWNER]
+    found = [one for one in reached.ask(ask) if one.owner == API_OWNER or not one.declared]
     if not found:
         return None
     under_way = sum(one.outstanding for one in found)
@@ -297,15 +299,22 @@ def _tell(done: Changed, *, as_json: bool) -> None:
 
 
 def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any, *, as_json: bool) -> None:
-    """Do one after the other; the first that is refused ends it."""
+    """Do one after the other; what is refused for one is told at the end, and ends nothing."""
     done: list[Changed] = []
+    refused: list[str] = []
 
     async def ask(client: Client) -> None:
         for manifest_id in manifest_ids:
-            done.append(await act(client, manifest_id))
+            try:
+                done.append(await act(client, manifest_id))
+            except Refused as error:
+                refused.append(str(error))
+                continue
             if not as_json:
                 click.echo(done[-1].text)
 
     reached.ask(ask)
-    if as_json:
+    if as_json and done:
         print_json(done)
+    if refused:
+        raise Refused("\n".join(refused))

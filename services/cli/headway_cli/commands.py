@@ -52,7 +52,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "change": ("change_commands", "Change what operators own of a manifest."),
         "group": ("change_commands", "Change the limits of a group."),
         "job": ("change_commands", "Change the limits of a job, over all groups."),
-        "delete": ("change_commands", "Delete manifests that were made at run time."),
+        "delete": ("change_commands", "Delete manifests that no code declares."),
         "enqueue": ("enqueue_commands", "Queue work of a job, without a manifest."),
         "enqueued": (
             "enqueue_commands",
