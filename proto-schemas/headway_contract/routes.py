@@ -91,7 +91,7 @@ FORWARDED: tuple[Route, ...] = (
     Route(
         name="delete_manifest", method="DELETE", path="/manifests/{manifest}", role="admin",
         tag=MANIFESTS,
-        summary="Delete a manifest that was made at run time, with its work and runs.",
+        summary="Delete a manifest that no code declares, with its work and runs.",
         subject=subjects.DELETE_REQUEST, key="key",
         question=scheduling.DeleteRequest, answer=scheduling.Changed,
     ),

@@ -429,10 +429,11 @@ class DismissRequest(Struct, frozen=True, kw_only=True):
 
 
 class DeleteRequest(Struct, frozen=True, kw_only=True):
-    """Delete a manifest that was made at run time, with its work, dead letters and runs.
+    """Delete a manifest that no code declares, with its work, dead letters and runs.
 
-    With a `key` it is done once, and answered alike for a week: also if there is another manifest
-    of that name by then.
+    It was made at run time, or its application has dropped it and it was kept. With a `key` it is
+    done once, and answered alike for a week: also if there is another manifest of that name by
+    then.
     """
 
     manifest: ManifestId

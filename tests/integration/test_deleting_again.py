@@ -119,3 +119,18 @@ async def test_over_http_the_key_is_a_header_or_a_parameter(world, console):
     assert (without.status_code, "by ada-admin" in without.json()["detail"]) == (404, True)
     async with Client(console.url, token=console.tokens["admin"]) as client:
         assert (await client.delete("x", key="k")).text == first.json()["text"]
+
+
+async def test_the_console_offers_it_for_what_no_code_declares_and_tells_who_was_first(
+    world, console
+):
+    await world.declare(app_with("x", "y"))
+    await world.declare(app_with("y"), prune="keep")
+    await world.scheduler(tick="off")
+    async with console.signed_in("admin") as web:
+        pages = [await web.get(f"/schedules/{name}") for name in ("x", "y")]
+        assert ["/delete" in page.text for page in pages] == [True, False]
+        for words in ("x: is deleted as soon as", "x&#39;: it was deleted at "):
+            reply = await web.post("/schedules/x/delete")
+            assert (reply.status_code, reply.headers["location"]) == (303, "/schedules")
+            assert words in (await web.get("/schedules")).text

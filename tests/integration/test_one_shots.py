@@ -243,3 +243,16 @@ async def test_clients_hear_it_and_of_many_the_others_are_enabled(world, nats_ur
     assert (spent.done, other.done) == (False, True)
     assert "give it another time" in spent.text
     assert again == [spent, other]
+
+
+async def test_the_console_tells_it(world, console):
+    await world.scheduler(shot("2020-01-01 09:00"), tick="off")
+    async with console.signed_in("operator") as web:
+        for path, form in (
+            ("/schedules/a/switch", {"enabled": "yes"}),
+            ("/schedules/bulk", {"id": "a", "action": "enable"}),
+        ):
+            reply = await web.post(path, data=form)
+            shown = await web.get(reply.headers["location"])
+            assert "its time has passed: give it another time" in shown.text, path
+    assert await world.value("SELECT disabled_by FROM scheduler.manifest") == "once"

@@ -113,7 +113,7 @@ class Changes(Asking):
         return await self._control.ask(subjects.CHANGE_JOB_REQUEST, request, Changed)
 
     async def delete(self, external_id: str, *, key: str | None = None) -> Changed:
-        """Delete a manifest that was made at run time, with its work, dead letters and runs.
+        """Delete a manifest that no code declares, with its work, dead letters and runs.
 
         The same key does it only once.
         """

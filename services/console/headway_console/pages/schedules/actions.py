@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from headway.control import RequestFailed
+from headway.control import NotThere, RequestFailed
 from headway_clock import utc_now
 from headway_contract.operating import ManifestChanged
 from headway_contract.pausing import PauseAnswer, ResumeAnswer
@@ -138,9 +138,12 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
 
 @post("/schedules/{name:str}/delete", opt=needs("admin"))
 async def delete(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
-    """Delete it, if it was made at run time."""
+    """Delete it, if no code declares it."""
     try:
         answer = await client_of(request).delete(name)
+    except NotThere as error:
+        # It has no page any more on which that could be told.
+        return refused(request, "/schedules", error)
     except RequestFailed as error:
         return refused(request, f"/schedules/{name}", error)
     return go_to(request, "/schedules", text=answer.text)
