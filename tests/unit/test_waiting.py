@@ -54,6 +54,16 @@ def test_what_people_are_told_is_what_the_gate_goes_by(
     assert all(gate.text for gate in told)
 
 
+@pytest.mark.parametrize(
+    ("held", "told"), [(True, "is disabled or paused, and nobody asked"), (False, "not in its way")]
+)
+def test_a_pause_is_not_told_as_a_switch(held, told):
+    waiter = Waiter(group="g", job="etl", manifest="m", manifest_disabled=held, not_before=NOW)
+    found = gates(waiter, Limits(max_active=1), Load(), [], now=NOW)
+    [gate] = [one for one in found if one.gate == "manifest_disabled"]
+    assert (gate.open, told in gate.text) == (not held, True)
+
+
 def test_figures_are_told():
     limits = Limits(
         max_active=10,

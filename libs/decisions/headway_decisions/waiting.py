@@ -67,7 +67,8 @@ def _switches(waiter: Waiter, limits: Limits) -> Iterator[GateStatus]:
     yield GateStatus(gate="group_disabled", open=enabled, text=f"group {waiter.group!r} is {state}")
     if waiter.manifest is not None:
         held = waiter.manifest_disabled
-        state = "disabled, and nobody asked for this work" if held else "not in its way"
+        # Who pauses a manifest disables it as far as is known here.
+        state = "disabled or paused, and nobody asked for this work" if held else "not in its way"
         yield GateStatus(
             gate="manifest_disabled", open=not held, text=f"manifest {waiter.manifest!r} is {state}"
         )
