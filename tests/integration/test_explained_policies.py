@@ -6,10 +6,12 @@ import pytest
 import pytest_asyncio
 from headway import App, allow, catch_up, every, skip_missed
 from headway_contract.pausing import PauseRequest, ResumeRequest
-from headway_contract.scheduling import ChangeGroupRequest
+from headway_contract.scheduling import CancelOutstandingRequest, ChangeGroupRequest
 from headway_scheduler import operate, pausing
+from headway_scheduler.cancel import cancel
 from headway_scheduler.explain import explain
 from headway_scheduler.finding import find_manifest
+from headway_scheduler.startup import apply
 from support.timeline import START, Timeline
 
 FIRE_ONCE = "one later fire made up for all that was missed (misfire policy 'fire_once')"
@@ -26,10 +28,10 @@ async def timeline(database) -> Timeline:
     return Timeline(database)
 
 
-def app_with(*, group: str = "ops", **options) -> App:
+def app_with(*, group: str = "ops", step: int = 1, **options) -> App:
     app = App("test")
     app.job("job")(lambda ctx: None)
-    app.schedule("a", job="job", when=every(minutes=1), group=group, **options)
+    app.schedule("a", job="job", when=every(minutes=step), group=group, **options)
     return app
 
 
@@ -159,3 +161,65 @@ async def test_how_it_stands_tells_it_too(timeline):
     await outage(timeline, misfire=skip_missed(threshold=1))
     await timeline.declare(app_with(misfire="fire_once"))
     assert "its misfire policy was 'skip'" in await told(timeline, None)
+
+
+NOTHING = {
+    "fire_once": "nothing made up for it (misfire policy 'fire_once')",
+    "catch_up": "nothing made up for it (misfire policy 'catch_up')",
+}
+
+
+@pytest.mark.parametrize("policy", NOTHING)
+async def test_no_fire_is_claimed_where_the_timing_changed_in_a_pause(timeline, policy):
+    given, _ = POLICIES[policy]
+    await timeline.declare(app_with(misfire=given))
+    await timeline.do(pausing.pause, PauseRequest(manifests=["a"], reason="upgrade"))
+    timeline.at(minutes=5.5)
+    await timeline.declare(app_with(misfire=given, step=30))
+    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"]))
+    assert await timeline.ledger("a") == [("1-5", "skipped", "paused: upgrade")]
+    for minute in (2, None):
+        assert f"paused then (upgrade), and {NOTHING[policy]}." in await told(timeline, minute)
+
+
+@pytest.mark.parametrize("policy", NOTHING)
+async def test_nor_where_it_was_changed_by_who_does_not_tick(timeline, policy):
+    given, _ = POLICIES[policy]
+    await timeline.declare(app_with(misfire=given))
+    timeline.at(minutes=5.5)
+    await apply(
+        timeline.database,
+        app_with(misfire=given, step=30).definitions(),
+        policy="keep",
+        clock=timeline.clock,
+        may_fire=False,
+    )
+    assert NOTHING[policy] in await told(timeline, 2)
+
+
+async def test_nor_where_what_was_to_make_up_for_it_was_cancelled(timeline):
+    """It waited for its turn, and somebody cancelled all of the manifest."""
+    await timeline.declare(app_with(overlap="queue_one"))
+    timeline.at(minutes=1)
+    await timeline.tick()
+    timeline.at(minutes=5.5)
+    await timeline.tick()
+    assert FIRE_ONCE in await told(timeline, 3)
+    await timeline.do(cancel, CancelOutstandingRequest(manifest="a", actor="me"))
+    assert NOTHING["fire_once"] in await told(timeline, 3)
+
+
+async def test_a_fire_behind_many_triggers_is_not_denied(timeline):
+    await timeline.declare(app_with())
+    for number in range(25):
+        timeline.at(minutes=4, seconds=number)
+        await timeline.rows(
+            "INSERT INTO scheduler.occurrence (manifest_id, cause, first_due_at, last_due_at,"
+            " decision, reason, decided_at)"
+            " SELECT id, $1, $2, $2, 'skipped', 'cancelled', $2 FROM scheduler.manifest",
+            f"trigger:{number}",
+            timeline.clock.at,
+        )
+    timeline.at(minutes=5.5)
+    await timeline.tick()
+    assert FIRE_ONCE in await told(timeline, 2)

@@ -83,6 +83,7 @@ async def _gather(
         # The decision about the instant itself may have been made long before the last few.
         before=[_entry(one) for one in (*before, *(one for one in over if one not in before))],
         after=[_entry(one) for one in after],
+        more_after=len(after) == _FEW,
         under_way=frozenset(one["id"] for one in outstanding),
         kept_days=kept_days,
         now=now,

@@ -22,7 +22,9 @@ _INSTANT = timedelta(microseconds=1)
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """All that an explanation may have to name. `before` has the latest entry first."""
+    """All that an explanation may have to name. `before` has the latest entry first; `more_after`
+    says that there may be others after those in `after`.
+    """
 
     row: Any
     subject: Subject
@@ -31,6 +33,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     versions: Sequence[Version]
     before: Sequence[LedgerEntry]
     after: Sequence[LedgerEntry]
+    more_after: bool
     under_way: frozenset[UUID]
     kept_days: float
     now: datetime
@@ -214,8 +217,20 @@ class Explanation(Struct, frozen=True, kw_only=True):
     def _decided(self, entry: LedgerEntry) -> str:
         if self._came_too_late(entry):
             return sentences.declared_too_late(self.subject, entry)
-        subject = structs.replace(self.subject, then=self.terms.at(entry.decided_at))
+        subject = structs.replace(
+            self.subject,
+            then=self.terms.at(entry.decided_at),
+            made_good=self._was_made_good(entry),
+        )
         return sentences.decided(subject, entry, under_way=entry.work in self.under_way)
+
+    def _was_made_good(self, entry: LedgerEntry) -> bool:
+        """Whether a later time fired by the same decision, as far as can be seen from here."""
+        return self.more_after or any(
+            one.decided_at == entry.decided_at and one.decision != "skipped"
+            for one in (*self.before, *self.after)
+            if one.first_due_at > entry.last_due_at and _is_scheduled(one)
+        )
 
     def _cadence(self) -> str:
         if self.row["parent"] is None:

@@ -10,16 +10,17 @@ _SHORTER = "Make the job shorter than its cadence."
 _LET_WAIT = "Use overlap='queue_one' to let one wait, or make the job shorter than its cadence."
 
 
-def missed(then: Terms, now: Terms) -> str:
-    """Due times that nobody was there to decide."""
-    nobody = f"no scheduler decided it in time, and {_made_good(then.misfire)}."
+def missed(then: Terms, now: Terms, *, made_good: bool) -> str:
+    """Due times that nobody was there to decide; `made_good` if a later one fired for them."""
+    nobody = f"no scheduler decided it in time, and {_made_good(then.misfire, made_good)}."
     was_it_down = "" if then.misfire == "catch_up" else "Was the scheduler down then?"
     return _joined(nobody, was_it_down, _by_now("misfire", then.misfire, now.misfire))
 
 
-def paused(then: Terms, now: Terms, what_for: str) -> str:
-    """Due times that came in a pause."""
-    said = f"it was paused then{what_for and f' ({what_for})'}, and {_made_good(then.misfire)}."
+def paused(then: Terms, now: Terms, what_for: str, *, made_good: bool) -> str:
+    """Due times that came in a pause; `made_good` if a later one fired for them."""
+    why = f" ({what_for})" if what_for else ""
+    said = f"it was paused then{why}, and {_made_good(then.misfire, made_good)}."
     return _joined(said, _by_now("misfire", then.misfire, now.misfire))
 
 
@@ -41,7 +42,10 @@ def one_waits(then: Terms, now: Terms) -> str:
     return _joined(waited, by_now or _SHORTER)
 
 
-def _made_good(misfire: str | None) -> str:
+def _made_good(misfire: str | None, made_good: bool) -> str:
+    if misfire in ("fire_once", "catch_up") and not made_good:
+        # Its timing was changed before that, or what was to fire could not.
+        return f"nothing made up for it (misfire policy {misfire!r})"
     match misfire:
         case None:
             return "its misfire policy at that time did not make up for it"

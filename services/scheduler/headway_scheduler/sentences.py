@@ -51,6 +51,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     # The terms that are in force, and those that were when that was decided which is told.
     terms: Terms
     then: Terms = Terms()
+    # Whether something fired that was decided with it.
+    made_good: bool = True
     group_enabled: bool = True
     disabled_by: str | None = None
     blocked_by: Any = None
@@ -108,7 +110,7 @@ def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
     then, now = subject.then, subject.terms
     match kind:
         case views.MISSED:
-            return policy_sentences.missed(then, now)
+            return policy_sentences.missed(then, now, made_good=subject.made_good)
         case views.EXCLUDED:
             return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
         case views.RETIMED:
@@ -131,7 +133,9 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
         case "group_disabled":
             return _group_disabled(subject)
         case views.PAUSED:
-            return policy_sentences.paused(subject.then, subject.terms, detail)
+            return policy_sentences.paused(
+                subject.then, subject.terms, detail, made_good=subject.made_good
+            )
         case "blocked_by_dead_letter":
             remedy = "Retry or acknowledge that dead letter."
             remedy = "That was resolved since." if subject.blocked_by is None else remedy
