@@ -4,9 +4,16 @@ import pytest
 import pytest_asyncio
 from headway import App, Client, every, once, skip_missed
 from headway.control import Refused
+from headway.packing import pack
 from headway_contract.pausing import PauseRequest, ResumeRequest
-from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
+from headway_contract.scheduling import (
+    ApplyRequest,
+    ChangeGroupRequest,
+    ChangeRequest,
+    TriggerRequest,
+)
 from headway_scheduler import operate, pausing
+from headway_scheduler.plan import plan
 from support.timeline import Timeline
 
 AT = "2027-03-01 12:10"
@@ -179,34 +186,52 @@ async def test_one_that_an_operator_disabled_is_enabled_once_it_has_another_time
     assert (await timeline.tick()).fired == 1
 
 
-async def by_its_code(timeline) -> list[str]:
+async def by_its_code(timeline) -> None:
     await timeline.declare(shot(enabled=False))
     timeline.at(minutes=90)
-    return (await timeline.declare(shot())).warnings
 
 
-async def by_giving_it_back(timeline) -> list[str]:
+async def by_giving_it_back(timeline) -> None:
     await timeline.declare(shot())
     await disabled_when_its_time_came(timeline)
     await timeline.do(operate.change, ChangeRequest(manifest="a", give_back=["enabled"]))
-    return (await timeline.declare(shot())).warnings
 
 
-async def by_declaring_it_again(timeline) -> list[str]:
-    await timeline.declare(shot(), prune="disable")
+async def by_declaring_it_again(timeline) -> None:
+    await timeline.declare(shot())
     await timeline.declare(App("test"), prune="disable")
     timeline.at(minutes=90)
-    return (await timeline.declare(shot(), prune="disable")).warnings
 
 
 @pytest.mark.parametrize("enable", [by_its_code, by_giving_it_back, by_declaring_it_again])
 async def test_declared_enabled_after_its_time_it_disables_itself_and_says_so(timeline, enable):
-    [warning] = await enable(timeline)
-    assert warning == (
+    await enable(timeline)
+    warning = (
         "manifest 'a' is a one-shot whose time has passed while it was disabled: it does not fire, "
         "unless it is given a later time"
     )
+    assert await planned(timeline, shot()) == [warning]
+    assert (await timeline.declare(shot())).warnings == [warning]
     assert await stands(timeline) == (False, "once", None)
+    assert await planned(timeline, shot(priority=3)) == [], "no news"
+    assert (await timeline.declare(shot(priority=3))).warnings == []
+
+
+async def test_a_plan_warns_of_none_that_will_fire_or_stays_disabled(timeline):
+    await timeline.declare(shot(enabled=False))
+    assert await planned(timeline, shot()) == []
+    await switch(timeline, enabled=False)
+    timeline.at(minutes=90)
+    assert await planned(timeline, shot()) == []
+    assert await planned(timeline, shot(LATER)) == []
+
+
+async def planned(timeline, app: App) -> list[str]:
+    """What a plan warns of."""
+    request = ApplyRequest(definitions=pack(app.definitions()))
+    async with timeline.database.acquire() as connection:
+        answer = await plan(connection, request, policy="keep", now=timeline.clock.at)
+    return answer.warnings
 
 
 async def test_of_a_group_that_code_enables_after_its_time_it_disables_itself(timeline):

@@ -21,7 +21,8 @@ from headway_scheduler.checking import ForeignDefinitions, refuse_problems
 from headway_scheduler.declare import Comparison, Known, compare
 from headway_scheduler.finding import queries
 from headway_scheduler.fire_changes import Firing, Move, changes
-from headway_scheduler.first_times import first_due, past_in_words
+from headway_scheduler.first_times import first_due, late_in_words, past_in_words
+from headway_scheduler.one_shots import has_come
 from headway_scheduler.startup import Leavers, leaving
 
 
@@ -64,6 +65,7 @@ async def plan(
         left_out=told.left_out,
         warnings=[
             *past_in_words(compared.retimed, now),
+            *late_in_words(_late(compared, stored, now)),
             *await _groups(connection, definitions),
             *await _jobs(connection, definitions),
         ],
@@ -162,7 +164,7 @@ def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing 
     """What operators have touched stays; a timing that stays keeps its next due time."""
     touched = row["touched"]
     retimed = msgspec.convert(row["timing"], Timing) != definition.timing
-    if not (row["enabled"] if _stays_switched(row, retimed) else definition.enabled):
+    if not _is_enabled(definition, row, retimed):
         return None
     jitter = row["jitter_seconds"] if "jitter" in touched else definition.jitter_seconds
     return Firing(
@@ -170,6 +172,22 @@ def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing 
         jitter_seconds=jitter,
         first=first_due(definition, now) if retimed else row["next_due_at"],
     )
+
+
+def _late(compared: Comparison, stored: Mapping[str, Any], now: datetime) -> list[Any]:
+    """One-shots that would be enabled after their time."""
+    kept = [(one, stored[one.external_id]) for one in compared.changed if not compared.retimes(one)]
+    return [
+        row
+        for one, row in kept
+        if not row["enabled"] and _is_enabled(one, row, retimed=False) and has_come(row, now)
+    ]
+
+
+def _is_enabled(definition: ManifestDefinition, row: Any, retimed: bool) -> bool:
+    """Whether a changed manifest would be enabled."""
+    enabled: bool = row["enabled"] if _stays_switched(row, retimed) else definition.enabled
+    return enabled
 
 
 def _stays_switched(row: Any, retimed: bool) -> bool:
