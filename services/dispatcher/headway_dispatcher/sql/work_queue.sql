@@ -80,7 +80,9 @@ WHERE id = ANY(ARRAY(
 -- a pruned manifest is left out. Work that has a time or a key to wait for is no candidate until
 -- the gate says so, and its key is noted for the gate. Every group gets a row, with no limits
 -- until they are told. History keeps what was taken in. $1 the work as an array of objects, $2 now,
--- $3 queued or settled, $4 to $14 what history would keep of it, as for its `append`.
+-- $3 queued or settled; of history, as for its `append`, $4 event ids, $5 types, $6 subjects,
+-- $7 sources, $8 times of the publishers, $9 data, $10 accepted, $11 refusal reasons, $12 work ids,
+-- $13 run ids, $14 lease ids.
 WITH work AS (
     SELECT * FROM jsonb_to_recordset($1) AS told (
         work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
