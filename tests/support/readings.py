@@ -156,7 +156,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "dead letter in full": lambda c: dead_letters.read_letter(
             c, named(f"letter {named(f'work {number}')}")
         ),
-        "manifest of a dead letter": lambda c: dead_letters.manifest_of(
+        "id of the manifest of a dead letter": lambda c: dead_letters.manifest_of(
             c, named(f"letter {named(f'work {number}')}")
         ),
         "fates of dead letters": lambda c: dead_letters.read_fates(
