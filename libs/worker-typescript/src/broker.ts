@@ -68,13 +68,12 @@ export class Broker {
   }
 
   /** Wait for one order of a job, then take what else is there; none if none came. */
-  async nextOrders(job: string, most: number): Promise<Msg[]> {
+  async nextOrders(job: string, howManyMore: () => number): Promise<Msg[]> {
     // Never wait for more than one: what such a pull brings while the slots are taken would lie
     // here unseen, and no other worker could have it.
     const orders = await this.pull(job, { batch: 1, expires: PULL_EXPIRES * 1_000_000 });
-    if (orders.length > 0 && most > 1) {
-      orders.push(...(await this.pull(job, { batch: most - 1, no_wait: true })));
-    }
+    const more = orders.length > 0 ? howManyMore() : 0;
+    if (more > 0) orders.push(...(await this.pull(job, { batch: more, no_wait: true })));
     return orders;
   }
 

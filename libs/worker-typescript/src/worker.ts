@@ -64,6 +64,8 @@ export class Worker {
   private readonly atWork = new Set<Promise<void>>();
   private heart: Heart | undefined;
   private free: number;
+  /** Slots that are kept for orders which a fetch is just taking. */
+  private promised = 0;
   private slotFreed = withResolvers();
   private readonly asked = withResolvers();
   private draining = false;
@@ -164,10 +166,8 @@ export class Worker {
     while (!this.draining) {
       await this.untilThereIsRoom(job);
       try {
-        // A share of what is free: all jobs have the slots in common.
-        const share = Math.min(Math.ceil(this.free / this.jobs.size), this.room(job));
         // Whoever drains does not wait for this; what still comes is given back.
-        const orders = await broker.nextOrders(name, share);
+        const orders = await this.nextOrders(broker, name, job);
         const begun = orders.map((order) => this.accept(broker, order));
         // Not one order after the other through our hands: the next beat may be answered.
         if (begun.includes("out of touch")) await pause(this.heartbeatSeconds * 1000);
@@ -175,6 +175,22 @@ export class Worker {
         // The dispatcher makes the consumer when it first hears of the job.
         await pause(300 + Math.random() * 200);
       }
+    }
+  }
+
+  /** Wait for one order, then take what else is there and fits. */
+  private async nextOrders(broker: Broker, name: string, job: Job): Promise<Msg[]> {
+    let share = 0;
+    try {
+      return await broker.nextOrders(name, () => {
+        // One slot is for the order that is here, and one for what each other job waits for.
+        const free = this.free - this.promised - this.jobs.size;
+        share = Math.max(0, Math.min(free, this.room(job) - 1));
+        this.promised += share;
+        return share;
+      });
+    } finally {
+      this.promised -= share;
     }
   }
 
