@@ -131,10 +131,10 @@ class Gate:
             messages = await self._record(tx, times, orders, room.rate_uses()) if orders else []
             if without_key := _held(verdicts, "key"):
                 await tx.wait_for_key(without_key)
+        self._relay.hand(messages)
         # What is left says nothing of why, so have that found out.
         self._waits.call()
         disabled = await self._put_aside(_held(verdicts, "manifest_disabled"))
-        self._relay.hand(messages)
         if any(work.start_by is not None for one in orders for work in one.works):
             self._expiry.call()
         if ready.expired:

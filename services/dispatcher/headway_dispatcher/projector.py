@@ -136,10 +136,10 @@ def event_intake(
         with span("projector", messages=len(told)):
             async with database.transaction() as connection:
                 projected = await _project(connection, told, clock)
-        gate.call()
         relay.hand(projected.messages)
         if projected.left_in_outbox:
             relay.call()
+        gate.call()
         if projected.last_of_pruned:
             prunes.call()
         for worker, release in projected.vain_claims:
