@@ -1,0 +1,68 @@
+"""How many orders a worker takes at once: what fits, and what others may want is left free."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from headway import App
+from headway.worker import Worker, WorkerSettings
+
+
+class Orders:
+    """Brings as many orders as it is asked for, once it is let."""
+
+    name = "orders"
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.may_come = asyncio.Event()
+        self.may_come.set()
+
+    async def fetch(self, batch: int) -> list[Any]:
+        return ["order"] * batch
+
+    async def take(self, batch: int) -> list[Any]:
+        self.asked.append(batch)
+        await self.may_come.wait()
+        return ["order"] * batch
+
+
+def worker_of(*jobs: str, slots: int, **most: int) -> Worker:
+    app = App("test")
+    for name in jobs:
+        app.job(name, worker_concurrency=most.get(name))(lambda ctx: None)
+    nobody: Any = None
+    return Worker(app, nobody, WorkerSettings(worker_slots=slots))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "slots", "taken"),
+    [
+        (["a"], 1, 1),
+        (["a"], 10, 10),
+        (["a", "b"], 10, 9),
+        (["a", "b", "c"], 10, 8),
+        (["a", "b", "c"], 3, 1),
+        (["a", "b", "c"], 2, 1),
+    ],
+)
+async def test_one_slot_is_left_to_each_other_job(jobs, slots, taken):
+    worker, orders = worker_of(*jobs, slots=slots), Orders()
+    assert len(await worker._fetch(orders, "a")) == taken
+
+
+async def test_a_jobs_own_limit_counts():
+    worker, orders = worker_of("a", "b", slots=10, a=3), Orders()
+    assert len(await worker._fetch(orders, "a")) == 3
+
+
+async def test_two_who_take_at_once_do_not_promise_the_same_slots():
+    worker, first, second = worker_of("a", "b", slots=10), Orders(), Orders()
+    first.may_come.clear()
+    taking = asyncio.create_task(worker._fetch(first, "a"))
+    while not first.asked:
+        await asyncio.sleep(0)
+    assert await worker._fetch(second, "b") == ["order"]
+    first.may_come.set()
+    assert len(await taking) == 9
+    assert len(await worker._fetch(second, "b")) == 9, "nothing is promised any more"
