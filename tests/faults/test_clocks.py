@@ -12,6 +12,7 @@ from headway_contract.control import Heartbeat
 from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunFailed, RunStarted
 from headway_dispatcher.projector import event_intake
 from headway_jetstream_kit import Puller, Stored
+from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK, Connection
 from headway_relay import Handover
@@ -67,7 +68,13 @@ async def project(world, clock) -> None:
         relay=Handover(),
         prunes=Wakeup(),
     )
-    await intake.run_once()
+    # On a busy machine what was told may come in several batches.
+    is_through = False
+    while not is_through:
+        await intake.run_once()
+        await world.broker.client.flush()
+        info = await consumer_info(world.broker, subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER)
+        is_through = not (info["num_pending"] or info["num_ack_pending"])
     await intake._puller.close()
 
 
