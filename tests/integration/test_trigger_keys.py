@@ -98,10 +98,8 @@ class TestIsRemembered:
         await forget(timeline)
         assert await timeline.ledger("a") == []
 
-    async def test_for_as_long_as_the_work_that_it_brought_forward(self, timeline):
-        await timeline.declare(app_with(input=1))
-        under_way = await trigger(timeline, key="other")
-        assert (await trigger(timeline, key="k")).result == "brought_forward"
+    async def is_kept_with(self, timeline, work) -> None:
+        """Work of the key settles after a month, and is forgotten with it a month later."""
         timeline.at(days=31)
         await forget(timeline)
         assert (await trigger(timeline, key="k")).result == "known"
@@ -109,27 +107,23 @@ class TestIsRemembered:
         timeline.at(days=60)
         await forget(timeline)
         again = await trigger(timeline, key="k")
-        assert (again.result, again.work) == ("known", under_way.work)
+        assert (again.result, again.work) == ("known", work)
         timeline.at(days=62)
         await forget(timeline)
         assert await timeline.ledger("a") == []
+
+    async def test_for_as_long_as_the_work_that_it_brought_forward(self, timeline):
+        await timeline.declare(app_with(input=1))
+        under_way = await trigger(timeline, key="other")
+        assert (await trigger(timeline, key="k")).result == "brought_forward"
+        await self.is_kept_with(timeline, under_way.work)
 
     async def test_for_as_long_as_the_work_that_came_instead_of_coalesced(self, timeline):
         await timeline.declare(app_with(input=1))
         first = await trigger(timeline, key="k")
         await timeline.settle("a", "coalesced")
         await timeline.settle("a", "coalesced")
-        timeline.at(days=31)
-        await forget(timeline)
-        assert (await trigger(timeline, key="k")).result == "known"
-        await timeline.settle("a")
-        timeline.at(days=60)
-        await forget(timeline)
-        again = await trigger(timeline, key="k")
-        assert (again.result, again.work) == ("known", first.work)
-        timeline.at(days=62)
-        await forget(timeline)
-        assert await timeline.ledger("a") == []
+        await self.is_kept_with(timeline, first.work)
 
     async def test_from_its_decision_on_if_nobody_noted_when_it_was_settled(self, timeline):
         """As what was settled before that was noted."""

@@ -1,76 +1,31 @@
 """What is decided about one manifest: which due times fire, which are owed, which are skipped."""
 
-from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from datetime import timedelta
 
 import pytest
-from headway_decisions import due, identity, jitter, timing, views
+from headway_decisions import due, identity, timing, views
 from headway_decisions.cadence import Every, Manual, Once, Spaced
 from headway_decisions.calendar import ExcludedTimes, Filters
 from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
-from headway_decisions.views import Entry, ManifestView, Owed, Release, Verdict
+from headway_decisions.views import ManifestView, Owed, Release, Verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-
-MANIFEST = UUID(int=1)
-NAME = "m"
-WORK = UUID(int=2)
-NOON = datetime(2027, 5, 1, 12, tzinfo=UTC)
-MINUTELY = Timing(cadence=Every(60))
-QUEUE_ONE = Overlap(policy="queue_one")
-CANCEL = Overlap(policy="cancel_running")
-
-
-def view(**changes) -> ManifestView:
-    return ManifestView(
-        **({"id": MANIFEST, "external_id": NAME, "timing": MINUTELY, "next_due_at": NOON} | changes)
-    )
-
-
-def minutes(count: float) -> timedelta:
-    return timedelta(minutes=count)
-
-
-def noon(after: float = 0) -> datetime:
-    return NOON + minutes(after)
-
-
-def fired(at: float, *, slot: int = 0) -> Entry:
-    return Entry(
-        cause=identity.due_cause(noon(at)),
-        first_due_at=noon(at),
-        last_due_at=noon(at),
-        decision="queued",
-        slot=slot,
-    )
-
-
-def owed(at: float) -> Entry:
-    return Entry(
-        cause=identity.due_cause(noon(at)),
-        first_due_at=noon(at),
-        last_due_at=noon(at),
-        decision="owed",
-        reason="still_outstanding",
-    )
-
-
-def skipped(first: float, last: float, reason: str) -> Entry:
-    return Entry(
-        cause=identity.stretch_cause(noon(first), noon(last)),
-        first_due_at=noon(first),
-        last_due_at=noon(last),
-        decision="skipped",
-        reason=reason,
-    )
-
-
-def success(number: int) -> Entry:
-    return Entry(
-        cause=f"success:{WORK}:{number}", first_due_at=NOON, last_due_at=NOON, decision="queued"
-    )
+from support.judged import (
+    CANCEL,
+    MANIFEST,
+    NAME,
+    NOON,
+    QUEUE_ONE,
+    WORK,
+    fired,
+    noon,
+    owed,
+    skipped,
+    success,
+    view,
+)
 
 
 def test_nothing_before_its_time():
@@ -395,56 +350,6 @@ class TestExclusions:
         assert verdict.next_due_at == noon(11)
 
 
-class TestJitter:
-    def test_it_is_never_early_and_always_the_same(self):
-        moments = {identity.fire_at(NAME, noon(at), 30) for at in range(200)}
-        late = {(identity.fire_at(NAME, noon(at), 30) - noon(at)).seconds for at in range(500)}
-        assert late == set(range(31)), "whole seconds from none to all of it"
-        assert moments == {identity.fire_at(NAME, noon(at), 30) for at in range(200)}
-
-    def test_it_is_another_for_another_manifest(self):
-        late = [identity.fire_at(f"m-{number}", NOON, 30) for number in range(500)]
-        assert len(set(late)) == 31
-        assert max(late.count(one) for one in late) < 40, "no second has many more than others"
-
-    def test_it_stays_what_it_is_from_release_to_release(self):
-        """Or tests of users, and plans that were made before, would no longer be true."""
-        late = [(identity.fire_at("nightly", noon(at), 600) - noon(at)).seconds for at in range(4)]
-        assert late == [520, 403, 27, 569]
-
-    def test_a_due_time_waits_for_its_jitter(self):
-        jittery = view(jitter_seconds=50)
-        wake = due.wake_at(jittery)
-        assert wake == identity.fire_at(NAME, NOON, 50)
-        assert wake > NOON
-        assert due.judge(jittery, now=wake - timedelta(seconds=1)).entries == ()
-        assert due.judge(jittery, now=wake).entries == (fired(0),)
-
-    def test_one_that_is_longer_than_the_step_keeps_nobody_waiting_and_loses_none(self):
-        """Each due time is let go before the next one comes, and so fires for itself."""
-        jittery = view(jitter_seconds=300)
-        decided, late = [], set()
-        for at in range(60):
-            wake = due.wake_at(jittery)
-            assert noon(at) <= wake < noon(at + 1)
-            late.add(wake - noon(at))
-            verdict = due.judge(jittery, now=wake)
-            decided += verdict.entries
-            jittery = structs.replace(jittery, next_due_at=verdict.next_due_at)
-        assert decided == [fired(at) for at in range(60)]
-        assert len(late) > 10, "it is still spread"
-
-    def test_one_that_is_shorter_than_the_step_by_less_than_a_second_reaches_it_not(self):
-        minutely = Timing(cadence=Every(seconds=60))
-        for at in range(1000):
-            assert jitter.fire_at(minutely, NAME, noon(at), 59.5) < noon(at + 1)
-
-    @pytest.mark.parametrize("seconds", [1, 2])
-    def test_where_there_is_no_room_for_any_there_is_none(self, seconds):
-        quick = Timing(cadence=Every(seconds=seconds))
-        assert jitter.fire_at(quick, NAME, NOON, 30) == NOON
-
-
 REASONS = st.sampled_from(["still_outstanding", "manifest_disabled"])
 
 
@@ -488,59 +393,6 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
         if covered > 300:
             break
     assert len({one.cause for one in entries}) == len(entries)
-
-
-def test_the_same_cause_has_the_same_work():
-    cause = identity.due_cause(NOON)
-    assert cause == "due:2027-05-01T12:00:00Z"
-    work = identity.work_id(MANIFEST, cause, NOON)
-    assert identity.work_id(MANIFEST, cause, noon(60)) == work
-    assert identity.work_id(WORK, cause, NOON) != work
-    assert identity.due_cause(NOON.astimezone()) == cause
-
-
-@pytest.mark.parametrize(
-    "cause",
-    [
-        identity.trigger_cause("k"),
-        identity.activation_cause(WORK, "k"),
-        identity.repeated_cause(identity.trigger_cause("k")),
-    ],
-)
-def test_a_key_that_is_used_again_has_other_work(cause):
-    work = identity.work_id(MANIFEST, cause, NOON)
-    assert identity.work_id(MANIFEST, cause, NOON.astimezone()) == work
-    assert identity.work_id(MANIFEST, cause, NOON + timedelta(microseconds=1)) != work
-
-
-@given(key=st.text(), other=st.text(), times=st.integers(1, 12))
-def test_no_key_is_taken_for_what_is_made_again(key, other, times):
-    """Whatever anybody writes: what is made again has a name of its own, and is of the same kind."""
-    for first, asked in (
-        (identity.trigger_cause(key), identity.trigger_cause(other)),
-        (identity.activation_cause(WORK, key), identity.activation_cause(WORK, other)),
-    ):
-        made = [first]
-        for _ in range(times):
-            made.append(identity.repeated_cause(made[-1]))
-        assert len(set(made)) == times + 1
-        assert asked not in made[1:]
-        assert len({identity.kind_of(one) for one in (asked, *made)}) == 1
-
-
-@pytest.mark.parametrize(
-    ("cause", "again"),
-    [
-        ("trigger:k", "trigger+1:k"),
-        ("trigger+1:k", "trigger+2:k"),
-        ("trigger+9:k", "trigger+10:k"),
-        ("trigger:k+1", "trigger+1:k+1"),
-        (f"activation:{WORK}:", f"activation+1:{WORK}:"),
-        (f"success:{WORK}:3", f"success+1:{WORK}:3"),
-    ],
-)
-def test_what_is_made_again_says_how_often(cause, again):
-    assert identity.repeated_cause(cause) == again
 
 
 class TestRest:

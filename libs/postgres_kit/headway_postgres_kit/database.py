@@ -150,6 +150,7 @@ class Database:
             try:
                 yield connection
             except BaseException:
+                # Also if it was cancelled: a statement may be half done, which the pool clears up.
                 await self._at_hand.give_back(connection, sound=False)
                 raise
             await self._at_hand.give_back(connection, sound=True)

@@ -1,0 +1,60 @@
+"""Jitter: never early, always the same, and never so late that the next due time is lost."""
+
+from datetime import timedelta
+
+import pytest
+from headway_decisions import due, identity, jitter
+from headway_decisions.cadence import Every
+from headway_decisions.timing import Timing
+from msgspec import structs
+from support.judged import NAME, NOON, fired, noon, view
+
+
+class TestJitter:
+    def test_it_is_never_early_and_always_the_same(self):
+        moments = {identity.fire_at(NAME, noon(at), 30) for at in range(200)}
+        late = {(identity.fire_at(NAME, noon(at), 30) - noon(at)).seconds for at in range(500)}
+        assert late == set(range(31)), "whole seconds from none to all of it"
+        assert moments == {identity.fire_at(NAME, noon(at), 30) for at in range(200)}
+
+    def test_it_is_another_for_another_manifest(self):
+        late = [identity.fire_at(f"m-{number}", NOON, 30) for number in range(500)]
+        assert len(set(late)) == 31
+        assert max(late.count(one) for one in late) < 40, "no second has many more than others"
+
+    def test_it_stays_what_it_is_from_release_to_release(self):
+        """Or tests of users, and plans that were made before, would no longer be true."""
+        late = [(identity.fire_at("nightly", noon(at), 600) - noon(at)).seconds for at in range(4)]
+        assert late == [520, 403, 27, 569]
+
+    def test_a_due_time_waits_for_its_jitter(self):
+        jittery = view(jitter_seconds=50)
+        wake = due.wake_at(jittery)
+        assert wake == identity.fire_at(NAME, NOON, 50)
+        assert wake > NOON
+        assert due.judge(jittery, now=wake - timedelta(seconds=1)).entries == ()
+        assert due.judge(jittery, now=wake).entries == (fired(0),)
+
+    def test_one_that_is_longer_than_the_step_keeps_nobody_waiting_and_loses_none(self):
+        """Each due time is let go before the next one comes, and so fires for itself."""
+        jittery = view(jitter_seconds=300)
+        decided, late = [], set()
+        for at in range(60):
+            wake = due.wake_at(jittery)
+            assert noon(at) <= wake < noon(at + 1)
+            late.add(wake - noon(at))
+            verdict = due.judge(jittery, now=wake)
+            decided += verdict.entries
+            jittery = structs.replace(jittery, next_due_at=verdict.next_due_at)
+        assert decided == [fired(at) for at in range(60)]
+        assert len(late) > 10, "it is still spread"
+
+    def test_one_that_is_shorter_than_the_step_by_less_than_a_second_reaches_it_not(self):
+        minutely = Timing(cadence=Every(seconds=60))
+        for at in range(1000):
+            assert jitter.fire_at(minutely, NAME, noon(at), 59.5) < noon(at + 1)
+
+    @pytest.mark.parametrize("seconds", [1, 2])
+    def test_where_there_is_no_room_for_any_there_is_none(self, seconds):
+        quick = Timing(cadence=Every(seconds=seconds))
+        assert jitter.fire_at(quick, NAME, NOON, 30) == NOON
