@@ -1,7 +1,9 @@
 """The manifests as a cluster would get them."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +24,30 @@ def render_command() -> list[str]:
     pytest.skip("there is neither kubectl nor go to render the manifests with")
 
 
+def make_secrets(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run `deploy/make-secrets` with the `headway` of this environment."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        [DEPLOY / "make-secrets", folder],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory) -> list[Document]:
     """Every object of the development overlay, with secrets made for the occasion."""
     folder = tmp_path_factory.mktemp("k8s")
-    shutil.copytree(DEPLOY / "k8s", folder / "k8s")
+    shutil.copytree(DEPLOY / "k8s", folder / "k8s", ignore=shutil.ignore_patterns("secrets"))
     overlay = folder / "k8s" / "overlays" / "dev"
-    (overlay / "secrets").mkdir(exist_ok=True)
-    (overlay / "secrets" / "database-url").write_text("postgresql://headway:x@postgres/headway")
-    for name in ("postgres-password", "session-key", "tokens.yaml"):
-        (overlay / "secrets" / name).write_text("x")
+    make_secrets(overlay / "secrets")
     done = subprocess.run(
         [*render_command(), str(overlay)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The Kubernetes manifests: valid, restricted, and about things that exist."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import kubernetes_validate
@@ -8,9 +9,10 @@ import pytest
 import yaml
 from headway.worker import WorkerSettings
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
 VERSION = "1.33"
-WORKLOADS = {"Deployment", "StatefulSet", "Job"}
+WORKLOADS = {"Deployment", "StatefulSet"}
 
 
 def workloads(rendered):
@@ -51,7 +53,6 @@ def test_all_parts_are_there(rendered):
         "headway-worker-typescript",
         "jaeger",
     }
-    assert named(rendered, "Job") == {"headway-migrate", "headway-provision"}
     assert named(rendered, "PodDisruptionBudget") == {
         f"headway-{name}" for name in ("scheduler", "dispatcher", "console", "worker")
     }
@@ -94,6 +95,9 @@ def test_what_is_referred_to_exists(rendered):
                 assert volume["secret"]["secretName"] in secrets
             if "configMap" in volume:
                 assert volume["configMap"]["name"] in maps
+            for source in volume.get("projected", {}).get("sources", []):
+                assert source.get("configMap", {"name": min(maps)})["name"] in maps
+                assert source.get("secret", {"name": min(secrets)})["name"] in secrets
         volumes = {volume["name"] for volume in spec.get("volumes", [])}
         volumes |= {
             claim["metadata"]["name"] for claim in document["spec"].get("volumeClaimTemplates", [])
@@ -152,18 +156,52 @@ def test_the_monitor_selects_what_is_scraped(rendered):
         for one in workloads(rendered)
         if matches(monitor["spec"]["selector"], one["spec"]["template"]["metadata"]["labels"])
     }
-    assert selected == {"headway-scheduler", "headway-dispatcher", "headway-worker"}
+    assert selected == {
+        f"headway-{name}" for name in ("scheduler", "dispatcher", "worker", "console")
+    }
 
 
 def test_everybody_is_probed_but_the_worker_in_typescript(rendered):
     without = {
         document["metadata"]["name"]
         for document in workloads(rendered)
-        if document["kind"] != "Job"
-        for one in pod(document)["containers"]
-        if not {"livenessProbe", "readinessProbe"} <= set(one)
+        for container in pod(document)["containers"]
+        if not {"livenessProbe", "readinessProbe"} <= set(container)
     }
     assert without == {"headway-worker-typescript"}
+
+
+def test_a_second_apply_changes_what_is_there(rendered):
+    """A Job cannot be changed: another setting or image would make `kubectl apply` fail."""
+    assert not {"Job", "Pod"} & {document["kind"] for document in rendered}
+
+
+def test_images_have_versions_and_are_not_pulled_when_they_are_there(rendered):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    images = {}
+    for document in workloads(rendered):
+        for container in containers(document):
+            assert container["imagePullPolicy"] == "IfNotPresent", document["metadata"]["name"]
+            name, _, images[name] = container["image"].partition(":")
+    assert images["headway"] == images["headway-worker-typescript"] == version
+    assert not {"", "latest"} & set(images.values())
+
+
+def test_servers_may_take_their_time_to_start_and_to_answer(rendered):
+    for name in ("postgres", "nats"):
+        [document] = [item for item in workloads(rendered) if item["metadata"]["name"] == name]
+        [container] = pod(document)["containers"]
+        startup = container["startupProbe"]
+        assert startup["periodSeconds"] * startup["failureThreshold"] >= 300
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert container[probe]["timeoutSeconds"] >= 5
+    # A stream that is out of order must not restart the server.
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz?js-enabled-only=true"
+
+
+def test_labels_of_ours_have_one_prefix():
+    text = "".join(path.read_text() for path in (DEPLOY / "k8s").rglob("*.yaml"))
+    assert set(re.findall(r"^\s*(headway[\w.-]*/)[\w-]+:", text, re.MULTILINE)) == {"headway.dev/"}
 
 
 def test_a_worker_has_longer_to_end_than_it_drains(rendered):
@@ -190,7 +228,11 @@ class TestNetwork:
                 and (
                     rules not in ("to", "from")
                     or rules not in rule
-                    or any(matches(peer["podSelector"], labels[other]) for peer in rule[rules])
+                    or any(
+                        "namespaceSelector" not in peer
+                        and matches(peer["podSelector"], labels[other])
+                        for peer in rule[rules]
+                    )
                 )
                 for policy in policies
                 if matches(policy["podSelector"], labels[own])
@@ -212,14 +254,12 @@ class TestNetwork:
             assert matches(nothing["podSelector"], labels), document["metadata"]["name"]
 
     @pytest.mark.parametrize(
-        "service", ["headway-scheduler", "headway-dispatcher", "headway-console", "headway-migrate"]
+        "service", ["headway-scheduler", "headway-dispatcher", "headway-console"]
     )
     def test_services_reach_the_database(self, may, service):
         assert may(service, "postgres", 5432)
 
-    @pytest.mark.parametrize(
-        "stranger", ["headway-worker", "headway-worker-typescript", "headway-provision", "jaeger"]
-    )
+    @pytest.mark.parametrize("stranger", ["headway-worker", "headway-worker-typescript", "jaeger"])
     def test_nobody_else_does(self, may, stranger):
         assert not may(stranger, "postgres", 5432)
 
@@ -230,13 +270,24 @@ class TestNetwork:
             "headway-console",
             "headway-worker",
             "headway-worker-typescript",
-            "headway-provision",
         ):
             assert may(name, "nats", 4222)
             assert may(name, "jaeger", 4318)
         assert not may("postgres", "nats", 4222)
         assert not may("headway-worker", "headway-scheduler", 8080)
         assert not may("headway-worker", "headway-console", 8000)
+
+    def test_an_ingress_controller_in_another_namespace_reaches_the_console(self, rendered):
+        [policy] = [
+            document["spec"]
+            for document in rendered
+            if document["metadata"]["name"] == "headway-to-console"
+        ]
+        [rule] = policy["ingress"]
+        [elsewhere] = [peer for peer in rule["from"] if "namespaceSelector" in peer]
+        assert matches(elsewhere["namespaceSelector"], {"headway.dev/reaches-console": "true"})
+        assert not matches(elsewhere["namespaceSelector"], {})
+        assert "podSelector" not in elsewhere
 
     @pytest.mark.parametrize("service", ["scheduler", "dispatcher", "worker", "console"])
     def test_a_prometheus_next_door_may_scrape_and_no_more(self, rendered, service):
