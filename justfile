@@ -33,6 +33,7 @@ check:
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
     {{uv}} python -m headway_cli.settings_page docs/settings.md --check
     {{uv}} python -m headway_cli.metrics_page docs/metrics.md --check
+    {{uv}} python -m headway_cli.alert_rules deploy --check
     {{uv}} pytest -q tests/unit tests/architecture
 
 # All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
@@ -51,6 +52,10 @@ faults *arguments:
 # What things cost, as JSON: `bench scheduling` (a minute or two)
 bench name *arguments:
     @shift; {{uv}} python tests/benchmarks/{{name}}.py "$@"
+
+# Generate the secrets that compose and the development overlay read (once)
+secrets:
+    @deploy/make-secrets
 
 # The image, compose and Kubernetes files: valid, secure, and about things that exist
 deploy-check:
@@ -80,6 +85,7 @@ generate:
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
     {{uv}} python -m headway_cli.settings_page docs/settings.md
     {{uv}} python -m headway_cli.metrics_page docs/metrics.md
+    {{uv}} python -m headway_cli.alert_rules deploy
 
 # Format and mend what lint can mend
 format:

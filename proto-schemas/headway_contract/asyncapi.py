@@ -100,7 +100,8 @@ _TOKENS: dict[str, tuple[Any, str]] = {
 # Who asks, where it is not only an operator.
 _ASKED_BY: dict[str, tuple[str, ...]] = {
     # The dispatcher tries by its own whether those of workers could be heard.
-    "heartbeat": (WORKER, DISPATCHER),
+    "heartbeat": (WORKER,),
+    "witness": (DISPATCHER,),
     "lease": (WORKER,),
     "activation": (WORKER,),
     "reconcile": (SCHEDULER,),
@@ -110,11 +111,13 @@ _ASKED_BY: dict[str, tuple[str, ...]] = {
 }
 # Requests in the shape of another, and answers that are not called like their request.
 _SAME_REQUEST = {
+    "witness": "heartbeat.request",
     "plan": "apply.request",
     "scheduler_settings": "settings.question",
     "dispatcher_settings": "settings.question",
 }
 _OTHER_ANSWERS = {
+    "witness": "heartbeat.reply",
     "plan": "apply.answer",
     "scheduler_settings": "settings.answer",
     "dispatcher_settings": "settings.answer",
@@ -122,7 +125,11 @@ _OTHER_ANSWERS = {
     "change_group": "changed.answer",
     "change_job": "changed.answer",
     "delete": "changed.answer",
+    "rename_app": "changed.answer",
+    "retire_app": "changed.answer",
+    "give_back_app": "changed.answer",
     "dismiss": "changed.answer",
+    "notify_test": "changed.answer",
     "retry": "letters_changed.answer",
     "acknowledge": "letters_changed.answer",
     "cancel_outstanding": "cancel.answer",
@@ -153,7 +160,7 @@ def document() -> Json:
 
 def requests() -> dict[str, str]:
     """The verb of each subject that answers, by the names of the constants."""
-    found = {subjects.HEARTBEAT: "heartbeat"}
+    found = {subjects.HEARTBEAT: "heartbeat", subjects.WITNESS: "witness"}
     for name, value in vars(subjects).items():
         for suffix in ("_QUESTION", "_REQUEST"):
             if name.endswith(suffix):
@@ -220,7 +227,8 @@ class _Book:
         }
         service = subject.split(".")[2] if subject.count(".") > 2 else DISPATCHER
         # A heartbeat is answered by no micro service: its reply has room for what is wrong.
-        replies = [answer] if subject == subjects.HEARTBEAT else [answer, REFUSAL]
+        heartbeats = (subjects.HEARTBEAT, subjects.WITNESS)
+        replies = [answer] if subject in heartbeats else [answer, REFUSAL]
         reply = {
             "channel": {"$ref": "#/channels/replies"},
             "messages": [{"$ref": f"#/channels/replies/messages/{one}"} for one in replies],

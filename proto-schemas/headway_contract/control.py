@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 from headway_contract.work import Name, Seconds
 
 PROTOCOL = 1
+# Jobs that one worker may name. A stream with more consumers than that is slow, too.
+MOST_JOBS = 1_000
 
 # Short and without NUL characters, which PostgreSQL does not store.
 Text = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")]
@@ -19,16 +21,16 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
 
     protocol: int = PROTOCOL
     worker: Text
-    nonce: Text
+    nonce: Annotated[Text, Meta(min_length=1)]
     host: Text = ""
     sdk: Text = ""
     sdk_version: Text = ""
     # Which version of its own code it runs; failures of another version are told apart.
     code_version: Text = ""
-    jobs: Annotated[list[Name], Meta(max_length=10_000)] = []
+    jobs: Annotated[list[Name], Meta(max_length=MOST_JOBS)] = []
     slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
     # Jobs of which it runs fewer at once than it has slots, and how many.
-    concurrency: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=10_000)] = {}
+    concurrency: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=MOST_JOBS)] = {}
     leases: list[UUID] = []
     runs: list[UUID] = []
     draining: bool = False
@@ -51,16 +53,27 @@ class ReleaseLease(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class LeaseWarning(Struct, frozen=True, kw_only=True):
+    """The dispatcher did not take a message of the lease as the worker meant it."""
+
+    lease: UUID
+    message: str
+
+
 class HeartbeatReply(Struct, frozen=True, kw_only=True):
     """What the dispatcher wants of the worker; empty when it has nothing to say.
 
-    `error` says what is wrong with a heartbeat that could not be read.
+    `renew` are leases that the worker names and of which no claim is known; `warnings` say what
+    is wrong with messages of the last minute; `error` says what is wrong with a heartbeat that
+    could not be read.
     """
 
     protocol: int = PROTOCOL
     dispatcher: str = ""
     cancel: list[CancelRun] = []
     release: list[ReleaseLease] = []
+    renew: list[UUID] = []
+    warnings: list[LeaseWarning] = []
     drain: bool = False
     heartbeat_seconds: Seconds | None = None
     error: str = ""
@@ -86,11 +99,12 @@ class LeaseQuestion(Struct, frozen=True, kw_only=True):
 
 
 class LeaseAnswer(Struct, frozen=True, kw_only=True):
-    """Whose the lease is, by its last stored message.
+    """Whose the lease is, by the stored messages that count.
 
-    `sequence` is what to expect next; `stored` are the ids of the events in the last
-    message, so that a publisher whose reply was lost finds its own; `ended_runs` are
-    runs of the lease that have an accepted outcome already.
+    `sequence` is what to expect next, also with `nothing_stored`, where refused messages may lie;
+    `stored` are the ids of the events in the last message if the asking worker published it, so
+    that a publisher whose reply was lost finds its own; `ended_runs` are runs of the lease that
+    have an accepted outcome already.
     """
 
     answer: str

@@ -17,7 +17,7 @@ from headway_contract.lifecycle import Failure
 from headway_contract.progress import LogLine
 from headway_contract.scheduling import ManifestId
 from headway_contract.settled import InputChange
-from headway_contract.work import Name
+from headway_contract.work import Name, WorkCancelRequested
 
 # An answer has to fit into one message.
 Limit = Annotated[int, Meta(ge=1, le=500)]
@@ -154,7 +154,7 @@ class LetterResult(Struct, frozen=True, kw_only=True):
     """What became of one dead letter; `text` says it in words.
 
     `retried`, `waits` (its slot is taken, it runs after that), `acknowledged`, or why not:
-    `already_retried`, `already_acknowledged`, `already_asked`, `pruned`, `unknown`.
+    `already_retried`, `already_acknowledged`, `already_asked`, `pruned`, `job_retired`, `unknown`.
     """
 
     dead_letter: UUID
@@ -174,13 +174,29 @@ class LettersChanged(Struct, frozen=True, kw_only=True):
 
 
 class NamedWork(Struct, frozen=True, kw_only=True):
-    """Work as the scheduler knows it, for a dispatcher that may not have heard of it yet."""
+    """Work as the scheduler knows it, for a dispatcher that may not have heard of it yet.
+
+    `cancel_repeated` says that an earlier request cancelled it already.
+    """
 
     work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
     manifest_id: UUID | None = None
     manifest: str | None = None
     group: Name
+    cancel_repeated: bool = False
+
+    def cancel_requested(self, reason: str, at: datetime) -> WorkCancelRequested:
+        """Make the event that cancels this work."""
+        return WorkCancelRequested(
+            work=self.work,
+            round=self.round,
+            manifest_id=self.manifest_id,
+            manifest=self.manifest,
+            group=self.group,
+            reason=reason,
+            requested_at=at,
+        )
 
 
 class CancelRequest(Struct, frozen=True, kw_only=True):
@@ -279,7 +295,7 @@ class WorkQuestion(Struct, frozen=True, kw_only=True):
 
 
 class RunsQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for runs."""
+    """List runs, the newest first; `since` and `before` bound when they were admitted."""
 
     state: RunStateAsked | None = None
     group: Name | None = None
@@ -287,6 +303,8 @@ class RunsQuestion(Struct, frozen=True, kw_only=True):
     manifest_id: UUID | None = None
     work: UUID | None = None
     worker: Text | None = None
+    since: datetime | None = None
+    before: datetime | None = None
     after: Text = ""
     limit: Limit = 100
 

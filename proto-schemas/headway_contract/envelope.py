@@ -12,6 +12,8 @@ from uuid import UUID
 
 import msgspec
 
+from headway_contract.nulls import decode_lenient
+
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True):
     """The data of one type of event; `type` is its name on the wire."""
@@ -59,12 +61,14 @@ _encoder = msgspec.json.Encoder()
 _batches = msgspec.json.Decoder(list[_Envelope])
 _singles = msgspec.json.Decoder(_Envelope)
 _data_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+_types: dict[str, type[EventData]] = {}
 
 
 def register(*types: type[EventData]) -> None:
     """Make event types known to `decode`."""
     for struct in types:
         _data_decoders[struct.type] = msgspec.json.Decoder(struct)
+        _types[struct.type] = struct
 
 
 def event(
@@ -107,9 +111,16 @@ def decode(body: bytes) -> list[Event | Unknown]:
         raise Malformed(f"not a Headway event: {error}") from error
 
 
+def _read_data(envelope: _Envelope) -> EventData:
+    try:
+        data: EventData = _data_decoders[envelope.type].decode(envelope.data)
+    except msgspec.ValidationError:
+        return decode_lenient(envelope.data, _types[envelope.type])
+    return data
+
+
 def _open(envelope: _Envelope) -> Event | Unknown:
-    decoder = _data_decoders.get(envelope.type)
-    if decoder is None:
+    if envelope.type not in _data_decoders:
         return Unknown(id=envelope.id, type=envelope.type)
     if envelope.time is None or envelope.time.tzinfo is None:
         raise Malformed(f"event {envelope.id} of type {envelope.type} has no time with a zone")
@@ -121,6 +132,6 @@ def _open(envelope: _Envelope) -> Event | Unknown:
         subject=envelope.subject,
         time=envelope.time,
         datacontenttype="application/json",
-        data=decoder.decode(envelope.data),
+        data=_read_data(envelope),
         traceparent=envelope.traceparent,
     )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from headway_contract import asyncapi
-from headway_contract.registry import CONTROL, EVENTS
+from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
 
 _ROOT = Path(__file__).parent.parent
 FOLDER = _ROOT / "schemas"
@@ -22,7 +22,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schemas() -> dict[str, bytes]:
     """Every generated file by its name."""
-    files = {f"{struct.type}.json": _event_schema(struct) for struct in EVENTS}
+    files = {f"{struct.type}.json": _event_schema(struct) for struct in (*EVENTS, *NOTIFICATIONS)}
     files |= {f"{name}.json": _control_schema(name, struct) for name, struct in CONTROL.items()}
     return {name: _formatted(_tidy(schema)) for name, schema in sorted(files.items())}
 

@@ -97,6 +97,8 @@ def read(
             found |= _read_body(route, shape.body, body or b"{}")
     except msgspec.ValidationError as error:
         raise InvalidRequest(_told(error)) from error
+    except RecursionError as error:
+        raise InvalidRequest("the body is nested too deeply: send fewer levels") from error
     if _ACTOR in route.question.__struct_fields__:
         found[_ACTOR] = actor
     return route.question(**found)

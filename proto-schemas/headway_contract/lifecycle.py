@@ -129,6 +129,8 @@ UNBEGUN = "unbegun"
 # A counted attempt: the worker fell silent, maybe because of the job.
 ORPHANED = "orphaned"
 TIMED_OUT = "timed_out"
+# The dispatcher's own conclusions. From a worker they are refused.
+DISPATCHER_KINDS = frozenset({UNDELIVERED, RECALLED, UNBEGUN, ORPHANED})
 
 register(
     LeaseClaimed,

@@ -6,17 +6,21 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from headway_contract.control import Text
-from headway_contract.scheduling import ManifestId
+from headway_contract.pausing import Chosen
 
 
-class ChangeManyRequest(Struct, frozen=True, kw_only=True):
+class ChangeManyRequest(Chosen, frozen=True, kw_only=True):
     """Enable, disable or run many manifests, each by itself: what one refuses others still do.
 
-    The same `key` does it only once; with other parameters than the first time it is refused.
+    Those of a group, with labels or all are done a page at a time, in the order of their ids:
+    the next page begins `after` the last manifest of the page before. A `dry_run` changes nothing
+    and names them. The same `key` does it only once; with other parameters than the first time it
+    is refused.
     """
 
-    manifests: Annotated[list[ManifestId], Meta(min_length=1, max_length=500)]
     action: Literal["enable", "disable", "run"]
+    after: Text = ""
+    dry_run: bool = False
     key: Text | None = None
     actor: Text = ""
 
@@ -30,9 +34,20 @@ class ManifestChanged(Struct, frozen=True, kw_only=True):
 
 
 class ManyChanged(Struct, frozen=True, kw_only=True):
-    """What became of each, in the order in which they were named."""
+    """What became of each, in the order in which they were named or of their ids.
+
+    With `more`, the next page begins after `last`.
+    """
 
     results: list[ManifestChanged] = []
+    last: str = ""
+    more: bool = False
+
+
+class NotifyTestRequest(Struct, frozen=True, kw_only=True):
+    """Send a test notification to the webhook now, once, and tell how that went."""
+
+    actor: Text = ""
 
 
 class DrainRequest(Struct, frozen=True, kw_only=True):

@@ -3,10 +3,12 @@
 from msgspec import Struct
 
 from headway_contract import (
+    applications,
     control,
     dispatching,
     healing,
     lifecycle,
+    notifications,
     operating,
     orders,
     pausing,
@@ -43,6 +45,15 @@ EVENTS: tuple[type[EventData], ...] = (
     settled.PruneConfirmed,
 )
 
+# What a webhook is sent; no stream carries it.
+NOTIFICATIONS: tuple[type[EventData], ...] = (
+    notifications.WorkDeadLettered,
+    notifications.FiresMissed,
+    notifications.ManifestBlocked,
+    notifications.Digest,
+    notifications.Trial,
+)
+
 CONTROL: dict[str, type[Struct]] = {
     "heartbeat.request": control.Heartbeat,
     "heartbeat.reply": control.HeartbeatReply,
@@ -75,6 +86,7 @@ CONTROL: dict[str, type[Struct]] = {
     "change.request": scheduling.ChangeRequest,
     "change_many.request": operating.ChangeManyRequest,
     "change_many.answer": operating.ManyChanged,
+    "notify_test.request": operating.NotifyTestRequest,
     "drain.request": operating.DrainRequest,
     "drain.answer": operating.DrainAnswer,
     "settings.question": operating.SettingsQuestion,
@@ -87,7 +99,12 @@ CONTROL: dict[str, type[Struct]] = {
     "change_job.request": scheduling.ChangeJobRequest,
     "trigger.request": scheduling.TriggerRequest,
     "trigger.answer": scheduling.TriggerAnswer,
+    "backfill.request": scheduling.BackfillRequest,
+    "backfill.answer": scheduling.BackfillAnswer,
     "delete.request": scheduling.DeleteRequest,
+    "rename_app.request": applications.RenameAppRequest,
+    "retire_app.request": applications.RetireAppRequest,
+    "give_back_app.request": applications.GiveBackAppRequest,
     "enqueue.request": scheduling.EnqueueRequest,
     "enqueue.answer": scheduling.EnqueueAnswer,
     "enqueued.question": scheduling.EnqueuedQuestion,

@@ -10,7 +10,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from headway_contract import dispatching, operating, pausing, scheduling, subjects, waiting
+from headway_contract import (
+    applications,
+    dispatching,
+    operating,
+    pausing,
+    scheduling,
+    subjects,
+    waiting,
+)
 
 Role = Literal["viewer", "operator", "admin"]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -112,6 +120,12 @@ FORWARDED: tuple[Route, ...] = (
         tag=MANIFESTS, summary="Run a manifest now, or after a delay.",
         subject=subjects.TRIGGER_REQUEST, key="key",
         question=scheduling.TriggerRequest, answer=scheduling.TriggerAnswer,
+    ),
+    Route(
+        name="backfill", method="POST", path="/manifests/{manifest}/backfill", role="operator",
+        tag=MANIFESTS, summary="Queue the occurrences of a past range, each once.",
+        subject=subjects.BACKFILL_REQUEST, seconds=PATIENT_SECONDS,
+        question=scheduling.BackfillRequest, answer=scheduling.BackfillAnswer,
     ),
     Route(
         name="cancel_manifest", method="POST", path="/manifests/{manifest}/cancel",
@@ -262,6 +276,12 @@ FORWARDED: tuple[Route, ...] = (
         question=operating.SettingsQuestion, answer=operating.SettingsAnswer,
     ),
     Route(
+        name="test_notification", method="POST", path="/notifications/test", role="operator",
+        tag=SYSTEM, summary="Send a test notification to the webhook, and tell how that went.",
+        subject=subjects.NOTIFY_TEST_REQUEST, seconds=PATIENT_SECONDS,
+        question=operating.NotifyTestRequest, answer=scheduling.Changed,
+    ),
+    Route(
         name="list_dead_letters", method="GET", path="/dead-letters", role="viewer", tag=LETTERS,
         summary="List dead letters, the newest first.",
         subject=subjects.DEAD_LETTERS_QUESTION, items="dead_letters", flat="filter",
@@ -299,6 +319,25 @@ FORWARDED: tuple[Route, ...] = (
         subject=subjects.APPLY_REQUEST, seconds=PATIENT_SECONDS,
         key="key",
         question=scheduling.ApplyRequest, answer=scheduling.ApplyAnswer,
+    ),
+    Route(
+        name="rename_app", method="POST", path="/apps/{app}/rename", role="admin", tag=DEFINITIONS,
+        summary="Give all that an application owns to another name, with its history.",
+        subject=subjects.RENAME_APP_REQUEST, key="key", seconds=PATIENT_SECONDS,
+        question=applications.RenameAppRequest, answer=scheduling.Changed,
+    ),
+    Route(
+        name="retire_app", method="POST", path="/apps/{app}/retire", role="admin", tag=DEFINITIONS,
+        summary="Delete the manifests of an application with all runs, and retire its jobs.",
+        subject=subjects.RETIRE_APP_REQUEST, key="key", seconds=PATIENT_SECONDS,
+        question=applications.RetireAppRequest, answer=scheduling.Changed,
+    ),
+    Route(
+        name="give_back_app", method="POST", path="/apps/{app}/give-back", role="admin",
+        tag=DEFINITIONS,
+        summary="Let the code of an application declare it again that files took over.",
+        subject=subjects.GIVE_BACK_APP_REQUEST, key="key",
+        question=applications.GiveBackAppRequest, answer=scheduling.Changed,
     ),
 )  # fmt: skip
 

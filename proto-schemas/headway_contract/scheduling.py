@@ -22,6 +22,10 @@ Days = Annotated[int, Meta(ge=0, le=3660)]
 PrunePolicy = Literal["delete", "disable", "keep"]
 
 
+# Fields of a manifest that an operator can give back to the code.
+ManifestField = Literal["enabled", "attempts", "interval", "jitter", "retry"]
+
+
 class ManifestsQuestion(Struct, frozen=True, kw_only=True):
     """Somebody asks for manifests, a page at a time, in the order of their ids."""
 
@@ -68,12 +72,31 @@ class ManifestQuestion(Struct, frozen=True, kw_only=True):
     manifest: ManifestId
 
 
+class FieldOwner(Struct, frozen=True, kw_only=True):
+    """Who decides about one field. `give_back` is the command that returns it to the code.
+
+    `default` means that neither an operator nor an application states it; `api`, that the
+    manifest was made at run time.
+    """
+
+    field: str
+    value: Any
+    owner: Literal["operator", "code", "api", "default"]
+    application: str = ""
+    give_back: str = ""
+
+
 class ManifestAnswer(Struct, frozen=True, kw_only=True):
-    """One manifest: how it stands, how it is defined, and what operators have changed."""
+    """One manifest: how it stands, how it is defined, and what operators have changed.
+
+    One that takes terms from its job has been `sent` with less; that names them as `inherited`.
+    """
 
     status: ManifestStatus
     definition: dict[str, Any]
     touched: list[str] = []
+    sent: dict[str, Any] | None = None
+    owners: list[FieldOwner] = []
 
 
 class GroupsQuestion(Struct, frozen=True, kw_only=True):
@@ -93,6 +116,7 @@ class GroupStatus(Struct, frozen=True, kw_only=True):
     manifests: int = 0
     touched: list[str] = []
     rate: Rate | None = None
+    owners: list[FieldOwner] = []
 
 
 class GroupsAnswer(Struct, frozen=True, kw_only=True):
@@ -221,12 +245,14 @@ class ApplyRequest(Struct, frozen=True, kw_only=True):
     """Store definitions, all or none; or only tell what that would change (a plan).
 
     `definitions` is their JSON, compressed with zlib. `days` is how far a plan looks ahead. With a
-    `key` they are stored once, and answered alike for a week.
+    `key` they are stored once, and answered alike for a week. An application that its code declares
+    is refused, unless they `take_over`: from then on its code declares nothing.
     """
 
     definitions: bytes
     prune: PrunePolicy | None = None
     days: Days = 7
+    take_over: bool = False
     actor: Text = ""
     key: Text | None = None
 
@@ -280,6 +306,7 @@ class FiresLeftOut(Struct, frozen=True, kw_only=True):
 class ApplyAnswer(Struct, frozen=True, kw_only=True):
     """What was changed, or what would be. `stale`: a newer generation is declared already.
 
+    `refused` says in a plan why applying would be refused, if it would be.
     `left_out` tells of the manifests for which there was no room in `fires`, if there are any.
     """
 
@@ -292,13 +319,15 @@ class ApplyAnswer(Struct, frozen=True, kw_only=True):
     fires: list[FireChange] = []
     warnings: list[str] = []
     stale: bool = False
+    refused: str = ""
     left_out: FiresLeftOut | None = None
 
 
 class ChangeRequest(Struct, frozen=True, kw_only=True):
     """An operator changes what operators own; a field that is not named stays as it is.
 
-    `give_back` names fields that the code is to own again.
+    `give_back` names fields that the code is to own again; "retry" stands for attempts and
+    interval.
     """
 
     manifest: ManifestId
@@ -306,7 +335,7 @@ class ChangeRequest(Struct, frozen=True, kw_only=True):
     attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
     interval_seconds: Seconds | UnsetType = UNSET
     jitter_seconds: Annotated[float, Meta(ge=0, le=86_400)] | UnsetType = UNSET
-    give_back: list[Literal["enabled", "retry", "jitter"]] = []
+    give_back: list[ManifestField] = []
     actor: Text = ""
 
 
@@ -365,6 +394,36 @@ class TriggerAnswer(Struct, frozen=True, kw_only=True):
     work: UUID | None = None
     text: str = ""
     not_used: list[str] = []
+
+
+class BackfillRequest(Struct, frozen=True, kw_only=True):
+    """Queue the occurrences of a past range, `since` and `until` included, each once.
+
+    With `missed_only` those that fired on schedule are left out. `dry_run` only counts. Sent again,
+    it queues what was not backfilled before.
+    """
+
+    manifest: ManifestId
+    since: datetime
+    until: datetime
+    missed_only: bool = False
+    priority: Priority | None = None
+    dry_run: bool = False
+    actor: Text = ""
+
+
+class BackfillAnswer(Struct, frozen=True, kw_only=True):
+    """How many occurrences the range has, and what became of them; `text` says it in words.
+
+    `queued` are new; they run one after the other. `known` were backfilled before, `fired` had
+    fired on schedule.
+    """
+
+    occurrences: int
+    queued: int
+    known: int = 0
+    fired: int = 0
+    text: str = ""
 
 
 class EnqueueRequest(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ WORK_CONSUMER = "dispatcher"
 # Orders to workers. One message a subject, so that an order is never stored twice.
 RUNS_STREAM = "HEADWAY_RUNS"
 RUNS_SUBJECTS = "headway.run.*.*"
+_WORKER_CONSUMER = "worker-"
 
 # Lifecycle, from workers and from the dispatcher itself.
 EVENTS_STREAM = "HEADWAY_EVENTS"
@@ -28,6 +29,8 @@ PROGRESS_SUBJECTS = "headway.progress.*.*"
 
 # Core NATS, request and reply.
 HEARTBEAT = "headway.heartbeat"
+# The dispatchers' own heartbeats; no worker may publish here.
+WITNESS = "headway.witness"
 DISPATCHERS = "dispatchers"
 DISPATCHER_CONTROL = "headway.control.dispatcher"
 LEASE_QUESTION = f"{DISPATCHER_CONTROL}.lease"
@@ -59,12 +62,17 @@ PLAN_QUESTION = f"{SCHEDULER_CONTROL}.plan"
 APPLY_REQUEST = f"{SCHEDULER_CONTROL}.apply"
 CHANGE_REQUEST = f"{SCHEDULER_CONTROL}.change"
 CHANGE_MANY_REQUEST = f"{SCHEDULER_CONTROL}.change_many"
+NOTIFY_TEST_REQUEST = f"{SCHEDULER_CONTROL}.notify_test"
 SCHEDULER_SETTINGS_QUESTION = f"{SCHEDULER_CONTROL}.settings"
 PAUSE_REQUEST = f"{SCHEDULER_CONTROL}.pause"
 RESUME_REQUEST = f"{SCHEDULER_CONTROL}.resume"
 CHANGE_GROUP_REQUEST = f"{SCHEDULER_CONTROL}.change_group"
 CHANGE_JOB_REQUEST = f"{SCHEDULER_CONTROL}.change_job"
 TRIGGER_REQUEST = f"{SCHEDULER_CONTROL}.trigger"
+BACKFILL_REQUEST = f"{SCHEDULER_CONTROL}.backfill"
+RENAME_APP_REQUEST = f"{SCHEDULER_CONTROL}.rename_app"
+RETIRE_APP_REQUEST = f"{SCHEDULER_CONTROL}.retire_app"
+GIVE_BACK_APP_REQUEST = f"{SCHEDULER_CONTROL}.give_back_app"
 DELETE_REQUEST = f"{SCHEDULER_CONTROL}.delete"
 ENQUEUE_REQUEST = f"{SCHEDULER_CONTROL}.enqueue"
 ENQUEUED_QUESTION = f"{SCHEDULER_CONTROL}.enqueued"
@@ -114,7 +122,12 @@ def orders_of(job: str) -> str:
 
 def worker_consumer(job: str) -> str:
     """The durable consumer that all workers of a job share."""
-    return f"worker-{check_name('job', job)}"
+    return f"{_WORKER_CONSUMER}{check_name('job', job)}"
+
+
+def job_of_consumer(name: str) -> str | None:
+    """Return the job whose workers share a consumer; `None` if it is no such consumer."""
+    return name.removeprefix(_WORKER_CONSUMER) if name.startswith(_WORKER_CONSUMER) else None
 
 
 def event(lease: UUID, worker: str) -> str:

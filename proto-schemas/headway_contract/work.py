@@ -32,6 +32,8 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     `abort_on` names kinds of failure that are never tried again, `retry_on` the only ones that
     are (none named: all of them); a failure on both lists is not. A kind also stands for the
     more special ones that a failure names in its `kinds`.
+
+    `max_interval_seconds` bounds what `backoff` makes of the interval, never the interval itself.
     """
 
     attempts: Annotated[int, Meta(ge=1, le=1_000_000)] = 3
@@ -75,7 +77,10 @@ class WorkQueued(EventData, frozen=True, kw_only=True):
 
 
 class GroupChanged(EventData, frozen=True, kw_only=True):
-    """The limits of a group. Applied only if its version is newer than the one known."""
+    """The limits of a group. Applied only if its version is newer than the one known.
+
+    A group that is `deleted` has no limits any more, and is forgotten.
+    """
 
     type: ClassVar[str] = "headway.group.changed.v1"
 
@@ -85,13 +90,16 @@ class GroupChanged(EventData, frozen=True, kw_only=True):
     priority: Priority = 0
     enabled: bool = True
     rate: Rate | None = None
+    deleted: bool = False
 
 
 class JobChanged(EventData, frozen=True, kw_only=True):
     """The limits of a job. Applied only if its version is newer than the one known.
 
     `batch` is how many runs one lease may have. A job that does not count globally is let
-    through even if as many runs are active as are allowed over all groups.
+    through even if as many runs are active as are allowed over all groups. No application
+    declares a `retired` job any more: no new work of it is made, and work that was queued before
+    may still run. A job that is declared again comes with a newer version and without `retired`.
     """
 
     type: ClassVar[str] = "headway.job.changed.v1"
@@ -102,6 +110,7 @@ class JobChanged(EventData, frozen=True, kw_only=True):
     rate: Rate | None = None
     counts_globally: bool = True
     batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
+    retired: bool = False
 
 
 class ManifestChanged(EventData, frozen=True, kw_only=True):

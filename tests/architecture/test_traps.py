@@ -20,8 +20,9 @@ FORBIDDEN = {
     r"client\.drain\(": (),
     # A lock of a session outlives its transaction, and on a pooled connection its holder.
     r"pg_(try_)?advisory_lock(_shared)?\(": (),
-    # Every connection has limits for statements, locks, idle transactions and dead peers.
-    r"asyncpg\.connect\(|create_pool\(": ("database.py",),
+    # Every connection has limits for statements, locks, idle transactions and dead peers; the probe
+    # for poolers asks one question, with a timeout.
+    r"asyncpg\.connect\(|create_pool\(": ("database.py", "poolers.py"),
     r"pool\.acquire\(\s*\)": (),
     # Every connection to NATS is watched.
     r"nats\.connect\(": ("client.py",),

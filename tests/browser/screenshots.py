@@ -32,7 +32,7 @@ _END_SECONDS = 40
 
 @asynccontextmanager
 async def running_demo(folder: Path) -> AsyncIterator[str]:
-    """The demo; yields the address that signs somebody in."""
+    """The demo; yields the address of its console."""
     demo = await asyncio.create_subprocess_exec(
         *(ROOT / "examples" / "demo", "--data", folder),
         cwd=ROOT,
@@ -70,13 +70,23 @@ async def _address(output: asyncio.StreamReader) -> str:
     raise SystemExit(f"the demo did not start:\n{said.decode()}")
 
 
-async def open_page(browser: Browser, address: str, *, scheme: str = "light") -> Page:
+async def _sign_in_link(data: Path) -> str:
+    command = await asyncio.create_subprocess_exec(
+        *("uv", "run", "--quiet", "headway", "sign-in", "--data", data),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await command.communicate()
+    return printed.decode().strip()
+
+
+async def open_page(browser: Browser, data: Path, *, scheme: str = "light") -> Page:
     """A page of the person at this machine, who has signed in."""
     context = await browser.new_context(
         viewport=WIDE, color_scheme=scheme, timezone_id=ZONE, locale="en-GB"
     )
     page = await context.new_page()
-    await page.goto(address)
+    await page.goto(await _sign_in_link(data))
     return page
 
 
@@ -87,10 +97,9 @@ async def take(page: Page, base: str, path: str, file: Path) -> None:
     await page.screenshot(path=file, animations="disabled")
 
 
-async def take_all(browser: Browser, address: str, folder: Path) -> None:
+async def take_all(browser: Browser, base: str, data: Path, folder: Path) -> None:
     """Every picture, light ones first."""
-    base = address[: address.index("/sign-in")]
-    page = await open_page(browser, address)
+    page = await open_page(browser, data)
     await page.goto(f"{base}/audit")
     await expect(page.get_by_text(LAST_OF_ALL).first).to_be_visible(timeout=60_000)
     await take(page, base, "/dead-letters", folder / "dead-letters.png")
@@ -102,7 +111,7 @@ async def take_all(browser: Browser, address: str, folder: Path) -> None:
     await page.evaluate("() => scrollTo(0, 0)")
     await page.screenshot(path=folder / "schedule.png", animations="disabled")
 
-    dark = await open_page(browser, address, scheme="dark")
+    dark = await open_page(browser, data, scheme="dark")
     await take(dark, base, "/schedules", folder / "schedules-dark.png")
     await dark.goto(f"{base}/runs?state=in_progress&job=stocktaking")
     await dark.locator("#list tbody tr a").first.click(timeout=60_000)
@@ -126,7 +135,7 @@ async def run(folder: Path, chromium: str) -> None:
                 executable_path=chromium, args=["--no-sandbox"]
             )
             try:
-                await take_all(browser, address, folder)
+                await take_all(browser, address, Path(data), folder)
             finally:
                 await browser.close()
 

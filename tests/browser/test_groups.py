@@ -18,9 +18,9 @@ async def test_limits_are_seen_and_changed(system: System, page: Page):
     assert await system.world.value(stored) == "(4,100)"
     await look_closely(page, "group")
     yours = page.locator("section").filter(has=page.get_by_role("heading", name="Yours"))
-    await expect(yours).to_contain_text("max active")
+    await expect(yours).to_contain_text("max active: yours")
     await yours.get_by_role("button", name="Give back to the code").first.click()
-    await expect(yours).not_to_contain_text("max active")
+    await expect(yours).to_contain_text("max active: the code's")
 
 
 async def test_what_cannot_be_read_is_told_and_changes_nothing(system: System, page: Page):

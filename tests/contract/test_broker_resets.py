@@ -20,6 +20,12 @@ async def broker(nats_url: str, jetstream: JetStreamContext) -> AsyncIterator[Br
     await made.close()
 
 
+def url_of(broker: Broker) -> str:
+    """The URL that a broker is connected to, password included."""
+    assert broker.client.connected_url is not None
+    return broker.client.connected_url.geturl()
+
+
 async def fill(broker: Broker, name: str, retention: str, *, delivered: int, acked: int) -> None:
     """A stream of ten messages, of which a puller that is gone has had some."""
     await broker.api(
@@ -30,7 +36,7 @@ async def fill(broker: Broker, name: str, retention: str, *, delivered: int, ack
     await broker.api(f"CONSUMER.DURABLE.CREATE.{name}.d", {"stream_name": name, "config": config})
     for number in range(10):
         await broker.client.request(f"{name}.a", str(number).encode())
-    gone = await Broker.connect(broker.where, name="gone")
+    gone = await Broker.connect(url_of(broker), name="gone")
     had = await all_of(Puller(gone, name, "d"), delivered)
     await ack(gone, had[:acked])
     await until_pending(broker, name, delivered - acked)
@@ -95,7 +101,7 @@ async def test_an_ack_for_the_first_delivery_still_counts(broker: Broker, new_na
     name = new_name(STREAM)
     await fill(broker, name, "limits", delivered=0, acked=0)
     slow = await all_of(Puller(broker, name, "d"), 10)
-    other = await Broker.connect(broker.where, name="other")
+    other = await Broker.connect(url_of(broker), name="other")
     await broker.api(f"CONSUMER.RESET.{name}.d")
     again = await all_of(Puller(other, name, "d"), 10)
     assert len(again) == 10

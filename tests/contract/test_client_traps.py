@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.errors import BadHeaderError, BadSubjectError, FlushTimeoutError, OutboundBufferLimitError
 from nats.errors import Error as NatsError
 from support.proxy import Proxy
-from support.raw_nats import publish_raw
+from support.raw_nats import connect_line, publish_raw
 from support.world import until
 
 NOBODY = "nats://127.0.0.1:9"
@@ -136,7 +136,7 @@ class TestHeadersThatAreNoHeaders:
         for line in (b"NATS/1.0 \xff\xff\xff\r\n\r\n", b"NATS/1.0 404 \xff\r\n\r\n", b"NATS/1.0"):
             reader, writer = await asyncio.open_connection(*_address(nats_url))
             await reader.readline()
-            writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
+            writer.write(connect_line(nats_url))
             writer.write(b"HPUB trap.a %d %d\r\n" % (len(line), len(line)) + line + b"\r\nPING\r\n")
             async with asyncio.timeout(5):
                 await reader.readline()
@@ -270,7 +270,7 @@ async def test_a_closed_client_does_not_begin_anew(nats_url: str) -> None:
 
 
 def _address(url: str) -> tuple[str, int]:
-    host, _, port = url.removeprefix("nats://").partition(":")
+    host, _, port = url.rpartition("@")[2].partition(":")
     return host, int(port)
 
 

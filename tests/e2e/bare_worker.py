@@ -85,11 +85,13 @@ class BareWorker:
         sequence = await self.publish(order, opening, 0)
         if sequence is None:
             answer = await self.ask(order)
+            sequence = answer["sequence"]
             if answer["answer"] in ("another", "ended"):
                 return await message.ack()
-            if answer["answer"] != "mine":
+            if answer["answer"] == "nothing_stored":
+                sequence = await self.publish(order, opening, sequence)
+            if answer["answer"] not in ("mine", "nothing_stored") or sequence is None:
                 return await message.nak(delay=1)
-            sequence = answer["sequence"]
         self.known.add(order["lease"])
         self.held[order["lease"]] = run
         await message.ack()

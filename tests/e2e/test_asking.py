@@ -6,6 +6,7 @@ import re
 import pytest
 import pytest_asyncio
 from headway_cli.apps import load_app
+from headway_scheduler.notifications.webhook import read_secrets
 from support.shell import Done
 
 CALENDAR = """
@@ -36,12 +37,42 @@ async def asked(shell, world, console):
     """A shell beside a scheduler that knows an app, and runs commands that ask it."""
     (shell.folder / "calendar_app.py").write_text(CALENDAR)
     (shell.folder / "app.yaml").write_text(YAML)
-    await world.scheduler(load_app(str(shell.folder / "calendar_app.py")), tick="off")
+    await world.scheduler_of_files(load_app(str(shell.folder / "calendar_app.py")), tick="off")
 
     async def run(*arguments: str) -> Done:
         return await shell.run(*arguments, **console.environment())
 
     return run
+
+
+async def test_an_application_is_listed_renamed_and_retired(asked, world):
+    listed = await asked("apps")
+    assert (listed.code, listed.err) == (0, "")
+    heading, row = listed.out.splitlines()
+    assert re.match(r"APP +SOURCE +GENERATION +MANIFESTS +JOBS +LAST DECLARED +BY$", heading)
+    assert re.match(r"good +files +0 +2 +2 +.* ago +ada$", row)
+    renamed = await asked("apps", "rename", "good", "better")
+    assert (renamed.code, "is called better from now on" in renamed.out) == (0, True), renamed
+    again = await asked("apps", "rename", "good", "better")
+    assert (again.code != 0, "renamed to 'better'" in again.err) == (True, True), again
+    assert await world.value("SELECT array_agg(DISTINCT owner) FROM scheduler.manifest") == [
+        "better"
+    ]
+    given_back = await asked("apps", "give-back", "better")
+    assert "its code declares it at its next start" in given_back.out
+    # Nobody is there to answer the question.
+    unsure = await asked("apps", "retire", "better")
+    assert unsure.code != 0
+    assert "delete 2 manifests with all runs and dead letters, retire 2 jobs" in (
+        unsure.out + unsure.err
+    )
+    [app] = json.loads((await asked("apps", "--json")).out)
+    assert (app["name"], app["source"], app["manifests"]) == ("better", "code", 2)
+    retired = await asked("apps", "retire", "better", "--yes")
+    assert (retired.code, "better: is retired" in retired.out) == (0, True), retired
+    assert "no application is declared" in (await asked("apps")).out
+    unpruned = "SELECT count(*) FROM scheduler.manifest WHERE pruning_at IS NULL"
+    assert await world.value(unpruned) == 0
 
 
 async def test_manifests_are_looked_at(asked):
@@ -262,3 +293,12 @@ async def test_the_ledger_is_proved_or_its_gaps_are_told(asked, world):
     assert re.match(r"hello-daily-02-30: .* to .*: no decision is in the ledger$", gap)
     assert summary.endswith(" compared: 1 gap")
     assert len(json.loads((await asked("verify", "--json")).out)["gaps"]) == 1
+
+
+async def test_the_webhook_is_tried_and_its_secret_is_made(asked):
+    refused = await asked("notify", "test")
+    assert refused.code == 2
+    assert "no webhook is configured, so nobody is notified" in refused.complaints[0]
+    made = [(await asked("notify", "secret")).out for _ in range(2)]
+    assert made[0] != made[1]
+    assert [len(secret) for secret in read_secrets(" ".join(made))] == [32, 32]

@@ -122,6 +122,13 @@ def test_misuse_is_told_in_one_line(arguments, complaint, capfd, log_untouched):
     assert re.search(f"^headway: .*{complaint}", told[0])
 
 
+async def test_a_worker_refuses_jobs_that_the_app_does_not_have(shell):
+    arguments = ("worker", "--app", "good.py", "--job", "hello", "--job", "hullo")
+    done = await shell.run(*arguments, **NOBODY)
+    assert done.code == 2
+    assert "'--job': good has no body of the job 'hullo': it has those of hello" in done.err
+
+
 @pytest.mark.parametrize("arguments", [["--debug", "worker"], ["worker", "--debug"]])
 async def test_debug_shows_the_traceback_as_well(shell, arguments):
     (shell.folder / "app.py").write_text("import nonesuch")
@@ -238,9 +245,6 @@ async def test_a_database_and_a_broker_are_prepared_once(shell, postgres, nats_u
         assert re.search(r"'scheduler' lacks .*: run 'headway migrate'", done.complaints[0])
         assert "applied scheduler 0001" in (await shell.run("migrate", **given)).out
         assert (await shell.run("migrate", **given)).out == "the schemas are up to date\n"
-        done = await shell.run("dispatcher", HEADWAY_PROVISION="manual", **given)
-        assert done.code == 2
-        assert re.search(r"NATS lacks HEADWAY_WORK.*: run 'headway provision'", done.complaints[0])
         refused = await shell.run("provision", "--replicas", "3", **given)
         assert refused.code == 2
         assert re.search(r"NATS refuses .*HEADWAY_STREAM_REPLICAS", refused.complaints[0])
@@ -314,12 +318,23 @@ async def test_the_module_is_the_command(shell):
     listed = re.findall(r"^  ([a-z][a-z-]+) +[A-Z]", done.out, re.MULTILINE)
     assert listed == [
         *("up", "scheduler", "dispatcher", "console", "worker"),
-        *("migrate", "provision", "token", "settings", "doctor", "completion"),
-        *("top", "manifests", "manifest", "groups", "jobs", "work", "runs", "workers", "events"),
-        *("preview", "explain"),
+        *("migrate", "provision", "token", "sign-in", "settings", "doctor", "notify", "completion"),
+        *(
+            "top",
+            "manifests",
+            "manifest",
+            "groups",
+            "apps",
+            "jobs",
+            "work",
+            "runs",
+            "workers",
+            "events",
+        ),
+        *("audit", "preview", "explain"),
         *("trigger", "cancel", "dead-letters", "pause", "resume", "enable", "disable", "change"),
         *("group", "job", "delete", "enqueue", "enqueued", "dismiss"),
-        *("plan", "apply"),
+        *("plan", "apply", "schedule"),
         *("verify", "history", "rebuild", "bench"),
     ]
 

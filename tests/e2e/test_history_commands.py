@@ -12,6 +12,7 @@ import pytest_asyncio
 from headway import App, Fatal
 from support.cadences import when_made_due
 from support.servers import needs_embedded
+from support.telling import queue
 
 HEADWAY = (sys.executable, "-m", "headway_cli")
 UP = """
@@ -113,6 +114,28 @@ async def test_verify_names_what_differs(told, command):
             "found": 1,
         }
     ]
+
+
+@pytest.mark.breaks_tables("forges work, which no occurrence tells of")
+async def test_verify_finds_work_that_the_scheduler_has_not_decided(told, command):
+    """Of a manifest and without one, settled and under way; what was enqueued is not forged."""
+    manifest = await told.value("SELECT id FROM scheduler.manifest WHERE job = 'good'")
+    enqueued = await told.value("SELECT headway.enqueue('good')")
+    forged = [
+        await queue(told, job="good", manifest_id=manifest, manifest="x"),
+        await queue(told, job="nobody-has-it"),
+    ]
+    await told.until(
+        "SELECT count(*) FROM dispatcher.work_queue WHERE id = $1 AND state = 'settled'", forged[0]
+    )
+    await told.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", enqueued)
+    await told.until("SELECT count(*) FROM dispatcher.work_queue WHERE id = $1", forged[1])
+    code, lines, _ = await command.run("verify", "--only", "tables")
+    assert code == 1
+    assert sorted(lines[:-1]) == sorted(
+        f"work_queue {work}: the scheduler has not decided it, so somebody else has published it"
+        for work in forged
+    )
 
 
 async def test_rebuild_refuses_and_then_mends(told, command):

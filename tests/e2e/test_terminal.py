@@ -42,7 +42,7 @@ async def here(shell, world, console):
     (shell.folder / "app.py").write_text(APP)
     (shell.folder / "other.yaml").write_text(YAML)
     shell.app = load_app(str(shell.folder / "app.py"))
-    await world.scheduler(shell.app, tick="off")
+    await world.scheduler_of_files(shell.app, tick="off")
     shell.environment = console.environment()
 
     async def run(*arguments: str) -> Done:

@@ -267,4 +267,4 @@ def test_its_own_tests():
         ["npm", "test"], cwd=typescript.PACKAGE, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "# pass 16" in done.stdout
+    assert "# pass 19" in done.stdout

@@ -3,11 +3,13 @@
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from headway import App, Client, manual
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
+from headway_contract.lifecycle import LeaseClaimed
 from headway_dispatcher import gate
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publishing import publish
@@ -66,6 +68,19 @@ async def test_runs_of_a_lease_go_one_after_the_other_and_share_messages(world, 
     assert await world.value(unstarted) == 0, "each start is told"
     info = await world.broker.client.jetstream().stream_info(subjects.EVENTS_STREAM)
     assert info.state.last_seq < 30, "two events of a run to a message, or better"
+    await check_invariants(world.database)
+
+
+async def test_a_refused_message_before_the_claim_does_not_block_a_lease(world, processes):
+    await start(world, processes)
+    lease = uuid4()
+    forged = LeaseClaimed(lease=lease, token="guess", nonce="x")
+    body = encode(event(forged, id=uuid4(), source="test", subject="x", time=utc_now()))
+    answer = await publish(world.broker, subjects.event(lease, "mallory"), body)
+    assert isinstance(answer, Stored)
+    await order(world, await queue_many(world, 1), lease=lease)
+    await world.until(ALL_SETTLED)
+    assert await runs(world) == [(0, "completed", None, 1)]
     await check_invariants(world.database)
 
 

@@ -276,7 +276,7 @@ async def test_twice_in_a_row_on_one_folder(place):
 async def test_in_a_terminal_the_view_is_live_and_the_cursor_comes_back(used_place):
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        *used_place.command("--for", "2.5", "--json"),
+        *used_place.command("--for", "5", "--json"),
         env={**CLEAN, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
         stdout=subprocess.PIPE,
         stderr=theirs,
@@ -427,3 +427,26 @@ async def test_another_worker_is_started_again_and_stopped_with_all_it_started(
         assert await up.end(within=15) == 0, up.said
         assert place.left_behind() == []
     assert "other worker drains" in up.said
+
+
+FOREIGN = """
+app: foreign
+jobs:
+  echo: {input_schema: {type: string}}
+manifests:
+  echo-often: {job: echo, every: {seconds: 1}, input: hello}
+"""
+
+
+async def test_an_app_in_yaml_runs_with_workers_of_another_kind_alone(place):
+    place.app = place.folder / "foreign.yaml"
+    place.app.write_text(FOREIGN)
+    async with place.up() as up:
+        assert await up.end(within=30) == 2
+    assert "holds no bodies, so nobody would run them: give the program that does" in up.said
+    command = f"{sys.executable} {Path(__file__).parent / 'bare_worker.py'} echo bare-1"
+    async with place.up("--for", "8", "--json", "--worker-command", command) as up:
+        assert await up.end(within=60) == 0, up.said
+        report = await up.report()
+    assert report["runs_completed"] >= 1, report
+    assert place.left_behind() == []

@@ -6,7 +6,9 @@ import logging
 import pytest
 from headway import App
 from headway_contract import subjects
+from headway_contract.limits import OUTPUT_LIMIT
 from headway_dispatcher.provisioning import consumers, job_consumer
+from headway_dispatcher.settings import LEAST_STREAM_BYTES, DispatcherSettings
 from headway_jetstream_kit import BrokerUnavailable, NoAnswer
 from headway_jetstream_kit.provisioning import consumer_info, ensure_consumer, stream_info
 from headway_jetstream_kit.publishing import publish
@@ -14,6 +16,7 @@ from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover, Relay
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
+from headway_service_kit.settings import InvalidSettings, read
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.world import until
@@ -143,3 +146,27 @@ async def test_the_settings_that_keep_messages(world):
         subjects.EVENTS_STREAM: ("limits", "new"),
         subjects.SETTLED_STREAM: ("limits", "old"),
     }
+
+
+async def test_the_smallest_streams_that_are_accepted_work(world):
+    """More than fits into a stream goes through it, with the largest outputs."""
+    app = App("test")
+
+    @app.job("job")
+    async def job(ctx, number: int) -> str:
+        return "x" * (OUTPUT_LIMIT - 100)
+
+    app.schedule_many(
+        "many", job=job, items=[(f"n{i}", i) for i in range(24)], when=when_made_due()
+    )
+    await world.dispatcher(stream_max_bytes=LEAST_STREAM_BYTES)
+    await world.worker(app)
+    await world.fire(app)
+    await world.until_settled(at_least=24, within=90)
+    assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 24
+
+
+def test_smaller_streams_are_refused():
+    urls = {"HEADWAY_DATABASE_URL": "a", "HEADWAY_NATS_URL": "b"}
+    with pytest.raises(InvalidSettings, match=r"HEADWAY_STREAM_MAX_BYTES='60000': .*>= 4194304"):
+        read(DispatcherSettings, {**urls, "HEADWAY_STREAM_MAX_BYTES": "60000"})

@@ -1,6 +1,6 @@
 """Clocks that are wrong or step back: nothing becomes poison, nothing fires twice."""
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from uuid import uuid4
 
 import msgspec
@@ -11,7 +11,9 @@ from headway_contract import Event, decode, encode, event, subjects
 from headway_contract.control import Heartbeat
 from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunFailed, RunStarted
 from headway_dispatcher.projector import event_intake
-from headway_jetstream_kit import Puller, Stored
+from headway_dispatcher.rebuild import rebuild
+from headway_dispatcher.verify import verify
+from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK, Connection
@@ -20,6 +22,7 @@ from headway_scheduler.tick import Tick
 from headway_service_kit.passes import Wakeup
 from support.cadences import when_made_due
 from support.invariants import check_invariants
+from support.telling import order_puller
 
 
 class SkewedClock:
@@ -42,7 +45,7 @@ async def order(world):
     beat = Heartbeat(worker="w1", nonce="n1", jobs=["job"], slots=1)
     await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
     scheduler = await world.fire(app)
-    puller = Puller(world.broker, subjects.RUNS_STREAM, subjects.worker_consumer("job"))
+    puller = await order_puller(world, "job")
     [message] = await puller.fetch(1, wait=15)
     for service in (scheduler, dispatcher):
         world.services.remove(service)
@@ -78,19 +81,97 @@ async def project(world, clock) -> None:
     await intake._puller.close()
 
 
-@pytest.mark.parametrize("skew", [timedelta(hours=-1), timedelta(hours=1), timedelta(days=-9000)])
-async def test_a_worker_whose_clock_is_wrong(world, order, skew):
-    """Its times are information; they are put between the order and now."""
-    run = order.runs[0].run
-    await tell(world, order, LeaseClaimed, at=utc_now() + skew, host="here")
-    await tell(world, order, RunStarted, at=utc_now() + skew, run=run)
-    await tell(world, order, RunCompleted, at=utc_now() - skew, run=run)
-    await project(world, DATABASE_CLOCK)
-    [row] = await world.rows("SELECT *, clock_timestamp() AS now FROM dispatcher.metadata")
-    assert row["state"] == "completed"
-    assert row["created_at"] <= row["started_at"] <= row["now"]
-    assert row["created_at"] <= row["finished_at"] <= row["now"]
+async def check_times(world):
+    """The run's times are in order, history has the same, and a rebuild changes nothing."""
     await check_invariants(world.database)
+    [row] = await world.rows("SELECT * FROM dispatcher.metadata")
+    assert row["created_at"] <= row["started_at"] <= row["finished_at"]
+    assert (await verify(world.database)).differences == []
+    await world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
+    await world.value("DELETE FROM dispatcher.metadata")
+    assert (await rebuild(world.database)).added == {"metadata": 1}
+    assert await world.rows("SELECT * FROM dispatcher.metadata") == [row]
+    return row
+
+
+async def kept(world) -> dict[str, tuple[datetime, str | None]]:
+    """The times of the run's events in history: as it counts, and by the worker's clock."""
+    rows = await world.rows(
+        "SELECT type, occurred_at, (data ->> 'worker_time')::timestamptz AS worker_time"
+        " FROM dispatcher.history WHERE type IN ('headway.run.started.v1',"
+        " 'headway.run.completed.v1', 'headway.run.failed.v1')"
+    )
+    return {row["type"].split(".")[2]: (row["occurred_at"], row["worker_time"]) for row in rows}
+
+
+BEHIND, AHEAD = timedelta(minutes=-40), timedelta(hours=3)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (BEHIND, BEHIND),
+        (AHEAD, AHEAD),
+        (AHEAD, BEHIND),
+        (BEHIND, AHEAD),
+        (timedelta(days=-9000), timedelta(days=9000)),
+    ],
+)
+async def test_a_worker_whose_clock_is_wrong(world, order, start, end):
+    """Its times are clamped to the order and now, and kept as they were beside that."""
+    run = order.runs[0].run
+    started_at, finished_at = utc_now() + start, utc_now() + end
+    await tell(world, order, LeaseClaimed, at=started_at, host="here")
+    await tell(world, order, RunStarted, at=started_at, run=run)
+    await tell(world, order, RunCompleted, at=finished_at, run=run)
+    await project(world, DATABASE_CLOCK)
+    row = await check_times(world)
+    assert row["state"] == "completed"
+    assert row["finished_at"] <= await world.value("SELECT clock_timestamp()")
+    assert (row["worker_started_at"], row["worker_finished_at"]) == (started_at, finished_at)
+    assert await kept(world) == {
+        "started": (row["started_at"], started_at),
+        "completed": (row["finished_at"], finished_at),
+    }
+
+
+async def test_an_outcome_that_is_earlier_than_its_start_by_the_worker_s_clock(world, order):
+    """The clock of the worker was set back while the body ran, by less than the run's age."""
+    run = order.runs[0].run
+    made_at = await world.value("SELECT created_at FROM dispatcher.metadata")
+    await tell(world, order, RunStarted, at=made_at + timedelta(milliseconds=2), run=run)
+    await project(world, DATABASE_CLOCK)
+    await tell(world, order, RunCompleted, at=made_at + timedelta(milliseconds=1), run=run)
+    await project(world, DATABASE_CLOCK)
+    row = await check_times(world)
+    assert row["finished_at"] == row["started_at"] == made_at + timedelta(milliseconds=2)
+    assert row["worker_finished_at"] == made_at + timedelta(milliseconds=1)
+    assert (await kept(world))["completed"][0] == row["finished_at"]
+
+
+async def test_an_end_that_is_heard_before_a_later_start(world, order):
+    run = order.runs[0].run
+    made_at = await world.value("SELECT created_at FROM dispatcher.metadata")
+    await tell(world, order, RunFailed, at=made_at + BEHIND, run=run, failure={"kind": "Fatal"})
+    await project(world, DATABASE_CLOCK)
+    assert await world.value("SELECT finished_at FROM dispatcher.metadata") == made_at
+    await tell(world, order, RunStarted, at=made_at + timedelta(milliseconds=1), run=run)
+    await project(world, DATABASE_CLOCK)
+    row = await check_times(world)
+    assert row["finished_at"] == row["started_at"] == made_at + timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize("year", [1, 9999])
+async def test_a_time_that_does_not_exist_in_utc(world, order, year):
+    run = order.runs[0].run
+    zone = timezone(timedelta(hours=14 if year == 1 else -14))
+    at = datetime(year, 1 if year == 1 else 12, 1 if year == 1 else 31, 12, tzinfo=zone)
+    await tell(world, order, RunStarted, at=at, run=run)
+    await tell(world, order, RunCompleted, at=at, run=run)
+    await project(world, DATABASE_CLOCK)
+    row = await check_times(world)
+    assert (row["state"], row["worker_started_at"]) == ("completed", None)
+    assert await world.value("SELECT count(*) FROM dispatcher.rejected") == 0
 
 
 @pytest.mark.parametrize("outcome", ["completed", "failed"])
@@ -106,8 +187,20 @@ async def test_the_dispatchers_clock_steps_back_in_the_middle_of_a_run(world, or
     else:
         await tell(world, order, RunFailed, at=utc_now(), run=run, failure={"kind": "Oops"})
     await project(world, clock)
-    assert await world.value("SELECT state FROM dispatcher.metadata") == outcome
-    await check_invariants(world.database)
+    row = await check_times(world)
+    assert row["state"] == outcome
+    assert row["finished_at"] == row["started_at"]
+
+
+async def test_the_dispatchers_clock_steps_back_behind_the_order(world, order):
+    run = order.runs[0].run
+    clock = SkewedClock()
+    clock.moved = timedelta(hours=-1)
+    await tell(world, order, RunStarted, at=utc_now(), run=run)
+    await tell(world, order, RunCompleted, at=utc_now(), run=run)
+    await project(world, clock)
+    row = await check_times(world)
+    assert row["created_at"] == row["started_at"] == row["finished_at"]
 
 
 @pytest.mark.breaks_tables("ends work by hand")

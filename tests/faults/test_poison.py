@@ -25,7 +25,7 @@ from headway_decisions.texts import storable
 from headway_dispatcher.gate import GateCall
 from headway_dispatcher.intake import Followers, work_intake
 from headway_dispatcher.projector import event_intake
-from headway_jetstream_kit import Puller, Refused, Stored
+from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
@@ -37,6 +37,7 @@ from hypothesis import strategies as st
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.raw_nats import publish_raw
+from support.telling import order_puller
 
 pytestmark = pytest.mark.long
 
@@ -222,7 +223,7 @@ async def orders(world) -> Orders:
     beat = Heartbeat(worker="w1", nonce="n1", jobs=["job"], slots=RUNS)
     await world.broker.client.request(subjects.HEARTBEAT, msgspec.json.encode(beat), timeout=5)
     scheduler = await world.fire(app)
-    puller = Puller(world.broker, subjects.RUNS_STREAM, subjects.worker_consumer("job"))
+    puller = await order_puller(world, "job")
     taken: list[RunDispatched] = []
     async with asyncio.timeout(20):
         while len(taken) < RUNS:
@@ -434,7 +435,13 @@ async def test_good_work_among_generated_messages(world):
     works = [uuid4() for _ in range(20)]
     batch.add(subjects.work("ops"), *(envelope(queued(work), work) for work in works))
     await batch.tell()
-    followers = Followers(gate=GateCall(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
+    followers = Followers(
+        gate=GateCall(),
+        relay=Handover(),
+        cancels=Wakeup(),
+        prunes=Wakeup(),
+        consumers=Wakeup(),
+    )
     intake = work_intake(
         world.database,
         world.broker,

@@ -50,7 +50,7 @@ async def test_what_waits_never_starts_and_what_runs_is_asked_to_stop(world, nat
         result = await client.cancel(work, reason="wrong customer")
         assert (result.result, result.work, result.manifest) == ("settled", work, "m")
         await world.until_settled()
-        again = await client.cancel(work)
+        again = await client.cancel(work, reason="wrong customer")
         assert (again.result, again.outcome) == ("already_settled", "cancelled")
         assert await world.value("SELECT outcome FROM scheduler.occurrence") == "cancelled"
         await world.worker(app_with(forever))
@@ -284,7 +284,7 @@ class TestEnqueuedAndNotTakenUp:
             await connection.execute(
                 works["add"], [work], [None], ["c"], [0], await DATABASE_CLOCK.now(connection)
             )
-            await connection.execute(enqueued["queued"], [work], ["ops"], utc_now())
+            await connection.execute(enqueued["queued"], [work], ["ops"], [utc_now()], utc_now())
         assert [one.work for one in (await asked).works] == [work]
 
     @pytest.mark.parametrize("moved", [False, True])
@@ -317,7 +317,7 @@ class TestEnqueuedAndNotTakenUp:
             await connection.execute(
                 works["add"], [work], [None], ["c"], [0], await DATABASE_CLOCK.now(connection)
             )
-            await connection.execute(enqueued["queued"], [work], ["ops"], utc_now())
+            await connection.execute(enqueued["queued"], [work], ["ops"], [utc_now()], utc_now())
         assert [one.work for one in (await asked).works] == [work]
 
     async def test_what_was_refused_is_said_to_be(self, world, nats_url):

@@ -69,7 +69,7 @@ async def test_all_that_is_wrong_with_a_request_is_told_at_once(world, nats_url)
 async def test_code_does_not_take_what_was_made_at_run_time(world, nats_url):
     app = App("test")
     app.job("job")(lambda ctx: None)
-    await world.scheduler(app, tick="off")
+    await world.scheduler_of_files(app, tick="off")
     app.schedule("a", job="job", when=manual())
     async with Client(nats_url) as client:
         await client.schedule("a", job="job", when=manual())
@@ -78,7 +78,7 @@ async def test_code_does_not_take_what_was_made_at_run_time(world, nats_url):
 
 
 async def test_a_manifest_made_at_run_time_belongs_to_nobodys_code(world, nats_url):
-    await world.scheduler(app_with(1), tick="off")
+    await world.scheduler_of_files(app_with(1), tick="off")
     async with Client(nats_url, actor="alice") as client:
         made = await client.schedule(
             "sync-x", job="sync", when=daily("03:15", tz="Europe/Berlin"), input=5, priority=3
@@ -94,7 +94,7 @@ async def test_a_manifest_made_at_run_time_belongs_to_nobodys_code(world, nats_u
         assert (await client.apply(app_with(0).definitions())).pruned == ["m-0000"]
         assert [one.external_id for one in await client.manifests()] == ["sync-x", "sync-y"]
         status = (await client.manifest("sync-x")).status
-        assert (status.owner, status.group, status.job) == ("api", "sync", "sync")
+        assert (status.owner, status.group, status.job) == ("api", "ops", "sync")
         assert "deleted" in (await client.delete("sync-x")).text
         assert [one.external_id for one in await client.manifests()] == ["sync-y"]
     sources = await world.rows(
@@ -167,7 +167,7 @@ async def test_what_operators_do(world, nats_url):
         found = await client.manifest("m-0000")
         assert (found.definition["retry"]["attempts"], found.touched) == (
             7,
-            ["enabled", "jitter", "retry"],
+            ["attempts", "enabled", "interval", "jitter"],
         )
         await client.change("m-0000", give_back=["retry", "jitter", "enabled"])
         assert (await client.manifest("m-0000")).touched == []

@@ -12,13 +12,15 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 import pytest
 import pytest_asyncio
+from headway_clock import utc_now
 from headway_console.access.guarding import RouteUndeclared, check_declared
+from headway_console.access.tickets import sign_in_path
 from headway_console.access.tokens import as_yaml, new_token
 from headway_console.api.openapi import document
 from headway_contract.routes import ROLES
 from headway_service_kit.health import AddressInUse
 from litestar import Litestar, get
-from support.consoles import LOCAL, Console, run_console
+from support.consoles import LOCAL, Console, local_link, run_console
 from support.issuer import CLIENT, SECRET, TestIssuer, run_issuer
 
 API = "/api/v1"
@@ -212,7 +214,7 @@ async def test_a_session_begins_with_a_token_and_ends_with_it(console, tmp_path)
 async def test_who_fails_too_often_waits_and_who_is_in_goes_on(console):
     ours = {"origin": console.url}
     async with console.browser() as inside, console.browser() as client:
-        await inside.get(f"/sign-in/local/{LOCAL.ticket}")
+        await inside.get(local_link())
         for _ in range(5):
             assert (await client.post("/sign-in", data={"token": "x"}, headers=ours)).is_error
             assert (await client.get("/sign-in/local/wrong")).status_code == 401
@@ -222,7 +224,7 @@ async def test_who_fails_too_often_waits_and_who_is_in_goes_on(console):
         late = await client.post("/sign-in", data=good, headers=told)
         assert (late.status_code, "try again in" in late.text) == (429, True)
         assert 1 <= int(late.headers["retry-after"]) <= 300
-        assert (await client.get(f"/sign-in/local/{LOCAL.ticket}")).status_code == 429
+        assert (await client.get(local_link())).status_code == 429
         assert (await inside.get(f"{API}/me")).status_code == 200
     async with console.signed_in("viewer") as program:
         assert (await program.get(f"{API}/me")).status_code == 200
@@ -230,7 +232,7 @@ async def test_who_fails_too_often_waits_and_who_is_in_goes_on(console):
 
 async def test_whoever_signs_out_leaves_no_cookie_that_works(console):
     async with console.browser() as client:
-        await client.get(f"/sign-in/local/{LOCAL.ticket}")
+        await client.get(local_link())
         copy = dict(client.cookies)
         await client.post("/sign-out", headers={"origin": console.url})
     async with console.browser(cookies=copy) as thief:
@@ -240,7 +242,7 @@ async def test_whoever_signs_out_leaves_no_cookie_that_works(console):
 
 async def test_a_tampered_cookie_is_none(console):
     async with console.browser() as client:
-        link = f"/sign-in/local/{LOCAL.ticket}"
+        link = local_link()
         assert (await client.get(link)).headers["location"] == "/"
         [(name, value)] = client.cookies.items()
         me = (await client.get(f"{API}/me")).json()
@@ -254,10 +256,44 @@ async def test_a_tampered_cookie_is_none(console):
             assert (await client.get(f"{API}/me")).status_code == 401
 
 
+async def test_a_local_sign_in_link_works_once_and_not_for_long(console):
+    link = local_link()
+    old = sign_in_path(LOCAL.ticket_key, utc_now() - timedelta(minutes=11))
+    foreign = sign_in_path("another key", utc_now())
+    async with console.browser() as client:
+        assert (await client.get(link)).status_code == 303
+        for refused in (link, old, foreign):
+            answer = await client.get(refused)
+            assert (answer.status_code, "headway sign-in" in answer.text) == (401, True)
+
+
+async def test_tokens_of_a_file_that_is_gone_or_broken_are_refused(console, tmp_path):
+    file = tmp_path / "tokens.yaml"
+    good = file.read_text()
+    async with console.signed_in() as client:
+        for broken in (None, "- {"):
+            file.unlink() if broken is None else file.write_text(broken)
+            assert (await client.get(f"{API}/me")).status_code == 401
+            file.write_text(good)
+            assert (await client.get(f"{API}/me")).status_code == 200
+
+
+async def test_odd_paths_and_deep_bodies_are_refused(console):
+    deep = "[" * 100_000 + "]" * 100_000
+    body = f'{{"input": {deep}}}'
+    async with console.signed_in() as client:
+        for path in ("/static/%00", "/static/a%0ab", f"{API}/manifests/%00"):
+            assert (await client.get(path)).status_code == 404
+        answer = await client.post(f"{API}/jobs/j/enqueue", content=body)
+        assert (answer.status_code, "nested too deeply" in answer.text) == (422, True)
+        answer = await client.post(f"{API}/plan/yaml", json={"yaml": f"app: {deep}"})
+        assert answer.status_code == 422, answer.text
+
+
 async def test_a_foreign_page_changes_nothing(console, world):
     path = f"{API}/manifests/m"
     async with console.browser() as client:
-        await client.get(f"/sign-in/local/{LOCAL.ticket}")
+        await client.get(local_link())
         page = (await client.get("/")).text
         token = re.search(r'"X-CSRF-Token": "([^"]+)"', page)[1]
         good = {"origin": console.url, "sec-fetch-site": "same-origin", "x-csrf-token": token}

@@ -4,7 +4,7 @@ import asyncio
 
 from headway import App, daily
 from headway_console.pages import PAGES
-from support.consoles import LOCAL
+from support.consoles import local_link
 
 HTML = {"Accept": "text/html"}
 
@@ -53,7 +53,7 @@ async def test_what_was_refused_is_told_once_on_the_page_that_follows(console, w
     await world.provision()
     await world.scheduler()
     async with console.browser() as client:
-        await client.get(f"/sign-in/local/{LOCAL.ticket}")
+        await client.get(local_link())
         page = await client.get("/plan", headers=HTML)
         csrf = page.text.partition('name="csrf" value="')[2].partition('"')[0]
         sent = await client.post(

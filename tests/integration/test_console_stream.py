@@ -8,7 +8,7 @@ import pytest
 from headway import App
 from headway_console import feed as feed_module
 from support.cadences import when_made_due
-from support.consoles import LOCAL
+from support.consoles import local_link
 from support.world import until
 
 
@@ -126,7 +126,7 @@ STREAMS = ("/api/v1/events/stream", "/live", "/events/feed", "/workers/live")
 @pytest.mark.parametrize("path", STREAMS)
 async def test_a_stream_ends_when_whoever_opened_it_signs_out(console, path):
     async with console.browser() as client, console.signed_in("viewer") as other:
-        await client.get(f"/sign-in/local/{LOCAL.ticket}")
+        await client.get(local_link())
         async with client.stream("GET", path) as mine, other.stream("GET", path) as theirs:
             lines, others = mine.aiter_lines(), theirs.aiter_lines()
             assert await anext(lines)

@@ -12,7 +12,7 @@ from headway.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.dispatching import LetterFilter
-from headway_contract.work import RetryPolicy
+from headway_contract.work import JobChanged, RetryPolicy
 from headway_dispatcher.letter_passes import LetterRetention
 from headway_postgres_kit import DATABASE_CLOCK
 from support.invariants import check_invariants
@@ -151,6 +151,24 @@ async def test_it_is_seen_to_once_whoever_asks_at_the_same_time(ops, acts):
     [again] = await ops.client.retry(letter)
     assert "ada" in again.text, "the second is told who did it"
     await check_invariants(ops.world.database)
+
+
+async def test_a_letter_of_a_retired_job_is_not_retried_until_the_job_returns(ops):
+    work, letter = await ops.letter()
+    ops.mended.set()
+    retired = "SELECT retired = $1 FROM dispatcher.job_limit WHERE name = 'job'"
+    await ops.tell(JobChanged(job="job", version=10**9, retired=True))
+    await ops.world.until(retired, True)
+    [refused] = await ops.client.retry(letter)
+    assert refused.result == "job_retired"
+    assert "job 'job' is retired" in refused.text
+    assert "declare the job again, or acknowledge" in refused.text
+    assert (await ops.row(work))["state"] == "settled"
+    await ops.tell(JobChanged(job="job", version=10**9 + 1))
+    await ops.world.until(retired, False)
+    [result] = await ops.client.retry(letter)
+    assert result.result == "retried"
+    await ops.until_outcome(work, "completed")
 
 
 async def test_what_nobody_knows_is_said(ops):

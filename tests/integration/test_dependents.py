@@ -9,10 +9,12 @@ from headway import App, every
 from headway.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract import decode
 from headway_contract.lifecycle import Activation
-from headway_contract.scheduling import ChangeRequest, TriggerRequest
+from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
 from headway_decisions.cadence import Manual
 from headway_decisions.timing import Timing
 from headway_scheduler import activate, operate
+from headway_scheduler.explain import explain
+from headway_scheduler.finding import find_manifest
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
@@ -152,6 +154,59 @@ async def test_a_disabled_dependent_lets_it_pass_and_a_blocked_one_owes_it(timel
     assert [row["cause"] for row in await timeline.under_way("child")] == ["success:3"]
 
 
+async def switch_group(timeline, *, enabled: bool) -> None:
+    request = ChangeGroupRequest(group="job", enabled=enabled, actor="me")
+    await timeline.do(operate.change_group, request)
+
+
+async def explained(timeline) -> str:
+    async with timeline.database.transaction() as connection:
+        row = await find_manifest(connection, "child")
+        answer = await explain(connection, row, at=None, now=timeline.clock.at, kept_days=30)
+    return answer.text
+
+
+async def test_a_disabled_group_owes_one_run_for_all_successes(timeline):
+    await timeline.declare(family())
+    await switch_group(timeline, enabled=False)
+    for minute in (1, 2, 3):
+        await run_parent(timeline, minute)
+    assert await timeline.under_way("child") == []
+    assert "Success number 3 of 'parent' is owed: one run follows when its group is enabled." in (
+        await explained(timeline)
+    )
+    timeline.at(minutes=4)
+    await switch_group(timeline, enabled=True)
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:3"]
+    await timeline.settle("child")
+    assert await timeline.ledger("child") == [
+        ("success:3", "queued", None),
+        ("successes:1/2", "skipped", "collapsed_into_a_later_success"),
+    ]
+    assert "owed" not in await explained(timeline)
+
+
+async def test_a_success_passes_what_is_disabled_itself_whatever_its_group_is(timeline):
+    await timeline.declare(family())
+    await timeline.do(operate.change, ChangeRequest(manifest="child", enabled=False))
+    await switch_group(timeline, enabled=False)
+    await run_parent(timeline, 1)
+    await timeline.do(operate.change, ChangeRequest(manifest="child", enabled=True))
+    await switch_group(timeline, enabled=True)
+    assert await timeline.ledger("child") == [("success:1", "skipped", "manifest_disabled")]
+
+
+async def test_a_success_owed_by_a_disabled_group_outlives_its_parent(timeline):
+    await timeline.declare(family())
+    await switch_group(timeline, enabled=False)
+    await run_parent(timeline, 1)
+    await timeline.declare(orphaned())
+    assert await timeline.ledger("child") == [("success:1", "owed", "group_disabled")]
+    assert "it runs as soon as its group is enabled" in await explained(timeline)
+    await switch_group(timeline, enabled=True)
+    assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1"]
+
+
 async def test_a_new_dependent_waits_for_the_next_success(timeline):
     alone = App("test")
     alone.job("job")(lambda ctx: None)
@@ -206,7 +261,9 @@ async def test_nor_when_the_parent_is_pruned(timeline):
     await timeline.declare(Definitions(owner=API_OWNER, manifests=(child,)))
     await run_parent(timeline, 1)
     await run_parent(timeline, 2)
-    await timeline.declare(App("test"))
+    left = App("test")
+    left.job("job")(lambda ctx: None)
+    await timeline.declare(left)
     await timeline.settle("extra")
     assert [row["cause"] for row in await timeline.under_way("extra")] == ["success:2"]
 

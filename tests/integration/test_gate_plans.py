@@ -95,6 +95,27 @@ async def test_a_backlog_is_not_read_through(gates, which):
         assert rows_read(plan) < FEW, (name, outline(plan))
 
 
+async def test_workers_that_crashed_are_not_read(gates):
+    """The gate reads its fleet under its lock."""
+    async with gates.database.acquire() as connection:
+        await connection.execute(
+            "INSERT INTO dispatcher.worker (name, nonce, host, sdk, sdk_version, jobs, slots,"
+            " draining, first_heard_at, last_heard_at)"
+            " SELECT 'crashed-' || number, '', '', '', '', '{etl}', 1, false, $2, $2"
+            " FROM generate_series(1, $1::integer) AS number",
+            BACKLOG,
+            START - timedelta(days=3650),
+        )
+        await connection.execute(workers["note_gone"], START - timedelta(days=3000))
+        await connection.execute("VACUUM ANALYZE dispatcher.worker")
+    for name, arguments, of in (
+        ("situation", (timedelta(days=36500),), queries),
+        ("serving", (START - timedelta(days=36500),), workers),
+    ):
+        plan = await explained(gates, name, *arguments, queries=of)
+        assert rows_read(plan) < FEW, outline(plan)
+
+
 async def test_a_key_that_falls_free_costs_the_one_who_gets_it(gates):
     async with gates.database.acquire() as connection:
         await connection.execute(FILL, BACKLOG, "keyed", "etl", START, "key", "busy")

@@ -165,6 +165,7 @@ class TestWork:
         healing = Healing(
             world.database,
             world.broker,
+            holder="me",
             clock=DATABASE_CLOCK,
             ask_after_seconds=0.0,
             relay=Wakeup(),

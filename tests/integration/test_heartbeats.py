@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 from headway_contract import subjects
 from headway_contract.control import Heartbeat, HeartbeatReply
-from headway_jetstream_kit.provisioning import consumer_info
 from support.world import until
 
 
@@ -31,10 +30,17 @@ async def dispatcher(world):
         {"host": "a\x00b"},
         {"worker": "a.b"},
         {"worker": "_dispatcher2"},
+        {"worker": "_dispatcher", "nonce": "another-dispatcher"},
+        {"nonce": ""},
+        {"protocol": 7},
+        {"jobs": [f"job-{number}" for number in range(1_001)]},
         {"leases": ["no-uuid"]},
         {"host": "h" * 10_000},
     ],
-    ids=["newline", "slots", "nul", "dot", "underscore", "lease", "long"],
+    ids=[
+        *("newline", "slots", "nul", "dot", "underscore", "dispatcher", "nonce", "protocol"),
+        *("jobs", "lease", "long"),
+    ],
 )
 async def test_a_bad_heartbeat_is_told_so_and_the_others_are_heard(world, dispatcher, fault):
     bad, good = await asyncio.gather(
@@ -44,6 +50,16 @@ async def test_a_bad_heartbeat_is_told_so_and_the_others_are_heard(world, dispat
     assert not good.error
     rows = await world.rows("SELECT name FROM dispatcher.worker")
     assert [row["name"] for row in rows] == ["good"]
+    assert not await world.value(
+        "SELECT count(*) FROM dispatcher.witness WHERE name = 'another-dispatcher'"
+    )
+
+
+async def test_null_stands_for_an_empty_list(world, dispatcher):
+    """Go writes a nil slice and a nil map so."""
+    reply = await beat(world, worker="go", jobs=None, leases=None, runs=None, concurrency=None)
+    assert not reply.error
+    assert await world.value("SELECT jobs = '{}' FROM dispatcher.worker WHERE name = 'go'")
 
 
 async def test_a_database_that_hangs_does_not_silence_the_dispatcher(world, dispatcher):
@@ -82,14 +98,3 @@ async def test_two_processes_with_one_name_are_both_heard(world, dispatcher):
     assert await world.value(
         "SELECT bool_and(last_heard_at > now() - interval '1 min') FROM dispatcher.lease"
     )
-
-
-async def test_a_consumer_that_was_deleted_is_made_again(world, dispatcher):
-    await beat(world, worker="w1")
-    await world.broker.api(f"CONSUMER.DELETE.{subjects.RUNS_STREAM}.worker-job")
-
-    async def made_again():
-        await beat(world, worker="w1")
-        return await consumer_info(world.broker, subjects.RUNS_STREAM, "worker-job")
-
-    await until(made_again, within=15, what="the consumer is back")

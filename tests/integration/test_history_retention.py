@@ -18,7 +18,6 @@ from headway_dispatcher.retention import Retention
 from headway_dispatcher.verify import verify
 from headway_jetstream_kit.publishing import publish
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_service_kit.counting import PASSED_OVER
 from support.cadences import when_made_due
 from support.generated import make_works
 from support.letters import Ops
@@ -198,13 +197,13 @@ async def test_what_is_told_again_of_forgotten_work_makes_no_second_life(world):
     await world.until_settled()
     world.services.remove(dispatcher)
     await dispatcher.stop()
-    await world.dispatcher(clock=Later(days=31))
+    dispatcher = await world.dispatcher(clock=Later(days=31))
     await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue)")
-    before = PASSED_OVER.read().get("work_too_old", 0)
+    before = dispatcher.counts.read().get("work_too_old", 0)
     await tell(world, work, told_at, cancel, queued)
 
     async def passed_over() -> bool:
-        return PASSED_OVER.read().get("work_too_old", 0) == before + 2
+        return dispatcher.counts.read().get("work_too_old", 0) == before + 2
 
     await until(passed_over, within=10, what="both are passed over")
     assert await counts(world) == dict.fromkeys(TABLES, 0)
@@ -400,3 +399,37 @@ async def test_pruned_work_needs_no_snapshot(stopped):
     await age(stopped, 40)
     assert (await cleaner(stopped).run_once()).snapshots == 2
     assert (await verify(stopped.database)).differences == []
+
+
+async def test_workers_that_crashed_are_gone_and_after_a_time_forgotten(world):
+    await world.dispatcher(worker_days=7, clean_up_seconds=0.2)
+    await world.worker(App("test"), worker_name="alive")
+    await world.until("SELECT count(*) FROM dispatcher.worker WHERE name = 'alive'")
+    for name, days in (("crashed-lately", 6), ("crashed-long-ago", 8)):
+        await world.value(
+            "INSERT INTO dispatcher.worker (name, nonce, host, sdk, sdk_version, jobs, slots,"
+            " draining, first_heard_at, last_heard_at)"
+            " VALUES ($1, '', '', '', '', '{}', 1, false, $2, $2)",
+            name,
+            utc_now() - timedelta(days=days),
+        )
+    await world.until("SELECT count(*) = 2 FROM dispatcher.worker")
+    rows = await world.rows("SELECT name, gone FROM dispatcher.worker ORDER BY name")
+    assert [tuple(row) for row in rows] == [("alive", False), ("crashed-lately", True)]
+    # One that is heard again is back.
+    await world.worker(App("test"), worker_name="crashed-lately")
+    await world.until("SELECT NOT gone FROM dispatcher.worker WHERE name = 'crashed-lately'")
+
+
+async def test_rejected_messages_are_kept_for_a_time(world):
+    for schema in ("scheduler", "dispatcher"):
+        await world.value(
+            f"INSERT INTO {schema}.rejected (subject, headers, body, reason, rejected_at)"
+            " SELECT days::text, '{}', '', 'test', clock_timestamp() - days * interval '1 day'"
+            " FROM unnest(ARRAY[1, 29, 31]) AS days"
+        )
+    await world.dispatcher(rejected_days=30, clean_up_seconds=0.2)
+    await world.scheduler(rejected_days=30, clean_up_seconds=0.2)
+    for schema in ("scheduler", "dispatcher"):
+        kept = f"SELECT array_agg(subject ORDER BY id) = ARRAY['1', '29'] FROM {schema}.rejected"
+        await world.until(kept)

@@ -8,7 +8,6 @@ from headway_contract import encode, event, subjects
 from headway_contract.work import WorkQueued
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publishing import publish
-from headway_service_kit.counting import PASSED_OVER
 from support.world import until
 
 
@@ -36,7 +35,7 @@ async def test_work_whose_slot_is_taken_is_coalesced_and_never_sticks(world):
 
 async def test_what_is_passed_over_is_counted(world):
     dispatcher = await world.dispatcher()
-    before = PASSED_OVER.read()
+    scheduler = await world.scheduler()
     work = uuid4()
     queued = WorkQueued(work=work, group="ops", job="job", cause="test", queued_at=utc_now())
     told = event(queued, id=work, source="test", subject=work, time=utc_now())
@@ -44,17 +43,16 @@ async def test_what_is_passed_over_is_counted(world):
     for body in (encode(told), encode(told), msgspec.json.encode(strange)):
         assert isinstance(await publish(world.broker, subjects.work("ops"), body), Stored)
 
-    async def counted():
-        now = PASSED_OVER.read()
-        return {name: number for name, number in now.items() if number != before.get(name)}.keys()
-
     async def both():
-        return await counted() == {"work_known_before", "events_of_unknown_type"}
+        return dispatcher.counts.read() == {"work_known_before": 1, "events_of_unknown_type": 1}
 
     await until(both, within=10, what="both are counted")
-    status, body = await dispatcher.health.report("/counts")
-    assert status == 200
-    assert "work_known_before " in body
+    told = (200, "events_of_unknown_type 1\nwork_known_before 1")
+    assert await dispatcher.health.report("/counts") == told
+    # Another service of the same process has passed over nothing.
+    assert await scheduler.health.report("/counts") == (200, "")
+    _, metrics = await scheduler.health.report("/metrics")
+    assert 'passed_over_total{what="' not in metrics
     assert (
         await world.value("SELECT count(*) FROM dispatcher.history WHERE work_id = $1", work) == 1
     )

@@ -5,8 +5,10 @@ import threading
 from datetime import timedelta
 
 import msgspec
+import nats
 import pytest
-from headway import App, Fatal, every, retry
+from headway import App, Client, Fatal, every, manual, retry
+from headway.inputs import schema_id
 from support.invariants import check_invariants
 
 
@@ -68,6 +70,37 @@ async def test_plain_functions_run_in_threads_and_typed_inputs_arrive_typed(worl
     assert seen[0] == (False, Order(1, ["a", "b"]))
     assert await world.value("SELECT output FROM dispatcher.metadata LIMIT 1") == ["a", "b"]
     await check_invariants(world.database)
+
+
+async def test_event_table_and_order_name_the_schema_of_the_input(world, nats_url):
+    app = App("test")
+
+    @app.job("pack")
+    async def pack(ctx, order: Order): ...
+
+    @app.job("any")
+    async def takes_any(ctx, given): ...
+
+    app.schedule("pack-1", job=pack, when=manual(), input=Order(1, ["a"]))
+    schemas = {job.name: schema_id(job.input_schema) for job in app.definitions().jobs}
+    assert schemas["pack"].startswith("sha256:")
+    connection = await nats.connect(nats_url)
+    orders = await connection.subscribe("headway.run.>")
+    await world.dispatcher()
+    await world.scheduler(app)
+    await world.worker(app)
+    async with Client(nats_url) as client:
+        await client.trigger("pack-1")
+        await client.enqueue("pack", {"number": 2, "lines": []})
+        await client.enqueue("any", 7)
+    found = [msgspec.json.decode((await orders.next_msg(timeout=20)).data) for _ in range(3)]
+    await world.until_settled(at_least=3)
+    await connection.close()
+    expected = [("any", None), ("pack", schemas["pack"]), ("pack", schemas["pack"])]
+    ordered = [one["data"] for one in found]
+    assert sorted((one["job"], one["runs"][0].get("input_schema")) for one in ordered) == expected
+    stored = "SELECT job, input_schema FROM dispatcher.work_queue ORDER BY job"
+    assert [tuple(row) for row in await world.rows(stored)] == expected
 
 
 async def test_a_failure_is_tried_again_and_then_becomes_a_dead_letter_that_blocks(world):

@@ -1,6 +1,6 @@
 """A database of the first version, brought up to date with what is in it."""
 
-from datetime import UTC
+from datetime import UTC, timedelta
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -189,11 +189,40 @@ async def test_letters_learn_what_was_heard_of_their_runs_after_they_were_made(o
     assert (await verify(old_database)).differences == []
 
 
+DISORDER = """
+UPDATE dispatcher.metadata
+SET started_at = created_at - interval '40 minutes', finished_at = created_at - interval '1 hour'
+"""
+
+
+async def test_runs_that_ended_before_they_began_are_put_in_order(old_database):
+    """Also a run that never began; the dead letters of both, and history, agree."""
+    unbegun, begun = works = [uuid4(), uuid4()]
+    async with old_database.acquire() as connection:
+        await connection.execute(RUN, works)
+        await connection.execute(DISORDER)
+        await connection.execute(
+            "UPDATE dispatcher.metadata SET started_at = NULL WHERE run_id = $1", unbegun
+        )
+    await apply_migrations(old_database)
+    assert (await verify(old_database)).differences == []
+    async with old_database.acquire() as connection:
+        rows = await connection.fetch(
+            "SELECT run_id, started_at - created_at AS start, finished_at - created_at AS finish"
+            " FROM dispatcher.metadata"
+        )
+        with pytest.raises(asyncpg.CheckViolationError, match="times_in_order"):
+            await connection.execute(DISORDER + " WHERE run_id = $1", begun)
+    ordered = {row["run_id"]: (row["start"], row["finish"]) for row in rows}
+    assert ordered == {unbegun: (None, timedelta(0)), begun: (timedelta(0), timedelta(0))}
+
+
 async def test_what_another_jitter_put_off_is_looked_at_when_it_is_due(new_database):
     """So that it fires at the time that is drawn for it now: not later, and not early."""
-    [drawn] = [step.number for step in SCHEDULER.steps if step.title == "jitter_from_names"]
+    [drawn] = [step for step in SCHEDULER.steps if step.title == "jitter_from_names"]
     await bring_to(new_database, DISPATCHER, len(DISPATCHER.steps))
-    await bring_to(new_database, SCHEDULER, drawn - 1)
+    # Today's code writes the manifests, so it needs today's tables.
+    await SCHEDULER.apply(new_database)
     timeline = Timeline(new_database)
     app = App("app")
     app.job("job")(lambda ctx: None)
@@ -205,7 +234,7 @@ async def test_what_another_jitter_put_off_is_looked_at_when_it_is_due(new_datab
         "UPDATE scheduler.manifest SET wake_at = next_due_at + interval '1799 s'"
         " WHERE external_id = 'late'"
     )
-    await SCHEDULER.apply(new_database)
+    await timeline.rows(drawn.sql)
     timeline.clock.at = before["next_due_at"]
     await timeline.tick()
     assert await timeline.ledger("punctual") == [("60", "queued", None)]
@@ -252,3 +281,37 @@ async def test_keys_from_when_ids_were_derived_go_on_finding_their_work(old_data
 
 async def enqueue(connection, key: str | None) -> UUID:
     return await connection.fetchval("SELECT headway.enqueue('job', '7', key => $1)", key)
+
+
+async def test_groups_keep_the_limits_that_code_stated_and_operators_set(new_database):
+    """A retry policy that an operator changed becomes two fields; each limit gets its owner."""
+    [owned] = [step.number for step in SCHEDULER.steps if step.title == "group_ownership"]
+    await bring_to(new_database, SCHEDULER, owned - 1)
+    async with new_database.acquire() as connection:
+        await connection.execute(
+            "INSERT INTO scheduler.manifest_group"
+            " (name, owner, max_active, priority, enabled, touched, declared, changed_at) VALUES"
+            " ('job', 'app', 3, 5, true, '{priority}', '{\"priority\": 2}', now()),"
+            " ('enqueued', NULL, NULL, 0, true, '{}', '{}', now())"
+        )
+        await connection.execute(
+            "INSERT INTO scheduler.manifest"
+            " (id, external_id, owner, job, group_name, timing, priority, retry, timeout_seconds,"
+            "  cancel_grace_seconds, on_lost_contact, definition_hash, declared_at, touched) VALUES"
+            " (gen_random_uuid(), 'a', 'app', 'job', 'job', '{}', 0, '{\"attempts\": 9}', 60, 30,"
+            "  'stop', 'old', now(), '{enabled,retry}')"
+        )
+    await apply_migrations(new_database)
+    async with new_database.acquire() as connection:
+        rows = await connection.fetch("SELECT name, declared FROM scheduler.manifest_group")
+        [manifest] = await connection.fetch(
+            "SELECT touched, definition_hash FROM scheduler.manifest"
+        )
+    assert {row["name"]: row["declared"] for row in rows} == {
+        "job": {
+            "max_active": {"value": 3, "app": "app"},
+            "priority": {"value": 2, "app": "app"},
+        },
+        "enqueued": {},
+    }
+    assert tuple(manifest) == (["enabled", "attempts", "interval"], "")

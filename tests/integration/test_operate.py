@@ -295,7 +295,9 @@ async def hold_for_a_while(timeline):
 
 
 async def leave_out(timeline):
-    await timeline.declare(App("test"), prune="disable")
+    left = App("test")
+    left.job("job", group="ops")(lambda ctx, number: None)
+    await timeline.declare(left, prune="disable")
 
 
 @pytest.mark.parametrize("hold", [hold_manifest, hold_group, hold_for_a_while, leave_out])
@@ -354,7 +356,7 @@ async def test_what_cannot_be_is_refused_and_leaves_nothing_behind(timeline, fie
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"attempts": 5, "give_back": ["retry"]}, "'a': retry cannot be changed and given back"),
+        ({"attempts": 5, "give_back": ["retry"]}, "'a': attempts cannot be changed and given back"),
         ({"enabled": True, "give_back": ["enabled"]}, "enabled cannot be changed and given back"),
         ({"jitter_seconds": 5}, "'b' has no fire times of its own, so a jitter has no meaning"),
     ],

@@ -8,6 +8,7 @@ from headway.control import NotThere, RequestFailed
 from headway.nats_control import NatsControl
 from headway_contract import subjects
 from headway_contract.operating import SettingsAnswer, SettingsQuestion
+from headway_scheduler import desk
 from support.cadences import when_made_due
 
 
@@ -116,6 +117,46 @@ async def test_the_same_key_runs_many_only_once(world, client):
     assert await world.value("SELECT count(*) FROM scheduler.work") == 2
     with pytest.raises(RequestFailed, match="other parameters"):
         await client.change_many("slow-1", action="run", key="once")
+
+
+async def test_manifests_of_a_group_are_changed_page_by_page(world, client, monkeypatch):
+    monkeypatch.setattr(desk, "_MOST_CHANGED", 1)
+    app = app_of(asyncio.Event())
+    app.schedule("other", job="slow", group="elsewhere", when=when_made_due(), labels={"a": "b"})
+    await world.scheduler(app)
+    meant = await client.change_many(group="slow", action="disable", dry_run=True)
+    assert [one.manifest for one in meant] == ["slow-1", "slow-2"]
+    assert await world.value("SELECT bool_and(enabled) FROM scheduler.manifest")
+    done = await client.change_many(group="slow", action="disable")
+    assert [(one.manifest, one.done) for one in done] == [("slow-1", True), ("slow-2", True)]
+    assert await world.value("SELECT external_id FROM scheduler.manifest WHERE enabled") == "other"
+    first, again = [
+        await client.change_many(everything=True, action="run", key="all") for _ in range(2)
+    ]
+    assert first == again
+    assert [one.manifest for one in first] == ["other", "slow-1", "slow-2"]
+    assert await world.value("SELECT count(*) FROM scheduler.work") == 3
+    labelled = await client.change_many(labels={"a": "b"}, action="disable")
+    assert [one.manifest for one in labelled] == ["other"]
+    for wrong in ({"group": "slow", "labels": {"a": "b"}}, {"group": "nobodys"}):
+        with pytest.raises(RequestFailed, match=r"in one way|no such manifest"):
+            await client.change_many(**wrong, action="enable")
+
+
+async def test_a_worker_serves_only_the_jobs_that_are_named(world, client):
+    app = app_of(asyncio.Event())
+
+    @app.job("quick")
+    async def quick(ctx): ...
+
+    app.schedule("quick-1", job=quick, when=when_made_due())
+    await world.dispatcher()
+    await world.scheduler(app)
+    await world.worker(app, worker_name="w1", only=["quick"])
+    await client.change_many("slow-1", "quick-1", action="run")
+    await world.until("SELECT count(*) = 1 FROM dispatcher.metadata WHERE state = 'completed'")
+    assert [one.jobs for one in await client.workers()] == [["quick"]]
+    await world.until("SELECT reason = 'no_worker' FROM dispatcher.waiting")
 
 
 async def test_nobody_changes_nothing_at_all(world, client):

@@ -29,7 +29,7 @@ async def everything(world) -> list:
 
 
 async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world, nats_url):
-    await world.scheduler(
+    await world.scheduler_of_files(
         app_with(stays=daily("01:00"), moves=daily("02:00"), goes=daily("03:00")), tick="off"
     )
     wanted = app_with(stays=daily("01:00"), moves=daily("04:00"), comes=daily("05:00"))
@@ -56,7 +56,7 @@ async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world, nats
     [("delete", ["goes"], [], 1), ("disable", [], ["goes"], 1), ("keep", [], [], 0)],
 )
 async def test_what_is_no_longer_declared(world, nats_url, policy, pruned, disabled, vanish):
-    await world.scheduler(app_with(goes=daily("03:00")), tick="off")
+    await world.scheduler_of_files(app_with(goes=daily("03:00")), tick="off")
     async with Client(nats_url) as client:
         planned = await client.plan(app_with().definitions(), prune=policy, days=1)
         applied = await client.apply(app_with().definitions(), prune=policy)
@@ -66,7 +66,7 @@ async def test_what_is_no_longer_declared(world, nats_url, policy, pruned, disab
 
 
 async def test_what_was_silenced_comes_back_and_is_no_news_twice(world, nats_url):
-    await world.scheduler(app_with(goes=daily("03:00")), tick="off", prune="disable")
+    await world.scheduler_of_files(app_with(goes=daily("03:00")), tick="off", prune="disable")
     async with Client(nats_url) as client:
         await client.apply(app_with().definitions())
         again = await client.plan(app_with().definitions())
@@ -80,7 +80,7 @@ async def test_what_was_silenced_comes_back_and_is_no_news_twice(world, nats_url
 
 
 async def test_only_what_changes_when_it_fires_is_listed(world, nats_url):
-    await world.scheduler(
+    await world.scheduler_of_files(
         app_with(busy=daily("01:00"), off=daily("02:00"), late=daily("03:00"), x=daily("04:00")),
         tick="off",
     )
@@ -104,7 +104,7 @@ async def test_only_what_changes_when_it_fires_is_listed(world, nats_url):
 
 
 async def test_what_an_operator_has_touched_stays(world, nats_url):
-    await world.scheduler(app_with(a=daily("01:00")), tick="off")
+    await world.scheduler_of_files(app_with(a=daily("01:00")), tick="off")
     async with Client(nats_url) as client:
         await client.disable("a")
         planned = await client.plan(app_with(a=daily("05:00")).definitions(), days=7)
@@ -112,7 +112,7 @@ async def test_what_an_operator_has_touched_stays(world, nats_url):
 
 
 async def test_days_of_clock_changes_are_marked(world, nats_url):
-    await world.scheduler(app_with(), tick="off")
+    await world.scheduler_of_files(app_with(), tick="off")
     # The clock changes on Sundays, and in summer not for more than 200 days.
     when = {"at": "02:30", "tz": "Europe/Berlin"}
     definitions = app_with(a=daily(**when), sundays=weekly("sun", **when)).definitions()
@@ -125,7 +125,7 @@ async def test_days_of_clock_changes_are_marked(world, nats_url):
 
 
 async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_message(world, nats_url):
-    await world.scheduler(app_with(old=daily("01:00")), tick="off")
+    await world.scheduler_of_files(app_with(old=daily("01:00")), tick="off")
     app = app_with(dense=every(seconds=1), old=daily("02:00"))
     app.schedule_many(
         "many",
@@ -148,7 +148,7 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
 
 
 async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world, nats_url):
-    await world.scheduler(app_with(busy=every(minutes=1)), tick="off")
+    await world.scheduler_of_files(app_with(busy=every(minutes=1)), tick="off")
     now: datetime = await world.value("SELECT clock_timestamp()")
     day = exclude_dates(f"{now + timedelta(days=3):%Y-%m-%d}")
     async with Client(nats_url) as client:
@@ -160,7 +160,7 @@ async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world, na
 
 
 async def test_settings_of_groups_are_told(world, nats_url):
-    await world.scheduler(app_with(a=manual()), tick="off")
+    await world.scheduler_of_files(app_with(a=manual()), tick="off")
     wanted = app_with(a=manual())
     wanted.group("ops", max_active=3, enabled=False)
     async with Client(nats_url) as client:
@@ -177,7 +177,7 @@ async def test_limits_of_jobs_are_told_but_for_those_that_operators_set(world, n
         app.job("job", **limits)(lambda ctx: None)
         return app.definitions()
 
-    await world.scheduler(app_with(), tick="off")
+    await world.scheduler_of_files(app_with(), tick="off")
     async with Client(nats_url) as client:
         await client.apply(limited(max_active=3, rate="5/minute"))
         assert (await client.plan(limited(max_active=3, rate="5/minute"))).warnings == []
@@ -193,7 +193,7 @@ async def test_limits_of_jobs_are_told_but_for_those_that_operators_set(world, n
 
 
 async def test_an_older_generation_would_change_nothing(world, nats_url):
-    await world.scheduler(app_with(generation=7, a=manual()), tick="off")
+    await world.scheduler_of_files(app_with(generation=7, a=manual()), tick="off")
     async with Client(nats_url) as client:
         planned = await client.plan(app_with(generation=6, b=manual()).definitions())
     assert (planned.stale, planned.created) == (True, [])
@@ -201,7 +201,7 @@ async def test_an_older_generation_would_change_nothing(world, nats_url):
 
 
 async def test_problems_are_refused_all_together(world, nats_url):
-    await world.scheduler(app_with(a=manual()), tick="off")
+    await world.scheduler_of_files(app_with(a=manual()), tick="off")
     [good] = app_with(b=manual()).definitions().manifests
     bad = Definitions(
         owner="crm",
@@ -218,7 +218,7 @@ async def test_problems_are_refused_all_together(world, nats_url):
 
 
 async def test_a_timing_that_never_fires_from_now_on_is_refused(world, nats_url):
-    await world.scheduler(app_with(), tick="off")
+    await world.scheduler_of_files(app_with(), tick="off")
     never = app_with(a=cron("0 0 29 2 *", days="thu")).definitions()
     async with Client(nats_url) as client:
         for ask in (client.plan, client.apply):
@@ -228,7 +228,7 @@ async def test_a_timing_that_never_fires_from_now_on_is_refused(world, nats_url)
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"x\x9c"])
 async def test_what_are_no_definitions_is_refused(world, nats_url, body):
-    await world.scheduler(app_with(), tick="off")
+    await world.scheduler_of_files(app_with(), tick="off")
     async with Client(nats_url) as client:
         with pytest.raises(RequestFailed, match="not definitions"):
             await client._control.ask(
@@ -237,7 +237,7 @@ async def test_what_are_no_definitions_is_refused(world, nats_url, body):
 
 
 async def test_a_one_shot_that_is_just_late_still_appears(world, nats_url):
-    await world.scheduler(app_with(), tick="off")
+    await world.scheduler_of_files(app_with(), tick="off")
     now: datetime = await world.value("SELECT clock_timestamp()")
     app = app_with()
     from headway import once

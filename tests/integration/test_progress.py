@@ -216,6 +216,47 @@ async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
     await check_invariants(world.database)
 
 
+async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world, caplog):
+    release = asyncio.Event()
+
+    async def job(ctx):
+        await release.wait()
+
+    await world.dispatcher()
+    worker = await world.worker(app_with(job), worker_name="w1")
+    await queue(world)
+    row = await until_run(world, "in_progress")
+    [tenure] = worker._tenures.values()
+    order = tenure.lease.order
+    news = Progress(
+        lease=order.lease,
+        token=order.token,
+        run=row["run_id"],
+        number=1,
+        at=utc_now(),
+        percent=1.0,
+    )
+    flood = 5_000
+    for number in range(1, flood + 1):
+        body = msgspec.json.encode(msgspec.structs.replace(news, number=number))
+        await world.broker.client.publish(subjects.progress(order.lease, "w1"), body)
+        await world.broker.client.publish(f"headway.progress.rubbish.{number}", b"")
+    await world.broker.client.flush()
+    await world.until("SELECT (progress ->> 'number')::int > 500 FROM dispatcher.metadata")
+    # Every message that came before this answer was read.
+    await world.broker.client.request(f"{subjects.DISPATCHER_CONTROL}.settings", b"{}", timeout=5)
+    kept = await world.value("SELECT (progress ->> 'number')::int FROM dispatcher.metadata")
+    assert kept < flood
+    dropped = [one for one in caplog.records if one.name == "headway_dispatcher.progress"]
+    assert {one.getMessage().partition(":")[0] for one in dropped} == {
+        "progress over the limit",
+        "progress unreadable",
+    }
+    assert len(dropped) == 2
+    release.set()
+    await until_run(world, "completed")
+
+
 @pytest.mark.breaks_tables("deletes a run by hand")
 async def test_pruned_runs_take_their_lines_along(world):
     async def job(ctx):

@@ -30,7 +30,7 @@ async def test_a_manifest_comes_with_its_definition_as_it_was_declared(world, na
         answer = await client.manifest("nightly")
         child = await client.manifest("after")
     assert answer.status.cadence == "daily at 03:15 (Europe/Berlin)"
-    assert answer.touched == ["retry"]
+    assert answer.touched == ["attempts"]
     declared = {one.external_id: one for one in app.definitions().manifests}
     defined = convert(answer.definition, ManifestDefinition)
     assert defined.retry.attempts == 9

@@ -1,5 +1,8 @@
 """The outbox and its relay: nothing lost, copies harmless."""
 
+import asyncio
+import contextlib
+
 import pytest
 from headway import App, every
 from headway_clock import new_id
@@ -13,10 +16,13 @@ from headway_relay import Handover, OutboxMessage, Relay
 from headway_relay import relay as relay_module
 from headway_scheduler.store import OUTBOX
 from headway_scheduler.tick import Tick
+from headway_service_kit.passes import SAFETY_POLL, Vitals, keep_running
+from headway_service_kit.service import EXPECTED_FAULTS
 from msgspec import structs
 from support.cadences import when_made_due
 from support.healing import purge
 from support.invariants import check_invariants
+from support.world import until
 
 
 async def add(world, *messages: OutboxMessage) -> None:
@@ -178,8 +184,6 @@ async def test_two_relays_share_the_rows(world):
     await world.provision()
     await add(world, *(message(number) for number in range(100)))
     first, second = (Relay(world.database, world.broker, OUTBOX, batch=50) for _ in range(2))
-    import asyncio
-
     await asyncio.gather(first.run_once(), second.run_once())
     assert (await backlog(world), await stored(world)) == (0, 100)
 
@@ -224,6 +228,79 @@ async def test_an_outage_fills_no_memory():
     handover = Handover()
     for number in range(5000):
         handover.hand([message(number)])
-    handed, may_be_more = handover.take()
+    handed, is_called = handover.take()
     assert len(handed) <= 1000
-    assert may_be_more
+    assert is_called
+
+
+class SteadyLoad(Handover):
+    """Has a message for the relay whenever it looks, as a busy process does."""
+
+    def take(self) -> tuple[list[OutboxMessage], bool]:
+        self.hand([structs.replace(message(0), message_id=new_id().hex)])
+        return super().take()
+
+
+@contextlib.asynccontextmanager
+async def kept(relay: Relay, handover: Handover):
+    """Run the relay as a service does."""
+    task = asyncio.create_task(
+        keep_running(
+            relay.run_once,
+            vitals=Vitals("relay", patience=60),
+            wakeup=handover,
+            expected_faults=EXPECTED_FAULTS,
+        )
+    )
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+GONE = "SELECT NOT EXISTS (SELECT FROM scheduler.outbox WHERE message_id = $1)"
+
+
+async def test_a_row_of_a_killed_peer_is_published_under_a_steady_load(world):
+    await world.provision()
+    handover = SteadyLoad()
+    relay = Relay(world.database, world.broker, OUTBOX, handover)
+    async with kept(relay, handover):
+        # The peer was killed after its commit, before it published.
+        await add(world, message(1))
+        await world.until(GONE, "m1", within=2 * SAFETY_POLL)
+        # And again: it is not the first look alone.
+        await add(world, message(2))
+        await world.until(GONE, "m2", within=2 * SAFETY_POLL)
+
+
+async def test_a_handed_row_that_was_not_taken_is_tried_again_under_a_steady_load(world, caplog):
+    """It does not wait for the safety poll, and does not count as an outage of the broker."""
+    await world.provision()
+    info = await world.broker.api(f"STREAM.INFO.{subjects.WORK_STREAM}")
+    handover = SteadyLoad()
+    relay = Relay(world.database, world.broker, OUTBOX, handover)
+    async with kept(relay, handover):
+        await add(world, message(1, "headway.later.ops"))
+        handover.hand([message(1, "headway.later.ops")])
+        await until(lambda: _said(caplog, "1 of 1 messages were not taken"), within=4, what="tried")
+        more = info["config"] | {"subjects": [*info["config"]["subjects"], "headway.later.ops"]}
+        await world.broker.api(f"STREAM.UPDATE.{subjects.WORK_STREAM}", more)
+        await world.until(GONE, "m1", within=4)
+    assert not await _said(caplog, "trying again in")
+
+
+async def _said(caplog, words: str) -> bool:
+    return any(words in record.getMessage() for record in caplog.records)
+
+
+async def test_more_than_can_be_handed_over_is_read_from_the_outbox_under_a_steady_load(world):
+    await world.provision()
+    await add(world, *(message(number) for number in range(1200)))
+    handover = SteadyLoad()
+    relay = Relay(world.database, world.broker, OUTBOX, handover)
+    handover.call()
+    for _ in range(3):
+        await relay.run_once()
+    assert await backlog(world) == 0

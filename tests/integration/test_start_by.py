@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
-from headway_contract.lifecycle import LeaseClaimed
+from headway_contract.lifecycle import LeaseClaimed, LeaseRevoked
 from headway_dispatcher.expiry import Expiry
 from headway_dispatcher.gate import Gate
 from headway_dispatcher.leases import last_stored
@@ -147,7 +147,7 @@ class TestTheFence:
         clock.at += HOUR
         assert await expiry.run_once() is None
         stored = await last_stored(world.broker, lease["id"])
-        assert stored.revokes
+        assert isinstance(stored.events[0].data, LeaseRevoked)
         assert [one.data.reason for one in stored.events] == ["expired", EXPIRED]
 
     async def test_who_claimed_in_time_goes_on_though_nobody_has_heard_of_it_yet(
@@ -183,4 +183,6 @@ class TestTheFence:
         )
         clock.at += HOUR
         await self.expiry(world, clock).run_once()
-        assert (await last_stored(world.broker, lease["id"])).revokes
+        assert isinstance(
+            (await last_stored(world.broker, lease["id"])).events[0].data, LeaseRevoked
+        )

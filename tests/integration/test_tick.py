@@ -214,3 +214,22 @@ async def test_what_sleeps_costs_the_tick_nothing(world):
         " WHERE relname IN ('manifest_awake', 'manifest_group_wake')"
     )
     assert [row["reltuples"] for row in sizes] == [300, 300]
+
+
+async def test_a_decision_that_the_ledger_holds_already_is_logged_and_makes_nothing(world, caplog):
+    await declare_due(world, "a")
+    due_at = await world.value("SELECT next_due_at FROM scheduler.manifest")
+    assert (await tick_of(world).run_once()).fired == 1
+    [made] = await world.rows("SELECT id, cause FROM scheduler.work")
+    await world.value("DELETE FROM scheduler.work")
+    await world.value("UPDATE scheduler.occurrence SET outcome = 'completed', settled_at = now()")
+    # As if the clock had been set back.
+    await world.value("UPDATE scheduler.manifest SET next_due_at = $1, wake_at = $1", due_at)
+    assert (await tick_of(world).run_once()).fired == 0
+    [line] = [record.getMessage() for record in caplog.records if "duplicate" in record.msg]
+    manifest = await world.value("SELECT id FROM scheduler.manifest")
+    assert line == (
+        f"duplicate decision ignored: manifest={manifest} cause={made['cause']} decision=queued "
+        f"due_at={due_at.isoformat()}"
+    )
+    assert await world.value("SELECT count(*) FROM scheduler.work") == 0

@@ -15,11 +15,11 @@ from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunCompleted,
 from headway_contract.limits import OUTPUT_LIMIT
 from headway_contract.work import RetryPolicy
 from headway_dispatcher import gate
-from headway_jetstream_kit import Puller, Refused, Stored
+from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.publishing import NoAnswer, publish
 from headway_service_kit.service import Service
 from support.invariants import check_invariants
-from support.telling import app_with, cancel, queue, until_given_back, until_run
+from support.telling import app_with, cancel, order_puller, queue, until_given_back, until_run
 from support.world import until
 
 
@@ -359,7 +359,7 @@ class Stranger:
     async def takes(cls, world) -> "Stranger":
         await beat(world)
         await queue(world)
-        puller = Puller(world.broker, subjects.RUNS_STREAM, subjects.worker_consumer("job"))
+        puller = await order_puller(world, "job")
         [message] = await puller.fetch(1, wait=15)
         [found] = decode(message.body)
         return cls(world, found.data)

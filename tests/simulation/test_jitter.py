@@ -40,7 +40,7 @@ async def test_a_plan_and_a_preview_know_when_it_will_fire(headway_world):
     async with world.client() as client:
         planned = await client.plan(app_with().definitions(), days=1)
         plan = {one.manifest: [fire.fire_at for fire in one.appear] for one in planned.fires}
-        await client.apply(app_with().definitions())
+        await client.apply(app_with().definitions(), take_over=True)
         preview = {
             name: [one.fire_at for one in (await client.preview(name, 24)).fires] for name in plan
         }

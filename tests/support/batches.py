@@ -33,7 +33,9 @@ async def queue_many(world, count: int, **fields) -> list[UUID]:
     return works
 
 
-async def order(world, works: list[UUID], *, patience: float = 600.0, **fields) -> RunDispatched:
+async def order(
+    world, works: list[UUID], *, patience: float = 600.0, lease: UUID | None = None, **fields
+) -> RunDispatched:
     """Order runs of all this work under one lease, as the gate would."""
     runs = [
         OrderedRun(
@@ -43,7 +45,7 @@ async def order(world, works: list[UUID], *, patience: float = 600.0, **fields) 
         for number, work in enumerate(works)
     ]  # fmt: skip
     now = utc_now()
-    made = RunDispatched(lease=uuid4(), token="t" * 32, job="job", runs=runs)
+    made = RunDispatched(lease=lease or uuid4(), token="t" * 32, job="job", runs=runs)
     async with world.database.transaction() as connection:
         await connection.execute(
             "INSERT INTO dispatcher.lease (id, token, job, created_at)"

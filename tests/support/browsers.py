@@ -24,7 +24,7 @@ from playwright.async_api import (
     expect,
 )
 
-from support.consoles import LOCAL, Console, run_console
+from support.consoles import LOCAL, Console, local_link, run_console
 from support.servers import TestPostgres, run_nats
 from support.shown_app import ShownApp
 from support.world import World
@@ -140,7 +140,7 @@ async def open_page(
 
 async def _sign_in(context: BrowserContext, page: Page, system: System, role: str) -> None:
     if not role:  # by the link that `headway up` shows; the page is empty until it goes somewhere
-        await context.request.get(f"/sign-in/local/{LOCAL.ticket}", max_redirects=0)
+        await context.request.get(local_link(), max_redirects=0)
         return
     await page.goto("/sign-in")
     await page.get_by_label("Token").fill(system.console.tokens[role])

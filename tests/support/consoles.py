@@ -6,12 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from headway_clock import utc_now
+from headway_console.access.tickets import sign_in_path
 from headway_console.access.tokens import Token, as_yaml, new_token
 from headway_console.settings import ConsoleSettings
 from headway_console.wiring import ConsoleService, LocalPerson, start_console
 from headway_contract.routes import ROLES
 
-LOCAL = LocalPerson(name="me", token="headway_local-token", ticket="local-ticket")
+LOCAL = LocalPerson(name="me", token="headway_local-token", ticket_key="key of the tickets")
+
+
+def local_link() -> str:
+    """A path that signs the local person in, once."""
+    return sign_in_path(LOCAL.ticket_key, utc_now())
 
 
 class Console:

@@ -5,8 +5,8 @@ WITH made AS (
     INSERT INTO scheduler.manifest_group (name, max_active, changed_at)
     SELECT 'group-' || lpad(n::text, 2, '0'), 50, $3 FROM generate_series(0, $2::integer - 1) AS n
 ), declared AS (
-    INSERT INTO scheduler.job (name, owner, description, declared_at, title)
-    SELECT 'job-' || lpad(n::text, 2, '0'), 'bench', 'A job', $3, 'Job number ' || n
+    INSERT INTO scheduler.job (name, owner, description, declared_at, title, declared_by)
+    SELECT 'job-' || lpad(n::text, 2, '0'), 'bench', 'A job', $3, 'Job number ' || n, '{bench}'
     FROM generate_series(0, 2 * $2::integer - 1) AS n
 ), limited AS (
     INSERT INTO dispatcher.group_limit (name, max_active, version)

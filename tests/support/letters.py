@@ -35,8 +35,9 @@ class Ops:
 
     async def queue(self, **fields) -> UUID:
         work = uuid4()
-        given = {"job": "job", "cause": f"test:{work}", "queued_at": utc_now(), "retry": ONCE}
-        await self.tell(WorkQueued(work=work, group="ops", **{**given, **fields}))
+        given = {"job": "job", "group": "ops", "cause": f"test:{work}"}
+        given |= {"queued_at": utc_now(), "retry": ONCE}
+        await self.tell(WorkQueued(work=work, **{**given, **fields}))
         return work
 
     async def tell(self, data) -> None:

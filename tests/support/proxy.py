@@ -33,6 +33,8 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._stall_at: bytes | None = None
         self._stall_new: tuple[Direction, ...] = ()
+        # Bytes that are replaced on their way to the server.
+        self.swap: tuple[bytes, bytes] | None = None
         self.accepted = 0
         self.url = ""
 
@@ -80,19 +82,23 @@ class Proxy:
         there, back = await asyncio.open_connection(self._target.hostname, self._target.port)
         pipe.writers.append(back)
 
-        def look(data: bytes) -> None:
+        def look(data: bytes) -> bytes:
             if self._stall_at is not None and self._stall_at in data:
                 pipe.flows["to_client"].clear()
+            return data
 
-        self._forward(reader, back, pipe.flows["to_server"], lambda data: None)
+        self._forward(reader, back, pipe.flows["to_server"], self._swapped)
         self._forward(there, writer, pipe.flows["to_client"], look)
+
+    def _swapped(self, data: bytes) -> bytes:
+        return data if self.swap is None else data.replace(*self.swap)
 
     def _forward(
         self,
         source: asyncio.StreamReader,
         sink: asyncio.StreamWriter,
         flows: asyncio.Event,
-        look: Callable[[bytes], None],
+        passed: Callable[[bytes], bytes],
     ) -> None:
         async def forward() -> None:
             try:
@@ -102,8 +108,7 @@ class Proxy:
                     await flows.wait()  # what was on its way when the hole opened is in it, too
                     if not data:
                         break
-                    sink.write(data)
-                    look(data)
+                    sink.write(passed(data))
                     await sink.drain()
             except OSError:
                 pass

@@ -1,6 +1,7 @@
 """Publishing to NATS by hand, past all that a client library would refuse."""
 
 import asyncio
+import json
 from urllib.parse import urlsplit
 
 
@@ -13,7 +14,7 @@ async def publish_raw(url: str, subject: bytes, body: bytes = b"", headers: byte
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     try:
         await reader.readline()
-        writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
+        writer.write(connect_line(url))
         if headers:
             block = b"NATS/1.0\r\n" + headers + b"\r\n"
             sizes = b"%d %d" % (len(block), len(block) + len(body))
@@ -26,3 +27,11 @@ async def publish_raw(url: str, subject: bytes, body: bytes = b"", headers: byte
         assert answer == b"PONG\r\n", answer
     finally:
         writer.close()
+
+
+def connect_line(url: str) -> bytes:
+    """The first line of a client, with the user and the password of the URL."""
+    address = urlsplit(url)
+    options = {"verbose": False, "headers": True}
+    login = {"user": address.username, "pass": address.password} if address.username else {}
+    return f"CONNECT {json.dumps(options | login)}\r\n".encode()

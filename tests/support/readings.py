@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_console.reading import (
+    applications,
     audit,
     calendar,
     canaries,
@@ -136,6 +137,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "id of a manifest": lambda c: manifests.find_id(c, "manifest-00017"),
         "family of a manifest": lambda c: manifests.read_family(c, named("manifest 17")),
         "labels": manifests.list_labels,
+        "applications": applications.page_of_applications,
         "jobs": lambda c: manifests.page_of_jobs(c, heard_since=heard),
         "jobs: text": lambda c: manifests.page_of_jobs(c, heard_since=heard, text="07"),
         "groups": groups.page_of_groups,

@@ -6,7 +6,8 @@ from headway import App
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import RetryPolicy, WorkCancelRequested, WorkQueued
-from headway_jetstream_kit import Broker, Stored
+from headway_jetstream_kit import Broker, Puller, Stored
+from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publishing import publish
 
 from support.world import until
@@ -61,6 +62,17 @@ async def until_run(world, state: str, **options):
     query = "SELECT run_id FROM dispatcher.metadata WHERE state = $1 ORDER BY created_at DESC"
     run = await world.until(query, state, **options)
     return (await world.rows("SELECT * FROM dispatcher.metadata WHERE run_id = $1", run))[0]
+
+
+async def order_puller(world, job: str) -> Puller:
+    """A puller of a job's orders, as a worker has one, once the consumer is there."""
+    name = subjects.worker_consumer(job)
+
+    async def is_there() -> bool:
+        return await consumer_info(world.broker, subjects.RUNS_STREAM, name) is not None
+
+    await until(is_there, within=20, what=f"the consumer {name}")
+    return Puller(world.broker, subjects.RUNS_STREAM, name)
 
 
 async def until_given_back(world, job: str) -> None:

@@ -1,7 +1,7 @@
 """The services of Headway in one process, for tests that look at them from outside."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from headway import App
@@ -58,6 +58,18 @@ class World:
         self.services.append(service)
         return service
 
+    async def scheduler_of_files(self, app: App, **settings: Any) -> Service:
+        """Start a scheduler without an app, for definitions that a person applied before."""
+        await apply(
+            self.database,
+            app.definitions(),
+            policy=settings.get("prune", "delete"),
+            clock=DATABASE_CLOCK,
+            source="operator/ada",
+            declares="files",
+        )
+        return await self.scheduler(**settings)
+
     async def fire(self, app: App) -> Service:
         """Declare the app, with every manifest due right now, and start a scheduler."""
         await self.declare(app)
@@ -79,9 +91,17 @@ class World:
             list(external_ids),
         )
 
-    async def worker(self, app: App, *, patience: Patience = PATIENCE, **settings: Any) -> Worker:
+    async def worker(
+        self,
+        app: App,
+        *,
+        patience: Patience = PATIENCE,
+        only: Iterable[str] = (),
+        **settings: Any,
+    ) -> Worker:
         broker = await Broker.connect(self.nats_url, name="worker", patience=patience)
-        worker = Worker(app, broker, WorkerSettings(**{"heartbeat_seconds": 0.2, **settings}))
+        given = WorkerSettings(**{"heartbeat_seconds": 0.2, **settings})
+        worker = Worker(app, broker, given, only=only)
         stop = asyncio.Event()
         task = asyncio.create_task(worker.run(stop))
         self._workers.append((stop, task, broker))

@@ -195,6 +195,7 @@ def test_cadences_in_words(cadence, expected):
         ("*/7 23 * * *", ["23:49", "23:56", "23:00", "23:07"]),
         ("0 22-2/2 * * *", ["00:00", "02:00", "22:00", "00:00"]),
         ("20 0 0 * * *", ["00:00:20"]),
+        ("@hourly", ["00:00", "01:00"]),
     ],
 )
 def test_times_of_cron(expression, expected):
@@ -219,9 +220,17 @@ def test_times_of_cron(expression, expected):
         ("0 0 13 * 5", ["05-07", "05-13", "05-14"]),
         ("0 0 13 * 5#3", ["05-13", "05-21", "06-13", "06-18"]),
         ("0 0 15W * 3", ["05-05", "05-12", "05-14", "05-19"]),
-        ("0 0 */10 * 1", ["05-03", "05-10", "05-11", "05-17", "05-21"]),
+        # A star with steps is no restriction: both have to match.
+        ("0 0 */10 * 1", ["05-31", "06-21", "10-11"]),
+        ("0 0 13 * */2", ["05-13", "06-13", "07-13"]),
         ("0 0 ? * 1", ["05-03", "05-10"]),
         ("0 0 * 2 *", ["02-01", "02-02"]),
+        ("@daily", ["05-02", "05-03"]),
+        ("@midnight", ["05-02", "05-03"]),
+        ("@weekly", ["05-02", "05-09"]),
+        ("@monthly", ["06-01", "07-01"]),
+        ("@yearly", ["01-01", "01-01"]),
+        (" @annually ", ["01-01", "01-01"]),
     ],
 )
 def test_days_of_cron(expression, expected):
@@ -236,7 +245,8 @@ def test_days_of_cron(expression, expected):
         ("61 * * * *", "not valid"),
         ("* * *", "3 fields"),
         ("* * * * * * *", "7 fields"),
-        ("@daily", "1 fields"),
+        ("@reboot", "'@reboot' has no time"),
+        ("@fortnightly", "use one of @yearly, @annually, @monthly"),
         ("0 0 30 2 *", "can never occur"),
         ("0 0 31 4 *", "can never occur"),
         ("0 0 31 2,4,6 *", "can never occur"),

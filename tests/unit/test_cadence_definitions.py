@@ -60,6 +60,7 @@ def test_half_an_hour_is_a_whole_number_of_seconds():
 @pytest.mark.parametrize(
     ("when", "cadence", "name"),
     [
+        (cron("@daily"), Cron("@daily"), "cron-daily"),
         (cron("*/5 8-18 * * 1,5"), Cron("*/5 8-18 * * 1,5"), "cron-anyper5_8-18_any_any_1and5"),
         (every(seconds=90), Every(90), "every-90s"),
         (every(minutes=5), Every(300), "every-5m"),

@@ -12,7 +12,7 @@ from headway_console.access.attempts import (
     read_networks,
 )
 from headway_console.access.issuer import check_oidc, read_roles
-from headway_console.access.sessions import Cookies, Seal, SignedOut, SigningIn
+from headway_console.access.sessions import Cookies, Revoked, Seal, SigningIn
 from headway_console.access.tokens import Rejected, Tokens, as_yaml, new_token, read_tokens
 from headway_console.application import known_hosts, known_origins
 from headway_console.pages.sign_in import safe_path
@@ -122,14 +122,15 @@ def test_names_and_pages_that_are_ours():
     assert known_origins(proxied, 8000) == {"https://headway.example.org"}
 
 
-def test_a_file_of_tokens_is_read_again_and_a_broken_one_is_not(tmp_path):
+def test_a_file_of_tokens_is_read_again_and_a_broken_one_lets_nobody_in(tmp_path):
     file = tmp_path / "tokens.yaml"
     first, entry = new_token("ada", "viewer")
     file.write_text(as_yaml(entry))
     tokens = Tokens(file)
     assert tokens.person(first, NOW).name == "ada"
     file.write_text("- name: [")
-    assert tokens.person(first, NOW).role == "viewer"
+    with pytest.raises(Rejected, match="not known"):
+        tokens.person(first, NOW)
     second, other = new_token("bob", "admin", NOW)
     file.write_text(as_yaml(other))
     with pytest.raises(Rejected, match="not known"):
@@ -225,7 +226,7 @@ def test_a_proxy_that_is_no_address_is_refused():
 
 
 def test_signed_out_sessions_are_remembered_until_they_would_end_and_not_without_bound():
-    gone = SignedOut(most=2)
+    gone = Revoked(most=2)
     for number in range(3):
         gone.add(f"s{number}", until=NOW + timedelta(hours=number), now=NOW)
     assert [gone.has(f"s{number}") for number in range(3)] == [False, True, True]

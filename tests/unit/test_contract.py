@@ -17,10 +17,11 @@ from headway_contract import (
     subjects,
 )
 from headway_contract import event as make_event
-from headway_contract.control import LeaseQuestion
+from headway_contract.control import Heartbeat, LeaseQuestion
 from headway_contract.generate import drifted
 from headway_contract.names import check_manifest_id
-from headway_contract.registry import CONTROL, EVENTS
+from headway_contract.nulls import decode_lenient
+from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
 from headway_contract.work import GroupChanged
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +45,7 @@ def samples_of(name: str) -> list[bytes]:
     return [path.read_bytes() for path in (SAMPLES / f"{name}.json", *later)]
 
 
-@pytest.mark.parametrize("struct", EVENTS, ids=lambda struct: struct.type)
+@pytest.mark.parametrize("struct", [*EVENTS, *NOTIFICATIONS], ids=lambda struct: struct.type)
 def test_every_event_has_a_sample_that_decodes_and_encodes_back(struct):
     for body in samples_of(struct.type):
         [found] = decode(body)
@@ -61,7 +62,8 @@ def test_every_control_message_has_a_sample_that_decodes_and_encodes_back(name):
 
 
 def test_there_is_no_sample_without_a_type():
-    known = {f"{struct.type}.json" for struct in EVENTS} | {f"{name}.json" for name in CONTROL}
+    events = (*EVENTS, *NOTIFICATIONS)
+    known = {f"{struct.type}.json" for struct in events} | {f"{name}.json" for name in CONTROL}
     found = [path.stem.partition("+")[0] for path in SAMPLES.glob("*.json")]
     assert {f"{name}.json" for name in found} == known
 
@@ -185,3 +187,19 @@ def test_a_fence_has_both_headers():
 
 def test_a_question_names_the_process():
     assert {"lease", "worker", "nonce"} == set(LeaseQuestion.__struct_fields__)
+
+
+def test_null_stands_for_an_empty_list():
+    """Go writes a nil slice so; `null` in the data of users stays what it is."""
+    sample = msgspec.json.decode((SAMPLES / "headway.run.failed.v1.json").read_bytes())
+    sample["data"]["failure"]["kinds"] = None
+    [failed] = decode(msgspec.json.encode(sample))
+    assert failed.data.failure.kinds == []
+    sample = msgspec.json.decode((SAMPLES / "headway.run.completed.v1.json").read_bytes())
+    sample["data"]["output"] = {"rows": None}
+    [completed] = decode(msgspec.json.encode(sample))
+    assert completed.data.output == {"rows": None}
+    body = b'{"worker": "w", "nonce": "n", "jobs": null, "concurrency": null}'
+    assert decode_lenient(body, Heartbeat) == Heartbeat(worker="w", nonce="n")
+    with pytest.raises(msgspec.ValidationError):
+        decode_lenient(b'{"worker": null, "nonce": "n", "jobs": null}', Heartbeat)

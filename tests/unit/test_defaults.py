@@ -1,12 +1,14 @@
 """Defaults of definitions: the nearest statement wins, whoever else has stated something."""
 
 import pytest
-from headway import App, InvalidDefinitions, every, load_yaml, retry
+from headway import App, InvalidDefinitions, daily, every, load_yaml, manual, retry
 from headway.defaults import BUILT_IN, DefinitionSettings
 from headway.policies import skip_missed
 from headway.yaml_file import read_app
+from headway_cli.settings import read_defaults
 from headway_contract.work import RetryPolicy
 from headway_decisions.policies import Misfire, Overlap
+from headway_service_kit.settings import InvalidSettings
 
 GIVEN = DefinitionSettings(
     priority=3,
@@ -114,3 +116,55 @@ def test_defaults_that_make_no_sense_are_told_with_all_other_problems():
         app_with(defaults={"timeout": -1}).definitions()
     with pytest.raises(InvalidDefinitions, match="line 2: the file: defaults has the unknown key"):
         load_yaml("app: a\ndefaults: {time_out: 3}\n")
+
+
+def zones(definitions):
+    return [manifest.timing.zone for manifest in definitions.manifests]
+
+
+def test_the_zone_of_a_cadence_is_its_own_or_the_apps_or_that_of_the_environment():
+    in_tokyo = DefinitionSettings(tz="Asia/Tokyo").defaults()
+    app = App("a", tz="Europe/Berlin")
+    app.job("j")(lambda ctx: None)
+    app.schedule("plain", job="j", when=daily("03:15"))
+    app.schedule("own", job="j", when=daily("03:15", tz="UTC"))
+    app.schedule("asked", job="j", when=manual())
+    assert zones(app.definitions(in_tokyo)) == ["Europe/Berlin", "UTC", "UTC"]
+    assert zones(app_with(defaults={"tz": "Europe/Paris"}).definitions(in_tokyo)) == [
+        "Europe/Paris"
+    ]
+    assert zones(app_with().definitions(in_tokyo)) == ["Asia/Tokyo"]
+    assert zones(app_with().definitions()) == ["UTC"]
+    # A cadence without a zone is the same definition as one that states the app's.
+    assert manifest_of(app_with(defaults={"tz": "UTC"})).fingerprint() == (
+        manifest_of(app_with(when=every(hours=1, tz="UTC"))).fingerprint()
+    )
+    file = "app: a\ndefaults: {tz: Europe/Berlin}\njobs: {j: }\nmanifests:\n"
+    file += "  m: {job: j, daily: '03:15'}\n  n: {job: j, daily: {at: '03:15', tz: UTC}}\n"
+    assert zones(read_app(file).definitions(in_tokyo)) == ["Europe/Berlin", "UTC"]
+
+
+def test_a_default_zone_that_is_unknown_is_told_once():
+    with pytest.raises(InvalidDefinitions) as caught:
+        app_with(defaults={"tz": "Mars/Olympus"}).definitions()
+    assert caught.value.problems == [
+        "defaults of the app: time zone 'Mars/Olympus' is not known: use a name such as "
+        "'Europe/Berlin'"
+    ]
+    with pytest.raises(InvalidDefinitions, match="time zone 'Mars'"):
+        load_yaml("app: a\ndefaults: {tz: Mars}\n")
+    with pytest.raises(TypeError, match="state one zone"):
+        App("a", tz="UTC", defaults={"tz": "Europe/Berlin"})
+    with pytest.raises(InvalidSettings, match="HEADWAY_TZ: time zone 'Mars' is not known"):
+        read_defaults({"HEADWAY_TZ": "Mars"})
+    assert read_defaults({"HEADWAY_TZ": "Europe/Berlin"}).tz == "Europe/Berlin"
+
+
+def test_the_environment_may_let_missed_fires_be_caught_up_with():
+    given = {"HEADWAY_MISFIRE_POLICY": "catch_up:5", "HEADWAY_MISFIRE_THRESHOLD_SECONDS": "9"}
+    found = manifest_of(app_with(), read_defaults(given)).misfire
+    assert found == Misfire(policy="catch_up", limit=5, threshold_seconds=9)
+    assert read_defaults({"HEADWAY_MISFIRE_POLICY": "skip"}).misfire.policy == "skip"
+    for wrong in ("catch_up", "catch_up:0", "catch_up:1001", "never"):
+        with pytest.raises(InvalidSettings, match="write fire_once, skip, or catch_up:5"):
+            read_defaults({"HEADWAY_MISFIRE_POLICY": wrong})

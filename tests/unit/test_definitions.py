@@ -12,6 +12,7 @@ from headway import (
     every,
     retry,
 )
+from headway.inputs import problem_of_input
 from headway_contract import InvalidName
 from headway_contract.work import RetryPolicy
 from headway_decisions.cadence import (
@@ -85,6 +86,22 @@ def test_a_scheduled_job_gets_its_input_checked_and_turned_into_json():
     assert definitions.manifests[0].timing.cadence == Every(3600)
     assert definitions.jobs[0].input_schema is not None
     assert definitions.jobs[2].input_schema is None
+
+
+def test_the_default_of_a_body_s_parameter_makes_the_input_optional():
+    app = App("billing")
+
+    @app.job("count")
+    def count(ctx, number: int = 7): ...
+
+    app.schedule("default", job=count, when=every(hours=1))
+    app.schedule("stated", job=count, when=every(hours=1), input=8)
+    definitions = app.definitions()
+    schema = definitions.jobs[0].input_schema
+    assert problem_of_input(schema, True, None) is None
+    assert problem_of_input(schema, True, "x") is not None
+    job = app.jobs["count"]
+    assert [job.read_input(manifest.input) for manifest in definitions.manifests] == [7, 8]
 
 
 def test_an_equal_definition_has_an_equal_fingerprint_and_a_changed_one_has_not():

@@ -233,11 +233,15 @@ class TestDependents:
         assert verdict.entries[0].reason == "collapsed_into_a_later_success"
         assert verdict.seen_success == 5
 
-    @pytest.mark.parametrize("hold", ["manifest_disabled", "group_disabled"])
-    def test_a_disabled_dependent_lets_a_success_pass(self, hold):
-        verdict = due.judge(self.child(parent_success=2, hold=hold), now=NOON)
-        assert [(one.cause, one.decision, one.reason) for one in verdict.entries] == [
-            (f"successes:{WORK}:1/2", "skipped", hold)
+    @pytest.mark.parametrize(
+        "held",
+        [{"hold": "manifest_disabled"}, {"hold": "group_disabled", "also_disabled": True}],
+        ids=["itself", "itself and its group"],
+    )
+    def test_a_disabled_dependent_lets_a_success_pass(self, held):
+        verdict = due.judge(self.child(parent_success=2, **held), now=NOON)
+        assert [(entry.cause, entry.decision, entry.reason) for entry in verdict.entries] == [
+            (f"successes:{WORK}:1/2", "skipped", "manifest_disabled")
         ]
         assert verdict.seen_success == 2
 
@@ -246,10 +250,11 @@ class TestDependents:
         [
             ({"slots": (0,)}, [("successes", "skipped"), ("success", "owed")]),
             ({"hold": "blocked_by_dead_letter"}, [("successes", "skipped"), ("success", "owed")]),
-            ({"hold": "group_disabled"}, [("successes", "skipped")]),
+            ({"hold": "group_disabled"}, [("successes", "skipped"), ("success", "owed")]),
+            ({"hold": "manifest_disabled"}, [("successes", "skipped")]),
             ({"seen_success": 5}, []),
         ],
-        ids=["busy", "blocked", "disabled", "nothing new"],
+        ids=["busy", "blocked", "group disabled", "disabled", "nothing new"],
     )
     def test_one_that_leaves_its_parent_still_owes_the_latest_success(self, changes, decided):
         leaving = self.child(**({"parent_success": 5, "seen_success": 2} | changes))
@@ -257,9 +262,11 @@ class TestDependents:
         assert left.seen_success == 5
         assert [(one.cause.partition(":")[0], one.decision) for one in entries] == decided
 
-    def test_a_blocked_one_remembers_what_it_owes(self):
-        held = self.child(parent_success=2, hold="blocked_by_dead_letter")
-        assert due.judge(held, now=NOON).seen_success == 0
+    @pytest.mark.parametrize("hold", ["blocked_by_dead_letter", "group_disabled"])
+    def test_a_held_one_remembers_what_it_owes(self, hold):
+        held = self.child(parent_success=2, hold=hold)
+        assert due.owes_success(held)
+        assert due.judge(held, now=NOON) == Verdict(manifest=MANIFEST, seen_success=0)
 
 
 class TestSpaced:

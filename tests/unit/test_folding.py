@@ -71,6 +71,16 @@ def test_the_fold_is_the_same_for_every_order_with_duplicates_and_a_refused_riva
     assert expected.activations == (ARCHIVE, MAIL, MAIL_AGAIN)
 
 
+@given(
+    st.permutations([STARTED, fact(RunCompleted(**RIGHTS, run=RUN), second=-5)]),
+    st.lists(st.booleans(), max_size=3),
+)
+def test_an_end_before_its_start_is_moved_to_it_in_whichever_order_they_come(facts, again):
+    run = fold(Run(id=RUN), [*facts, *(facts[number] for number in again)])
+    assert run.state == "completed"
+    assert run.finished_at == run.started_at == STARTED.at
+
+
 @given(st.data())
 def test_whichever_rival_is_accepted_first_stays(data):
     """Two processes tell two ends; the projector decides once, under the lock."""

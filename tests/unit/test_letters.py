@@ -26,6 +26,8 @@ def test_a_retry_begins_the_next_round():
         ({"state": "retried"}, "already_retried"),
         ({"state": "acknowledged"}, "already_acknowledged"),
         ({"asked": True}, "already_asked"),
+        ({"job_retired": True}, "job_retired"),
+        ({"job_retired": True, "asked": True}, "job_retired"),
         ({"pruned": True}, "pruned"),
         ({"pruned": True, "asked": True}, "pruned"),
         ({"state": "retried", "taken_by": uuid4()}, "already_retried"),
@@ -52,7 +54,8 @@ def test_the_first_of_a_slot_gets_it():
 
 
 def test_a_letter_whose_retry_waits_can_be_put_away():
-    asked, done = replace(LETTER, asked=True), replace(LETTER, state="acknowledged")
+    asked = replace(LETTER, asked=True, job_retired=True)
+    done = replace(LETTER, state="acknowledged")
     pruned = replace(LETTER, pruned=True)
     found = [verdict for _, verdict in letters.acknowledge([LETTER, asked, done, pruned])]
     assert found == [

@@ -170,7 +170,7 @@ def test_the_page_is_written_from_the_code(tmp_path):
 # What the tests and the recipes heed, and the names of streams and of consumers.
 _NO_SETTINGS = re.compile(
     r"HEADWAY_(TEST_\w+|LONG|FAULT_SECONDS|SIMULATE_DAYS|ASYNCAPI_SCHEMA|HISTORIES|CALLER_DIR"
-    r"|WORK|RUNS|EVENTS|SETTLED)"
+    r"|WORK|RUNS|EVENTS|SETTLED|DOCTOR)"
 )
 
 

@@ -15,11 +15,13 @@ from typing import Literal
 from uuid import UUID
 
 from headway_contract.lifecycle import (
+    DISPATCHER_KINDS,
     LeaseClaimed,
     LeaseEvent,
     LeaseRevoked,
     RunActivated,
     RunEvent,
+    RunFailed,
     RunStarted,
 )
 from headway_contract.subjects import DISPATCHER
@@ -36,6 +38,7 @@ Refusal = Literal[
     "unknown_run",
     "already_started",
     "run_ended",
+    "reserved_kind",
 ]
 
 
@@ -107,6 +110,8 @@ def _refusal(
             return "not_the_claimant"
         if lease.ended and lease.claimed_by is None:
             return "lease_ended"
+        if isinstance(data, RunFailed) and data.failure.kind in DISPATCHER_KINDS:
+            return "reserved_kind"
     if isinstance(data, RunEvent):
         return _run_refusal(runs.get(data.run), data, overtaken=_is_overtaken(lease, arrived))
     if isinstance(data, LeaseClaimed) and any(run.host is not None for run in runs.values()):

@@ -6,7 +6,8 @@ and where a day of the month stands beside a `#`, `L` or `W` it forgets one of t
 Zones and DST are resolved by `wall_clock`.
 
 Where both the day of the month and the weekday are restricted, a day that fulfils either
-matches, as in vixie cron. A field such as `*/2` counts as restricted.
+matches, as in Vixie cron. A field that begins with a star, such as `*/2`, is not restricted:
+beside it both fields have to match.
 """
 
 import re
@@ -20,12 +21,23 @@ from croniter import CroniterBadCronError, croniter
 from headway_decisions.dates import days_in_month, first_of_next_month
 
 SEARCH_YEARS = 10
+# The names that cron knows for common expressions. `@reboot` is not among them: it has no time.
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 # croniter's own extensions, whose times would differ at every look.
 _CHANCE = re.compile(r"(?:^|[\s,/-])[RrHh](?=$|[\s,/(-])")
 # croniter reads 5-5 as the whole range, and so a start at a field's last value, as in 23/2;
 # here from the last field to the first.
 _EQUAL_ENDS = re.compile(r"(?:^|[\s,])(\w+)-\1(?=$|[\s,/])", re.IGNORECASE)
 _LAST_VALUES = (("6", "sat"), ("12", "dec"), ("31",), ("23",), ("59",), ("59",))
+_STARS = ("*", "?")  # a day field that begins with one is not restricted
 _NTH_WEEKDAY = re.compile(r"#|^[Ll]\d$")
 _A_LEAP_YEAR = datetime(2024, 1, 1)  # noqa: DTZ001 - the naive wall clock, by design
 
@@ -122,6 +134,9 @@ def check(expression: str) -> None:
     """Refuse an expression that cannot be read or has no occurrence within ten years."""
     if len(expression) > 200:
         raise InvalidCron("cron expression is longer than 200 characters: write a shorter one")
+    if expression.strip().startswith("@"):
+        _check_nickname(expression)
+        return
     fields = expression.split()
     if len(fields) not in (5, 6):
         raise InvalidCron(
@@ -138,6 +153,19 @@ def check(expression: str) -> None:
     if next_match(expression, _A_LEAP_YEAR - timedelta(seconds=1)) is None:
         raise InvalidCron(
             f"cron expression {expression!r} has no occurrence within {SEARCH_YEARS} years"
+        )
+
+
+def _check_nickname(expression: str) -> None:
+    name = expression.strip()
+    if name == "@reboot":
+        raise InvalidCron(
+            "cron expression '@reboot' has no time: a schedule does not begin with a machine; "
+            "use once() or 'headway trigger'"
+        )
+    if name not in NICKNAMES:
+        raise InvalidCron(
+            f"cron expression {expression!r} is not known: use one of {', '.join(NICKNAMES)}"
         )
 
 
@@ -166,6 +194,7 @@ def _read(expression: str) -> _Fields:
     Seconds are read as a field of minutes: of six fields croniter takes a day 0 for the
     first, and refuses 7 as Sunday.
     """
+    expression = NICKNAMES.get(expression.strip(), expression)
     *seconds, minute, hour, day, month, weekday = expression.split()
     try:
         croniter.expand(f"{minute} {hour} {day} {month} {weekday}", strict=True)
@@ -179,11 +208,11 @@ def _read(expression: str) -> _Fields:
         _values(fine.expanded[0], 0, 59),
         _values(minutes, 0, 59),
         _values(hours, 0, 23),
-        _days(plain),
+        _days(plain, either=not (day.startswith(_STARS) or weekday.startswith(_STARS))),
     )
 
 
-def _days(plain: croniter) -> _Days:
+def _days(plain: croniter, *, either: bool) -> _Days:
     _, _, month_days, months, weekdays = plain.expanded
     nearest = frozenset(plain.nearest_weekday)
     return _Days(
@@ -197,7 +226,7 @@ def _days(plain: croniter) -> _Days:
             for weekday, every_nth in plain.nth_weekday_of_month.items()
             for nth in every_nth
         ),
-        either=month_days[0] != "*" and weekdays[0] != "*",
+        either=either,
     )
 
 

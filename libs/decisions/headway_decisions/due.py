@@ -26,7 +26,9 @@ from headway_decisions.misfires import fire_at, in_window, judge_due, latest_rip
 from headway_decisions.views import (
     AWAITS_ROOM,
     COLLAPSED,
-    DISABLED,
+    GROUP_DISABLED,
+    JOB_RETIRED,
+    MANIFEST_DISABLED,
     ONE_ALREADY_WAITS,
     PAUSED,
     STILL_OUTSTANDING,
@@ -40,7 +42,7 @@ from headway_decisions.views import (
 )
 
 # What somebody asks for by name passes these.
-_PASSABLE = (*DISABLED, PAUSED)
+_PASSABLE = (GROUP_DISABLED, MANIFEST_DISABLED, PAUSED)
 
 
 def pause(view: ManifestView) -> str | None:
@@ -59,14 +61,16 @@ def account(
 ) -> tuple[ManifestView, list[Entry]]:
     """Skip all that was ripe by the end of a pause; returns how the manifest stands after it.
 
-    A parent's success passes a dependent by only while that is disabled; otherwise it is owed.
+    A parent's success is dropped only while the dependent itself is disabled or its job retired;
+    a disabled group, like a block or a run under way, leaves it owed.
     """
     entries = []
     if reason == PAUSED:
         reason = in_window(view)
-    if reason in DISABLED and _has_news(view):
+    dropped = _why_dropped(view)
+    if dropped is not None and _has_news(view):
         assert view.parent_success is not None  # noqa: S101 - there is no news without a parent
-        entries.append(_successes(view, view.parent_success, until, reason))
+        entries.append(_successes(view, view.parent_success, until, dropped))
         view = structs.replace(view, seen_success=view.parent_success)
     ripe = None if isinstance(view.timing.cadence, Spaced) else latest_ripe(view, until)
     if ripe is not None and view.next_due_at is not None:
@@ -82,14 +86,15 @@ def leave_parent(view: ManifestView, *, now: datetime) -> tuple[ManifestView, li
     if latest is None or not _has_news(view):
         return view, []
     left = structs.replace(view, seen_success=latest)
-    if view.hold in DISABLED:
-        return left, [_successes(view, latest, now, view.hold)]
+    dropped = _why_dropped(view)
+    if dropped is not None:
+        return left, [_successes(view, latest, now, dropped)]
     owed = Entry(
         cause=identity.success_cause(_parent(view), latest, latest),
         first_due_at=now,
         last_due_at=now,
         decision="owed",
-        reason=AWAITS_ROOM if has_room(view) else STILL_OUTSTANDING,
+        reason=_why_owed(view),
     )
     return left, [*_collapsed(view, latest, now), owed]
 
@@ -279,6 +284,24 @@ def _successes(view: ManifestView, last: int, now: datetime, reason: str) -> Ent
         decision="skipped",
         reason=reason,
     )
+
+
+def owes_success(view: ManifestView) -> bool:
+    """Whether a run for the latest success of its parent is still to come."""
+    return _has_news(view) and _why_dropped(view) is None
+
+
+def _why_dropped(view: ManifestView) -> str | None:
+    """Why no run follows a success: the dependent itself is disabled, or its job is retired."""
+    if view.hold == JOB_RETIRED:
+        return JOB_RETIRED
+    return MANIFEST_DISABLED if view.hold == MANIFEST_DISABLED or view.also_disabled else None
+
+
+def _why_owed(view: ManifestView) -> str:
+    if view.hold == GROUP_DISABLED:
+        return GROUP_DISABLED
+    return AWAITS_ROOM if has_room(view) else STILL_OUTSTANDING
 
 
 def _has_news(view: ManifestView) -> bool:

@@ -3,6 +3,7 @@
 Every field is filled by exactly one kind of event, and the state is the furthest one
 that any event reached. So the order in which events arrive does not matter, nor how
 often; which of two rival outcomes counts was decided before, when it was accepted.
+A run ends no earlier than it starts: an earlier end is moved to the start.
 Activations are a union: one for each dependent and key, told in a fixed order.
 """
 
@@ -42,11 +43,16 @@ Lifecycle = (
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """One event as history keeps it: what, when by its publisher's clock, and if it counts."""
+    """One event as history keeps it: what, when, and if it counts.
+
+    `at` is clamped by the dispatcher; `worker_time` is the time by the clock of the worker that
+    published the event, and `None` if the dispatcher did.
+    """
 
     at: datetime
     worker: str
     data: Lifecycle
+    worker_time: datetime | None = None
     accepted: bool = True
 
 
@@ -59,6 +65,8 @@ class Run(Struct, frozen=True, kw_only=True):
     host: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    worker_started_at: datetime | None = None
+    worker_finished_at: datetime | None = None
     failure: Failure | None = None
     output: Any = None
     cancel_reason: str | None = None
@@ -76,6 +84,19 @@ def fold(run: Run, facts: Iterable[Fact]) -> Run:
         if fact.accepted:
             run = _apply(run, fact)
     return run
+
+
+def clamp(time: datetime, *, created_at: datetime, now: datetime) -> datetime:
+    """Clamp a publisher's time to the creation of the run and now.
+
+    If the dispatcher's own clock was set back behind the creation, the creation counts.
+    """
+    return max(min(time, now), created_at)
+
+
+def end_of(run: Run, at: datetime) -> datetime:
+    """Clamp the end of a run to its start."""
+    return at if run.started_at is None else max(at, run.started_at)
 
 
 def unite(activations: Iterable[Activation]) -> tuple[Activation, ...]:
@@ -105,7 +126,7 @@ def _apply(run: Run, fact: Fact) -> Run:
         case LeaseRenewed() | LeaseRevoked():
             return run
         case RunStarted():
-            return structs.replace(run, state=_reach(run, "started"), started_at=fact.at)
+            return _start(run, fact)
         case RunActivated(activations=activations):
             return structs.replace(run, activations=unite([*run.activations, *activations]))
         case RunCompleted(output=output):
@@ -118,6 +139,18 @@ def _apply(run: Run, fact: Fact) -> Run:
             assert_never(fact.data)
 
 
+def _start(run: Run, fact: Fact) -> Run:
+    run = structs.replace(
+        run,
+        state=_reach(run, "started"),
+        started_at=fact.at,
+        worker_started_at=fact.worker_time,
+    )
+    if run.finished_at is None:
+        return run
+    return structs.replace(run, finished_at=end_of(run, run.finished_at))
+
+
 def _reach(run: Run, move: Literal["started"]) -> RunState:
     """A start never takes a run back from where it already is."""
     return next_run_state(run.state, move) if run.state == "pending" else run.state
@@ -126,8 +159,13 @@ def _reach(run: Run, move: Literal["started"]) -> RunState:
 def _finish(
     run: Run, move: Literal["completed", "failed", "cancelled"], fact: Fact, **outcome: Any
 ) -> Run:
-    if run.state == move and run.finished_at == fact.at:
+    at = end_of(run, fact.at)
+    if run.state == move and run.finished_at == at:
         return run
     return structs.replace(
-        run, state=next_run_state(run.state, move), finished_at=fact.at, **outcome
+        run,
+        state=next_run_state(run.state, move),
+        finished_at=at,
+        worker_finished_at=fact.worker_time,
+        **outcome,
     )

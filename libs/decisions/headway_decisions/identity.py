@@ -16,7 +16,7 @@ _CHANCES = 1 << 128
 _JITTER = uuid5(NAMESPACE_OID, "headway.jitter")
 
 # What is told apart by keys of people and programs, who may use them again one day.
-_KEYED = ("trigger", "activation")
+_KEYED = ("trigger", "activation", "backfill")
 
 
 def due_cause(due_at: datetime) -> str:
@@ -60,6 +60,18 @@ def activation_cause(work: UUID, key: str) -> str:
 def trigger_cause(key: str) -> str:
     """The cause that a trigger is: the same key triggers once for as long as it is remembered."""
     return f"trigger:{key}"
+
+
+def backfill_cause(due_at: datetime) -> str:
+    """The cause of work that somebody asked for in place of a due time of the past."""
+    return f"backfill:{_stamp(due_at)}"
+
+
+def occurrence_of(cause: str) -> datetime | None:
+    """The due time that work stands for, on schedule or backfilled; `None` for other causes."""
+    if kind_of(cause) not in ("due", "backfill"):
+        return None
+    return datetime.fromisoformat(cause.partition(":")[2])
 
 
 def work_id(manifest: UUID, cause: str, decided_at: datetime) -> UUID:

@@ -14,7 +14,9 @@ from msgspec import Struct
 # A manifest's slot; work without a manifest has none, and is in nobody's way.
 Slot = tuple[UUID, int]
 
-Refusal = Literal["already_retried", "already_acknowledged", "already_asked", "pruned"]
+Refusal = Literal[
+    "already_retried", "already_acknowledged", "already_asked", "pruned", "job_retired"
+]
 
 
 class Letter(Struct, frozen=True, kw_only=True):
@@ -26,6 +28,7 @@ class Letter(Struct, frozen=True, kw_only=True):
     state: str
     asked: bool = False
     pruned: bool = False
+    job_retired: bool = False
     slot: Slot | None = None
     taken_by: UUID | None = None
 
@@ -72,6 +75,9 @@ def _retry(letter: Letter, given: dict[Slot, UUID]) -> RetryVerdict:
     refusal = _refusal(letter)
     if refusal is not None:
         return refusal
+    # No worker serves a retired job: the round would wait for ever.
+    if letter.job_retired:
+        return Refused(why="job_retired")
     if letter.asked:
         return Refused(why="already_asked")
     taken_by = letter.taken_by

@@ -45,6 +45,17 @@ def jobs_that_wait_their_turn(fleet: Iterable[Worker]) -> set[str]:
     return {job for job, is_full in full.items() if is_full}
 
 
+def abandoned(worker: str | None, *, heard: bool, warning: str | None, seconds: float) -> str:
+    """Say why a lease is taken from its worker.
+
+    `heard` says that the worker's heartbeats came all the same, and `warning` what was wrong with
+    a message of it.
+    """
+    how = "was heard of but did not name the lease" if heard else "was not heard of"
+    silence = f"worker {worker} {how} for {seconds:g} s"
+    return f"{silence}; before that {warning}" if warning else silence
+
+
 class LiveRun(Struct, frozen=True, kw_only=True):
     """A run of the lease that has not ended."""
 

@@ -17,6 +17,9 @@ from msgspec import Struct
 
 # Trouble of ours, which no policy of the job decides about.
 UNCOUNTED = frozenset({WORKER_STOPPED, UNDELIVERED, LOST_CONTACT, RECALLED, UNBEGUN})
+# How many runs of a round may go uncounted. Whatever fails beyond them counts.
+UNCOUNTED_LIMIT = 20
+_LONGEST_UNCOUNTED_WAIT = timedelta(minutes=1)
 # One of these runs may have taken its worker down, and it is not known which: they come back
 # one to a lease, where that shows.
 _SUSPECT = frozenset({ORPHANED, UNBEGUN})
@@ -42,12 +45,22 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 
 
 def after_failure(
-    policy: RetryPolicy, failure: Failure, *, attempts: int, now: datetime, chance: float
+    policy: RetryPolicy,
+    failure: Failure,
+    *,
+    attempts: int,
+    uncounted: int = 0,
+    now: datetime,
+    chance: float,
 ) -> Retry | DeadLetter:
-    """Judge one failure; `attempts` were counted before it, `chance` lies in [0, 1)."""
+    """Judge one failure; `chance` lies in [0, 1).
+
+    `attempts` runs of the round were counted before it, and `uncounted` were not.
+    """
     alone = failure.kind in _SUSPECT
-    if failure.kind in UNCOUNTED:
-        return Retry(at=now, attempts=attempts, reason=failure.kind, alone=alone)
+    if failure.kind in UNCOUNTED and uncounted < UNCOUNTED_LIMIT:
+        at = now + _uncounted_wait(uncounted)
+        return Retry(at=at, attempts=attempts, reason=failure.kind, alone=alone)
     attempts += 1
     if not failure.retryable:
         return DeadLetter(attempts=attempts, reason="not_retryable")
@@ -62,13 +75,21 @@ def after_failure(
 def _may_retry(policy: RetryPolicy, failure: Failure) -> bool:
     """Whether the policy retries this kind of failure.
 
-    An orphan's body told nothing that could be on a list, so only being named to abort on
-    keeps it from another attempt.
+    A body that was lost or handed back told nothing that could be on a list, so only being named
+    to abort on keeps it from another attempt.
     """
     kinds = {failure.kind, *failure.kinds}
     if kinds & set(policy.abort_on):
         return False
-    return not policy.retry_on or failure.kind == ORPHANED or bool(kinds & set(policy.retry_on))
+    ours = failure.kind == ORPHANED or failure.kind in UNCOUNTED
+    return not policy.retry_on or ours or bool(kinds & set(policy.retry_on))
+
+
+def _uncounted_wait(uncounted: int) -> timedelta:
+    """At once the first time, as a deployment wants it, then a second, doubled each time."""
+    if uncounted == 0:
+        return timedelta(0)
+    return min(timedelta(seconds=2 ** min(uncounted - 1, 6)), _LONGEST_UNCOUNTED_WAIT)
 
 
 def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
@@ -78,5 +99,6 @@ def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
         growth = policy.backoff ** min(attempts - 1, 64)
     except OverflowError:
         growth = sys.float_info.max
-    seconds = min(policy.interval_seconds * growth, policy.max_interval_seconds)
+    longest = max(policy.interval_seconds, policy.max_interval_seconds)
+    seconds = min(policy.interval_seconds * growth, longest)
     return timedelta(seconds=seconds * (1 + policy.jitter * chance))

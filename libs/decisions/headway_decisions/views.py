@@ -13,8 +13,12 @@ from headway_decisions.policies import Misfire, Overlap
 from headway_decisions.timing import Timing
 
 # Why a manifest does not fire, however due it is.
-Hold = Literal["group_disabled", "manifest_disabled", "paused", "blocked_by_dead_letter"]
-DISABLED = ("group_disabled", "manifest_disabled")
+Hold = Literal[
+    "job_retired", "group_disabled", "manifest_disabled", "paused", "blocked_by_dead_letter"
+]
+JOB_RETIRED = "job_retired"
+GROUP_DISABLED = "group_disabled"
+MANIFEST_DISABLED = "manifest_disabled"
 PAUSED = "paused"
 
 MISSED = "missed"
@@ -48,7 +52,8 @@ class ManifestView(Struct, frozen=True, kw_only=True):
     the first of what waits for its time is due at `next_owed_at`. `settled_at` is when work of
     it was last settled. `parent_success` is the number of its parent's latest success, for a
     dependent that is not dormant; `seen_success` the one that was decided about last. `window` is
-    the last one in which it was paused.
+    the last one in which it was paused. `also_disabled` says that the manifest itself is disabled
+    where `hold` names its group.
     """
 
     id: UUID
@@ -59,6 +64,7 @@ class ManifestView(Struct, frozen=True, kw_only=True):
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
     hold: Hold | None = None
+    also_disabled: bool = False
     slots: tuple[int, ...] = ()
     owed: tuple[Owed, ...] = ()
     next_owed_at: datetime | None = None

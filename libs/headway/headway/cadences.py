@@ -41,7 +41,8 @@ __all__ = [
 def cron(expression: str, **options: Unpack[DayOptions]) -> When:
     """Fire where a cron expression matches the wall clock of the zone.
 
-    Five fields (minute hour day month weekday), or six with seconds first.
+    Five fields (minute hour day month weekday), six with seconds first, or a name such as
+    `@daily`.
     """
     refuse_unknown("cron", options, DayOptions)
     return make_when(cadence.Cron(expression), options, [])

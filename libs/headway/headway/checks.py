@@ -182,8 +182,8 @@ def _not_unique(external_id: str, same: list[Draft]) -> str:
     )
 
 
-def problems_of_parents(drafts: list[Draft]) -> list[str]:
-    """Dependents whose parent is not declared, or that wait for themselves."""
+def problems_of_parents(drafts: list[Draft], *, any_parent: bool = False) -> list[str]:
+    """Dependents whose parent is not declared (or may be any), or that wait for themselves."""
     named = [draft for draft in drafts if isinstance(draft.external_id, str)]
     known = {draft.external_id for draft in named}
     problems = [
@@ -191,7 +191,7 @@ def problems_of_parents(drafts: list[Draft]) -> list[str]:
         "declare it, or name another parent"
         for draft in drafts
         if draft.depends_on is not None
-        and not (isinstance(draft.depends_on, str) and draft.depends_on in known)
+        and not (isinstance(draft.depends_on, str) and (any_parent or draft.depends_on in known))
     ]
     parents = {
         draft.external_id: draft.depends_on

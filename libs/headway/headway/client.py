@@ -22,6 +22,8 @@ from headway_contract import subjects
 from headway_contract.scheduling import (
     ApplyAnswer,
     ApplyRequest,
+    BackfillAnswer,
+    BackfillRequest,
     Changed,
     DismissRequest,
     EnqueueAnswer,
@@ -211,34 +213,55 @@ class Client(Operations, Pauses, Changes):
         return total
 
     async def plan(
-        self, definitions: Definitions, *, prune: PrunePolicy | None = None, days: int = 7
+        self,
+        definitions: Definitions,
+        *,
+        prune: PrunePolicy | None = None,
+        days: int = 7,
+        take_over: bool = False,
     ) -> ApplyAnswer:
         """What applying definitions would change, and which fire times in the next days."""
-        return await self._send(subjects.PLAN_QUESTION, definitions, prune, days)
+        return await self._send(
+            subjects.PLAN_QUESTION, definitions, prune, days=days, take_over=take_over
+        )
 
     async def apply(
-        self, definitions: Definitions, *, prune: PrunePolicy | None = None
+        self,
+        definitions: Definitions,
+        *,
+        prune: PrunePolicy | None = None,
+        take_over: bool = False,
     ) -> ApplyAnswer:
-        """Store definitions, all of them or none, and prune what they no longer name."""
-        return await self._send(subjects.APPLY_REQUEST, definitions, prune, 0)
+        """Store definitions, all of them or none, and prune what they no longer name.
+
+        An application that its code declares is refused, unless they `take_over`.
+        """
+        return await self._send(
+            subjects.APPLY_REQUEST, definitions, prune, days=0, take_over=take_over
+        )
 
     async def schedule(
         self,
         external_id: str,
         *,
         job: str,
-        when: When,
+        when: When | None = None,
         input: Any = None,  # noqa: A002
+        depends_on: str | None = None,
+        dormant: bool = False,
         **terms: Unpack[Terms],
     ) -> ApplyAnswer:
         """Make or change one manifest of a job that some application has declared.
 
-        What the terms leave out has Headway's defaults, and its group is called like the job:
-        the terms of the job itself are in its application's code.
+        It fires by its cadence, or after each success of `depends_on`, which may be a manifest of
+        any application; if it is `dormant`, only when a run of that says so. Terms that are left
+        out are those of the job, and follow it when it is declared differently.
         """
-        return await self.apply(
-            one_manifest(external_id, job=job, when=when, given=input, terms=terms)
-        )
+        definitions = one_manifest(
+            external_id, job=job, when=when, given=input, depends_on=depends_on,
+            dormant=dormant, terms=terms,
+        )  # fmt: skip
+        return await self.apply(definitions)
 
     async def schedule_many(
         self,
@@ -246,10 +269,12 @@ class Client(Operations, Pauses, Changes):
         *,
         job: str,
         items: Items,
-        when: When,
+        when: When | None = None,
         key: Callable[[Any], str | int] | None = None,
         prune: bool = True,
         configure: Configure | None = None,
+        depends_on: str | None = None,
+        dormant: bool = False,
         **terms: Unpack[Terms],
     ) -> ApplyAnswer:
         """Make one manifest for each item, as `App.schedule_many` does; with `prune`, delete
@@ -257,7 +282,7 @@ class Client(Operations, Pauses, Changes):
         """
         definitions = one_batch(
             name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
-            terms=terms,
+            depends_on=depends_on, dormant=dormant, terms=terms,
         )  # fmt: skip
         return await self.apply(definitions)
 
@@ -303,6 +328,34 @@ class Client(Operations, Pauses, Changes):
             actor=self._actor,
         )
         return await self._control.ask(subjects.TRIGGER_REQUEST, request, TriggerAnswer)
+
+    async def backfill(
+        self,
+        external_id: str,
+        *,
+        since: datetime,
+        until: datetime,
+        missed_only: bool = False,
+        priority: int | None = None,
+        dry_run: bool = False,
+    ) -> BackfillAnswer:
+        """Queue the occurrences of a past range, both ends included; none is queued twice.
+
+        They run oldest first, one after the other or as many at once as `allow` lets. With
+        `missed_only` those that fired on schedule are left out; `dry_run` only counts.
+        """
+        request = BackfillRequest(
+            manifest=external_id,
+            since=since,
+            until=until,
+            missed_only=missed_only,
+            priority=priority,
+            dry_run=dry_run,
+            actor=self._actor,
+        )
+        return await self._control.ask(
+            subjects.BACKFILL_REQUEST, request, BackfillAnswer, timeout=PATIENT_SECONDS
+        )
 
     async def enqueue(
         self,
@@ -358,10 +411,20 @@ class Client(Operations, Pauses, Changes):
         return control
 
     async def _send(
-        self, subject: str, definitions: Definitions, prune: PrunePolicy | None, days: int
+        self,
+        subject: str,
+        definitions: Definitions,
+        prune: PrunePolicy | None,
+        *,
+        days: int,
+        take_over: bool,
     ) -> ApplyAnswer:
         request = ApplyRequest(
-            definitions=pack(definitions), prune=prune, days=days, actor=self._actor
+            definitions=pack(definitions),
+            prune=prune,
+            days=days,
+            take_over=take_over,
+            actor=self._actor,
         )
         return await self._control.ask(subject, request, ApplyAnswer, timeout=PATIENT_SECONDS)
 

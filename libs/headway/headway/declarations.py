@@ -97,6 +97,8 @@ class Declarations:
     batches: dict[str, Batch] = field(default_factory=dict)
     defaults: DefaultTerms = field(default_factory=DefaultTerms)
     problems: list[str] = field(default_factory=list)
+    # Made by a client: jobs and parents are declared elsewhere, and known by name alone.
+    at_run_time: bool = False
 
     def add_job(self, job: DeclaredJob) -> None:
         """Keep a job; what is wrong with its name is told with all else, if it is text at all."""

@@ -7,6 +7,7 @@ the environment of whoever declares (`DefinitionSettings`), then what is built i
 from typing import Annotated, Literal, TypedDict
 
 from headway_contract.work import Priority, RetryPolicy, Seconds
+from headway_decisions import complaints
 from headway_decisions.policies import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
     jitter_seconds: float = 0.0
+    tz: str = "UTC"
 
 
 BUILT_IN = Defaults()
@@ -42,6 +44,7 @@ class DefaultTerms(TypedDict, total=False):
     misfire: MisfireGiven
     overlap: OverlapGiven
     jitter: float | None
+    tz: str | None
 
 
 class DefinitionSettings(Struct, frozen=True, kw_only=True):
@@ -68,7 +71,7 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
         float, Meta(ge=1, description="By what the rest grows from attempt to attempt.")
     ] = 2.0
     retry_max_interval_seconds: Annotated[
-        Seconds, Meta(description="The longest rest between two attempts.")
+        Seconds, Meta(description="The longest rest that backoff leads to.")
     ] = 3600.0
     retry_jitter: Annotated[
         float,
@@ -87,8 +90,11 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = 30.0
     misfire_policy: Annotated[
-        Literal["fire_once", "skip"],
-        Meta(description="What becomes of fire times that nobody was there to decide."),
+        str,
+        Meta(
+            description="What becomes of fire times that nobody was there to decide: `fire_once`, "
+            "`skip`, or `catch_up:5` to fire for the last five."
+        ),
     ] = "fire_once"
     misfire_threshold_seconds: Annotated[
         Seconds, Meta(description="How late a fire may be before it counts as missed.")
@@ -105,6 +111,13 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
             description="Up to how much later a fire may be, so that not all go off at once.",
         ),
     ] = 0.0
+    tz: Annotated[
+        str,
+        Meta(
+            description="The zone of cadences, such as `Europe/Berlin`, where neither the cadence "
+            "nor its app states one."
+        ),
+    ] = "UTC"
 
     def defaults(self) -> Defaults:
         """The same as terms."""
@@ -119,11 +132,12 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
             ),
             timeout_seconds=self.timeout_seconds,
             cancel_grace_seconds=self.cancel_grace_seconds,
-            misfire=Misfire(
-                policy=self.misfire_policy, threshold_seconds=self.misfire_threshold_seconds
+            misfire=policies.parse_misfire(
+                self.misfire_policy, threshold=self.misfire_threshold_seconds
             ),
             overlap=Overlap(policy=self.overlap_policy),
             jitter_seconds=self.jitter_seconds,
+            tz=self.tz,
         )
 
 
@@ -139,8 +153,16 @@ def overlay(weaker: Defaults, stated: DefaultTerms, problems: list[str]) -> Defa
             stated.get("misfire"), problems, threshold=weaker.misfire.threshold_seconds
         ),
         "overlap": policies.read_overlap(stated.get("overlap"), problems),
+        "tz": _read_zone(stated.get("tz"), problems),
     }
     return replace(weaker, **{name: value for name, value in plain.items() if value is not None})
+
+
+def _read_zone(given: object, problems: list[str]) -> object:
+    """Return a zone that is known, or `None`."""
+    wrong = [] if given is None else complaints.about_zone(given)
+    problems += wrong
+    return None if wrong else given
 
 
 def read_retry(given: object, weaker: RetryPolicy, problems: list[str]) -> RetryPolicy | None:

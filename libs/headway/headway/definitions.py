@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from headway_contract.work import MOST_RUNS_OF_A_LEASE, Priority, Rate, RetryPolicy
+from headway_decisions import ownership
 from headway_decisions.policies import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing import Timing
 from msgspec import Meta, Struct
@@ -27,7 +28,7 @@ LabelValue = Annotated[str, Meta(max_length=100, pattern=r"^[^\x00-\x1f]*$")]
 Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=30)]
 
 # Who owns manifests that were made at run time. No start of an application prunes them.
-API_OWNER = "api"
+API_OWNER = ownership.API_OWNER
 
 
 class InvalidDefinitions(Exception):
@@ -39,7 +40,7 @@ class InvalidDefinitions(Exception):
 
 
 class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings of a group. None leaves a setting to the operator."""
+    """Settings of a group. `None` states nothing: the default holds unless an operator set it."""
 
     name: str
     max_active: Cap | None = None
@@ -57,6 +58,8 @@ class JobTerms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
     cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
     on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
+    labels: Labels = {}
 
 
 class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,7 +67,8 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Its limits hold over all manifests and groups; what its work shares and by when it must
     start holds where a manifest says nothing else.
-    `terms` are those of work that is enqueued; a manifest states its own.
+    `terms` are those of work that is enqueued, and of manifests made at run time that state
+    nothing else; a manifest of code has its own.
     """
 
     name: str
@@ -83,11 +87,21 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     terms: JobTerms = JobTerms()
 
 
+# Fields of a manifest that its job states as well.
+Inheritable = Literal[
+    "group", "priority", "retry", "timeout_seconds", "cancel_grace_seconds", "on_lost_contact",
+    "on_dead_letter", "concurrency_key", "concurrency_limit", "start_within_seconds", "labels",
+]  # fmt: skip
+
+
 class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What runs and when.
 
     A dependent has no cadence of its own: it names its parent in `depends_on` and fires at
     the parent's success, or if it is `dormant` only when the parent's run says so.
+
+    `inherited` names the fields that the scheduler takes from the declared job, because whoever
+    made the manifest did not state them and does not have the job. Labels are added to its own.
     """
 
     external_id: str
@@ -112,6 +126,26 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     concurrency_limit: KeyLimit = 1
     start_within_seconds: StartWithin | None = None
     labels: Labels = {}
+    inherited: tuple[Inheritable, ...] = ()
+
+    def with_terms_of(self, job: JobDefinition) -> "ManifestDefinition":
+        """Return the manifest with the inherited fields filled in from its job."""
+        terms = job.terms
+        offered = {
+            "group": terms.group or job.name,
+            "priority": terms.priority,
+            "retry": terms.retry,
+            "timeout_seconds": terms.timeout_seconds,
+            "cancel_grace_seconds": terms.cancel_grace_seconds,
+            "on_lost_contact": terms.on_lost_contact,
+            "on_dead_letter": terms.on_dead_letter,
+            "concurrency_key": job.concurrency_key,
+            "concurrency_limit": job.concurrency_limit,
+            "start_within_seconds": job.start_within_seconds,
+            "labels": {**terms.labels, **self.labels},
+        }
+        taken = {name: offered[name] for name in self.inherited}
+        return msgspec.structs.replace(self, **taken)
 
     def fingerprint(self) -> str:
         """Equal for equal definitions: an unchanged one writes nothing.

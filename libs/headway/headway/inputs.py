@@ -4,6 +4,7 @@ Whoever takes an input in (a declaration, a trigger, an activation) asks here. S
 only to themselves: nothing is ever fetched for one.
 """
 
+import hashlib
 from functools import lru_cache
 from typing import Any
 
@@ -48,6 +49,16 @@ def problems_of_input(
         ]
     except ValueError as error:
         return [([], _told(error))]
+
+
+def schema_id(schema: dict[str, Any] | None) -> str | None:
+    """Return the id of a JSON Schema, equal for equal schemas; `None` where any input will do."""
+    return None if schema is None else _schema_id(msgspec.json.encode(schema, order="sorted"))
+
+
+@lru_cache(maxsize=1024)
+def _schema_id(encoded: bytes) -> str:
+    return f"sha256:{hashlib.sha256(encoded).hexdigest()[:16]}"
 
 
 def problem_of_schema(schema: Any) -> str | None:

@@ -9,7 +9,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from headway_contract.fitting import show
@@ -24,6 +24,9 @@ from headway.when import When
 # A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
 # of backslashes, or else it is only text about one.
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+# Marks a body whose input has no default.
+NO_DEFAULT = inspect.Parameter.empty
 
 # More than any worker has slots.
 _MOST_SLOTS = 1_000_000
@@ -109,6 +112,8 @@ class DeclaredJob:
             timeout_seconds=_first(self.timeout_seconds, defaults.timeout_seconds),
             cancel_grace_seconds=_first(self.cancel_grace_seconds, defaults.cancel_grace_seconds),
             on_lost_contact=self.on_lost_contact,
+            on_dead_letter=self.on_dead_letter,
+            labels=dict(self.labels) if isinstance(self.labels, Mapping) else self.labels,
         )
 
 
@@ -134,6 +139,8 @@ class Job(DeclaredJob):
 
     function: Callable[..., Any]
     input_type: Any = None
+    # The value of the body's parameter where no input is given; `NO_DEFAULT` if it has none.
+    default_input: Any = NO_DEFAULT
     # How a worker runs it: in a process of its own, how many at once, with its logging captured.
     process: bool = False
     worker_concurrency: int | None = None
@@ -160,13 +167,17 @@ class Job(DeclaredJob):
             if raw is not None:
                 raise msgspec.ValidationError(f"job {self.name!r} takes no input")
             return None
+        if raw is None and self.default_input is not NO_DEFAULT:
+            return self.default_input
         return msgspec.convert(raw, self.input_type)
 
     def input_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the input, or none where any JSON will do."""
         if not self.takes_input or self.input_type is Any:
             return None
-        return msgspec.json.schema(self.input_type)
+        if self.default_input is NO_DEFAULT:
+            return msgspec.json.schema(self.input_type)
+        return msgspec.json.schema(self.input_type | None)
 
     def problem_of_input(self, raw: Any) -> str | None:
         """Why it cannot take an input, or none."""
@@ -197,8 +208,16 @@ def problems_of_running(job: Job) -> list[str]:
     return problems
 
 
-def input_type_of(function: Callable[..., Any]) -> tuple[bool, Any]:
-    """Whether a body takes an input besides its context, and of what type."""
+class BodyInput(NamedTuple):
+    """The input of a body besides its context: whether it takes one, its type and its default."""
+
+    taken: bool
+    type: Any = None
+    default: Any = NO_DEFAULT
+
+
+def input_of_body(function: Callable[..., Any]) -> BodyInput:
+    """Read from its signature which input a body takes."""
     parameters = [
         parameter
         for parameter in inspect.signature(function).parameters.values()
@@ -207,6 +226,8 @@ def input_type_of(function: Callable[..., Any]) -> tuple[bool, Any]:
     if not 1 <= len(parameters) <= 2:
         raise TypeError(f"{function.__qualname__} must take a context and at most one input")
     if len(parameters) == 1:
-        return False, None
+        return BodyInput(taken=False)
+    parameter = parameters[1]
     hints = typing.get_type_hints(function)
-    return True, hints.get(parameters[1].name, Any)
+    default = NO_DEFAULT if parameter.default is parameter.empty else parameter.default
+    return BodyInput(taken=True, type=hints.get(parameter.name, Any), default=default)

@@ -1,7 +1,7 @@
 """Definitions of manifests that are made at run time, put together as an `App`'s are.
 
-Their job is known by its name alone: what its input has to look like, only the scheduler
-can say.
+Their job is known by its name alone. Its input schema, and the terms that a manifest does not
+state, are with the scheduler: the definitions name what they leave to it (`inherited`).
 """
 
 from collections.abc import Callable
@@ -12,22 +12,37 @@ from msgspec import structs
 from headway.assembly import assemble
 from headway.batches import BatchDraft, Configure, Items, add_batch
 from headway.declarations import Declarations, Draft, Terms
+from headway.defaults import BUILT_IN, Defaults
 from headway.definitions import API_OWNER, Definitions
 from headway.jobs import RemoteJob
 from headway.when import When, read_when, refuse_unknown
 
 
 def one_manifest(
-    external_id: str, *, job: str, when: When, given: Any, terms: Terms
+    external_id: str,
+    *,
+    job: str,
+    when: When | None,
+    given: Any,
+    depends_on: str | None = None,
+    dormant: bool = False,
+    terms: Terms,
 ) -> Definitions:
     """Definitions of a single manifest; raises with all problems at once."""
     refuse_unknown("schedule", terms, Terms)
     declared = _declarations(job)
-    cadence = read_when(when, f"manifest {external_id!r}", declared.problems)
-    declared.drafts.append(
-        Draft(external_id=external_id, job=job, when=cadence, input=given, terms=terms)
+    called = f"manifest {external_id!r}"
+    draft = Draft(
+        external_id=external_id,
+        job=job,
+        when=_cadence(declared, called, when, depends_on, dormant=dormant),
+        input=given,
+        terms=terms,
+        depends_on=depends_on,
+        dormant=dormant,
     )
-    return _assembled(declared)
+    declared.drafts.append(draft)
+    return assembled(declared)
 
 
 def one_batch(
@@ -35,29 +50,56 @@ def one_batch(
     *,
     job: str,
     items: Items,
-    when: When,
+    when: When | None,
     key: Callable[[Any], str | int] | None,
     prune: bool,
     configure: Configure | None,
+    depends_on: str | None = None,
+    dormant: bool = False,
     terms: Terms,
 ) -> Definitions:
     """Definitions of a batch; raises with all problems at once."""
     refuse_unknown("schedule_many", terms, Terms)
     declared = _declarations(job)
+    cadence = _cadence(declared, f"batch {name!r}", when, depends_on, dormant=dormant)
     batch = BatchDraft(
-        name=name, job=job, items=items, when=read_when(when, f"batch {name!r}", declared.problems),
+        name=name, job=job, items=items, when=cadence, parent=depends_on, dormant=dormant,
         key=key, prune=prune, configure=configure, terms=terms,
     )  # fmt: skip
     add_batch(declared, batch)
-    return _assembled(declared)
+    return assembled(declared)
+
+
+def assembled(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
+    """Definitions that belong to no application; raises with all problems at once."""
+    declared.owner, declared.at_run_time = API_OWNER, True
+    # Jobs belong to the application that declared them; groups are known once terms are resolved.
+    return structs.replace(assemble(declared, defaults), jobs=(), groups=())
+
+
+def _cadence(
+    declared: Declarations,
+    called: str,
+    when: When | None,
+    depends_on: str | None,
+    *,
+    dormant: bool,
+) -> When | None:
+    """The cadence of what has no parent; one of the two is stated."""
+    if depends_on is None:
+        if dormant:
+            declared.problems.append(
+                f"{called} is dormant, but no depends_on= says whose run wakes it"
+            )
+        return read_when(when, called, declared.problems)
+    if when is not None:
+        declared.problems.append(
+            f"{called} has a cadence and a parent: leave out when= or depends_on="
+        )
+    return None
 
 
 def _declarations(job: str) -> Declarations:
     declared = Declarations(owner=API_OWNER)
     declared.add_job(RemoteJob(name=job, group=job))
     return declared
-
-
-def _assembled(declared: Declarations) -> Definitions:
-    # The job belongs to the application that has declared it.
-    return structs.replace(assemble(declared), jobs=())

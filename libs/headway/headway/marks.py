@@ -72,7 +72,8 @@ def retry(
     """How often a job is tried in total, and how long it rests between, in seconds.
 
     What is left out is the app's default, or else 3 attempts with a rest of 60 s that doubles up
-    to an hour, each up to a tenth longer by chance.
+    to an hour, each up to a tenth longer by chance. `max_interval` bounds the growth: it never
+    shortens the interval itself.
 
     With `retry_on` only failures of these kinds are tried again, with `abort_on` all but
     these: exceptions or their names, subclasses included, or a kind of Headway's own such as

@@ -27,7 +27,7 @@ from headway_decisions.timing import Timing
 
 from headway.calendar import Months
 
-_CRON_WORDS = {"*": "any", "/": "per", ",": "and", "#": "nth", "?": "any"}
+_CRON_WORDS = {"*": "any", "/": "per", ",": "and", "#": "nth", "?": "any", "@": ""}
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 _MONTH_NAMES = [str(month.name).lower() for month in Months]
 

@@ -197,9 +197,11 @@ class Operations(Asking):
         manifest: str | None = None,
         work: UUID | None = None,
         worker: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         most: int | None = 1000,
     ) -> list[RunStatus]:
-        """Runs, the newest first."""
+        """List runs, the newest first: those admitted from `since` on and before `until`."""
         question = RunsQuestion(
             state=state,
             group=group,
@@ -207,6 +209,8 @@ class Operations(Asking):
             manifest_id=await self._manifest_id(manifest),
             work=work,
             worker=worker,
+            since=since,
+            before=until,
             limit=_first_page(most),
         )
         found: list[RunStatus] = []

@@ -3,9 +3,10 @@
 every(minutes=5, misfire=skip_missed(), overlap="queue_one")
 """
 
+import re
 from typing import Literal
 
-from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.policies import MOST_CAUGHT_UP, Misfire, Overlap
 
 from headway.calendar import did_you_mean
 
@@ -49,6 +50,19 @@ def read_misfire(given: object, problems: list[str], *, threshold: float = 60.0)
     hint = did_you_mean(given, ["fire_once", "skip"])
     problems.append(f"{given!r} is no misfire policy: use 'fire_once', 'skip' or catch_up(n){hint}")
     return None
+
+
+def parse_misfire(text: str, *, threshold: float = 60.0) -> Misfire:
+    """Read a misfire policy from a setting: `fire_once`, `skip` or `catch_up:5`."""
+    if text in ("fire_once", "skip"):
+        return Misfire(policy=text, threshold_seconds=threshold)  # type: ignore[arg-type]
+    found = re.fullmatch(r"catch_up:([0-9]{1,9})", text)
+    if found is not None and 1 <= int(found[1]) <= MOST_CAUGHT_UP:
+        return catch_up(int(found[1]), threshold=threshold)
+    raise ValueError(
+        f"{text!r} is no misfire policy: write fire_once, skip, or catch_up:5 with a number from "
+        f"1 to {MOST_CAUGHT_UP}"
+    )
 
 
 def read_overlap(given: object, problems: list[str]) -> Overlap | None:

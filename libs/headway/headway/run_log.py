@@ -71,10 +71,17 @@ class RunLog:
         text = str(message) % arguments if arguments else str(message)
         number = logging.getLevelNamesMapping()[level.upper()]
         if self._logger.isEnabledFor(number):
-            said = " ".join(f"{key}={value!r}" for key, value in fields.items())
-            self._logger.log(number, "%s", f"{text} {said}" if said else text)
+            said = " ".join((_one_line(text), *(f"{key}={fields[key]!r}" for key in fields)))
+            self._logger.log(number, "%s", said)
         if self._reporter is not None:
             self._reporter.line(level, text, fields)
+
+
+def _one_line(text: str) -> str:
+    """Escape line breaks and other control characters, which would forge lines of the log."""
+    if text.isprintable():
+        return text
+    return "".join(part if part.isprintable() else ascii(part)[1:-1] for part in text)
 
 
 class CapturedLogging(logging.Handler):

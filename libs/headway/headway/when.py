@@ -29,6 +29,8 @@ class When(Struct, frozen=True, kw_only=True):
     overlap: Overlap | None = None
     jitter: float | None = None
     enabled: bool | None = None
+    # The zone that it states; without one, `timing` gets the default zone of its app.
+    tz: str | None = None
     problems: tuple[str, ...] = ()
     # Whether some of these are of the timing, which then lacks what could not be read.
     unreadable: bool = False
@@ -60,7 +62,7 @@ class TimedOptions(PlainOptions, total=False):
     between: str | None
     start: calendar.WallGiven
     end: calendar.WallGiven
-    tz: str
+    tz: str | None
     jitter: float | None
     misfire: policies.MisfireGiven
     exclude: exclusions.Excluded
@@ -97,9 +99,10 @@ def read_when(given: object, called: str, problems: list[str]) -> When | None:
 
 def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str]) -> When:
     """A cadence with its options read; `problems` are those of the cadence itself."""
+    tz = options.get("tz")
     timing = Timing(
         cadence=cadence,
-        zone=options.get("tz", "UTC"),
+        zone="UTC" if tz is None else tz,
         filters=_filters(options, problems),
         exclusions=exclusions.read(options.get("exclude"), problems),
     )
@@ -113,6 +116,7 @@ def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str])
         overlap=policies.read_overlap(options.get("overlap"), problems),
         jitter=options.get("jitter"),
         enabled=options.get("enabled"),
+        tz=tz,
         problems=tuple(problems),
         unreadable=unreadable,
     )

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 from headway_history.folding import Folded
 from headway_history.rows import TABLES, LetterRow, Row, RunRow, WorkRow
 
-Kind = Literal["different", "missing", "unknown"]
+Kind = Literal["different", "missing", "unknown", "undecided"]
 Absence = Literal["must_not", "may", "must"]
 
 # Known to history, but a matter of liveness: passes may move it.
@@ -20,7 +20,8 @@ class Difference(Struct, frozen=True, kw_only=True):
     """One thing that a table says and history does not, or the other way about.
 
     `missing`: history tells of a row that is not there. `unknown`: there is a row of which
-    history tells nothing. Otherwise one column differs.
+    history tells nothing. `undecided`: there is work that the scheduler has not decided.
+    Otherwise one column differs.
     """
 
     table: str

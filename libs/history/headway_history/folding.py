@@ -8,6 +8,8 @@ each event means:
   is dispatched while there is an ordered run that nothing has followed.
 - Events of the highest round count. `dead_letter.retried` opens the next one.
 - Of a run, each column is filled by one kind of event, and the state is the furthest reached.
+  Its start is not before its creation, and its end not before its start: where older history
+  says otherwise, the later time counts.
 - A dead letter has the runs of its round as they are.
 
 Nothing here depends on the order of the events or on how often one is given.
@@ -323,12 +325,23 @@ def _live(run: RunRow, told: _Told) -> None:
         run.worker = kept.worker or run.worker
         if kept.type == "headway.run.started.v1":
             run.started_at, run.start_heard_at = kept.occurred_at, kept.recorded_at
+            run.worker_started_at = data.worker_time
         elif kept.type in _ENDS:
             run.state, run.finished_at = _ENDS[kept.type], kept.occurred_at
+            run.worker_finished_at = data.worker_time
             run.failure, run.output, run.cancel_reason = data.failure, data.output, data.reason
         run.activations = _united(run.activations, data.activations)
     if run.started_at is not None and run.state == "pending":
         run.state = "in_progress"
+    _clamp(run)
+
+
+def _clamp(run: RunRow) -> None:
+    """Put the times of a run in order."""
+    if run.started_at is not None:
+        run.started_at = max(run.started_at, run.created_at)
+    if run.finished_at is not None:
+        run.finished_at = max(run.finished_at, run.started_at or run.created_at)
 
 
 def _united(known: Any, more: list[dict[str, Any]]) -> Any:

@@ -195,8 +195,12 @@ class LetterResolved(Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(Struct, frozen=True, kw_only=True):
-    """What a worker told of a lease or a run; each kind of event fills some of it."""
+    """A worker's event about a lease or a run; each kind of event fills some of it.
 
+    `worker_time` is the time by the worker's clock; older history has none.
+    """
+
+    worker_time: datetime | None = None
     host: str | None = None
     failure: Any = None
     output: Any = None

@@ -69,6 +69,8 @@ class RunRow(Struct, kw_only=True):
     started_at: datetime | None = None
     start_heard_at: datetime | None = None
     finished_at: datetime | None = None
+    worker_started_at: datetime | None = None
+    worker_finished_at: datetime | None = None
     patience_seconds: float
     failure: Any = None
     output: Any = None

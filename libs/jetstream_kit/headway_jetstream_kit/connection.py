@@ -48,6 +48,7 @@ class Broker:
         *,
         name: str,
         credentials: str | None = None,
+        inbox_prefix: str | None = None,
         timeout: float = 5,
         one_try: bool = False,
         patience: Patience = PATIENCE,
@@ -55,6 +56,7 @@ class Broker:
         """Connect, or say which server could not be reached and why.
 
         While there is time each server is tried again and again; with `one_try` only once.
+        Answers come to subjects under `inbox_prefix`, by default `_INBOX`.
 
         Once connected, the client reconnects for ever while there is no server: giving up
         would leave a process that looks alive and does nothing. A connection that looks alive
@@ -62,6 +64,8 @@ class Broker:
         """
         where, servers = describe_urls(url), [one.strip() for one in url.split(",")]
         options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
+        if inbox_prefix is not None:
+            options["inbox_prefix"] = inbox_prefix
 
         closed = asyncio.Event()
         early: list[Exception] = []

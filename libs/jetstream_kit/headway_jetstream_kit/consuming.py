@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from headway_clock import jitter
 
 from headway_jetstream_kit.connection import Broker
+from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.provisioning import take_over
 from headway_jetstream_kit.pulling import Message, Puller, ack, nak
 
@@ -51,6 +52,7 @@ class Intake:
         self._tries = tries
         # How often each message failed here; deliveries would count outages as tries, too.
         self._failures: dict[int, int] = {}
+        self._log = LimitedLog(logger)
 
     async def take_over(self) -> None:
         """Before the first batch: get at once what a process that is gone has left behind."""
@@ -100,10 +102,13 @@ class Intake:
         tries = self._failures.get(message.sequence, 0) + 1
         if not isinstance(error, Unreadable) and tries < self._tries:
             self._failures[message.sequence] = tries
-            logger.warning("%s: try %d of %d: %r", message.subject, tries, self._tries, error)
+            self._log.warn(
+                f"{self._puller.name}: message failed",
+                f"{message.subject}: try {tries} of {self._tries}: {error!r}",
+            )
             await nak(self._broker, message, delay=0.2 * 2**tries)
             return
         self._failures.pop(message.sequence, None)
-        logger.error("%s: rejected: %s", message.subject, error)
+        self._log.error(f"{self._puller.name}: message rejected", f"{message.subject}: {error}")
         await self._reject(message, f"{type(error).__name__}: {error}")
         await ack(self._broker, [message])

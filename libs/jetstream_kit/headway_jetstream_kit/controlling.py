@@ -83,7 +83,7 @@ def typed(
     async def endpoint(body: bytes) -> bytes:
         try:
             asked = msgspec.json.decode(body, type=question)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             told = misfits(body, question) or [f"not a {question.__name__}: {error}"]
             raise BadRequest("\n".join(told)) from error
         return msgspec.json.encode(await answer(asked))

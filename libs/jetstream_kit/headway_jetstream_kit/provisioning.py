@@ -88,6 +88,31 @@ async def consumer_info(broker: Broker, stream: str, name: str) -> dict[str, Any
         raise
 
 
+async def consumer_names(broker: Broker, stream: str) -> list[str]:
+    """List the consumers of a stream; an empty list if there is no such stream."""
+    names: list[str] = []
+    while True:
+        try:
+            page = await broker.api(f"CONSUMER.NAMES.{stream}", {"offset": len(names)})
+        except ApiError as error:
+            if error.err_code == STREAM_NOT_FOUND:
+                return []
+            raise
+        found = page.get("consumers") or []
+        names += found
+        if not found or len(names) >= page["total"]:
+            return names
+
+
+async def delete_consumer(broker: Broker, stream: str, name: str) -> None:
+    """Delete a consumer; one that is gone already is no error."""
+    try:
+        await broker.api(f"CONSUMER.DELETE.{stream}.{name}")
+    except ApiError as error:
+        if error.err_code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
+            raise
+
+
 async def take_over(broker: Broker, stream: str, name: str) -> int:
     """Have what a puller that is gone has left behind delivered at once; returns how much.
 

@@ -4,6 +4,7 @@
 - `at_hand`: connections that are passed on without the pool.
 - `clock`: the time of decisions, PostgreSQL's unless somebody brings another.
 - `sql`: named queries out of `.sql` files.
+- `poolers`: finds a pooler that shares sessions, which nothing here survives.
 - `together`: writes that are sent as one.
 - `migrations`: forward-only numbered migrations with checksums.
 """
@@ -19,6 +20,7 @@ from headway_postgres_kit.database import (
     storable,
 )
 from headway_postgres_kit.migrations import Migrations, SchemaMismatch
+from headway_postgres_kit.poolers import SessionsShared
 from headway_postgres_kit.sql import Queries
 from headway_postgres_kit.together import Together
 
@@ -32,6 +34,7 @@ __all__ = [
     "Migrations",
     "Queries",
     "SchemaMismatch",
+    "SessionsShared",
     "Together",
     "json_array",
     "note",

@@ -7,8 +7,9 @@ client has left in the middle of a transaction ends after a while, and lets go o
 """
 
 import asyncio
+import functools
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import asyncpg
 import msgspec
 
 from headway_postgres_kit.at_hand import AtHand
+from headway_postgres_kit.poolers import refuse_shared_sessions
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     Connection = PoolConnectionProxy[asyncpg.Record]
 else:
     Connection = asyncpg.Connection
+
+# Writes more in a transaction that is about to commit, by what was noted in it.
+BeforeCommit = Callable[[Connection, list[Any]], Awaitable[None]]
 
 _JSONB_VERSION = b"\x01"
 
@@ -36,6 +41,11 @@ _IDLE_IN_TRANSACTION_SECONDS = 20.0
 # A peer that is gone without a word is noticed after some 25 s, on either side.
 _KEEPALIVE = {"idle": 10, "interval": 5, "count": 3}
 _UNACKNOWLEDGED_SECONDS = 25
+
+# $1 names, $2 values of settings that hold for the session.
+_SET_SESSION = """
+SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS given (name, value)
+"""
 
 # What says that the server or the way to it is at fault, not the statement.
 _OUTAGES = (
@@ -107,6 +117,8 @@ class Database:
         self.where = where
         # Told what was noted in a transaction, once it is committed.
         self.on_commit: Callable[[list[Any]], None] | None = None
+        # Told the same just before, so that it can write more in the transaction.
+        self.before_commit: BeforeCommit | None = None
 
     @classmethod
     async def connect(
@@ -123,7 +135,9 @@ class Database:
         `settings` are further ones of the session, such as the role that it takes on.
         """
         where = describe_url(url)
+        session = {**_limits(answer_seconds), **(settings or {})}
         with _translated(where):
+            await refuse_shared_sessions(url, where)
             pool = await asyncpg.create_pool(
                 url,
                 min_size=1,
@@ -131,13 +145,8 @@ class Database:
                 timeout=5,
                 command_timeout=answer_seconds,
                 max_inactive_connection_lifetime=300,
-                server_settings={
-                    "application_name": name,
-                    "timezone": "UTC",
-                    **_limits(answer_seconds),
-                    **(settings or {}),
-                },
-                init=_init_connection,
+                server_settings={"application_name": name, "timezone": "UTC"},
+                init=functools.partial(_init_connection, settings=session),
                 connection_class=_Stateless,
             )
         return cls(pool, where)
@@ -158,9 +167,10 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """A connection inside a READ COMMITTED transaction; what is noted in it is told after."""
-        with self._noting():
+        with self._noting() as noted:
             async with self.acquire() as connection, connection.transaction():
                 yield connection
+                await self._prepare_commit(connection, noted)
 
     @asynccontextmanager
     async def locked_transaction(
@@ -171,26 +181,31 @@ class Database:
         What its statements read is never older than the lock. Its savepoints are `savepoint`s.
         """
         lock = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
-        with self._noting():
+        with self._noting() as noted:
             async with self.acquire() as connection:
                 try:
                     await connection.execute(f"BEGIN; SELECT {lock}({key:d})")
                     yield connection
+                    await self._prepare_commit(connection, noted)
                 except BaseException:
                     if not connection.is_closed():
                         await connection.execute("ROLLBACK")
                     raise
                 await connection.execute("COMMIT")
 
+    async def _prepare_commit(self, connection: Connection, noted: list[Any]) -> None:
+        if noted and self.before_commit is not None:
+            await self.before_commit(connection, noted)
+
     @contextmanager
-    def _noting(self) -> Iterator[None]:
+    def _noting(self) -> Iterator[list[Any]]:
         """Keep what is noted until the end, and tell it if that is a good one."""
         noted: list[Any] = []
         # Set back by hand: whoever begins and ends it may do so in two contexts.
         around = _NOTED.get()
         _NOTED.set(noted)
         try:
-            yield
+            yield noted
         finally:
             _NOTED.set(around)
         if noted and self.on_commit is not None:
@@ -272,8 +287,10 @@ def _limits(answer_seconds: float) -> dict[str, str]:
     }
 
 
-async def _init_connection(connection: Any) -> None:
+async def _init_connection(connection: Any, settings: Mapping[str, str]) -> None:
     _keep_alive(connection._transport.get_extra_info("socket"))  # noqa: SLF001 - no other way
+    # By a statement: a pooler refuses most settings in the message that opens a connection.
+    await connection.execute(_SET_SESSION, list(settings), list(settings.values()))
     await connection.set_type_codec(
         "jsonb",
         schema="pg_catalog",

@@ -8,7 +8,8 @@ relays may run; each takes the rows that no other holds, so order between messag
 promised.
 
 What a process has just committed it hands to its own relay (`handover`), which publishes it at
-once and then deletes its rows; in the outbox it only has to be found if that fails.
+once and then deletes its rows; in the outbox it only has to be found if that fails. The relay
+looks for such rows at every safety poll, however busy its own process is.
 
 On the way in, `rejected` keeps what could not be handled, with its bytes.
 """

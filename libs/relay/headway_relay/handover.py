@@ -40,10 +40,10 @@ class Handover(Wakeup):
         super().call()
 
     def take(self) -> tuple[list[OutboxMessage], bool]:
-        """What was handed over, and whether there may be more in the outbox."""
+        """Return the messages handed over, and whether somebody asked to read the outbox."""
         messages, self._messages = self._messages, []
         is_called, self._is_called = self._is_called, False
-        return messages, is_called or not messages
+        return messages, is_called
 
 
 def stamped(messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:

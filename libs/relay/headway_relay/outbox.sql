@@ -5,10 +5,13 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[])
 
 -- name: take
 -- Take out the oldest messages that no other relay holds; they are gone once the transaction
--- is. $1 how many.
+-- is. $1 how many, $2 the least age; a row of the future is old enough, because the clock was
+-- set back since it was written.
 DELETE FROM {schema}.outbox
 WHERE id = ANY(ARRAY(
-    SELECT id FROM {schema}.outbox ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED))
+    SELECT id FROM {schema}.outbox
+    WHERE created_at <= clock_timestamp() - $2::interval OR created_at > clock_timestamp()
+    ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED))
 RETURNING id, message_id, subject, body, traceparent, created_at
 
 -- name: published

@@ -1,6 +1,7 @@
 """Messages that could not be handled, kept with their bytes; and the intake that keeps them."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 from headway_contract import Event, Malformed, decode
 from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
@@ -21,10 +22,14 @@ class Rejected:
         broker: Broker,
         puller: Puller,
         handle: Callable[[list[Message]], Awaitable[None]],
+        *,
+        warn: Callable[[Message, str], Awaitable[None]] | None = None,
     ) -> Intake:
-        """An intake that puts aside here what it cannot handle."""
+        """Make an intake that puts aside here what it cannot handle, and calls `warn` with it."""
 
         async def reject(message: Message, reason: str) -> None:
+            if warn is not None:
+                await warn(message, reason)
             await self.add(database, message, reason)
 
         return Intake(
@@ -45,6 +50,12 @@ class Rejected:
                 message.body,
                 storable(reason),
             )
+
+    async def forget(self, database: Database, *, kept: timedelta, limit: int) -> int:
+        """Delete messages that were rejected long ago; returns how many."""
+        async with database.acquire() as connection:
+            status = await connection.execute(self.queries["forget"], kept, limit)
+        return int(status.rpartition(" ")[2])
 
 
 def events_in(message: Message) -> list[Event]:

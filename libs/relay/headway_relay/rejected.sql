@@ -1,3 +1,11 @@
 -- name: add
 -- Keep a message that could not be handled. $1 subject, $2 headers, $3 body, $4 reason.
 INSERT INTO {schema}.rejected (subject, headers, body, reason) VALUES ($1, $2, $3, $4)
+
+-- name: forget
+-- Delete the oldest rejected messages. $1 how long they are kept, $2 how many at once.
+DELETE FROM {schema}.rejected
+WHERE id IN (
+    SELECT id FROM {schema}.rejected
+    WHERE rejected_at < statement_timestamp() - $1::interval
+    ORDER BY rejected_at LIMIT $2)

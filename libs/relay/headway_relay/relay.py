@@ -4,12 +4,15 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 
 import asyncpg
+from headway_clock import monotonic
 from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
 from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, Stored
 from headway_jetstream_kit.publishing import TOO_LARGE, TOO_LARGE_FOR_STREAM, Answer, publish
 from headway_postgres_kit import Connection, Database
+from headway_service_kit.passes import SAFETY_POLL
 from headway_tracing import span
 
 from headway_relay.handover import Handover
@@ -19,6 +22,10 @@ logger = logging.getLogger(__name__)
 
 # How soon to try again with what was not taken, while the rest goes through.
 _TRY_AGAIN = 0.5
+
+# A row of this age was left behind: whoever holds a younger one is likely about to publish it.
+_LEFT_BEHIND = timedelta(seconds=1)
+_ANY_AGE = timedelta()
 
 
 class Relay:
@@ -38,16 +45,32 @@ class Relay:
         self._outbox = outbox
         self._handover = handover or Handover()
         self._batch = batch
+        # When to read the outbox while messages are handed over without a pause.
+        self._look_at = monotonic() + SAFETY_POLL
 
     async def run_once(self) -> float | None:
-        """Publish what was handed over, and a batch of what else may be there."""
-        handed, may_be_more = self._handover.take()
-        stayed = await self._deliver(handed) if handed else False
-        rest = await self._publish_batch() if may_be_more else None
-        return _TRY_AGAIN if stayed else rest
+        """Publish what was handed over, and a batch of the outbox.
 
-    async def _deliver(self, messages: Sequence[OutboxMessage]) -> bool:
-        """Publish messages and delete their rows; tells whether some stayed in the outbox."""
+        A process that is handed messages without a pause still reads its outbox for rows that
+        were left behind: at every safety poll, and soon after the broker refused a message.
+        """
+        handed, is_called = self._handover.take()
+        refused = await self._deliver(handed) if handed else 0
+        if refused:
+            self._look_at = min(self._look_at, monotonic() + _LEFT_BEHIND.total_seconds())
+        is_outage = refused == len(handed)
+        if is_called or not handed:
+            rest = await self._publish_batch(_ANY_AGE, is_outage=is_outage)
+            if rest == 0.0:  # a full batch: the call holds for the rest of the outbox, too
+                self._handover.call()
+        elif monotonic() >= self._look_at:
+            rest = await self._publish_batch(_LEFT_BEHIND, is_outage=is_outage)
+        else:
+            rest = None
+        return _TRY_AGAIN if refused else rest
+
+    async def _deliver(self, messages: Sequence[OutboxMessage]) -> int:
+        """Publish messages and delete their rows; returns how many stayed in the outbox."""
         answers = await self._publish_all(messages)
         there = [
             message.message_id
@@ -57,30 +80,36 @@ class Relay:
         if there:
             async with self._database.acquire() as connection:
                 await connection.execute(self._outbox.queries["published"], there)
-        return len(there) < len(messages)
+        return len(messages) - len(there)
 
-    async def _publish_batch(self) -> float | None:
-        """Publish one batch out of the outbox.
+    async def _publish_batch(self, age: timedelta, *, is_outage: bool) -> float | None:
+        """Publish one batch of rows of at least this age out of the outbox.
 
         The rows are taken out first, but for good only when the broker has answered: if
-        anything goes wrong until then, they are still there.
+        anything goes wrong until then, they are still there. `is_outage` says that the broker
+        took nothing else in this pass.
         """
+        self._look_at = monotonic() + _TRY_AGAIN
         async with self._database.transaction() as connection:
-            rows = await connection.fetch(self._outbox.queries["take"], self._batch)
-            if not rows:
-                return None
-            answers = await self._publish_all([_message(row) for row in rows])
+            rows = await connection.fetch(self._outbox.queries["take"], self._batch, age)
+            answers = await self._publish_all([_message(row) for row in rows]) if rows else []
             hopeless = [row for row, one in zip(rows, answers, strict=True) if _is_hopeless(one)]
             left = [
                 (row, one)
                 for row, one in zip(rows, answers, strict=True)
                 if not (_is_there(one) or _is_hopeless(one))
             ]
+            if left and len(left) == len(rows) and is_outage:
+                raise BrokerUnavailable(_complaint(left, len(rows)))
             await self._put_aside(connection, hopeless)
             await self._put_back(connection, left, len(rows))
         if left:
             return _TRY_AGAIN
-        return 0.0 if len(rows) == self._batch else None
+        if len(rows) == self._batch:
+            self._look_at = monotonic()
+            return 0.0
+        self._look_at = monotonic() + SAFETY_POLL
+        return None
 
     async def _put_aside(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
         """Keep what can never be published where a person finds it."""
@@ -103,13 +132,10 @@ class Relay:
     async def _put_back(
         self, connection: Connection, left: Sequence[tuple[asyncpg.Record, Answer]], taken: int
     ) -> None:
-        """Keep what the broker did not take for the next time; if that is all, it is an outage."""
+        """Keep the rows that the broker did not take for the next time."""
         if not left:
             return
-        complaint = f"{len(left)} of {taken} messages were not taken: {left[0][1]}"
-        if len(left) == taken:
-            raise BrokerUnavailable(complaint)
-        logger.warning(complaint)
+        logger.warning(_complaint(left, taken))
         await connection.execute(
             self._outbox.queries["put_back"],
             [row["id"] for row, _ in left],
@@ -133,6 +159,10 @@ class Relay:
             if traces[0]:
                 headers[TRACEPARENT_HEADER] = traces[0]
             return await publish(self._broker, message.subject, message.body, headers=headers)
+
+
+def _complaint(left: Sequence[tuple[asyncpg.Record, Answer]], taken: int) -> str:
+    return f"{len(left)} of {taken} messages were not taken: {left[0][1]}"
 
 
 def _message(row: asyncpg.Record) -> OutboxMessage:

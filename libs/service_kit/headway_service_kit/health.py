@@ -9,7 +9,7 @@ the reason.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from headway_service_kit.counting import PASSED_OVER
+from headway_service_kit.counting import Counts, total
 from headway_service_kit.metrics import CONTENT_TYPE as METRICS_TYPE
 from headway_service_kit.metrics import Meter, scrape
 
@@ -33,8 +33,10 @@ class Health:
         live: Sequence[Check],
         ready: Sequence[Check],
         meters: Sequence[Meter] = (),
+        counts: Sequence[Counts] = (),
     ) -> None:
         self.service = service
+        self._counts = tuple(counts)
         self._meters = tuple(meters)
         self._live = tuple(live)
         self._ready = tuple(ready)
@@ -67,7 +69,8 @@ class Health:
         if path == "/metrics":
             return 200, await scrape(self._meters)
         if path == "/counts":
-            return 200, "\n".join(f"{name} {number}" for name, number in PASSED_OVER.read().items())
+            counts = total(self._counts).items()
+            return 200, "\n".join(f"{name} {number}" for name, number in counts)
         return 404, "there are /livez, /readyz, /metrics and /counts"
 
     async def _judge(self, what: str, checks: Sequence[Check]) -> tuple[int, str]:

@@ -1,10 +1,12 @@
 """What every service measures of itself: its passes, its connections, what it passed over."""
 
+from collections.abc import Sequence
+
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from msgspec import Struct
 
-from headway_service_kit.counting import PASSED_OVER
+from headway_service_kit.counting import Counts
 from headway_service_kit.metrics import Labels, Measure, Readings, counter, gauge, histogram
 
 
@@ -55,8 +57,7 @@ def own_measures(service: str) -> OwnMeasures:
         ),
         passed_over=counter(
             f"{prefix}_passed_over_total",
-            "Messages and events that were passed over on purpose, by what they were; of the whole "
-            "process.",
+            "Messages and events that were passed over on purpose, by what they were.",
             "what",
         ),
         answers=gauge(
@@ -68,13 +69,15 @@ def own_measures(service: str) -> OwnMeasures:
     )
 
 
-def read_connections(own: OwnMeasures, database: Database, broker: Broker) -> Readings:
-    """What the connections say of themselves."""
+def read_connections(
+    own: OwnMeasures, pools: Sequence[Database], broker: Broker, counts: Counts
+) -> Readings:
+    """Measure the connections of a service, and its counts."""
     alone: Labels = ()
     return {
-        own.database_connections: {alone: database.connections},
-        own.database_connections_in_use: {alone: database.connections_in_use},
+        own.database_connections: {alone: sum(pool.connections for pool in pools)},
+        own.database_connections_in_use: {alone: sum(pool.connections_in_use for pool in pools)},
         own.nats_connected: {alone: float(broker.client.is_connected)},
         own.nats_reconnects: {alone: broker.reconnects},
-        own.passed_over: {(name,): number for name, number in PASSED_OVER.read().items()},
+        own.passed_over: {(name,): number for name, number in counts.read().items()},
     }

@@ -17,6 +17,10 @@ SAFETY_POLL = 5.0
 _FIRST_BACKOFF = 0.2
 
 
+class ExpectedFault(Exception):
+    """A fault that a pass may meet without it being a bug; its text says what failed."""
+
+
 class Wakeup:
     """A wake-up call inside a process: many calls before a rest is over make one."""
 
@@ -111,7 +115,7 @@ async def keep_running(
             raise
         except Exception as error:
             vitals.bad(error)
-            if isinstance(error, expected_faults):
+            if isinstance(error, (ExpectedFault, *expected_faults)):
                 logger.warning("%s: %s; trying again in %.1f s", vitals.name, error, backoff)
             else:
                 logger.exception("%s failed; trying again in %.1f s", vitals.name, backoff)

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing
 from headway_jetstream_kit.tasks import end
@@ -10,6 +11,7 @@ from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_postgres_kit.database import ANSWER_SECONDS
 
+from headway_service_kit.counting import new_counts
 from headway_service_kit.health import Check, Health
 from headway_service_kit.metrics import Measure, Meter, Readings
 from headway_service_kit.own_metrics import own_measures, read_connections
@@ -24,16 +26,26 @@ EXPECTED_FAULTS = (DatabaseUnavailable, BrokerUnavailable, ConsumerMissing)
 _PATIENCE = 2 * ANSWER_SECONDS + 5
 
 RunOnce = Callable[[], Awaitable[float | None]]
+Result = TypeVar("Result")
 
 
 class Service:
     """Starts and stops passes together, and answers for their health."""
 
     def __init__(
-        self, name: str, database: Database, broker: Broker, measures: Iterable[Measure] = ()
+        self,
+        name: str,
+        database: Database,
+        broker: Broker,
+        measures: Iterable[Measure] = (),
+        *,
+        requests: Database | None = None,
     ) -> None:
         self.name = name
+        # The pool of the passes, and one for requests of people, so that no burst delays a pass.
         self.database = database
+        self.requests = requests or database
+        self.counts = new_counts()
         self.broker = broker
         self.health: Health | None = None
         self._vitals: list[Vitals] = []
@@ -43,7 +55,9 @@ class Service:
         self._own = own_measures(name)
         self.meter = Meter([*self._own.all(), *measures], answers=self._own.answers)
         self.meter.read_from(self._read_passes)
-        self.meter.read_from(lambda: read_connections(self._own, database, broker))
+        self.meter.read_from(
+            lambda: read_connections(self._own, self._databases, broker, self.counts)
+        )
 
     def keep(
         self,
@@ -83,9 +97,48 @@ class Service:
                 *(vitals.trouble for vitals in self._vitals),
             ],
             meters=[self.meter],
+            counts=[self.counts],
         )
         await self.health.start(address)
         return self.health.port
+
+    async def wait_for(
+        self,
+        step: Callable[[], Awaitable[Result]],
+        *,
+        what: str,
+        faults: tuple[type[Exception], ...],
+        address: str,
+        give_up_after: int | None = None,
+    ) -> Result:
+        """Repeat a step of the start until it works; `/readyz` gives the reason meanwhile."""
+        reason = ""
+
+        async def blocked() -> str:
+            return f"waiting for {what}: {reason}"
+
+        async def attempt() -> Result:
+            nonlocal reason
+            try:
+                return await step()
+            except faults as error:
+                reason = str(error)
+                if self.health is None:
+                    self.health = Health(self.name, live=[], ready=[blocked])
+                    await self.health.start(address)
+                raise
+
+        try:
+            return await keep_trying(
+                attempt,
+                what=f"{self.name} waits for {what}",
+                faults=faults,
+                give_up_after=give_up_after,
+            )
+        finally:
+            if self.health is not None:
+                await self.health.stop()
+                self.health = None
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Wait for the stop; a connection that is closed for good is a fault."""
@@ -122,7 +175,17 @@ class Service:
             await self.health.stop()
         self.meter.stop()
         await self.broker.close()
-        await self.database.close()
+        for database in self._databases:
+            await database.close()
+
+    def on_commit(self, tell: Callable[[list[Any]], None]) -> None:
+        """Have somebody told what was noted in transactions, once they are committed."""
+        for database in self._databases:
+            database.on_commit = tell
+
+    @property
+    def _databases(self) -> list[Database]:
+        return list({id(pool): pool for pool in (self.database, self.requests)}.values())
 
     def _heed_pass(self, name: str, seconds: float | None) -> None:
         if seconds is None:
@@ -166,21 +229,35 @@ async def open_service(
 ) -> Service:
     """Connect to what a service stands on; patiently, unless told when to give up.
 
-    `connect` is for a service with a way of its own to the database.
+    `connect` is for a service with a way of its own to the database, for all that it does.
     """
-    database = await keep_trying(
+
+    async def reach(connect: Callable[[], Awaitable[Database]]) -> Database:
+        return await keep_trying(
+            connect,
+            what="PostgreSQL at HEADWAY_DATABASE_URL is not reachable",
+            faults=(DatabaseUnavailable,),
+            give_up_after=give_up_after,
+        )
+
+    open_pool = functools.partial(
+        Database.connect, settings.database_url, answer_seconds=settings.database_answer_seconds
+    )
+    database = await reach(
         connect
         or functools.partial(
-            Database.connect,
-            settings.database_url,
-            name=f"headway-{name}",
-            max_connections=settings.database_connections,
-            answer_seconds=settings.database_answer_seconds,
-        ),
-        what="PostgreSQL at HEADWAY_DATABASE_URL is not reachable",
-        faults=(DatabaseUnavailable,),
-        give_up_after=give_up_after,
+            open_pool, name=f"headway-{name}", max_connections=settings.database_connections
+        )
     )
+    requests = database
+    if connect is None:
+        requests = await reach(
+            functools.partial(
+                open_pool,
+                name=f"headway-{name}-requests",
+                max_connections=settings.database_request_connections,
+            )
+        )
     broker = await keep_trying(
         lambda: Broker.connect(
             settings.nats_url,
@@ -192,4 +269,4 @@ async def open_service(
         faults=(BrokerUnavailable,),
         give_up_after=give_up_after,
     )
-    return Service(name, database, broker, measures)
+    return Service(name, database, broker, measures, requests=requests)

@@ -71,8 +71,20 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
     ] = 30.0
     database_connections: Annotated[
         int,
-        Meta(ge=3, description="How many connections to PostgreSQL the process opens at the most."),
+        Meta(
+            ge=3,
+            description="How many connections to PostgreSQL the passes of the process (tick, gate, "
+            "projector, relay and the others) open at the most.",
+        ),
     ] = 10
+    database_request_connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="How many connections to PostgreSQL scheduler and dispatcher open besides "
+            "at the most, to answer requests of people. More requests wait for their turn.",
+        ),
+    ] = 5
     nats_ping_seconds: NatsPing = 3.0
     health_address: HealthAddress = "127.0.0.1:0"
     metrics_age_seconds: Annotated[

@@ -27,8 +27,9 @@ SELECT CASE
         THEN 'a run is under way'
     WHEN $3 AND $4 AND EXISTS (
         SELECT FROM dispatcher.work_queue
-        JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
-        WHERE state IN ('queued', 'waiting') AND not_before <= $1 AND group_limit.enabled
+        LEFT JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
+        WHERE state IN ('queued', 'waiting') AND not_before <= $1
+          AND group_limit.enabled IS DISTINCT FROM false
           AND held_by IS DISTINCT FROM 'manifest_disabled'
           AND NOT EXISTS (
             SELECT FROM dispatcher.rate_use

@@ -35,10 +35,22 @@ export type PublishAnswer =
   | { kind: "refused"; code: number; why: string }
   | { kind: "unknown"; why: string };
 
+/** There is no consumer of a job: nobody has declared it yet, or the dispatcher is about to make it. */
+export class ConsumerMissing extends Error {
+  constructor(job: string) {
+    super(`there is no consumer for job ${job}: is the job declared, and does a dispatcher run?`);
+  }
+}
+
 export class Broker {
   private connected = true;
 
-  constructor(readonly connection: NatsConnection) {
+  /** `inboxPrefix` as the connection has it: permissions may let us listen nowhere else. */
+  constructor(
+    readonly connection: NatsConnection,
+    private readonly inboxPrefix: string,
+    private readonly onTrouble: (message: string) => void,
+  ) {
     void this.watch();
   }
 
@@ -103,7 +115,7 @@ export class Broker {
   private async pull(job: string, pull: { batch: number; [option: string]: unknown }): Promise<Msg[]> {
     if (!this.connected) throw new Error("there is no connection to NATS");
     const orders: Msg[] = [];
-    const inbox = createInbox();
+    const inbox = createInbox(this.inboxPrefix);
     // Longer than the broker waits: an order that came to an inbox we have left would lie unseen.
     const answers = this.connection.subscribe(inbox, { timeout: PULL_EXPIRES + PULL_LENIENCE });
     try {
@@ -111,7 +123,7 @@ export class Broker {
       for await (const message of answers) {
         // Without a subject to answer on it is the broker's own word: no messages, or expired.
         if (!message.reply?.startsWith("$JS.ACK.")) {
-          if (message.headers?.code === NO_RESPONDERS) throw new Error(`no consumer for ${job}`);
+          if (message.headers?.code === NO_RESPONDERS) throw new ConsumerMissing(job);
           break;
         }
         orders.push(message);
@@ -131,9 +143,12 @@ export class Broker {
   }
 
   private async watch(): Promise<void> {
-    for await (const { type } of this.connection.status()) {
+    for await (const status of this.connection.status()) {
+      const { type } = status;
       if (type === "disconnect" || type === "close") this.connected = false;
       if (type === "reconnect") this.connected = true;
+      // Such as a subject that we may not publish to: nobody else hears of it.
+      if (type === "error") this.onTrouble(`NATS: ${status.error.message}`);
     }
   }
 }

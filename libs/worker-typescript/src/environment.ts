@@ -4,11 +4,34 @@ import { readFileSync } from "node:fs";
 
 import { credsAuthenticator, type ConnectionOptions } from "@nats-io/transport-node";
 
-/** Where NATS is, and the credentials to show there. */
+/**
+ * Where NATS is, and how to sign in there: with the user and password (or the token) of the URL, else
+ * with the file of credentials. nats.js itself reads neither several URLs in one string nor a user in
+ * a URL.
+ */
 export function connectionFromEnvironment(): ConnectionOptions {
-  const { HEADWAY_NATS_URL: servers = "", HEADWAY_NATS_CREDS: credentials } = process.env;
+  const { HEADWAY_NATS_CREDS: credentials } = process.env;
+  const urls = valueOrFile("HEADWAY_NATS_URL");
+  const parts = urls.split(",").map((url) => /^\s*(\w+:\/\/)?(?:(.*)@)?(.*?)\s*$/.exec(url));
+  const servers = parts.map((part) => (part?.[1] ?? "") + (part?.[3] ?? "")).filter(Boolean);
+  const login = parts.map((part) => part?.[2]).find(Boolean);
+  if (login !== undefined) return { servers, ...signIn(login) };
   if (!credentials) return { servers };
   return { servers, authenticator: credsAuthenticator(readFileSync(credentials)) };
+}
+
+/** A setting itself, or what the file holds that `NAME_FILE` names, which is best for secrets. */
+function valueOrFile(name: string): string {
+  const { [name]: value, [`${name}_FILE`]: path } = process.env;
+  if (value || !path) return value ?? "";
+  return readFileSync(path, "utf8").trim();
+}
+
+/** `user:password` or `token`, percent-decoded. */
+function signIn(login: string): ConnectionOptions {
+  const [, user, password] = /^([^:]*)(?::(.*))?$/.exec(login) ?? [];
+  if (password === undefined) return { token: decodeURIComponent(login) };
+  return { user: decodeURIComponent(user ?? ""), pass: decodeURIComponent(password) };
 }
 
 /** A number of seconds, if one is set. */

@@ -18,6 +18,7 @@ export class Heart {
   private lastReply = performance.now();
   private timer: NodeJS.Timeout | undefined;
   private beating = true;
+  private silent = false;
 
   constructor(
     private readonly broker: Broker,
@@ -30,7 +31,10 @@ export class Heart {
   async start(worker: string): Promise<void> {
     this.broker.connection.subscribe(cancelSubject(worker), {
       callback: (error, message) => {
-        if (error !== null) return;
+        if (error !== null) {
+          this.options.onTrouble(`cannot listen for cancels: ${error.message}`);
+          return;
+        }
         try {
           this.options.obey(message.json<Instructions>());
         } catch (fault) {
@@ -55,10 +59,13 @@ export class Heart {
       const body = JSON.stringify(this.options.describe());
       const timeout = this.seconds * 1000;
       reply = (await this.broker.request(HEARTBEAT, body, { timeout })).json<Instructions>();
-    } catch {
+    } catch (error) {
+      if (!this.silent) this.options.onTrouble(`no answer to a heartbeat: ${String(error)}`);
+      this.silent = true;
       this.options.onSilence(this.silence());
       return;
     }
+    this.silent = false;
     this.lastReply = performance.now();
     if (reply.error) this.options.onTrouble(`the dispatcher cannot read us: ${reply.error}`);
     if (reply.heartbeat_seconds) this.seconds = reply.heartbeat_seconds;

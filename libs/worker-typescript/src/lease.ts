@@ -37,6 +37,8 @@ export class Lease {
   readonly ended = new Set<string>();
   /** How many bytes were published for it, repeats included. */
   size = 0;
+  /** When its last message was stored, by the monotonic clock. */
+  spokeAt = performance.now();
   private sequence = 0;
   private told: Event[] = [];
   /** Each word names its predecessor, so only one can be on its way. */
@@ -124,13 +126,19 @@ export class Lease {
     const [only] = this.order.runs;
     if (only !== undefined && this.order.runs.length === 1) events.push(this.started(only));
     const deadline = performance.now() + CLAIM_PATIENCE;
+    let expected = 0;
     while (performance.now() < deadline) {
-      const answer = await this.publish(events, 0);
+      const answer = await this.publish(events, expected);
       if (answer.kind === "stored") return this.hold(events, answer.sequence);
       if (answer.kind === "refused" && answer.code !== WRONG_SEQUENCE) return "undecided";
       const whose = await this.ask();
       if (whose.answer === "mine") return this.hold(events, whose.sequence ?? 0);
       if (whose.answer === "another" || whose.answer === "ended") return "gone";
+      const behind = whose.sequence ?? 0;
+      if (whose.answer === "nothing_stored" && behind !== expected) {
+        expected = behind; // Only refused messages lie there: claim behind them at once.
+        continue;
+      }
       await pause(200 + Math.random() * 200);
     }
     return "undecided";
@@ -175,7 +183,7 @@ export class Lease {
         this.lost = true;
         return stored;
       case "nothing_stored":
-        return this.tellAllAgain(events, 0);
+        return this.tellAllAgain(events, sequence);
       default:
         return false;
     }
@@ -196,6 +204,7 @@ export class Lease {
   private hold(events: Event[], sequence: number): "mine" {
     this.told = toTellAgain(this.told, events);
     this.sequence = sequence;
+    this.spokeAt = performance.now();
     return "mine";
   }
 

@@ -114,10 +114,17 @@ export interface ReleaseLease {
   reason: string;
 }
 
+export interface LeaseWarning {
+  lease: string;
+  message: string;
+}
+
 /** What a heartbeat's reply and a push both say. */
 export interface Instructions {
   cancel?: CancelRun[];
   release?: ReleaseLease[];
+  renew?: string[];
+  warnings?: LeaseWarning[];
   drain?: boolean;
   heartbeat_seconds?: number | null;
   error?: string;

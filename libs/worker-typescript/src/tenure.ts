@@ -14,6 +14,8 @@ import { Report } from "./report.js";
 const LINGER = 5;
 /** Above this, what was gathered is said at once, so that a message stays below what the broker takes. */
 const LARGE = 128 * 1024;
+/** A dispatcher that lags behind asks for renewals that it does not need. */
+const RENEWAL_PAUSE = 30_000;
 
 const NEVER_BEGUN = {
   worker_stopped: "the worker stopped before the run began",
@@ -28,6 +30,7 @@ export class Tenure {
   private unsaid: Event[] = [];
   private unsaidBytes = 0;
   private linger: NodeJS.Timeout | undefined;
+  private renewing = false;
   private saying: Promise<boolean> = Promise.resolve(true);
 
   constructor(
@@ -134,13 +137,23 @@ export class Tenure {
     return this.saying;
   }
 
+  /** Say now that the lease is held: the dispatcher knows no claim of it. */
+  renewNow(): void {
+    if (this.renewing || performance.now() - this.lease.spokeAt < RENEWAL_PAUSE) return;
+    this.renewing = true;
+    void this.flush(this.renewed()).finally(() => (this.renewing = false));
+  }
+
+  private renewed(): Event {
+    return this.lease.event("lease.renewed", {});
+  }
+
   /** Keep the last message of a long lease from expiring in the stream. */
   private renew(): NodeJS.Timeout | undefined {
     const seconds = this.lease.order.renew_seconds;
     if (!seconds) return undefined;
     const milliseconds = Math.min(seconds * 1000, 2 ** 31 - 1);
-    const renewed = (): Event => this.lease.event("lease.renewed", {});
-    return setInterval(() => void this.flush(renewed()), milliseconds);
+    return setInterval(() => void this.flush(this.renewed()), milliseconds);
   }
 }
 

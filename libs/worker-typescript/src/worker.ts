@@ -5,6 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { connect, type ConnectionOptions, type Msg } from "@nats-io/transport-node";
 
 import { Broker } from "./broker.js";
+import { FetchTrouble } from "./trouble.js";
 import { connectionFromEnvironment, secondsFromEnvironment } from "./environment.js";
 import { HAND_BACK_SECONDS, type Handler } from "./execution.js";
 import { Finished } from "./finished.js";
@@ -115,9 +116,16 @@ export class Worker {
     }
     const stop = (): void => this.stop();
     process.once("SIGTERM", stop).once("SIGINT", stop);
-    const connection = await connect({ name: this.name, maxReconnectAttempts: -1, ...options });
+    // Private, so that permissions can keep others from listening to what is meant for us.
+    const inboxPrefix = options.inboxPrefix ?? `_INBOX.${this.name}`;
+    const connection = await connect({
+      name: this.name,
+      maxReconnectAttempts: -1,
+      ...options,
+      inboxPrefix,
+    });
     try {
-      await this.work(new Broker(connection));
+      await this.work(new Broker(connection, inboxPrefix, this.onTrouble));
     } finally {
       process.off("SIGTERM", stop).off("SIGINT", stop);
       await connection.close();
@@ -163,6 +171,7 @@ export class Worker {
 
   /** Fetch orders of one job while there are free slots. */
   private async serve(broker: Broker, name: string, job: Job): Promise<void> {
+    const trouble = new FetchTrouble(name, this.onTrouble);
     while (!this.draining) {
       await this.untilThereIsRoom(job);
       try {
@@ -171,8 +180,9 @@ export class Worker {
         const begun = orders.map((order) => this.accept(broker, order));
         // Not one order after the other through our hands: the next beat may be answered.
         if (begun.includes("out of touch")) await pause(this.heartbeatSeconds * 1000);
-      } catch {
-        // The dispatcher makes the consumer when it first hears of the job.
+        trouble.over();
+      } catch (error) {
+        trouble.report(error);
         await pause(300 + Math.random() * 200);
       }
     }
@@ -299,6 +309,10 @@ export class Worker {
       if (tenure === undefined) continue;
       this.onTrouble(`lease ${release.lease} is no longer ours: ${release.reason}`);
       tenure.release();
+    }
+    for (const lease of instructions.renew ?? []) this.tenures.get(lease)?.renewNow();
+    for (const { lease, message } of instructions.warnings ?? []) {
+      this.onTrouble(`lease ${lease}: the dispatcher says: ${message}`);
     }
     if (instructions.drain) this.stop();
   }

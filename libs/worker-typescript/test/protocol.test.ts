@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 
 import type { Broker } from "../src/broker.js";
-import { secondsFromEnvironment } from "../src/environment.js";
+import { connectionFromEnvironment, secondsFromEnvironment } from "../src/environment.js";
 import { Fatal } from "../src/errors.js";
 import { Execution } from "../src/execution.js";
 import { Finished } from "../src/finished.js";
@@ -13,6 +15,8 @@ import { checkName, readOrder, type Event, type Order } from "../src/protocol.js
 import { Report } from "../src/report.js";
 import { holdsNul } from "../src/text.js";
 import { VERSION } from "../src/version.js";
+import { ConsumerMissing } from "../src/broker.js";
+import { FetchTrouble } from "../src/trouble.js";
 import { Worker } from "../src/worker.js";
 
 // Compiled tests lie in dist/test.
@@ -203,4 +207,59 @@ test("a worker says what is wrong with how it was made", async () => {
 test("the version that heartbeats tell is the package's", () => {
   const described = JSON.parse(readFileSync(new URL("package.json", PACKAGE), "utf8"));
   assert.equal(VERSION, described.version);
+});
+
+test("the URL of NATS may name several servers, and a user with a password or a token", () => {
+  const read = (url: string): unknown => {
+    process.env["HEADWAY_NATS_URL"] = url;
+    return connectionFromEnvironment();
+  };
+  delete process.env["HEADWAY_NATS_CREDS"];
+  assert.deepEqual(read(""), { servers: [] });
+  assert.deepEqual(read("nats://a:4222, b"), { servers: ["nats://a:4222", "b"] });
+  assert.deepEqual(read("nats://headway:5-x%40y@127.0.0.1:4333"), {
+    servers: ["nats://127.0.0.1:4333"],
+    user: "headway",
+    pass: "5-x@y",
+  });
+  assert.deepEqual(read("tls://secret@a,tls://secret@b:1"), {
+    servers: ["tls://a", "tls://b:1"],
+    token: "secret",
+  });
+  // What the URL says counts before a file, which need not even be there.
+  process.env["HEADWAY_NATS_CREDS"] = "/nowhere/creds";
+  assert.deepEqual(read("nats://u:p@a"), { servers: ["nats://a"], user: "u", pass: "p" });
+  delete process.env["HEADWAY_NATS_CREDS"];
+  delete process.env["HEADWAY_NATS_URL"];
+});
+
+test("the URL of NATS may come from a file, as secrets do", () => {
+  const path = join(mkdtempSync(join(tmpdir(), "headway-")), "nats-url");
+  writeFileSync(path, "nats://worker:secret@nats:4222\n");
+  process.env["HEADWAY_NATS_URL_FILE"] = path;
+  assert.deepEqual(connectionFromEnvironment(), {
+    servers: ["nats://nats:4222"],
+    user: "worker",
+    pass: "secret",
+  });
+  delete process.env["HEADWAY_NATS_URL_FILE"];
+});
+
+test("why orders cannot be fetched is said, but not with every try", () => {
+  const said: string[] = [];
+  let now = 0;
+  const trouble = new FetchTrouble("resize", (message) => void said.push(message), () => now);
+  trouble.report(new ConsumerMissing("resize")); // it may come any moment
+  assert.deepEqual(said, []);
+  trouble.report(new Error("TIMEOUT"));
+  trouble.report(new Error("TIMEOUT"));
+  assert.deepEqual(said, ["job resize: cannot fetch orders: TIMEOUT"]);
+  now = 61_000;
+  trouble.report(new Error("TIMEOUT"));
+  trouble.report(new ConsumerMissing("resize"));
+  assert.equal(said.length, 3);
+  assert.match(said[2] ?? "", /no consumer for job resize/);
+  trouble.over();
+  trouble.report(new Error("TIMEOUT"));
+  assert.equal(said.length, 4);
 });

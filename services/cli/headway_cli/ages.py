@@ -18,10 +18,16 @@ class Age(click.ParamType[timedelta]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
         """Read it, or say how one is written."""
-        match = _AGE.fullmatch(str(value).strip())
-        if match is None:
+        age = read_age(str(value))
+        if age is None:
             self.fail(f"{value!r} is no age: write 45s, 30m, 2h, 3d or 1w", param, ctx)
-        return timedelta(**{_UNITS[match[2].lower()]: float(match[1])})
+        return age
+
+
+def read_age(text: str) -> timedelta | None:
+    """Read a span of time with its unit; `None` if it is written in another way."""
+    match = _AGE.fullmatch(text.strip())
+    return None if match is None else timedelta(**{_UNITS[match[2].lower()]: float(match[1])})
 
 
 def told(since: datetime, now: datetime) -> str:

@@ -37,6 +37,11 @@ _prune_option: Decorator = click.option(
     help="What becomes of manifests that are no longer declared; without it as the scheduler "
     "is set.",
 )
+_take_over_option: Decorator = click.option(
+    "--take-over",
+    is_flag=True,
+    help="Also if code declares the application, which then declares nothing any more.",
+)
 
 
 @click.command()
@@ -50,6 +55,7 @@ _prune_option: Decorator = click.option(
     help="How far ahead fire times are compared.",
 )
 @_prune_option
+@_take_over_option
 @json_option
 @asking
 def plan(
@@ -58,6 +64,7 @@ def plan(
     file: str | None,
     days: int,
     prune: PrunePolicy | None,
+    take_over: bool,
     as_json: bool,
 ) -> None:
     """Show what 'apply' would change, and which fire times.
@@ -67,7 +74,7 @@ def plan(
     definitions = _definitions(app, file)
 
     async def ask(client: Client) -> ApplyAnswer:
-        return await client.plan(definitions, prune=prune, days=days)
+        return await client.plan(definitions, prune=prune, days=days, take_over=take_over)
 
     with progressing(f"planning {_size(definitions)}", quiet=as_json):
         answer = reached.ask(ask)
@@ -83,6 +90,7 @@ def plan(
 @_app_argument
 @_file_option
 @_prune_option
+@_take_over_option
 @yes_option
 @json_option
 @asking
@@ -91,19 +99,21 @@ def apply(
     app: str | None,
     file: str | None,
     prune: PrunePolicy | None,
+    take_over: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
     """Bring definitions to a running scheduler, all or none.
 
     APP is your file.py, module or module:name, or a YAML file. It asks before manifests are
-    deleted that the definitions no longer name.
+    deleted that the definitions no longer name. An application that its code declares at every
+    start is refused, unless an admin takes it over.
     """
     definitions = _definitions(app, file)
-    confirm(lambda: _deleted(reached, definitions, prune), yes=yes)
+    confirm(lambda: _lost(reached, definitions, prune, take_over=take_over), yes=yes)
 
     async def ask(client: Client) -> ApplyAnswer:
-        return await client.apply(definitions, prune=prune)
+        return await client.apply(definitions, prune=prune, take_over=take_over)
 
     with progressing(f"applying {_size(definitions)}", quiet=as_json):
         answer = reached.ask(ask)
@@ -116,15 +126,18 @@ def apply(
         _warn(answer)
 
 
-def _deleted(reached: Reached, definitions: Definitions, prune: PrunePolicy | None) -> str | None:
-    """Which manifests would be gone; none if none would."""
+def _lost(
+    reached: Reached, definitions: Definitions, prune: PrunePolicy | None, *, take_over: bool
+) -> str | None:
+    """Which manifests would be gone; none if none would, or if it will be refused anyhow."""
 
     async def ask(client: Client) -> ApplyAnswer:
-        return await client.plan(definitions, prune=prune, days=0)
+        return await client.plan(definitions, prune=prune, days=0, take_over=take_over)
 
+    planned = reached.ask(ask)
     # Whatever the policy: what has left a batch is deleted under each of them.
-    gone = reached.ask(ask).pruned
-    if not gone:
+    gone = planned.pruned
+    if not gone or planned.refused:
         return None
     number = counted(len(gone), "manifest")
     return f"apply it and delete {number} with all runs and dead letters ({listed(gone)})"
@@ -157,5 +170,7 @@ def _changes(answer: ApplyAnswer) -> Iterator[str]:
 
 
 def _warn(answer: ApplyAnswer) -> None:
+    if answer.refused:
+        click.echo(f"headway: apply would be refused: {answer.refused}", err=True)
     for warning in answer.warnings:
         click.echo(f"headway: {warning}", err=True)

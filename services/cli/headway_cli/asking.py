@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,11 +47,13 @@ class Reached(Struct, frozen=True, kw_only=True):
 
         return run(asked())
 
-    def listed(self, path: str) -> list[Any]:
-        """All of a list of the API, page after page."""
+    def listed(
+        self, path: str, query: Iterable[tuple[str, str]] = (), *, most: int | None = None
+    ) -> list[Any]:
+        """Read a list of the API page after page: all of it, or the first `most` items."""
         given = self.settings()
 
-        async def asked() -> list[Any]:
+        async def read() -> list[Any]:
             # Not above: most commands ask in the client's words.
             from headway.http_control import HttpControl  # noqa: PLC0415
 
@@ -59,14 +61,15 @@ class Reached(Struct, frozen=True, kw_only=True):
             cursor: list[tuple[str, str]] = []
             async with HttpControl(given.url, token=given.token) as control:
                 while True:
-                    query = [("limit", str(_PAGE)), *cursor]
-                    page = msgspec.json.decode(await control.call("GET", path, query=query))
+                    left = _PAGE if most is None else min(_PAGE, most - len(found))
+                    asked = [*query, ("limit", str(left)), *cursor]
+                    page = msgspec.json.decode(await control.call("GET", path, query=asked))
                     found += page["items"]
-                    if page["next"] is None:
+                    if page["next"] is None or len(found) == most:
                         return found
                     cursor = [("cursor", page["next"])]
 
-        return run(asked())
+        return run(read())
 
     def settings(self) -> AskSettings:
         """The URL and the token: those given, or those of an `up` that runs on the data folder."""
@@ -86,20 +89,12 @@ def asking(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*arguments, reached=Reached(data=data, url=url), **rest)
 
     complete: Callable[..., Any] = called
-    for option in (options.debug_option, _data_option, options.url_option):
+    for option in (options.debug_option, options.running_data_option, options.url_option):
         complete = option(complete)
     return complete
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-
-_data_option = click.option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".headway"),
-    show_default=True,
-    help="The data folder of the 'headway up' to ask, if no URL is given.",
-)
 
 
 def print_json(answer: object) -> None:

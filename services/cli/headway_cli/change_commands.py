@@ -7,6 +7,7 @@ import click
 from headway import Client
 from headway.control import Refused
 from headway.definitions import API_OWNER
+from headway_contract.operating import ManifestChanged
 from headway_contract.scheduling import Changed, ManifestStatus, TriggerAnswer
 from headway_contract.work import Rate
 from headway_decisions.rates import parse_rate
@@ -14,10 +15,15 @@ from msgspec import UNSET
 
 from headway_cli import options, outcomes
 from headway_cli.asking import Reached, asking, json_option, print_json
+from headway_cli.backfilling import backfill_range
+from headway_cli.choosing import check_choice, choosing
 from headway_cli.completion import complete_groups, complete_jobs, complete_manifests
 from headway_cli.confirming import confirm, listed, yes_option
 from headway_cli.outcomes import await_outcome
 from headway_cli.summary import counted
+
+# How many results are printed one by one.
+_LISTED = 20
 
 
 def _give_back_option(*settings: str) -> Callable[..., Any]:
@@ -31,25 +37,41 @@ def _give_back_option(*settings: str) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument(
-    "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
-)
+@choosing
+@yes_option
 @json_option
 @asking
-def enable(reached: Reached, manifest_ids: tuple[str, ...], as_json: bool) -> None:
-    """Let manifests fire."""
-    _each(reached, manifest_ids, Client.enable, as_json=as_json)
+def enable(
+    reached: Reached, manifest_ids: tuple[str, ...], yes: bool, as_json: bool, **chosen: Any
+) -> None:
+    """Let manifests fire.
+
+    For those of a group, with labels or all it says how many they are, and asks first.
+    """
+    check_choice(manifest_ids, **chosen)
+    if manifest_ids:
+        _each(reached, manifest_ids, Client.enable, as_json=as_json)
+    else:
+        _change_many(reached, "enable", chosen, yes=yes, as_json=as_json)
 
 
 @click.command()
-@click.argument(
-    "manifest_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_manifests
-)
+@choosing
+@yes_option
 @json_option
 @asking
-def disable(reached: Reached, manifest_ids: tuple[str, ...], as_json: bool) -> None:
-    """Keep manifests from firing."""
-    _each(reached, manifest_ids, Client.disable, as_json=as_json)
+def disable(
+    reached: Reached, manifest_ids: tuple[str, ...], yes: bool, as_json: bool, **chosen: Any
+) -> None:
+    """Keep manifests from firing.
+
+    For those of a group, with labels or all it says how many they are, and asks first.
+    """
+    check_choice(manifest_ids, **chosen)
+    if manifest_ids:
+        _each(reached, manifest_ids, Client.disable, as_json=as_json)
+    else:
+        _change_many(reached, "disable", chosen, yes=yes, as_json=as_json)
 
 
 @click.command()
@@ -93,7 +115,7 @@ def _deleted(reached: Reached, manifest_ids: tuple[str, ...]) -> str | None:
 @options.seconds_option(
     "--jitter", "jitter", "How late it may fire, by chance.", type=click.FloatRange(0, 86_400)
 )
-@_give_back_option("enabled", "retry", "jitter")
+@_give_back_option("enabled", "attempts", "interval", "jitter", "retry")
 @json_option
 @asking
 def change(
@@ -216,14 +238,13 @@ def job(
 
 
 @click.command()
-@click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
+@choosing
 @click.option("--input", "given", metavar="JSON", help="An input in place of the manifest's own.")
 @options.seconds_option(
     "--delay",
     "delay",
     "Not before so much time has passed.",
     type=click.FloatRange(min=0),
-    default=0.0,
 )
 @click.option(
     "--priority", type=click.IntRange(0, 31), help="In place of the manifest's own, from 0 to 31."
@@ -235,31 +256,72 @@ def job(
     type=click.FloatRange(min=0, min_open=True),
 )
 @click.option("--key", help="The same key triggers only once; with other parameters it is refused.")
+@click.option(
+    "--from", "since", metavar="TIME", help="Backfill: queue the occurrences of a past range."
+)
+@click.option("--to", "until", metavar="TIME", help="The end of that range; without it, now.")
+@click.option("--missed-only", is_flag=True, help="Leave out occurrences that fired on schedule.")
 @outcomes.wait_option
+@yes_option
 @json_option
 @asking
 def trigger(
     reached: Reached,
-    manifest_id: str,
+    manifest_ids: tuple[str, ...],
+    group: str | None,
+    labels: dict[str, str],
+    everything: bool,
     given: str | None,
-    delay: float,
+    delay: float | None,
     priority: int | None,
     start_within: float | None,
     key: str | None,
+    since: str | None,
+    until: str | None,
+    missed_only: bool,
     waits: bool,
+    yes: bool,
     as_json: bool,
 ) -> int:
-    """Run a manifest now, beside its schedule.
+    """Run manifests now, beside their schedules.
 
-    With --wait it says how that ended; with --json, too, it prints the work in full.
+    With --from it queues the occurrences of a past range, each once: it says how many they are,
+    and asks first. Times without an offset are in the manifest's zone.
+
+    With --wait it says how the run of one manifest ended; with --json, too, it prints the work in
+    full. For several manifests it says how many they are, and asks first.
     """
+    chosen: dict[str, Any] = {"group": group, "labels": labels, "everything": everything}
+    check_choice(manifest_ids, **chosen)
+    if len(manifest_ids) != 1:
+        _refuse_terms(
+            "only for a single manifest",
+            input=given,
+            delay=delay,
+            priority=priority,
+            start_within=start_within,
+            **{"wait": waits, "from": since, "to": until, "missed_only": missed_only},
+        )
+        _change_many(reached, "run", chosen, manifest_ids, key=key, yes=yes, as_json=as_json)
+        return 0
+    [manifest_id] = manifest_ids
+    if since is not None:
+        _refuse_terms(
+            _WITH_RANGE, input=given, delay=delay, start_within=start_within, key=key, wait=waits
+        )
+        ends = (since, until)
+        terms = {"missed_only": missed_only, "priority": priority}
+        backfill_range(reached, manifest_id, ends, terms, yes=yes, as_json=as_json)
+        return 0
+    if until is not None or missed_only:
+        raise click.UsageError("--to and --missed-only go with --from, where the range begins")
     value = UNSET if given is None else options.read_json(given)
 
     async def ask(client: Client) -> TriggerAnswer:
         return await client.trigger(
             manifest_id,
             input=value,
-            delay=delay,
+            delay=delay or 0.0,
             priority=priority,
             start_within=start_within,
             key=key,
@@ -271,6 +333,56 @@ def trigger(
     elif not waits or found.work is None:
         print_json(found)
     return await_outcome(reached, found.work, as_json=as_json) if waits else 0
+
+
+_WITH_RANGE = "a backfill takes none of these, but --priority"
+
+
+def _refuse_terms(why: str, **given: object) -> None:
+    """Refuse terms that mean nothing for several manifests, or for a range."""
+    stated = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    if stated:
+        raise click.UsageError(f"{', '.join(stated)}: {why}")
+
+
+def _change_many(
+    reached: Reached,
+    action: Literal["enable", "disable", "run"],
+    chosen: dict[str, Any],
+    manifest_ids: tuple[str, ...] = (),
+    *,
+    yes: bool,
+    as_json: bool,
+    key: str | None = None,
+) -> None:
+    """Ask with the number of manifests that are meant, then change them."""
+
+    def changed(*, dry_run: bool) -> list[ManifestChanged]:
+        async def ask(client: Client) -> list[ManifestChanged]:
+            return await client.change_many(
+                *manifest_ids, action=action, dry_run=dry_run, key=key, **chosen
+            )
+
+        return reached.ask(ask)
+
+    def what() -> str:
+        names = [result.manifest for result in changed(dry_run=True)]
+        return f"{action} {counted(len(names), 'manifest')} ({listed(names)})"
+
+    confirm(what, yes=yes)
+    results = changed(dry_run=False)
+    done = [result for result in results if result.done]
+    refused = [result.text for result in results if not result.done]
+    if as_json:
+        print_json(results)
+    else:
+        for result in done[:_LISTED]:
+            click.echo(result.text)
+        if len(done) > _LISTED:
+            click.echo(f"and {len(done) - _LISTED} more")
+    if refused:
+        more = [f"and {len(refused) - _LISTED} more"] if len(refused) > _LISTED else []
+        raise Refused("\n".join([*refused[:_LISTED], *more]))
 
 
 def _limit_it(

@@ -24,8 +24,10 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "migrate": ("services", "Bring the schemas in PostgreSQL up to date."),
         "provision": ("services", "Make the streams and consumers in NATS."),
         "token": ("token_commands", "Make tokens for the API and the console."),
+        "sign-in": ("token_commands", "Print a link that signs you in to the console of 'up'."),
         "settings": ("settings_command", "Show every setting that holds here, and who says so."),
         "doctor": ("doctor.command", "Check the set-up, and say what to do about it."),
+        "notify": ("notify_commands", "Try the webhook for notifications, or make its secret."),
         "completion": ("completion", "Let the shell complete commands, options and names."),
     },
     "Look": {
@@ -33,16 +35,18 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "manifests": ("look_commands", "List all manifests and how they stand."),
         "manifest": ("look_commands", "Show one manifest with its definition."),
         "groups": ("look_commands", "List all groups with their limits."),
+        "apps": ("app_commands", "List applications; rename, retire or give one back."),
         "jobs": ("job_commands", "List jobs: their limits, what is in use, who serves them."),
         "work": ("work_commands", "List work that is not settled, or show one piece of it."),
         "runs": ("work_commands", "List runs, the newest first, or show one in full."),
         "workers": ("workers_command", "List workers: who lives, who drains, and what they run."),
         "events": ("event_commands", "Show what happened, and what happens."),
+        "audit": ("audit_command", "Show who changed what, the newest first."),
         "preview": ("look_commands", "Show the next fire times of a manifest."),
         "explain": ("look_commands", "Tell why a manifest ran, or did not, or why work waits."),
     },
     "Operate": {
-        "trigger": ("change_commands", "Run a manifest now, beside its schedule."),
+        "trigger": ("change_commands", "Run manifests now, beside their schedules."),
         "cancel": ("work_commands", "End runs or work early."),
         "dead-letters": ("letter_commands", "Work that failed for good and needs a person."),
         "pause": ("pause_commands", "Let nothing of some manifests begin for a while."),
@@ -63,6 +67,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Define": {
         "plan": ("apply_commands", "Show what 'apply' would change, and which fire times."),
         "apply": ("apply_commands", "Bring definitions to a running scheduler, all or none."),
+        "schedule": ("schedule_commands", "Make, change or delete manifests at run time."),
     },
     "Prove, mend, measure": {
         "verify": ("verify_command", "Prove the ledger and the tables right, or tell what is not."),

@@ -37,7 +37,7 @@ class Crew(Struct, frozen=True, kw_only=True):
     scheduler: Service
     dispatcher: Service
     console: Service
-    worker: WorkerProcess
+    worker: WorkerProcess | None
     others: list[OtherWorker]
     console_url: str
     local: Secrets
@@ -57,14 +57,7 @@ async def start_crew(
     )
     stack.push_async_callback(dispatcher.stop)
     environment = _worker_environment(ground)
-    worker = await start_app_worker(
-        plan.app,
-        slots=plan.settings.worker_slots,
-        environment=environment,
-        show_line=show_line,
-    )
-    stack.push_async_callback(worker.stop)
-    await _until_heard(ground, worker)
+    worker = await _start_own(stack, plan, ground, environment, show_line)
     others = await _start_others(stack, plan, environment, show_line)
     scheduler = await start_scheduler(
         replace(plan.scheduler, **urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
@@ -90,6 +83,27 @@ async def start_crew(
     )
 
 
+async def _start_own(
+    stack: AsyncExitStack,
+    plan: Plan,
+    ground: Ground,
+    environment: dict[str, str],
+    show_line: ShowLine,
+) -> WorkerProcess | None:
+    """Start the app's worker and wait for its first heartbeat, unless the app has no bodies."""
+    if not plan.has_bodies:
+        return None
+    worker = await start_app_worker(
+        plan.app,
+        slots=plan.settings.worker_slots,
+        environment=environment,
+        show_line=show_line,
+    )
+    stack.push_async_callback(worker.stop)
+    await _until_heard(ground, worker)
+    return worker
+
+
 async def _start_others(
     stack: AsyncExitStack, plan: Plan, environment: dict[str, str], show_line: ShowLine
 ) -> list[OtherWorker]:
@@ -112,7 +126,8 @@ async def check_all(crew: Crew, ground: Ground) -> None:
     """Raise if anything has ended that never should."""
     for part in ground.parts:
         part.check()
-    await crew.worker.check()
+    if crew.worker is not None:
+        await crew.worker.check()
     for other in crew.others:
         other.check()
     for service in (crew.scheduler, crew.dispatcher, crew.console):
@@ -130,7 +145,8 @@ async def settle(crew: Crew, ground: Ground, stop: asyncio.Event) -> None:
         if monotonic() - began > patience:
             break
         await asyncio.sleep(0.05)
-    await asyncio.gather(crew.worker.stop(), *(other.stop() for other in crew.others))
+    own = [] if crew.worker is None else [crew.worker.stop()]
+    await asyncio.gather(*own, *(other.stop() for other in crew.others))
     deadline = monotonic() + _HANDED_BACK_SECONDS
     while monotonic() < deadline and await read_under_way(ground.database, ground.since):
         await asyncio.sleep(0.05)
@@ -175,4 +191,5 @@ def _shared_health(services: list[Service]) -> Health:
         live=[asked(service, "/livez") for service in services],
         ready=[asked(service, "/readyz") for service in services],
         meters=[service.meter for service in services],
+        counts=[service.counts for service in services],
     )

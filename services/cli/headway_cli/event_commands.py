@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 import msgspec
 from headway.control import NotAnswered
-from headway_clock import utc_now
 from headway_contract.routes import API
 from headway_dispatcher.events import HistoryEvent
 from headway_service_kit.process import run as run_program
@@ -20,7 +20,6 @@ from msgspec import Struct
 from headway_cli import options
 from headway_cli.asking import Reached, asking
 from headway_cli.completion import complete_groups, complete_jobs, complete_manifests
-from headway_cli.moments import read_moment
 from headway_cli.tables import printable
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class EventPage(Struct, frozen=True, kw_only=True):
     show_default=True,
     help="How many of the past.",
 )
-@click.option("--since", metavar="TIME", help="Of the past only what came since then; UTC.")
+@options.since_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")
 @asking
 def events(
@@ -79,7 +78,7 @@ def events(
     follow: bool,
     types: tuple[str, ...],
     count: int,
-    since: str | None,
+    since: datetime | None,
     as_json: bool,
     **filters: str | UUID | None,
 ) -> None:
@@ -92,8 +91,7 @@ def events(
     asked += [(name, str(value)) for name, value in filters.items() if value is not None]
     past = [*asked]
     if since is not None:
-        instant = read_moment(since, "UTC", now=utc_now(), past=True)
-        past.append(("since", instant.isoformat()))
+        past.append(("since", since.isoformat()))
     given = reached.settings()
 
     # Not above: every other command would wait for it, too.

@@ -18,7 +18,7 @@ from headway_dispatcher.rebuild import ServicesRun
 from headway_embedded import EmbeddedError
 from headway_jetstream_kit import BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
-from headway_postgres_kit import DatabaseUnavailable, SchemaMismatch
+from headway_postgres_kit import DatabaseUnavailable, SchemaMismatch, SessionsShared
 from headway_service_kit.health import AddressInUse
 from headway_service_kit.settings import InvalidSettings
 
@@ -49,6 +49,7 @@ _OPENINGS: dict[type[Exception], str] = {
     RequestFailed: "",
     ServicesRun: "",
     SchemaMismatch: "",
+    SessionsShared: "HEADWAY_DATABASE_URL: ",
 }
 
 

@@ -7,16 +7,15 @@ from typing import BinaryIO
 
 import click
 import msgspec
-from headway_clock import utc_now
 from headway_dispatcher import events as dispatcher_events
 from headway_dispatcher.rebuild import Rebuilt
 from headway_dispatcher.rebuild import rebuild as rebuild_tables
 from headway_postgres_kit import Database
 
+from headway_cli import options
 from headway_cli.asking import json_option, print_json
 from headway_cli.confirming import confirm, yes_option
 from headway_cli.databases import Tables, looking
-from headway_cli.moments import read_moment
 from headway_cli.progressing import Advance, progressing
 from headway_cli.summary import counted
 
@@ -29,8 +28,8 @@ def history() -> None:
 
 
 @history.command()
-@click.option("--since", metavar="TIME", help="From then on; without an offset in UTC.")
-@click.option("--until", metavar="TIME", help="Up to then; without an offset in UTC.")
+@options.since_option
+@options.until_option
 @click.option(
     "-o",
     "--output",
@@ -38,18 +37,16 @@ def history() -> None:
     help="Into this file, instead of to standard output.",
 )
 @looking
-def export(tables: Tables, since: str | None, until: str | None, output: Path | None) -> None:
+def export(
+    tables: Tables, since: datetime | None, until: datetime | None, output: Path | None
+) -> None:
     """Export history as JSON lines, an event each."""
-    begins, ends = (
-        None if one is None else read_moment(one, "UTC", now=utc_now(), past=True)
-        for one in (since, until)
-    )
 
     async def write(database: Database) -> int:
         if output is None:
-            return await _export(database, sys.stdout.buffer, begins, ends, advance)
+            return await _export(database, sys.stdout.buffer, since, until, advance)
         with output.open("wb") as file:
-            return await _export(database, file, begins, ends, advance)
+            return await _export(database, file, since, until, advance)
 
     # What goes to a terminal is its own progress.
     with progressing("exporting events", quiet=output is None and sys.stdout.isatty()) as advance:

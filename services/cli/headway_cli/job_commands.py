@@ -1,5 +1,6 @@
 """`headway jobs`: what is declared, how it is limited, and who serves it."""
 
+from datetime import datetime
 from typing import Any
 
 import click
@@ -35,6 +36,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     manifests: int = 0
     workers: int = 0
     touched: list[str] = []
+    retired_at: datetime | None = None
 
 
 @click.command()
@@ -53,7 +55,7 @@ def jobs(reached: Reached, as_json: bool) -> None:
 
 def _row(one: JobStatus) -> tuple[Any, ...]:
     return (
-        one.name,
+        one.name if one.retired_at is None else f"{one.name} (retired)",
         "no limit" if one.max_active is None else one.max_active,
         one.active,
         "no limit" if one.rate is None else rate_in_words(one.rate),

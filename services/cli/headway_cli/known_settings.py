@@ -94,7 +94,7 @@ SECTIONS = (
         about="Heeded by whoever declares an app: `headway scheduler`, `up`, `plan` and `apply`, "
         "which should agree. The nearest statement wins: the manifest's, its cadence's, its job's, "
         'the app\'s own (`App("name", defaults={"timeout": 60})`, in YAML `defaults:`), and '
-        "only then these. Manifests that are made at run time state their terms themselves. What "
+        "only then these. Manifests that are made at run time take those of their job. What "
         "an operator has touched stays the operator's.",
         struct=DefinitionSettings,
     ),

@@ -16,7 +16,7 @@ async def start_local_console(
 ) -> ConsoleService:
     """Start it; if any port is right, where it was the last time, unless that is taken now."""
     settings = replace(settings, session_key=settings.session_key or local.session_key)
-    person = LocalPerson(name=login_name(), token=local.token, ticket=local.ticket)
+    person = LocalPerson(name=login_name(), token=local.token, ticket_key=local.ticket_key)
     host, _, port = settings.console_address.rpartition(":")
     if port != "0":
         return await start_console(settings, local=person, give_up_after=give_up_after)

@@ -11,25 +11,26 @@ from headway_cli.running import LOCAL_NAME, write_secret
 
 
 class Secrets(Struct, frozen=True, kw_only=True):
-    """What lets this person in: a token for commands, a ticket and a key for the browser.
+    """Credentials of this person: a token for commands, keys for sessions and sign-in links.
 
-    `port` is where the console was last, so that an open page finds it again; 0 before the first.
+    `ticket_key` is new at every start. `port` is where the console was last, so that an open page
+    finds it again; 0 before the first.
     """
 
     token: str
-    ticket: str
+    ticket_key: str = ""
     session_key: str
     port: int = 0
 
 
 def read_or_make(folder: Path) -> Secrets:
-    """The secrets of a data folder; new ones where there are none that can be read."""
-    path = folder / LOCAL_NAME
+    """Read the secrets of a data folder for a start; make what is missing or unreadable."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Secrets)
+        kept = msgspec.json.decode((folder / LOCAL_NAME).read_bytes(), type=Secrets)
     except (OSError, msgspec.DecodeError):
-        made = Secrets(token=PREFIX + new_secret(), ticket=new_secret(), session_key=new_secret())
-    write_secret(path, msgspec.json.encode(made))
+        kept = Secrets(token=PREFIX + new_secret(), session_key=new_secret())
+    made = structs.replace(kept, ticket_key=new_secret())
+    write_secret(folder / LOCAL_NAME, msgspec.json.encode(made))
     return made
 
 

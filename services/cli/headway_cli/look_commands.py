@@ -10,6 +10,7 @@ from headway.control import NotThere
 from headway_clock import utc_now
 from headway_contract.dispatching import GroupOccupancy
 from headway_contract.scheduling import (
+    FieldOwner,
     FireTime,
     ManifestAnswer,
     ManifestStatus,
@@ -276,9 +277,21 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
     ):
         told[name.replace("_seconds", " (seconds)").replace("_", " ")] = _plain(definition[name])
     told["retry"] = _retry(definition["retry"])
-    told["operator's"] = ", ".join(found.touched) or "nothing"
+    told |= {f"{owner.field} (owner)": _owner(owner) for owner in found.owners}
     width = max(map(len, told))
     return [f"{name.ljust(width)}  {value}" for name, value in told.items()]
+
+
+def _owner(owner: FieldOwner) -> str:
+    """Who decides about a field, and how an operator gives it back."""
+    match owner.owner:
+        case "operator":
+            return f"{owner.value}: the operator's; give it back with '{owner.give_back}'"
+        case "code":
+            return f"{owner.value}: the code's ({owner.application})"
+        case "api":
+            return f"{owner.value}: made at run time"
+    return f"{owner.value}: the default"
 
 
 def _retry(given: dict[str, Any]) -> str:
@@ -286,7 +299,8 @@ def _retry(given: dict[str, Any]) -> str:
     if given.get("attempts") == 1:
         return "1 attempt"
     told = f"{given.get('attempts')} attempts, {given.get('interval_seconds'):g} s apart at first"
-    told += f", then x{given.get('backoff'):g} up to {given.get('max_interval_seconds'):g} s"
+    longest = max(given["interval_seconds"], given["max_interval_seconds"])
+    told += f", then x{given.get('backoff'):g} up to {longest:g} s"
     for name in ("retry_on", "abort_on"):
         if given.get(name):
             told += f", {name.replace('_', ' ')} {', '.join(given[name])}"

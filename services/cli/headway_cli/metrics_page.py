@@ -12,8 +12,8 @@ from headway_dispatcher.metrics import MEASURES as DISPATCHER
 from headway_scheduler.metrics import MEASURES as SCHEDULER
 from headway_service_kit.metrics import Measure
 from headway_service_kit.own_metrics import own_measures
-from msgspec import Struct
 
+from headway_cli.alert_rules import ALERTS
 from headway_cli.worker_metrics import MEASURES as WORKER
 
 _HEAD = """\
@@ -38,72 +38,9 @@ In Kubernetes the pods carry the annotations `prometheus.io/scrape`, `prometheus
 `prometheus.io/path`. The policy `headway-metrics` lets pods with the label
 `app.kubernetes.io/name: prometheus` reach them, from namespaces with the label
 `headway.dev/metrics: "true"`. For the Prometheus operator there is
-[a PodMonitor](../deploy/k8s/monitoring/pod-monitor.yaml): name `monitoring` under the `components`
-of your overlay.
+[a PodMonitor](../deploy/k8s/monitoring/pod-monitor.yaml), with the alert rules below: name
+`monitoring` under the `components` of your overlay.
 """
-
-
-class Alert(Struct, frozen=True, kw_only=True):
-    """A condition that somebody should hear of."""
-
-    name: str
-    condition: str
-    lasting: str
-    meaning: str
-
-
-ALERTS = (
-    Alert(
-        name="HeadwayLate",
-        condition="histogram_quantile(0.99, sum by (le) "
-        "(rate(headway_dispatcher_start_lateness_seconds_bucket[10m]))) > 60",
-        lasting="10m",
-        meaning="One of a hundred scheduled runs begins more than a minute late: look at what "
-        "waits and why (`headway_dispatcher_waiting_works`).",
-    ),
-    Alert(
-        name="HeadwayNotDeciding",
-        condition="max(headway_scheduler_due_age_seconds) > 30 "
-        "or absent(headway_scheduler_due_age_seconds)",
-        lasting="2m",
-        meaning="Manifests are due and no scheduler decides: none runs, none leads, or PostgreSQL "
-        "is away.",
-    ),
-    Alert(
-        name="HeadwayNoLeader",
-        condition="max(headway_scheduler_leader) < 1 "
-        "and on () max(headway_scheduler_due_manifests) > 0",
-        lasting="1m",
-        meaning="Manifests are due, and none of the schedulers has taken the lead.",
-    ),
-    Alert(
-        name="HeadwayOutboxStuck",
-        condition='max by (__name__) ({__name__=~"headway_(scheduler|dispatcher)'
-        '_outbox_age_seconds"}) > 30',
-        lasting="2m",
-        meaning="What was decided is not published: NATS is away, or a stream is full "
-        "(`headway_dispatcher_stream_bytes`).",
-    ),
-    Alert(
-        name="HeadwayDeadLetters",
-        condition="max by (group) (headway_dispatcher_dead_letters_awaiting) > 0",
-        lasting="0m",
-        meaning="Work needs a person: `headway dead-letters`.",
-    ),
-    Alert(
-        name="HeadwayNoWorker",
-        condition='max by (group) (headway_dispatcher_waiting_works{reason="no_worker"}) > 0',
-        lasting="5m",
-        meaning="Work waits for a job that no live worker serves.",
-    ),
-    Alert(
-        name="HeadwayProjectorLags",
-        condition="max by (consumer) (headway_dispatcher_consumer_pending_messages) > 10000",
-        lasting="5m",
-        meaning="What workers tell is taken in more slowly than it comes; runs seem to last longer "
-        "than they do.",
-    ),
-)
 
 
 def every_measure() -> dict[str, list[Measure]]:
@@ -123,13 +60,16 @@ def page() -> str:
     for service, measures in every_measure().items():
         parts.append(f"## {service.capitalize()}\n\n{_table(measures)}")
     alerts = "\n".join(
-        f"| {one.name} | `{one.condition.replace('|', chr(92) + '|')}` | {one.lasting} "
-        f"| {one.meaning} |"
+        f"| {one.name} | {one.severity} | `{one.condition.replace('|', chr(92) + '|')}` "
+        f"| {one.lasting} | {one.meaning} |"
         for one in ALERTS
     )
     parts.append(
-        "## Alerts worth having\n\nThe numbers are a beginning; yours depend on your work.\n\n"
-        f"| alert | condition | for | what it means |\n|---|---|---|---|\n{alerts}\n"
+        "## Alerts worth having\n\nThe numbers are a beginning; yours depend on your work. The "
+        "same rules are a file for Prometheus,\n[headway.rules.yaml](../deploy/prometheus/"
+        "headway.rules.yaml), and a PrometheusRule beside the PodMonitor.\n\n"
+        "| alert | severity | condition | for | what it means |\n|---|---|---|---|---|\n"
+        f"{alerts}\n"
     )
     return "\n".join(parts)
 

@@ -5,14 +5,41 @@ from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import click
+from headway_clock import utc_now
 from headway_decisions.wall_clock import next_transition, wall_at
+
+from headway_cli.ages import read_age
 
 CLOCK_CHANGES = {
     "gap": "the clock goes forward that day",
     "repeated": "the clock goes back that day",
 }
 
+MOMENT_HELP = "An age such as 30m, 2h or 3d, or a time; without an offset in UTC."
+
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
+
+
+class PastMoment(click.ParamType[datetime]):
+    """A past moment: an age such as 2h, or a time, which is UTC unless it has an offset."""
+
+    name = "age or time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Read it as an age if it is one, else as a time."""
+        if isinstance(value, datetime):
+            return value
+        text = str(value)
+        now = utc_now()
+        age = read_age(text)
+        if age is not None:
+            return now - age
+        try:
+            return read_moment(text, "UTC", now=now, past=True)
+        except click.BadParameter as error:
+            self.fail(f"{error.message}, or an age such as 30m, 2h or 3d", param, ctx)
 
 
 def has_offset(given: str) -> bool:

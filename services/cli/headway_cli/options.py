@@ -3,11 +3,14 @@
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import click
 from headway_service_kit.process import log_to_stderr
+
+from headway_cli.moments import MOMENT_HELP, PastMoment
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -102,6 +105,12 @@ wait_option = seconds_option(
     default=10.0,
     show_default=True,
 )
+since_option = click.option(
+    "--since", type=PastMoment(), metavar="AGE|TIME", help=f"From then on. {MOMENT_HELP}"
+)
+until_option = click.option(
+    "--until", type=PastMoment(), metavar="AGE|TIME", help=f"Before then. {MOMENT_HELP}"
+)
 most_option = click.option(
     "-n",
     "most",
@@ -109,4 +118,12 @@ most_option = click.option(
     default=50,
     show_default=True,
     help="How many to list.",
+)
+
+running_data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".headway"),
+    show_default=True,
+    help="The data folder of the 'headway up' to ask, if no URL is given.",
 )

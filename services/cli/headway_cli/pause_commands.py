@@ -1,7 +1,6 @@
 """Maintenance windows: pause manifests, and see what will be made good before they go on."""
 
 import sys
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +11,7 @@ from headway_contract.pausing import PauseAnswer, ResumeAnswer, ResumedManifest
 
 from headway_cli import options
 from headway_cli.asking import Reached, asking, json_option, print_json
-from headway_cli.completion import complete_groups, complete_manifests
+from headway_cli.choosing import choosing
 from headway_cli.confirming import confirm, yes_option
 from headway_cli.moments import read_moment, shown
 from headway_cli.tables import print_table
@@ -20,41 +19,8 @@ from headway_cli.tables import print_table
 _FIRES_SHOWN = 3
 
 
-def _label(
-    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-) -> dict[str, str]:
-    labels = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{one!r} is no label: write name=value.", context, parameter)
-        labels[name] = value
-    return labels
-
-
-def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The ways to say which manifests are meant."""
-    for decorate in (
-        click.option("--all", "everything", is_flag=True, help="All manifests."),
-        click.option(
-            "--label",
-            "labels",
-            metavar="NAME=VALUE",
-            multiple=True,
-            callback=_label,
-            help="Those with this label; may be repeated, then all must fit.",
-        ),
-        click.option("--group", help="Those of a group.", shell_complete=complete_groups),
-        click.argument(
-            "manifest_ids", metavar="[ID]...", nargs=-1, shell_complete=complete_manifests
-        ),
-    ):
-        command = decorate(command)
-    return command
-
-
 @click.command()
-@_choosing
+@choosing
 @click.option(
     "--until",
     metavar="TIME",
@@ -96,7 +62,7 @@ def pause(
 
 
 @click.command()
-@_choosing
+@choosing
 @click.option("--dry-run", is_flag=True, help="Only say what would be made good.")
 @yes_option
 @json_option

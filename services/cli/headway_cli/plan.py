@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from headway.defaults import DefinitionSettings
 from headway.definitions import Definitions
 from headway.worker import WorkerSettings
+from headway.yaml_file import YamlApp
 from headway_console.settings import ConsoleSettings, check_exposure
 from headway_dispatcher.settings import DispatcherSettings
 from headway_scheduler.settings import SchedulerSettings
@@ -38,6 +40,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The app, and the settings of every part."""
 
     app: str
+    has_bodies: bool
     worker_commands: list[WorkerCommand]
     definitions: Definitions
     data: Path
@@ -71,10 +74,18 @@ def make_plan(
     )
     # One address cannot serve two services: `up` answers there for all of them.
     shared = {**flags, "health_address": _ANY_PORT}
+    loaded = load_app(app)
+    has_bodies = not isinstance(loaded, YamlApp)
+    if not has_bodies and not worker_commands:
+        raise click.UsageError(
+            f"{app} declares jobs but holds no bodies, so nobody would run them: give the program "
+            "that does, as in --worker-command 'node worker.js'"
+        )
     return Plan(
         app=app,
+        has_bodies=has_bodies,
         worker_commands=list(worker_commands),
-        definitions=load_app(app).definitions(settings.read_defaults(environment)),
+        definitions=loaded.definitions(settings.read_defaults(environment)),
         data=data,
         seconds=seconds,
         wait=wait,

@@ -25,16 +25,28 @@ class Running(Struct, frozen=True, kw_only=True):
     database_url: str | None = None
     url: str = ""
     token: str = ""
+    ticket_key: str = ""
 
 
 @contextmanager
 def noted(
-    folder: Path, *, nats_url: str, database_url: str, url: str = "", token: str = ""
+    folder: Path,
+    *,
+    nats_url: str,
+    database_url: str,
+    url: str = "",
+    token: str = "",
+    ticket_key: str = "",
 ) -> Iterator[None]:
     """Leave the note as long as `up` runs; for our eyes only, since it holds secrets."""
     path = folder / NOTE_NAME
     running = Running(
-        nats_url=nats_url, pid=os.getpid(), database_url=database_url, url=url, token=token
+        nats_url=nats_url,
+        pid=os.getpid(),
+        database_url=database_url,
+        url=url,
+        token=token,
+        ticket_key=ticket_key,
     )
     write_secret(path, msgspec.json.encode(running))
     try:

@@ -27,7 +27,8 @@ class Screen:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
-        self._is_live = self._console.is_terminal and not self._console.is_dumb_terminal
+        self.is_terminal = self._console.is_terminal
+        self._is_live = self.is_terminal and not self._console.is_dumb_terminal
         # How many seconds to leave between two looks at the progress.
         self.pace = _LIVE_SECONDS if self._is_live else _CALM_SECONDS
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import click
 from headway.defaults import DefinitionSettings
-from headway.worker import Worker, WorkerSettings
+from headway.worker import UnknownJobs, Worker, WorkerSettings, choose_jobs
 from headway_clock import monotonic
 from headway_console.settings import ConsoleSettings
 from headway_dispatcher.provisioning import provision_by
@@ -158,8 +158,15 @@ def console(**flags: Any) -> None:
 @options.health_option
 @options.setting("--name", "worker_name", "The worker's name; without it a new one at each start.")
 @options.slots_option
+@click.option(
+    "--job",
+    "jobs",
+    metavar="NAME",
+    multiple=True,
+    help="Serve only this job; may be repeated. Without it the worker serves all.",
+)
 @options.debug_option
-def worker(**flags: Any) -> None:
+def worker(jobs: tuple[str, ...], **flags: Any) -> None:
     """Run a worker: it runs the jobs of your app.
 
     It needs NATS and nothing else. Any number may run at once; a worker that is told to stop
@@ -168,12 +175,16 @@ def worker(**flags: Any) -> None:
     given = settings.read(WorkerProgramSettings, flags)
     loaded = load_app(given.app)
     loaded.definitions()
+    try:
+        choose_jobs(loaded, jobs)
+    except UnknownJobs as error:
+        raise click.BadParameter(f"{error}.", param_hint="'--job'") from error
 
     async def serve() -> None:
         stop = stop_on_signals()
         broker = await unless_stopped(_reach_patiently(given), stop)
         try:
-            program = Worker(loaded, broker, given)
+            program = Worker(loaded, broker, given, only=jobs)
             health = _worker_health(program, broker, given)
             await health.start(given.health_address)
             try:
@@ -313,6 +324,8 @@ async def _reach_patiently(given: WorkerProgramSettings) -> Broker:
             given.nats_url,
             name="headway-worker",
             credentials=given.nats_creds,
+            # Private, so that permissions can keep other workers from listening there.
+            inbox_prefix=f"_INBOX.{given.worker_name}" if given.worker_name else None,
             patience=Patience(ask_every=given.nats_ping_seconds),
         ),
         what="NATS at HEADWAY_NATS_URL is not reachable",

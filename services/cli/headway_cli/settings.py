@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 from headway.defaults import Defaults, DefinitionSettings
+from headway.policies import parse_misfire
 from headway_contract import InvalidName, check_name
+from headway_decisions import complaints
 from headway_service_kit import settings as kit
 from headway_service_kit.settings import InvalidSettings
 
@@ -106,6 +108,18 @@ def _check_worker_name(given: str) -> str | None:
     return None
 
 
+def _check_zone(given: str) -> str | None:
+    return next(iter(complaints.about_zone(given)), None)
+
+
+def _check_misfire(given: str) -> str | None:
+    try:
+        parse_misfire(given)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 _CHECKS: dict[str, Callable[[str], str | None]] = {
     "database_url": _check_database_url,
     "nats_url": _check_nats_url,
@@ -116,4 +130,6 @@ _CHECKS: dict[str, Callable[[str], str | None]] = {
     "url": _check_url,
     "api_tokens_file": _check_file,
     "worker_name": _check_worker_name,
+    "tz": _check_zone,
+    "misfire_policy": _check_misfire,
 }

@@ -1,11 +1,15 @@
-"""`headway token new`: a way in for a person or a program."""
+"""`headway token new` and `headway sign-in`: credentials for a person or a program."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import click
 from headway_clock import utc_now
-from headway_console.access import tokens
+from headway_console.access import tickets, tokens
 from headway_contract.routes import ROLES, Role
+
+from headway_cli import options
+from headway_cli.running import find_running
 
 
 @click.group()
@@ -34,3 +38,15 @@ def new(name: str, role: Role, days: float | None) -> None:
     made, entry = tokens.new_token(name, role, expires)
     click.echo(f"the token, shown once: {made}", err=True)
     click.echo(tokens.as_yaml(entry), nl=False)
+
+
+@click.command("sign-in")
+@options.debug_option
+@options.running_data_option
+def sign_in(data: Path) -> None:
+    """Print a link that signs you in to the console of 'up'.
+
+    The link works once, within ten minutes.
+    """
+    running = find_running(data)
+    click.echo(running.url + tickets.sign_in_path(running.ticket_key, utc_now()))

@@ -1,10 +1,10 @@
 """`headway up`: everything in one command.
 
-Scheduler, dispatcher and console run in this process, the app's worker and those in other
-languages in child processes; PostgreSQL and NATS come embedded unless URLs name others. All of
-them end with this process, whatever ends it. A signal ends it in order at any moment: while it
-starts, what has been started is taken back; once it runs, no new work is decided and runs under
-way get to their end.
+Scheduler, dispatcher and console run in this process; the app's worker, if the app has bodies, and
+those in other languages run in child processes. PostgreSQL and NATS come embedded unless URLs name
+others. All of them end with this process, whatever ends it. A signal ends it in order at any
+moment: while it starts, what has been started is taken back; once it runs, no new work is decided
+and runs under way get to their end.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from headway_clock import monotonic
+from headway_clock import monotonic, utc_now
+from headway_console.access.tickets import sign_in_path
 from headway_postgres_kit import DatabaseUnavailable
 from headway_service_kit.process import run, stop_on_signals
 
@@ -60,7 +61,8 @@ _CHECK_SECONDS = 0.5
     multiple=True,
     callback=read_commands,
     metavar="COMMAND",
-    help="Run another worker beside the app's own, such as 'node worker.js'; may be repeated.",
+    help="Run a worker besides the app's own, such as 'node worker.js'; may be repeated. An app "
+    "in YAML needs one.",
 )
 @options.database_option
 @options.nats_option
@@ -79,8 +81,9 @@ def up(
 ) -> None:
     """Run everything for APP on this machine until Ctrl-C.
 
-    APP is your file.py, module or module:name. PostgreSQL and NATS come along as child processes
-    with a data folder; give the URL of a server of your own, and that one is used instead.
+    APP is your file.py, module or module:name, or a YAML file whose jobs run in worker commands.
+    PostgreSQL and NATS come along as child processes with a data folder; give the URL of a server
+    of your own, and that one is used instead.
 
     A worker command is a program in any language that speaks the worker protocol. It finds NATS by
     HEADWAY_NATS_URL, is started again when it ends, and gets a SIGTERM when all of this ends.
@@ -112,9 +115,10 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
                     database_url=ground.database_url,
                     url=crew.console_url,
                     token=crew.local.token,
+                    ticket_key=crew.local.ticket_key,
                 )
             )
-            screen.say(f"console: {crew.console_url}/sign-in/local/{crew.local.ticket}")
+            screen.say(_console_line(crew, screen))
             running_since = await read_now(ground.database)
             await _watch(plan, ground, crew, stop, screen)
             screen.say(
@@ -122,6 +126,13 @@ async def _up(plan: Plan, screen: Screen) -> dict[str, Any]:
             )
             await settle(crew, ground, stop)
         return await read_report(ground.database, ground.since, running_since)
+
+
+def _console_line(crew: Crew, screen: Screen) -> str:
+    """Name the console: at a terminal by a link that signs in once, never in a log."""
+    if screen.is_terminal:
+        return f"console: {crew.console_url}{sign_in_path(crew.local.ticket_key, utc_now())}"
+    return f"console: {crew.console_url} ('headway sign-in' prints a link that signs you in)"
 
 
 async def _watch(

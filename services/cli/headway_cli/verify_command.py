@@ -16,6 +16,7 @@ from headway_cli import options
 from headway_cli.asking import Reached, asking, json_option, print_json
 from headway_cli.completion import complete_manifests
 from headway_cli.databases import Tables
+from headway_cli.forged_work import find_forged_work
 from headway_cli.look_commands import moment_of
 from headway_cli.moments import shown
 from headway_cli.progressing import progressing
@@ -52,8 +53,9 @@ def verify(
 ) -> int:
     """Prove the ledger and the tables right, or tell what is not.
 
-    Compares the times at which manifests should have fired with the ledger, and the tables of the
-    dispatcher with what history folds to, row by row; the services may go on meanwhile. Tells every
+    Compares the times at which manifests should have fired with the ledger, the tables of the
+    dispatcher with what history folds to, row by row, and its work with the decisions of the
+    scheduler, so that forged work is found; the services may go on meanwhile. Tells every
     difference, and the exit code is 1 if there is any. For one manifest, or since a time, only the
     ledger is compared.
     """
@@ -91,7 +93,11 @@ def _tables(tables: Tables, *, quiet: bool) -> Verified:
     with progressing("comparing works", quiet=quiet) as advance:
 
         async def look(database: Database) -> Verified:
-            return await verify_tables(database, on_page=lambda one: advance(one.works))
+            verified = await verify_tables(database, on_page=lambda one: advance(one.works))
+            forged = await find_forged_work(database)
+            verified.differing += len(forged)
+            verified.differences += forged
+            return verified
 
         return tables.look(look)
 
@@ -126,6 +132,8 @@ def in_words(one: Difference) -> str:
         return f"{row}: history tells of it, and it is not there"
     if one.kind == "unknown":
         return f"{row}: it is there, and history does not tell of it"
+    if one.kind == "undecided":
+        return f"{row}: the scheduler has not decided it, so somebody else has published it"
     return f"{row}: {one.column} should be {_value(one.expected)} and is {_value(one.found)}"
 
 

@@ -156,11 +156,16 @@ def work(reached: Reached, identity: UUID | None, most: int, as_json: bool, **gi
 @click.option("--manifest", help="Only of this manifest.", shell_complete=complete_manifests)
 @click.option("--work", callback=options.identity, metavar="ID", help="Only of this work.")
 @click.option("--worker", help="Only by this worker.", shell_complete=complete_workers)
+@options.since_option
+@options.until_option
 @options.most_option
 @json_option
 @asking
 def runs(reached: Reached, identity: UUID | None, most: int, as_json: bool, **given: Any) -> None:
-    """List runs, the newest first, or show one in full."""
+    """List runs, the newest first, or show one in full.
+
+    --since and --until go by when runs were admitted.
+    """
     if identity is not None:
         _refuse_filters(given)
         one = reached.ask(lambda client: client.run(identity))

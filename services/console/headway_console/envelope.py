@@ -56,7 +56,10 @@ class Envelope(Struct, frozen=True, kw_only=True):
         if scope["type"] != "http":
             return
         if self.hosts and _host(scope) not in self.hosts:
-            await _refuse(self._wrapped(send), self.hosts)
+            await _refuse(self._wrapped(send), _wrong_host(self.hosts))
+            return
+        if not scope["path"].isprintable():
+            await _refuse(self._wrapped(send), _UNPRINTABLE)
             return
         await self.application(scope, receive, self._wrapped(send))
 
@@ -84,15 +87,27 @@ def _host(scope: Scope) -> str:
     return hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
 
 
-async def _refuse(send: Send, hosts: frozenset[str]) -> None:
-    """A name that somebody else has made point at us, to reach us through a browser."""
-    problem = Problem(
+# No file, id or page has such a name, and the file system raises on a NUL.
+_UNPRINTABLE = Problem(
+    type="urn:headway:problem:not-there",
+    title="There is no such page",
+    status=404,
+    detail="the path holds control characters",
+)
+
+
+def _wrong_host(hosts: frozenset[str]) -> Problem:
+    """Refuse a foreign name that points at this machine, by which a page could reach us."""
+    return Problem(
         type="urn:headway:problem:host",
         title="This is not how the console is called",
         status=421,
         detail=f"ask for {' or '.join(sorted(hosts))}, or set HEADWAY_CONSOLE_URL",
     )
+
+
+async def _refuse(send: Send, problem: Problem) -> None:
     body = msgspec.json.encode(problem)
     headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 421, "headers": headers})
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -16,7 +16,8 @@ from msgspec import Struct
 from headway_console.access.attempts import Attempts, read_networks
 from headway_console.access.authentication import Doorkeeper, Local
 from headway_console.access.issuer import Issuer, check_oidc, read_roles
-from headway_console.access.sessions import Cookies, Seal, SignedOut
+from headway_console.access.sessions import Cookies, Revoked, Seal
+from headway_console.access.tickets import Tickets
 from headway_console.access.tokens import Token, Tokens, fingerprint
 from headway_console.application import (
     Parts,
@@ -40,7 +41,7 @@ class LocalPerson(Struct, frozen=True, kw_only=True):
 
     name: str
     token: str
-    ticket: str
+    ticket_key: str
     role: Role = "admin"
 
 
@@ -152,11 +153,17 @@ def _doorkeeper(
         issuer=service.issuer,
         audience=settings.oidc_audience or settings.oidc_client_id or "",
         roles=read_roles(settings),
-        local=None if local is None else Local(token=local.token, ticket=local.ticket),
+        local=_local(local),
         attempts=Attempts(),
         proxies=read_networks(settings.trusted_proxies),
-        signed_out=SignedOut(),
+        signed_out=Revoked(),
     )
+
+
+def _local(person: LocalPerson | None) -> Local | None:
+    if person is None:
+        return None
+    return Local(token=person.token, tickets=Tickets(person.ticket_key))
 
 
 def _path(settings: ConsoleSettings) -> Path | None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult, NamedWork
 from headway_contract.work import WorkCancelRequested
 from headway_history import Record
@@ -52,7 +51,7 @@ async def cancel(connection: Connection, request: CancelRequest, *, times: Times
     await letters.resume_at_once(connection, waited_for, now=times.schedule)
     kept = {row["work_id"] for row in withdrawn}
     results = [
-        _result(work, before.get(work), meant, reason, named is not None, work in kept)
+        _result(work, before.get(work), meant, named, work in kept)
         for work, named in meant.works.items()
     ]
     results += [_ended(run, row) for run, row in meant.ended_runs.items()]
@@ -102,24 +101,22 @@ def _request(row: Any, named: NamedWork | None, reason: str, times: Times) -> Wo
             group=row["group_name"],
         )
     assert named is not None  # noqa: S101 - what nobody knows is not asked for
-    return WorkCancelRequested(
-        **msgspec.structs.asdict(named), reason=reason, requested_at=times.schedule
-    )
+    return named.cancel_requested(reason, times.schedule)
 
 
 def _result(
-    work: UUID, row: Any, meant: _Meant, reason: str, known: bool, withdrawn: bool
+    work: UUID, row: Any, meant: _Meant, named: NamedWork | None, withdrawn: bool
 ) -> CancelResult:
     asked_for = meant.called.get(work, work)
     if row is None:
-        if known:
+        if named is not None:
             text = "was on its way, and never starts"
             return CancelResult(id=work, work=work, result="settled", text=f"work {work}: {text}")
         text = f"there is no work and no run {work}: see 'headway work' and 'headway runs'"
         return CancelResult(id=work, result="unknown", text=text)
     match row["state"]:
-        case "settled" if row["outcome"] == "cancelled" and row["cancel_reason"] == reason:
-            # The scheduler has told the same by its outbox, and that was quicker.
+        case "settled" if row["outcome"] == "cancelled" and named and not named.cancel_repeated:
+            # The same request came by the scheduler's outbox, which was quicker.
             word, text = "settled", "never starts"
         case "settled":
             word, text = "already_settled", f"is settled already ({row['outcome']})"

@@ -86,7 +86,6 @@ async def _settle_unknown(
         return set()
     buried = await prunes.buried(connection, [one.manifest_id for one in requests])
     kept = [one for one in requests if one.manifest_id not in buried]
-    await connection.execute(works["know_groups"], [one.group for one in kept])
     rows = await connection.fetch(
         works["add_cancelled"],
         [one.work for one in kept],
@@ -163,5 +162,11 @@ class Cancels:
         """End the runs of an order before anybody claims it; false if somebody has."""
         reasons = {row["run_id"]: row["reason"] for row in rows}
         return await take_back(
-            self._broker, rows[0], reasons, speaker=self._name, why="cancelled", now=now
+            self._broker,
+            self._database,
+            rows[0],
+            reasons,
+            speaker=self._name,
+            why="cancelled",
+            now=now,
         )

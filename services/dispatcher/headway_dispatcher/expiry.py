@@ -60,7 +60,13 @@ class Expiry:
     async def _take_back(self, rows: Sequence[Any], now: datetime) -> bool:
         reasons = {row["run_id"]: EXPIRED for row in rows}
         return await take_back(
-            self._broker, rows[0], reasons, speaker=self._name, why="expired", now=now
+            self._broker,
+            self._database,
+            rows[0],
+            reasons,
+            speaker=self._name,
+            why="expired",
+            now=now,
         )
 
 

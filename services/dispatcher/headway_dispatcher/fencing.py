@@ -16,11 +16,13 @@ from headway_contract.lifecycle import (
     RunCancelled,
     RunFailed,
 )
-from headway_jetstream_kit import Broker, Stored
+from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import STREAM_NOT_FOUND
 from headway_jetstream_kit.publishing import Answer, publish
+from headway_postgres_kit import Database
 
+from headway_dispatcher.leases import LeaseView, read_lease
 from headway_dispatcher.store import SOURCE
 
 logger = logging.getLogger(__name__)
@@ -70,6 +72,7 @@ async def withdraw_order(broker: Broker, job: str, lease: UUID) -> None:
 
 async def take_back(
     broker: Broker,
+    database: Database,
     order: Any,
     reasons: Mapping[UUID, str],
     *,
@@ -91,9 +94,13 @@ async def take_back(
             words.append(RunCancelled(**rights, run=run, reason=reasons[run]))
         else:
             words.append(RunFailed(**rights, run=run, failure=_RECALLED[why]))
-    answer = await publish_fenced(
-        broker, lease, spoken(words, lease, now), expected=order["sequence"]
-    )
+    events = spoken(words, lease, now)
+    answer = await publish_fenced(broker, lease, events, expected=order["sequence"])
+    if isinstance(answer, Refused):
+        # Messages that do not count may lie before the claim.
+        view = await read_lease(broker, database, lease)
+        if isinstance(view, LeaseView) and view.is_free:
+            answer = await publish_fenced(broker, lease, events, expected=view.sequence)
     if not isinstance(answer, Stored):
         logger.debug("the order of lease %s not taken back: %s", lease, answer)
         return False

@@ -8,13 +8,21 @@ import asyncio
 import logging
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
-from headway_contract import InvalidName, check_name, subjects
-from headway_contract.control import CancelRun, Heartbeat, HeartbeatReply, ReleaseLease
+from headway_contract import check_name, subjects
+from headway_contract.control import (
+    PROTOCOL,
+    CancelRun,
+    Heartbeat,
+    HeartbeatReply,
+    LeaseWarning,
+    ReleaseLease,
+)
+from headway_contract.nulls import decode_lenient
 from headway_jetstream_kit import Broker, BrokerUnavailable
-from headway_jetstream_kit.connection import ApiError
-from headway_jetstream_kit.provisioning import ensure_consumer
+from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
 from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
@@ -23,7 +31,6 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from headway_dispatcher import store
-from headway_dispatcher.provisioning import delivery_of, job_consumer
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import workers
 
@@ -47,6 +54,8 @@ class Heard(Struct, frozen=True, kw_only=True):
     news: bool = False
     releases: dict[Process, list[ReleaseLease]] = {}
     cancels: dict[Process, list[CancelRun]] = {}
+    renewals: dict[Process, list[UUID]] = {}
+    warnings: dict[Process, list[LeaseWarning]] = {}
     drains: frozenset[Process] = frozenset()
 
 
@@ -65,33 +74,29 @@ class Heartbeats:
         self._database = database
         self._broker = broker
         self._settings = settings
-        self._delivery = delivery_of(settings)
         self._name = name
         self._gate = gate
         self._waiting: list[_Beat] = []
+        self._unreadable = LimitedLog(logger)
         self.arrived = Wakeup()
-        self._jobs_with_consumer: set[str] = set()
         self._recording: asyncio.Task[Heard] | None = None
 
     async def listen(self) -> None:
         """Share the heartbeats with all other dispatchers."""
+        client = self._broker.client
+        for subject in (subjects.HEARTBEAT, subjects.WITNESS):
+            await client.subscribe(subject, queue=subjects.DISPATCHERS, cb=self._on_heartbeat)
 
-        async def on_heartbeat(message: Msg) -> None:
-            try:
-                heartbeat = msgspec.json.decode(message.data, type=Heartbeat)
-                if heartbeat.worker != subjects.DISPATCHER:
-                    check_name("worker", heartbeat.worker)
-            except (msgspec.DecodeError, InvalidName) as error:
-                logger.warning("a heartbeat that cannot be read: %s", error)
-                PASSED_OVER.add("unreadable_heartbeats")
-                await self._reply(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
-                return
-            self._waiting.append(_Beat(message, heartbeat))
-            self.arrived.call()
-
-        await self._broker.client.subscribe(
-            subjects.HEARTBEAT, queue=subjects.DISPATCHERS, cb=on_heartbeat
-        )
+    async def _on_heartbeat(self, message: Msg) -> None:
+        try:
+            heartbeat = _read(message)
+        except (msgspec.DecodeError, ValueError) as error:
+            self._unreadable.warn("heartbeats refused", str(error))
+            PASSED_OVER.add("unreadable_heartbeats")
+            await self._reply(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
+            return
+        self._waiting.append(_Beat(message, heartbeat))
+        self.arrived.call()
 
     async def run_once(self) -> float | None:
         """Write down and answer all heartbeats that have arrived."""
@@ -100,8 +105,6 @@ class Heartbeats:
             return None
         heard = Heard()
         try:
-            # Before the answer, so that a worker that was answered can pull.
-            await self._make_consumers(beats)
             heard = await self._record_in_time([beat.heartbeat for beat in beats])
         finally:
             await self._answer(beats, heard)
@@ -137,6 +140,8 @@ class Heartbeats:
             news=any(one.news for one in heard),
             releases={key: value for one in heard for key, value in one.releases.items()},
             cancels={key: value for one in heard for key, value in one.cancels.items()},
+            renewals={key: value for one in heard for key, value in one.renewals.items()},
+            warnings={key: value for one in heard for key, value in one.warnings.items()},
             drains=frozenset(key for one in heard for key in one.drains),
         )
 
@@ -150,13 +155,16 @@ class Heartbeats:
             alive = [one for one in by_name.values() if not one.stopped]
             workers_heard = await _hear_workers(connection, alive, now)
             await _forget(connection, [one for one in beats if one.stopped])
-            releases = await _hear_leases(connection, beats, now)
+            releases, renewals = await _hear_leases(connection, beats, now)
             cancels = await _cancels(connection, beats)
+            warnings = await _warnings(connection, beats, now)
         return Heard(
             # Somebody new may do what nobody could.
             news=any(row["first_heard_at"] == now for row in workers_heard),
             releases=releases,
             cancels=cancels,
+            renewals=renewals,
+            warnings=warnings,
             drains=frozenset(
                 (row["name"], row["nonce"]) for row in workers_heard if row["drain_asked"]
             ),
@@ -177,6 +185,8 @@ class Heartbeats:
                 dispatcher=self._name,
                 cancel=heard.cancels.get(process, []),
                 release=heard.releases.get(process, []),
+                renew=heard.renewals.get(process, []),
+                warnings=heard.warnings.get(process, []),
                 drain=process in heard.drains,
                 heartbeat_seconds=self._settings.heartbeat_seconds,
             )
@@ -188,20 +198,18 @@ class Heartbeats:
         except NatsError as error:
             logger.warning("answering a heartbeat: %s", error)
 
-    async def _make_consumers(self, beats: list[_Beat]) -> None:
-        """Give each job that is heard of for the first time its consumer."""
-        jobs = {job for beat in beats for job in beat.heartbeat.jobs} - self._jobs_with_consumer
-        for job in sorted(jobs):
-            try:
-                await ensure_consumer(self._broker, job_consumer(job, self._delivery))
-            except (ApiError, BrokerUnavailable) as error:
-                logger.warning("no consumer for job %s: %s", job, error)
-            else:
-                self._jobs_with_consumer.add(job)
 
-    def forget_consumers(self) -> None:
-        """Look at the next heartbeat whether every job still has its consumer."""
-        self._jobs_with_consumer.clear()
+def _read(message: Msg) -> Heartbeat:
+    """Read a heartbeat; raises if it breaks W1 or cannot be read."""
+    heartbeat = decode_lenient(message.data, Heartbeat)
+    if message.subject == subjects.WITNESS:
+        return heartbeat
+    check_name("worker", heartbeat.worker)
+    if heartbeat.protocol != PROTOCOL:
+        raise ValueError(
+            f"protocol {heartbeat.protocol} is not known: this dispatcher speaks {PROTOCOL}"
+        )
+    return heartbeat
 
 
 def _take_note(recording: "asyncio.Task[Heard]") -> None:
@@ -242,10 +250,11 @@ async def _forget(connection: Connection, stopped: list[Heartbeat]) -> None:
 
 async def _hear_leases(
     connection: Connection, heartbeats: list[Heartbeat], now: datetime
-) -> dict[Process, list[ReleaseLease]]:
+) -> tuple[dict[Process, list[ReleaseLease]], dict[Process, list[UUID]]]:
+    """Note the leases that were named; returns those to release and those to renew."""
     named = [(lease, one.worker, one.nonce) for one in heartbeats for lease in one.leases]
     if not named:
-        return {}
+        return {}, {}
     rows = await connection.fetch(
         workers["hear_leases"],
         [lease for lease, _, _ in named],
@@ -254,10 +263,34 @@ async def _hear_leases(
         now,
     )
     releases: dict[Process, list[ReleaseLease]] = {}
+    renewals: dict[Process, list[UUID]] = {}
     for row in rows:
         key = (row["worker"], row["nonce"])
-        releases.setdefault(key, []).append(ReleaseLease(lease=row["id"], reason=row["reason"]))
-    return releases
+        if row["reason"] == "unclaimed":
+            renewals.setdefault(key, []).append(row["id"])
+        else:
+            releases.setdefault(key, []).append(ReleaseLease(lease=row["id"], reason=row["reason"]))
+    return releases, renewals
+
+
+async def _warnings(
+    connection: Connection, heartbeats: list[Heartbeat], now: datetime
+) -> dict[Process, list[LeaseWarning]]:
+    """Read what is wrong with the messages that each process has published."""
+    processes = {(beat.worker, beat.nonce) for beat in heartbeats}
+    if not processes:
+        return {}
+    rows = await connection.fetch(
+        workers["warnings"],
+        [worker for worker, _ in processes],
+        [nonce for _, nonce in processes],
+        now,
+    )
+    warnings: dict[Process, list[LeaseWarning]] = {}
+    for row in rows:
+        warning = LeaseWarning(lease=row["id"], message=row["warning"])
+        warnings.setdefault((row["worker"], row["nonce"]), []).append(warning)
+    return warnings
 
 
 async def _cancels(
@@ -292,7 +325,7 @@ class Witness:
         heartbeat = Heartbeat(worker=subjects.DISPATCHER, nonce=self._name)
         try:
             await self._broker.client.request(
-                subjects.HEARTBEAT,
+                subjects.WITNESS,
                 msgspec.json.encode(heartbeat),
                 timeout=self._settings.heartbeat_seconds,
             )

@@ -14,6 +14,7 @@ import msgspec
 from headway_contract import Event, subjects
 from headway_contract.settled import Outcome, WorkSettled
 from headway_contract.work import (
+    JobChanged,
     ManifestPruned,
     WorkBroughtForward,
     WorkCancelRequested,
@@ -43,6 +44,7 @@ class Followers(Struct, frozen=True, kw_only=True):
     relay: Handover
     cancels: Wakeup
     prunes: Wakeup
+    consumers: Wakeup
 
 
 def work_intake(
@@ -59,6 +61,8 @@ def work_intake(
     `rank_step` is how much older one step of priority makes work look: ageing is built in.
     `kept` is how long work is known after it was settled.
     """
+    # Jobs that the pass over consumers was woken for; it looks by itself, too, only later.
+    jobs_seen: set[str] = set()
 
     async def handle(messages: list[Message]) -> None:
         heard = [one for message in messages for one in events_in(message)]
@@ -87,6 +91,10 @@ def work_intake(
             followers.cancels.call()
         if pruned:
             followers.prunes.call()
+        jobs = {one.job for one in told if isinstance(one, WorkQueued)} - jobs_seen
+        if jobs or any(isinstance(one, JobChanged) for one in told):
+            jobs_seen.update(jobs)
+            followers.consumers.call()
 
     puller = Puller(broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)

@@ -57,6 +57,11 @@ def _refusal(refused: Refused, row: Any) -> str:
                 "its manifest was deleted, and what is left of it goes too: nothing of it can "
                 "run; declare the manifest again if it should"
             )
+        case "job_retired":
+            return (
+                f"job {row['job']!r} is retired, because no application declares it: declare the "
+                "job again, or acknowledge the dead letter"
+            )
         case "already_asked":
             by, at = row["retry_asked_by"], row["retry_asked_at"]
             return f"{by} asked for a retry at {_shown(at)}, and it waits for its slot"

@@ -187,6 +187,7 @@ def _letter(row: Any) -> Letter:
         asked=row["retry_asked_at"] is not None,
         slot=None if manifest is None else (manifest, row["slot"]),
         taken_by=row["taken_by"],
+        job_retired=row["job_retired"],
     )
 
 

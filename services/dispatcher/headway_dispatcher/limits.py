@@ -1,7 +1,7 @@
 """Limits that the scheduler tells: of groups and jobs, and whether manifests may run.
 
 Messages may come in any order, so each carries a version and applies only if it is newer than
-the one known.
+the one known. A group without a row has no limits; a deleted one loses its row.
 
 A limit of a group or a job changes between two passes of the gate, and never during one: what the
 gate admits is within the limits that are in force when it commits.
@@ -21,11 +21,14 @@ Change = TypeVar("Change", GroupChanged, JobChanged, ManifestChanged)
 
 async def apply(connection: Connection, told: Sequence[Any]) -> None:
     """Take over every limit among what was told; the newest of each is enough."""
-    groups = _newest(told, GroupChanged, lambda one: one.group)
+    changed = _newest(told, GroupChanged, lambda one: one.group)
+    groups = [change for change in changed if not change.deleted]
+    deleted = [change for change in changed if change.deleted]
     jobs = _newest(told, JobChanged, lambda one: one.job)
-    if groups or jobs:
+    if changed or jobs:
         await connection.execute(gates["wait_for_gate"], GATE_LOCK)
     await _apply_groups(connection, groups)
+    await _delete_groups(connection, deleted)
     await _apply_jobs(connection, jobs)
     await _apply_switches(connection, _newest(told, ManifestChanged, lambda one: one.manifest_id))
 
@@ -53,6 +56,15 @@ async def _apply_groups(connection: Connection, changes: Sequence[GroupChanged])
         )
 
 
+async def _delete_groups(connection: Connection, deleted: Sequence[GroupChanged]) -> None:
+    if deleted:
+        await connection.execute(
+            works["delete_groups"],
+            [change.group for change in deleted],
+            [change.version for change in deleted],
+        )
+
+
 async def _apply_jobs(connection: Connection, changes: Sequence[JobChanged]) -> None:
     if changes:
         await connection.execute(
@@ -63,6 +75,7 @@ async def _apply_jobs(connection: Connection, changes: Sequence[JobChanged]) -> 
             [change.counts_globally for change in changes],
             [change.batch for change in changes],
             [change.version for change in changes],
+            [change.retired for change in changes],
         )
 
 

@@ -177,7 +177,7 @@ Fact = Settled | Retried | Started | EventRefused
 
 def measure(service: Service, settings: DispatcherSettings) -> None:
     """Count what is noted, and ask how things stand when somebody scrapes."""
-    service.database.on_commit = partial(_count, service.meter)
+    service.on_commit(partial(_count, service.meter))
     every = settings.metrics_age_seconds
     service.meter.ask(
         Source(

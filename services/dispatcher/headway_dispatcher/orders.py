@@ -25,7 +25,7 @@ from headway_tracing import span
 from msgspec import Struct
 
 from headway_dispatcher import recording, store
-from headway_dispatcher.leases import last_stored
+from headway_dispatcher.leases import LeaseView, read_lease
 from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY, SOURCE, heals
@@ -114,9 +114,10 @@ class Orders:
     async def _offer(self, row: Any, now: datetime) -> bool:
         """Publish one order; true if it was not there any more.
 
-        With anything stored of its lease, somebody has it who is not projected yet.
+        If the stream holds a claim of its lease, a worker has it who is not projected yet.
         """
-        if await last_stored(self._broker, row["id"]) is not None:
+        view = await read_lease(self._broker, self._database, row["id"])
+        if not isinstance(view, LeaseView) or not view.is_free:
             return False
         with span("reissue", parent=row["traceparent"], lease=str(row["id"])):
             answer = await publish(

@@ -11,11 +11,15 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from headway_clock import monotonic
 from headway_contract import subjects
+from headway_contract.nulls import decode_lenient
 from headway_contract.progress import Progress
+from headway_decisions.flood_limit import Allowance, FloodLimit
 from headway_decisions.progress import Kept, News, Teller, digest, refusal, size_of
 from headway_decisions.texts import storable
 from headway_jetstream_kit import Broker
+from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
@@ -33,6 +37,12 @@ _MOST_TRIES = 20
 _TRY_AGAIN_SECONDS = 0.05
 
 
+# A run tells a few times a second, and a lease of short runs once for each of them.
+LEASE_ALLOWANCE = Allowance(burst=1_000, per_second=50)
+# Over all leases, those that a worker invents among them.
+WORKER_ALLOWANCE = Allowance(burst=10_000, per_second=1_000)
+
+
 class _Waiting(Struct):
     news: News
     tries: int = 0
@@ -48,6 +58,9 @@ class ProgressDesk:
         self.arrived = Wakeup()
         # News that was not kept: too much of it, unreadable, or refused.
         self.lost = 0
+        self._log = LimitedLog(logger)
+        self._of_leases = FloodLimit(LEASE_ALLOWANCE)
+        self._of_workers = FloodLimit(WORKER_ALLOWANCE)
 
     async def listen(self) -> None:
         """Share the news with all other dispatchers."""
@@ -55,9 +68,12 @@ class ProgressDesk:
         async def on_news(message: Msg) -> None:
             try:
                 lease, worker = subjects.lease_and_worker(message.subject, kind="progress")
-                progress = msgspec.json.decode(storable(message.data), type=Progress)
+                if not self._admits(lease, worker):
+                    self._lose(1, "progress over the limit", f"lease {lease} of worker {worker}")
+                    return
+                progress = decode_lenient(storable(message.data), Progress)
             except (msgspec.DecodeError, ValueError) as error:
-                self._lose(1, f"news on {message.subject} that cannot be read: {error}")
+                self._lose(1, "progress unreadable", f"{message.subject}: {error}")
                 return
             self._wait([_Waiting(News(worker=worker, lease=lease, progress=progress))])
             self.arrived.call()
@@ -85,11 +101,15 @@ class ProgressDesk:
         room = _MOST_WAITING - len(self._waiting)
         self._waiting += more[: max(room, 0)]
         if len(more) > room:
-            self._lose(len(more) - max(room, 0), "more news than can be kept waiting")
+            self._lose(len(more) - max(room, 0), "progress queue full", f"{_MOST_WAITING} wait")
 
-    def _lose(self, count: int, why: str) -> None:
+    def _admits(self, lease: UUID, worker: str) -> bool:
+        now = monotonic()
+        return self._of_workers.admits(worker, now) and self._of_leases.admits(lease, now)
+
+    def _lose(self, count: int, why: str, detail: str) -> None:
         self.lost += count
-        logger.warning("%s (%d lost up to now)", why, self.lost)
+        self._log.warn(why, f"{detail} ({self.lost} lost up to now)", count=count)
 
     async def _keep_each(self, taken: list[_Waiting]) -> list[_Waiting]:
         """All together; one by one if something is wrong with any of them."""
@@ -99,10 +119,11 @@ class ProgressDesk:
             raise
         except Exception as error:
             if len(taken) == 1:
-                logger.exception("news of run %s", taken[0].news.progress.run)
-                self._lose(1, "news that cannot be stored")
+                run = taken[0].news.progress.run
+                logger.debug("progress of run %s", run, exc_info=error)
+                self._lose(1, "progress cannot be stored", f"run {run}: {error}")
                 return []
-            logger.warning("a batch of news failed: %s", error)
+            self._log.warn("a batch of progress failed", str(error))
         return [late for one in taken for late in await self._keep_each([one])]
 
     async def _keep(self, taken: list[_Waiting]) -> list[_Waiting]:
@@ -127,7 +148,7 @@ class ProgressDesk:
             elif run not in tellers and one.tries < _MOST_TRIES:
                 later.append(_Waiting(one.news, one.tries + 1))
             else:
-                self._lose(1, f"news of run {run} by {one.news.worker} refused: {refused}")
+                self._lose(1, "progress refused", f"run {run} by {one.news.worker}: {refused}")
         return accepted, later
 
 

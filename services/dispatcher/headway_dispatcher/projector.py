@@ -7,8 +7,7 @@ work (`settling`). All of that, and the history of it, is one transaction.
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
@@ -16,18 +15,20 @@ from headway_contract import Event, subjects
 from headway_contract.control import CancelPush, ReleaseLease
 from headway_contract.lifecycle import (
     Activation,
-    Failure,
     LeaseClaimed,
     LeaseEvent,
     RunActivated,
+    RunCancelled,
+    RunCompleted,
     RunEvent,
+    RunFailed,
     RunStarted,
 )
 from headway_contract.settled import ActivationRequested
 from headway_contract.subjects import DISPATCHER
 from headway_decisions import acceptance
 from headway_decisions.acceptance import Arrived, Judged, Lease
-from headway_decisions.folding import Fact, Run
+from headway_decisions.folding import Fact, Run, clamp, end_of
 from headway_decisions.sizes import bounded
 from headway_decisions.texts import storable
 from headway_history import Record
@@ -35,6 +36,7 @@ from headway_history.kept import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consuming import Intake, Unreadable
 from headway_postgres_kit import Clock, Connection, Database, Together, json_array, note
+from headway_postgres_kit import storable as text
 from headway_relay import Handover, OutboxMessage, events_in, stamped
 from headway_service_kit.counting import PASSED_OVER
 from headway_service_kit.passes import Wakeup
@@ -42,6 +44,7 @@ from headway_tracing import first_context, span, traceparent
 from msgspec import Struct, structs
 
 from headway_dispatcher import letters, recording, settling, store
+from headway_dispatcher.leases import lease_of, run_of
 from headway_dispatcher.metrics import EventRefused, Started
 from headway_dispatcher.pushing import push
 from headway_dispatcher.store import (
@@ -75,6 +78,7 @@ class Told(Struct, frozen=True, kw_only=True):
     lease: UUID
     worker: str
     predecessor: int
+    fenced: bool
     events: list[Event]
 
     @property
@@ -98,6 +102,8 @@ class _Books(Struct):
     begun_elsewhere: list[UUID]
     # Claims that do not count, although the broker let them through.
     vain_claims: list[tuple[str, ReleaseLease]]
+    # What is wrong with messages of the claimants of leases.
+    warnings: dict[UUID, str]
 
     def work_told(self, data: LeaseEvent) -> UUID | None:
         """The work that an event tells of; none if its lease has the runs of several."""
@@ -153,7 +159,18 @@ def event_intake(
         linger=_LINGER_SECONDS,
         complete=all_have_gone_on,
     )
-    return REJECTED.intake(database, broker, puller, handle)
+
+    async def warn(message: Message, reason: str) -> None:
+        """Note on the lease that a message of its claimant could not be read."""
+        try:
+            lease, worker = subjects.lease_and_worker(message.subject)
+        except ValueError:
+            return
+        what = f"its message {message.sequence} could not be read ({reason})"
+        async with database.acquire() as connection:
+            await connection.execute(leases["warn_claimant"], lease, worker, text(what))
+
+    return REJECTED.intake(database, broker, puller, handle, warn=warn)
 
 
 def all_have_gone_on(messages: Sequence[Message]) -> bool:
@@ -181,7 +198,7 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
     writes = Together()
-    _write(writes, changed, list(books.leases.values()), times.real)
+    _write(writes, changed, books, times.real)
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
     }
@@ -229,9 +246,12 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
     events = [event for event in one.events if (one.lease, event.id) in fresh]
     fresh.difference_update((one.lease, event.id) for event in events)
     PASSED_OVER.add("events_applied_before", len(one.events) - len(events))
+    facts = tuple(_fact(event, one, books.made_at.get(one.lease, now), now) for event in events)
     if lease is None:
-        return [_record(event, one, "unknown_lease", now, None) for event in events]
-    facts = tuple(_fact(event, one, books.made_at.get(lease.id, now), now) for event in events)
+        return [
+            _record(event, one, "unknown_lease", fact, None)
+            for event, fact in zip(events, facts, strict=True)
+        ]
     runs = books.runs.get(lease.id, {})
     judged = acceptance.judge(
         lease,
@@ -248,8 +268,17 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
     books.begun_elsewhere += _begun_elsewhere(events, judged)
     books.leases[lease.id], books.runs[lease.id] = judged.lease, judged.runs
     _report(one, judged)
+    warning = _warning(one, events, judged)
+    if warning is not None:
+        books.warnings[lease.id] = warning
     return [
-        _record(event, one, refusal, fact.at, books.work_told(event.data))
+        _record(
+            event,
+            one,
+            refusal,
+            fact if refusal else _as_folded(fact, judged.runs),
+            books.work_told(event.data),
+        )
         for event, refusal, fact in zip(events, judged.refusals, facts, strict=True)
     ]
 
@@ -353,26 +382,65 @@ def _report(one: Told, judged: Judged) -> None:
             note(EventRefused(refusal))
 
 
+def _warning(one: Told, events: list[Event], judged: Judged) -> str | None:
+    """Say what is wrong with a message of the lease's claimant; None if nothing is."""
+    if one.worker == DISPATCHER:
+        return None
+    for event, refusal in zip(events, judged.refusals, strict=True):
+        if refusal == "reserved_kind":
+            kind = event.data.failure.kind
+            return f"its failure of the kind {kind!r} was refused: only the dispatcher may give it"
+    if not one.fenced and None in judged.refusals:
+        logger.warning(
+            "unfenced message accepted: worker %s, lease %s, sequence %d",
+            one.worker,
+            one.lease,
+            one.message.sequence,
+        )
+        return f"its message {one.message.sequence} came without the two headers of the fence"
+    return None
+
+
 def _fact(event: Event, one: Told, made_at: datetime, now: datetime) -> Fact:
-    """An event as a fact; its publisher's clock is believed between the order and now."""
-    return Fact(at=min(max(event.time, made_at), now), worker=one.worker, data=event.data)
+    """Clamp the time of an event, and keep the worker's own beside it."""
+    return Fact(
+        at=clamp(event.time, created_at=made_at, now=now),
+        worker=one.worker,
+        data=event.data,
+        worker_time=None if one.worker == DISPATCHER else _in_utc(event.time),
+    )
 
 
-def _record(
-    event: Event, one: Told, refusal: str | None, at: datetime, work: UUID | None
-) -> Record:
+def _in_utc(time: datetime) -> datetime | None:
+    """Convert to UTC; returns `None` for a time outside the years 1 to 9999 there."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        return None
+
+
+def _as_folded(fact: Fact, runs: dict[UUID, Run]) -> Fact:
+    """Give an accepted outcome the time at which its run ended."""
+    if isinstance(fact.data, RunCompleted | RunFailed | RunCancelled):
+        return structs.replace(fact, at=end_of(runs[fact.data.run], fact.at))
+    return fact
+
+
+def _record(event: Event, one: Told, refusal: str | None, fact: Fact, work: UUID | None) -> Record:
     """An event as history keeps it: without its token, which is secret.
 
     Its source is who published it, by the subject, and not who it says it is.
     """
     data = msgspec.to_builtins(structs.replace(event.data, token=""))
     del data["token"]
+    if fact.worker_time is not None:
+        data["worker_time"] = fact.worker_time
     return Record(
         event_id=event.id,
         type=event.type,
         subject=event.subject,
         source=SOURCE if one.worker == DISPATCHER else worker_source(one.worker),
-        occurred_at=at,
+        occurred_at=fact.at,
         data=data,
         accepted=refusal is None,
         refusal=refusal,
@@ -385,14 +453,24 @@ def _record(
 def _read(message: Message) -> Told:
     try:
         lease, worker = subjects.lease_and_worker(message.subject)
-        predecessor = int(message.headers.get(subjects.EXPECTED_SEQUENCE_HEADER, "-1"))
+        # Without the second header the broker has looked at the publisher's own subject only.
+        fenced = message.headers.get(subjects.EXPECTED_SUBJECT_HEADER) == subjects.events_of(lease)
+        header = message.headers.get(subjects.EXPECTED_SEQUENCE_HEADER) if fenced else None
+        predecessor = -1 if header is None else int(header)
     except ValueError as error:
         raise Unreadable(str(error)) from error
     size = len(message.body)
     known = events_in(structs.replace(message, body=storable(message.body)))
     events = [bounded(one, size) for one in known if isinstance(one.data, LeaseEvent)]
     PASSED_OVER.add("events_that_are_no_workers", len(known) - len(events))
-    return Told(message=message, lease=lease, worker=worker, predecessor=predecessor, events=events)
+    return Told(
+        message=message,
+        lease=lease,
+        worker=worker,
+        predecessor=predecessor,
+        fenced=predecessor >= 0,
+        events=events,
+    )
 
 
 async def _open_books(
@@ -412,9 +490,9 @@ async def _open_books(
     runs = await connection.fetch(leases["runs_of"], [row["id"] for row in rows])
     by_lease: dict[UUID, dict[UUID, Run]] = {}
     for row in runs:
-        by_lease.setdefault(row["lease_id"], {})[row["run_id"]] = _run(row)
+        by_lease.setdefault(row["lease_id"], {})[row["run_id"]] = run_of(row)
     books = _Books(
-        leases={row["id"]: _lease(row) for row in rows},
+        leases={row["id"]: lease_of(row) for row in rows},
         # Not the lease's own time, which is real: a run's times are schedule time throughout.
         made_at={row["lease_id"]: row["created_at"] for row in runs},
         runs=by_lease,
@@ -427,12 +505,14 @@ async def _open_books(
         woken=[],
         vain_claims=[],
         begun_elsewhere=[],
+        warnings={},
     )
     fresh = set(zip(known["fresh_leases"], known["fresh_events"], strict=True))
     return books, fresh, known["now"]
 
 
-def _write(writes: Together, runs: Sequence[Run], known: Sequence[Lease], now: datetime) -> None:
+def _write(writes: Together, runs: Sequence[Run], books: _Books, now: datetime) -> None:
+    known = books.leases.values()
     writes.add(
         leases["write"],
         [run.id for run in runs],
@@ -452,31 +532,7 @@ def _write(writes: Together, runs: Sequence[Run], known: Sequence[Lease], now: d
         [lease.sequence for lease in known],
         json_array(lease.loose_links for lease in known),
         [lease.ended for lease in known],
-    )
-
-
-def _lease(row: Any) -> Lease:
-    return Lease(
-        id=row["id"],
-        token=row["token"],
-        claimed_by=row["claimed_by"],
-        nonce=row["nonce"],
-        ended=row["ended_at"] is not None,
-        sequence=row["sequence"],
-        loose_links=msgspec.convert(row["loose_links"], dict[int, int], strict=False),
-    )
-
-
-def _run(row: Any) -> Run:
-    return Run(
-        id=row["run_id"],
-        state=row["state"],
-        worker=row["worker"],
-        host=row["host"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        failure=None if row["failure"] is None else msgspec.convert(row["failure"], Failure),
-        output=row["output"],
-        cancel_reason=row["cancel_reason"],
-        activations=msgspec.convert(row["activations"] or (), tuple[Activation, ...]),
+        [books.warnings.get(lease.id) for lease in known],
+        [run.worker_started_at for run in runs],
+        [run.worker_finished_at for run in runs],
     )

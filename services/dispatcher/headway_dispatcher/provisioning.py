@@ -100,7 +100,7 @@ def streams(
 
 
 def consumers(delivery: Delivery = _AS_USUAL) -> list[Consumer]:
-    """The services' own consumers. Those of workers are made when a job is first heard of."""
+    """The services' own consumers. `job_consumers` makes those of jobs."""
     wanted = (
         (subjects.WORK_STREAM, subjects.WORK_CONSUMER, subjects.WORK_SUBJECTS),
         (subjects.EVENTS_STREAM, subjects.EVENTS_CONSUMER, subjects.EVENTS_SUBJECTS),

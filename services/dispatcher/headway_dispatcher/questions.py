@@ -37,6 +37,7 @@ from headway_contract.settled import InputChange
 from headway_decisions import fingerprints
 from headway_jetstream_kit.controlling import Endpoint, Unknown
 from headway_postgres_kit import Connection, Database
+from msgspec import structs
 
 from headway_dispatcher import store
 from headway_dispatcher.asked import typed
@@ -132,8 +133,8 @@ class Questions:
                     f"the dispatcher knows no work and no run {question.id}: it may still be on "
                     "its way, or be forgotten; see 'headway work'"
                 )
-            asked = (None, None, None, None, row["id"], None, None, None, _RUNS_OF_WORK)
-            runs = await connection.fetch(queries["runs"], *asked)
+            of_work = RunsQuestion(work=row["id"], limit=_RUNS_OF_WORK)
+            runs = await _page_of_runs(connection, of_work)
             letters = await connection.fetch(queries["letters_of"], row["id"])
         return WorkAnswer(
             status=_work_status(row),
@@ -147,16 +148,8 @@ class Questions:
     async def runs(self, question: RunsQuestion) -> RunsAnswer:
         """One page of runs."""
         async with self._reading() as connection:
-            rows = await connection.fetch(
-                queries["runs"],
-                question.state,
-                question.group,
-                question.job,
-                question.manifest_id,
-                question.work,
-                question.worker,
-                *read_place(question.after),
-                question.limit + 1,
+            rows = await _page_of_runs(
+                connection, structs.replace(question, limit=question.limit + 1)
             )
         page, last, more = cut(rows, question.limit, "created_at", "run_id")
         return RunsAnswer(runs=[_run_status(row) for row in page], last=last, more=more)
@@ -204,26 +197,29 @@ class Questions:
             active = await connection.fetch(queries["active_by_group"], question.group)
             waiting = await connection.fetch(queries["waiting_by_group"], question.group)
             letters = await connection.fetch(queries["letters_by_group"], question.group)
-        if question.group is not None and not limits:
-            raise Unknown(f"no work of a group {question.group!r} has come: see 'headway groups'")
         runs = {(row["group_name"], row["state"]): row["runs"] for row in active}
         awaiting = {row["group_name"]: row["letters"] for row in letters}
         reasons: dict[str, dict[str, int]] = {}
         for row in waiting:
             reasons.setdefault(row["group_name"], {})[row["reason"]] = row["works"]
+        limited = {row["name"]: row for row in limits}
+        # A group of which no limits are known has none, but may have work.
+        names = {*limited, *(group for group, _ in runs), *reasons, *awaiting}
+        if question.group is not None and not names:
+            raise Unknown(f"no work of a group {question.group!r} has come: see 'headway groups'")
         return OccupancyAnswer(
             max_active=self._settings.max_active,
             groups=[
                 GroupOccupancy(
-                    group=row["name"],
-                    max_active=row["max_active"],
-                    enabled=row["enabled"],
-                    pending=runs.get((row["name"], "pending"), 0),
-                    in_progress=runs.get((row["name"], "in_progress"), 0),
-                    waiting=reasons.get(row["name"], {}),
-                    dead_letters=awaiting.get(row["name"], 0),
+                    group=name,
+                    max_active=limited[name]["max_active"] if name in limited else None,
+                    enabled=limited[name]["enabled"] if name in limited else True,
+                    pending=runs.get((name, "pending"), 0),
+                    in_progress=runs.get((name, "in_progress"), 0),
+                    waiting=reasons.get(name, {}),
+                    dead_letters=awaiting.get(name, 0),
                 )
-                for row in limits
+                for name in sorted(names)
             ],
         )
 
@@ -276,6 +272,24 @@ def _work_status(row: Any) -> WorkStatus:
             )
         },
     )
+
+
+async def _page_of_runs(connection: Connection, question: RunsQuestion) -> list[Any]:
+    """The rows of a page, with as many runs as the question's limit."""
+    rows: list[Any] = await connection.fetch(
+        queries["runs"],
+        question.state,
+        question.group,
+        question.job,
+        question.manifest_id,
+        question.work,
+        question.worker,
+        *read_place(question.after),
+        question.limit,
+        aware(question.since, "since"),
+        aware(question.before, "before"),
+    )
+    return rows
 
 
 def _run_status(row: Any) -> RunStatus:

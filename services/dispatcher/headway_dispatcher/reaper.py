@@ -33,6 +33,7 @@ from headway_decisions.reaping import (
     LiveRun,
     Silence,
     Witness,
+    abandoned,
     endings,
     jobs_that_wait_their_turn,
 )
@@ -97,6 +98,7 @@ class Reaper:
                 BATCH,
                 self._wait_their_turn(fleet, now),
             )
+            await connection.execute(workers["note_gone"], heard_after)
             await connection.execute(workers["forget_witnesses"], now - timedelta(days=1))
         revoked = await asyncio.gather(*(self._revoke(row, now) for row in silent))
         reasons = Counter(row["kind"] for row, gone in zip(silent, revoked, strict=True) if gone)
@@ -152,7 +154,7 @@ class Reaper:
         async with self._database.acquire() as connection:
             known = await connection.fetchrow(leases["state_of"], row["id"])
         # Somebody who has claimed it since is not the one who fell silent.
-        if known is None or known["ended"] or known["claimed_by"] != row["claimed_by"]:
+        if known is None or known["ended_at"] or known["claimed_by"] != row["claimed_by"]:
             return None
         return stored.sequence
 
@@ -167,9 +169,11 @@ class Reaper:
         return spoken(words, row["id"], now)
 
     def _why(self, row: Any, kind: str) -> str:
-        silent = (
-            f"worker {row['claimed_by']} was not heard of for "
-            f"{self._settings.orphan_timeout_seconds:g} s"
+        silent = abandoned(
+            row["claimed_by"],
+            heard=row["worker_heard"],
+            warning=row["warning"],
+            seconds=self._settings.orphan_timeout_seconds,
         )
         return {
             ORPHANED: silent,

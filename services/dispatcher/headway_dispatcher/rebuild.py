@@ -16,7 +16,7 @@ from headway_postgres_kit import Connection, Database
 from msgspec import UNSET, Struct, structs
 
 from headway_dispatcher.reading import FIRST, Gone, Page, read_gone, read_page
-from headway_dispatcher.store import projections, works
+from headway_dispatcher.store import projections
 from headway_dispatcher.verify import differences
 
 # A dispatcher that was heard of so lately may well run still.
@@ -118,7 +118,6 @@ async def _delete(connection: Connection, unknown: Sequence[Difference]) -> None
 async def _write_works(connection: Connection, page: Page, rows: set[UUID]) -> None:
     wanted = [_work(page.expected[row]) for row in sorted(rows)]
     if wanted:
-        await connection.execute(works["know_groups"], [one.group_name for one in wanted])
         await connection.execute(projections["write_works"], wanted)
 
 

@@ -3,7 +3,8 @@
 Work that was settled longer ago than history is kept goes with its runs, dead letters, leases
 and the event ids that were remembered for them. Never what is unsettled, and never work with a
 dead letter that awaits a person. Days of history are dropped whole, after snapshots of the work
-that outlives them. Each batch of deleted work leaves one line in history, so that `verify` knows
+that outlives them. Workers that crashed and messages that were rejected are kept for a time of
+their own. Each batch of deleted work leaves one line in history, so that `verify` knows
 what may be gone.
 """
 
@@ -18,7 +19,7 @@ from msgspec import Struct
 from headway_dispatcher import recording, store
 from headway_dispatcher.reading import FIRST
 from headway_dispatcher.snapshots import keep_what_outlives
-from headway_dispatcher.store import ANSWERED, HISTORY, retention
+from headway_dispatcher.store import ANSWERED, HISTORY, REJECTED, retention
 
 logger = logging.getLogger(__name__)
 
@@ -35,14 +36,30 @@ class Cleaned(Struct, frozen=True, kw_only=True):
     works: int = 0
     days_dropped: int = 0
     snapshots: int = 0
+    rejected: int = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is more to delete right away."""
+        return BATCH in (self.works, self.rejected)
 
 
 class Retention:
     """The clean-up of one dispatcher process."""
 
-    def __init__(self, database: Database, *, days: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        days: float,
+        clock: Clock,
+        worker_days: float = 7.0,
+        rejected_days: float = 30.0,
+    ) -> None:
         self._database = database
         self._kept = timedelta(days=days)
+        self._workers_kept = timedelta(days=worker_days)
+        self._rejected_kept = timedelta(days=rejected_days)
         self._clock = clock
         self._swept_to = FIRST
 
@@ -58,9 +75,23 @@ class Retention:
                 dropped, snapshots = await self._drop_days(times.real - self._kept)
                 await self._sweep_inbox(times.real - self._kept)
                 await self._forget_answers(times.real)
-        if works or dropped:
-            logger.info("forgot %d work(s) and %d day(s) of history", works, dropped)
-        return Cleaned(days_made=made, works=works, days_dropped=dropped, snapshots=snapshots)
+                await self._forget_groups(times.real - self._kept)
+                await self._forget_workers(times.real - self._workers_kept)
+            rejected = await REJECTED.forget(self._database, kept=self._rejected_kept, limit=BATCH)
+        if works or dropped or rejected:
+            logger.info(
+                "forgot %d work(s), %d day(s) of history and %d rejected message(s)",
+                works,
+                dropped,
+                rejected,
+            )
+        return Cleaned(
+            days_made=made,
+            works=works,
+            days_dropped=dropped,
+            snapshots=snapshots,
+            rejected=rejected,
+        )
 
     async def _make_days(self, now: datetime) -> int:
         """Make partitions ahead of time, and for what had to wait in the default one."""
@@ -111,6 +142,14 @@ class Retention:
     async def _forget_answers(self, now: datetime) -> None:
         async with self._database.transaction() as connection:
             await ANSWERED.forget(connection, now=now)
+
+    async def _forget_groups(self, deleted_before: datetime) -> None:
+        async with self._database.transaction() as connection:
+            await connection.execute(retention["forget_groups"], deleted_before)
+
+    async def _forget_workers(self, heard_before: datetime) -> None:
+        async with self._database.acquire() as connection:
+            await connection.execute(retention["forget_workers"], heard_before)
 
     async def _alter(self, query: str, day: date) -> bool:
         """Add or drop a day, unless somebody else is at it or reads it: then it can wait."""

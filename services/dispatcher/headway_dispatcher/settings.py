@@ -5,6 +5,9 @@ from typing import Annotated, Literal
 from headway_service_kit.settings import Above0, From1, ServiceSettings
 from msgspec import Meta
 
+# A message may have 1 MiB (max_payload), and the stream of events is emptied when it is half full.
+LEAST_STREAM_BYTES = 4 * 1024**2
+
 
 class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
     """Read from `HEADWAY_*` and flags; see `headway_service_kit.settings`."""
@@ -57,6 +60,14 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
     dead_letter_days: Annotated[
         Above0, Meta(description="How long dead letters are kept that somebody has seen to.")
     ] = 30.0
+    worker_days: Annotated[
+        Above0,
+        Meta(description="How long a worker is listed that was last heard of and said no goodbye."),
+    ] = 7.0
+    rejected_days: Annotated[
+        Above0,
+        Meta(description="How long messages are kept that could not be handled (`rejected`)."),
+    ] = 30.0
     clean_up_seconds: Annotated[
         Above0, Meta(description="How often is looked for what is older than it need be.")
     ] = 600.0
@@ -65,7 +76,12 @@ class DispatcherSettings(ServiceSettings, frozen=True, kw_only=True):
         Meta(ge=1, le=5, description="Copies of each stream: 3 where NATS has three servers."),
     ] = 1
     stream_max_bytes: Annotated[
-        From1, Meta(description="Largest size of a stream. `headway up` makes smaller ones.")
+        int,
+        Meta(
+            ge=LEAST_STREAM_BYTES,
+            description="Largest size of a stream. `headway up` makes smaller ones. Below 4 MiB a "
+            "stream could be too full for a message that NATS takes (1 MiB).",
+        ),
     ] = 1024**3
     stream_max_age_days: Annotated[
         float,

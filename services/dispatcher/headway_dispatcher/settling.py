@@ -179,6 +179,7 @@ def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
         msgspec.convert(row["retry"], RetryPolicy),
         run.failure,
         attempts=row["attempts"],
+        uncounted=row["round_runs"] - 1 - row["attempts"],
         now=now,
         chance=jitter(),
     )

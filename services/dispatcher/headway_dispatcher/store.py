@@ -35,6 +35,7 @@ retention = Queries("headway_dispatcher", "sql/retention.sql")
 events = Queries("headway_dispatcher", "sql/events.sql")
 metric_queries = Queries("headway_dispatcher", "sql/metrics.sql")
 heals = Queries("headway_dispatcher", "sql/healing.sql")
+consumer_queries = Queries("headway_dispatcher", "sql/consumer.sql")
 
 
 class Times(Struct, frozen=True, kw_only=True):

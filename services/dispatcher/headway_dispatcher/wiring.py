@@ -10,7 +10,6 @@ from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DATABASE_CLOCK, Clock
 from headway_relay import Handover, Relay
 from headway_service_kit.passes import Wakeup
-from headway_service_kit.process import keep_trying
 from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher import metrics
@@ -21,16 +20,16 @@ from headway_dispatcher.explain import Explanations
 from headway_dispatcher.gate import Gate, GateCall
 from headway_dispatcher.heartbeats import Heartbeats, Witness
 from headway_dispatcher.intake import Followers, work_intake
+from headway_dispatcher.job_consumers import JobConsumers
 from headway_dispatcher.leases import LeaseDesk
 from headway_dispatcher.letter_passes import LetterRetention, WaitingRetries
 from headway_dispatcher.orders import Orders
 from headway_dispatcher.progress import ProgressDesk
 from headway_dispatcher.projector import event_intake
-from headway_dispatcher.provisioning import check_provisioned, provision_by
+from headway_dispatcher.provisioning import NotProvisioned, check_provisioned, provision_by
 from headway_dispatcher.prunes import Prunes
 from headway_dispatcher.reaper import Reaper
 from headway_dispatcher.reconcile import ReconcileDesk
-from headway_dispatcher.retention import BATCH as CLEANED_AT_ONCE
 from headway_dispatcher.retention import Retention
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
@@ -60,10 +59,11 @@ async def start_dispatcher(
     )
     try:
         await MIGRATIONS.check(service.database)
-        await keep_trying(
+        await service.wait_for(
             lambda: _see_to_streams(service, settings),
-            what="NATS streams",
-            faults=(BrokerUnavailable,),
+            what="the streams in NATS",
+            faults=(BrokerUnavailable, NotProvisioned),
+            address=settings.health_address,
             give_up_after=give_up_after,
         )
         await _keep_passes(service, settings, clock)
@@ -87,7 +87,14 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     database, broker, meter = service.database, service.broker, service.meter
     metrics.measure(service, settings)
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
-    wake = Followers(gate=GateCall(), relay=Handover(), cancels=Wakeup(), prunes=Wakeup())
+    consumers = JobConsumers(database, broker, settings)
+    wake = Followers(
+        gate=GateCall(),
+        relay=Handover(),
+        cancels=Wakeup(),
+        prunes=Wakeup(),
+        consumers=consumers.wakeup,
+    )
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
     waits_wakeup, expiry_wakeup = Wakeup(), Wakeup()
     gate = Gate(
@@ -100,7 +107,13 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
         call=wake.gate,
     )
     reaper = Reaper(database, broker, settings, name=name)
-    retention = Retention(database, days=settings.history_days, clock=clock)
+    retention = Retention(
+        database,
+        days=settings.history_days,
+        clock=clock,
+        worker_days=settings.worker_days,
+        rejected_days=settings.rejected_days,
+    )
     orders = Orders(database, broker, settings, name=name)
 
     async def run_gate() -> float | None:
@@ -115,7 +128,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
 
     async def clean_up() -> float | None:
         cleaned = await retention.run_once()
-        return 0.0 if cleaned.works == CLEANED_AT_ONCE else settings.clean_up_seconds
+        return 0.0 if cleaned.unfinished else settings.clean_up_seconds
 
     async def put_orders_back() -> float | None:
         await orders.run_once()
@@ -126,10 +139,9 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
         return None
 
     async def see_to_streams() -> float | None:
-        # Whoever deletes a worker's consumer does not tell us, so look again now and then.
-        heartbeats.forget_consumers()
         made = await _see_to_streams(service, settings)
         if made:
+            consumers.check_again()
             logger.warning("made %s again", ", ".join(made))
         return None
 
@@ -137,8 +149,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     await LeaseDesk(database, broker).listen()
     news = ProgressDesk(database, broker)
     await news.listen()
-    await Desk(database, broker, settings, name=name, clock=clock, wake=wake).listen()
-    await Explanations(database, broker, settings, clock=clock).listen()
+    await Desk(service.requests, broker, settings, name=name, clock=clock, wake=wake).listen()
+    await Explanations(service.requests, broker, settings, clock=clock).listen()
     await ReconcileDesk(database, broker, clock=clock, days=settings.history_days).listen()
     intakes = {
         "intake": work_intake(
@@ -176,5 +188,6 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("retention", clean_up, poll=settings.clean_up_seconds)
     service.keep("streams", see_to_streams)
+    service.keep("consumers", consumers.run_once, consumers.wakeup)
     service.keep("orders", put_orders_back, poll=settings.heartbeat_seconds)
     service.keep("tidying", tidy_up)

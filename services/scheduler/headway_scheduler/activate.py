@@ -15,6 +15,7 @@ from headway_postgres_kit import Connection
 from headway_scheduler.advance import put_to_rest
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.record import write_ledger
+from headway_scheduler.retired_jobs import retired
 from headway_scheduler.store import lock_manifests, manifests
 
 
@@ -61,6 +62,8 @@ async def problems(
             found.append(f"cannot activate {one.manifest!r}: there is no such manifest")
             continue
         problem = _problem(target, targets[parent]["id"])
+        if problem is None and target["retired_at"] is not None:
+            problem = retired(target["job"], target["retired_at"])
         if problem is None and one.input is not None:
             problem = _problem_of_input(target, one.input)
         if problem is not None:

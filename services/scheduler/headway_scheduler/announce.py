@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from headway.inputs import schema_id
 from headway_contract import Event, encode, event, subjects
 from headway_contract.work import (
     GroupChanged,
@@ -161,6 +162,7 @@ def _enqueued_event(one: "Queued", now: datetime, context: str | None) -> Event:
         group=one.group,
         job=one.job,
         input=one.input,
+        input_schema=one.input_schema,
         cause=one.cause,
         queued_at=one.queued_at,
         priority=one.priority,
@@ -186,8 +188,9 @@ def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: st
         group=manifest.group,
         job=manifest.job,
         input=row.input,
+        input_schema=schema_id(manifest.input_schema),
         cause=row.cause,
-        due_at=row.due_at,
+        due_at=identity.occurrence_of(row.cause),
         queued_at=now,
         priority=_priority(manifest, row),
         slot=row.slot,

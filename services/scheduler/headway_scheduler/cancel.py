@@ -16,7 +16,6 @@ import msgspec
 from headway_contract import subjects
 from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult, NamedWork
 from headway_contract.scheduling import CancelOutstandingRequest
-from headway_contract.work import WorkCancelRequested
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.controlling import BadRequest, Conflict, Unknown
 from headway_postgres_kit import Connection
@@ -69,12 +68,7 @@ async def cancel(
     found = [_named(row) for row in rows]
     await OUTBOX.add(
         connection,
-        [
-            announce_cancel(
-                WorkCancelRequested(**msgspec.structs.asdict(one), reason=reason, requested_at=now)
-            )
-            for one in found
-        ],
+        [announce_cancel(work.cancel_requested(reason, now)) for work in found],
     )
     await connection.execute(works["note_cancel"], [one.work for one in found], reason, now)
     dropped = 0
@@ -103,7 +97,8 @@ async def _take_up(
         return
     ids, causes = [row["work_id"] for row in rows], [row["cause"] for row in rows]
     await connection.execute(works["add"], ids, [None] * len(ids), causes, [0] * len(ids), now)
-    await connection.execute(enqueued["queued"], ids, [row["group_name"] for row in rows], now)
+    groups_of = [row["group_name"] for row in rows]
+    await connection.execute(enqueued["queued"], ids, groups_of, [now] * len(ids), now)
 
 
 async def ask_dispatcher(
@@ -195,4 +190,5 @@ def _named(row: Any) -> NamedWork:
         manifest_id=row["manifest_id"],
         manifest=row["external_id"],
         group=row["group_name"],
+        cancel_repeated=row["cancel_told_at"] is not None,
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from headway.checks import problems_of_key
 from headway.definitions import API_OWNER, Definitions, InvalidDefinitions, ManifestDefinition
 from headway.inputs import problem_of_input
 from headway_decisions import timing
@@ -12,6 +13,7 @@ from headway_decisions.lineage import find_cycles
 from headway_postgres_kit import Connection
 
 from headway_scheduler.first_times import past_in_words
+from headway_scheduler.retired_jobs import retired
 from headway_scheduler.store import manifests
 
 
@@ -39,7 +41,7 @@ async def refuse_problems(
         *await asyncio.to_thread(_timings, retimed, now),
         *_past(definitions, retimed, now),
         *foreign,
-        *await _jobs(connection, definitions),
+        *await _jobs(connection, definitions, known),
         *await _parents(connection, definitions),
     ]
     if problems:
@@ -91,14 +93,20 @@ async def _foreign_jobs(connection: Connection, definitions: Definitions) -> lis
         "input: give one of them another name"
         for name, job in own.items()
         if name in declared
+        and declared[name]["retired_at"] is None
         and declared[name]["owner"] != definitions.owner
         and (declared[name]["input_schema"], declared[name]["takes_input"])
         != (job.input_schema, job.takes_input)
     ]
 
 
-async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
-    """Jobs that this app does not declare itself must be declared by another, and fit."""
+async def _jobs(
+    connection: Connection, definitions: Definitions, known: Mapping[str, Any]
+) -> list[str]:
+    """Jobs that this app does not declare itself must be declared by another, and fit.
+
+    A job may retire under a manifest, but no manifest is made or changed to use a retired one.
+    """
     own = {job.name for job in definitions.jobs}
     named = {one.job for one in definitions.manifests} - own
     rows = await connection.fetch(manifests["jobs"], list(named))
@@ -106,20 +114,27 @@ async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
     problems: list[str] = []
     for one in definitions.manifests:
         if one.job not in own:
-            problems += _elsewhere(one, declared.get(one.job))
+            problems += _elsewhere(one, declared.get(one.job), known.get(one.external_id))
     return problems
 
 
-def _elsewhere(one: ManifestDefinition, job: Any) -> list[str]:
+def _elsewhere(one: ManifestDefinition, job: Any, stored: Any) -> list[str]:
     """What is wrong with a manifest of a job that another app declares."""
     if job is None:
         remedy = "start the application that has it first, or correct the name"
         named = f"manifest {one.external_id!r} names the job {one.job!r}, which nobody declared"
         return [f"{named}: {remedy}"]
+    called = f"manifest {one.external_id!r}"
+    if job["retired_at"] is not None and (
+        stored is None or stored.definition_hash != one.fingerprint()
+    ):
+        return [f"{called}: {retired(one.job, job['retired_at'])}"]
     problem = problem_of_input(job["input_schema"], job["takes_input"], one.input)
-    if problem is None:
-        return []
-    return [f"manifest {one.external_id!r}: its input does not fit job {one.job!r}: {problem}"]
+    if problem is not None:
+        return [f"{called}: its input does not fit job {one.job!r}: {problem}"]
+    if "concurrency_key" not in one.inherited:
+        return []  # told with the definition
+    return [f"{called}: {problem}" for problem in problems_of_key(one)]
 
 
 async def _parents(connection: Connection, definitions: Definitions) -> list[str]:

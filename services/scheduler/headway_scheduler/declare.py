@@ -5,7 +5,7 @@ whose timing is the same. What came due under the old definition is decided unde
 What operators have touched stays as they left it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,17 +14,26 @@ import msgspec
 from headway.definitions import (
     API_OWNER,
     Definitions,
-    GroupDefinition,
     ManifestDefinition,
 )
 from headway_clock import new_id
-from headway_contract.work import GroupChanged, JobChanged, ManifestChanged, Rate
+from headway_contract.work import JobChanged, ManifestChanged, Rate
 from headway_decisions import identity, views
+from headway_decisions.app_sources import (
+    Application,
+    MayDeclare,
+    NotTheOwner,
+    Source,
+    Stale,
+    Verdict,
+    judge_declaration,
+)
 from headway_decisions.timing import Timing
 from headway_history import Record
 from headway_postgres_kit import Clock, Connection, json_array
 from msgspec import Struct
 
+from headway_scheduler import group_settings
 from headway_scheduler.advance import (
     account_for,
     advance,
@@ -32,15 +41,23 @@ from headway_scheduler.advance import (
     put_to_rest,
     write_ledger,
 )
-from headway_scheduler.announce import announce_group, announce_job, announce_switch
-from headway_scheduler.checking import refuse_problems
+from headway_scheduler.announce import announce_job, announce_switch
+from headway_scheduler.checking import ForeignDefinitions, refuse_problems
 from headway_scheduler.first_times import first_due, late_in_words, past_in_words, past_shots
+from headway_scheduler.group_settings import GroupChange, decide_groups
+from headway_scheduler.inherited_terms import resolve
 from headway_scheduler.ledger import LedgerRow
-from headway_scheduler.redefined import stored_definitions, told
+from headway_scheduler.redefined import (
+    kept_messages,
+    stored_definitions,
+    stored_manifests,
+    told,
+)
 from headway_scheduler.store import (
     DECLARE_LOCK,
     HISTORY,
     OUTBOX,
+    applications,
     groups,
     lock_manifests,
     manifests,
@@ -86,7 +103,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """What a declaration changed, and when it was made. `remarks` are for whoever asked for it."""
+    """What a declaration changed, and when it was made. `remarks` are for whoever asked for it.
+
+    A `stale` one changed nothing: a newer generation, or another source, declares the application.
+    """
 
     at: datetime
     remarks: list[str] = []
@@ -103,37 +123,56 @@ async def declare(
     *,
     source: str,
     clock: Clock,
+    declares: Source = "code",
+    take_over: bool = False,
     may_fire: bool = True,
 ) -> Declared:
     """Store definitions, all of them or none; the caller's transaction is one of its own.
 
+    `source` is what the audit calls whoever asks, and `declares` whether that is code or files.
     Who must not fire (a scheduler that does not tick) skips what the old timings missed.
     """
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     declared_at = await clock.now(connection)
-    if not await _is_current(connection, definitions, declared_at):
-        return Declared(at=declared_at, stale=True)
-    compared = await compare(connection, definitions)
+    verdict = await judge_source(connection, definitions, declares, take_over=take_over)
+    match verdict:
+        case NotTheOwner() if declares == "files":
+            raise ForeignDefinitions([verdict.reason])
+        case NotTheOwner():
+            return Declared(at=declared_at, stale=True, remarks=[verdict.reason])
+        case Stale():
+            remark = (
+                f"a newer generation of {definitions.owner!r} than {definitions.generation} has "
+                "declared its manifests already: nothing was changed"
+            )
+            return Declared(at=declared_at, stale=True, remarks=[remark])
+    await _note_application(connection, definitions, declares, source, verdict, declared_at)
+    resolved = await resolve(connection, definitions)
+    definitions = resolved.definitions
+    compared = await compare(connection, definitions, resolved.followers)
     await refuse_problems(
         connection, definitions, compared.known, retimed=compared.retimed, now=declared_at
     )
     ids = {one.external_id: new_id() for one in compared.new} | {
         external_id: stored.id for external_id, stored in compared.known.items()
     }
-    switched = await _members_to_switch(connection, definitions.groups)
+    switched = await members_to_switch(connection, definitions)
     touched = {ids[one.external_id] for one in compared.changed} | switched
     retimed = {ids[one.external_id] for one in compared.changed if compared.retimes(one)}
     locked = await lock_manifests(connection, touched)
     # After the locks: the tick may have fired while we waited for them.
     now = await clock.now(connection)
-    stored = await stored_definitions(
-        connection, [ids[one.external_id] for one in compared.changed]
-    )
+    rows = await stored_manifests(connection, [ids[one.external_id] for one in compared.changed])
+    stored = stored_definitions(rows)
     await _finish_the_past(connection, locked, now, retimed, may_fire=may_fire)
-    await leave_parents(connection, set(locked) & _leaving_parents(compared, ids), now=now)
-    await _write_jobs(connection, definitions, now)
-    await _write_groups(connection, definitions, source, now)
-    await _write_manifests(connection, definitions, compared, ids, now)
+    parents = await _parents(connection, [*compared.new, *compared.changed], ids)
+    leaving = set(locked) & _leaving_parents(compared, ids, parents)
+    await leave_parents(connection, leaving, now=now)
+    await write_jobs(connection, definitions, source, now)
+    used = [manifest.group for manifest in (*definitions.manifests, *compared.changed)]
+    changed_groups = await write_groups(connection, definitions, used, source, now)
+    await _write_manifests(connection, definitions, compared, ids, resolved.sent, now)
+    await _write_parents(connection, [*compared.new, *compared.changed], ids, parents)
     locked = await lock_manifests(
         connection, touched | {ids[one.external_id] for one in compared.new}
     )
@@ -154,16 +193,29 @@ async def declare(
         changed=sorted(one.external_id for one in compared.changed),
         unchanged=compared.unchanged,
         gone=compared.gone,
-        remarks=[*past_in_words(compared.retimed, now), *late_in_words(late)],
+        remarks=[
+            *verdict.remarks,
+            *past_in_words(compared.retimed, now),
+            *late_in_words(late),
+            *kept_messages(compared.changed, rows),
+            *(text for change in changed_groups for text in change.messages(resets_only=True)),
+        ],
     )
 
 
-async def compare(connection: Connection, definitions: Definitions) -> Comparison:
-    """Which definitions are new, which have changed, and what is no longer among them."""
+async def compare(
+    connection: Connection,
+    definitions: Definitions,
+    followers: Sequence[ManifestDefinition] = (),
+) -> Comparison:
+    """Which definitions are new, which have changed, and what is no longer among them.
+
+    Followers are stored manifests of others that take terms from the declared jobs.
+    """
     rows = await connection.fetch(
         manifests["declared_by"],
         definitions.owner,
-        [one.external_id for one in definitions.manifests],
+        [manifest.external_id for manifest in (*definitions.manifests, *followers)],
     )
     known = {
         row["external_id"]: Known(
@@ -179,16 +231,15 @@ async def compare(connection: Connection, definitions: Definitions) -> Compariso
         for row in rows
     }
     new = [one for one in definitions.manifests if one.external_id not in known]
-    changed = [
-        one
-        for one in definitions.manifests
-        if one.external_id in known and known[one.external_id].definition_hash != one.fingerprint()
-    ]
+    own, following = (
+        [manifest for manifest in found if _differs(manifest, known)]
+        for found in (definitions.manifests, followers)
+    )
     named = {one.external_id for one in definitions.manifests}
     return Comparison(
         new=new,
-        changed=changed,
-        unchanged=len(definitions.manifests) - len(new) - len(changed),
+        changed=[*own, *following],
+        unchanged=len(definitions.manifests) - len(new) - len(own),
         gone=[
             one
             for one in known.values()
@@ -198,26 +249,50 @@ async def compare(connection: Connection, definitions: Definitions) -> Compariso
     )
 
 
-async def _is_current(connection: Connection, definitions: Definitions, now: datetime) -> bool:
+def _differs(manifest: ManifestDefinition, known: Mapping[str, Known]) -> bool:
+    """Whether a manifest is stored with another definition."""
+    stored = known.get(manifest.external_id)
+    return stored is not None and stored.definition_hash != manifest.fingerprint()
+
+
+async def judge_source(
+    connection: Connection, definitions: Definitions, declares: Source, *, take_over: bool
+) -> Verdict:
+    """Whether this source may declare the application now."""
     if definitions.owner == API_OWNER:
-        return True
-    generation = await connection.fetchval(
-        manifests["declare_application"], definitions.owner, definitions.generation, now
+        return MayDeclare()
+    row = await connection.fetchrow(applications["read"], definitions.owner)
+    known = None if row is None else msgspec.convert(dict(row), Application)
+    return judge_declaration(
+        known, source=declares, generation=definitions.generation, take_over=take_over
     )
-    return generation is not None
 
 
-async def _members_to_switch(
-    connection: Connection, stated: Sequence[GroupDefinition]
-) -> set[UUID]:
-    """The manifests of groups that the code is about to enable or disable."""
-    wanted = {group.name: group.enabled for group in stated if group.enabled is not None}
-    rows = await connection.fetch(groups["read"], list(wanted))
-    members: set[UUID] = set()
-    for row in rows:
-        if row["enabled"] != wanted[row["name"]] and "enabled" not in row["touched"]:
-            found = await connection.fetch(groups["members"], row["name"])
-            members.update(one["id"] for one in found)
+async def _note_application(
+    connection: Connection,
+    definitions: Definitions,
+    declares: Source,
+    source: str,
+    verdict: MayDeclare,
+    now: datetime,
+) -> None:
+    if definitions.owner == API_OWNER:
+        return
+    name, generation = definitions.owner, definitions.generation
+    if verdict.taken_over:
+        data = {"generation": generation, "remark": verdict.remarks[0]}
+        record = audit("headway.application.taken_over.v1", name, source, data, now)
+        await HISTORY.append(connection, [record], now=now)
+    await connection.execute(applications["declare"], name, generation, now, declares, source)
+
+
+async def members_to_switch(connection: Connection, definitions: Definitions) -> set[UUID]:
+    """Find manifests whose group the declaration switches, or whose job it retires or restores."""
+    members = await _members_of_switched_jobs(connection, definitions)
+    for change in await decide_groups(connection, definitions):
+        if "enabled" in change.replaced:
+            rows = await connection.fetch(groups["members"], change.after.name)
+            members.update(row["id"] for row in rows)
     return members
 
 
@@ -243,67 +318,85 @@ async def _finish_the_past(
     await account_for(connection, gone, until=now, now=now, otherwise=views.RETIMED)
 
 
-def _leaving_parents(compared: Comparison, ids: dict[str, UUID]) -> set[UUID]:
+async def _members_of_switched_jobs(connection: Connection, definitions: Definitions) -> set[UUID]:
+    """The manifests of jobs that this declaration retires or brings back."""
+    if definitions.owner == API_OWNER:
+        return set()
+    rows = await connection.fetch(
+        manifests["members_of_switched_jobs"],
+        definitions.owner,
+        [job.name for job in definitions.jobs],
+    )
+    return {row["id"] for row in rows}
+
+
+def _leaving_parents(
+    compared: Comparison, ids: dict[str, UUID], parents: dict[str, UUID]
+) -> set[UUID]:
     """Dependents that no longer follow the successes of the parent that they have had."""
     return {
         ids[one.external_id]
         for one in compared.changed
         if (parent := compared.known[one.external_id].depends_on) is not None
-        and (one.dormant or one.depends_on is None or ids.get(one.depends_on) != parent)
+        and (one.dormant or one.depends_on is None or parents.get(one.depends_on) != parent)
     }
 
 
-async def _write_jobs(connection: Connection, definitions: Definitions, now: datetime) -> None:
-    """Jobs and their limits, which are told again at every declaration, as those of groups are."""
+async def write_jobs(
+    connection: Connection, definitions: Definitions, source: str, now: datetime
+) -> list[str]:
+    """Write jobs, retire those that are gone, and announce all; returns the retired ones.
+
+    Limits are announced at every declaration, as those of groups are, in case they were lost.
+    """
     jobs = [msgspec.structs.asdict(job) for job in definitions.jobs]
+    names = [job.name for job in definitions.jobs]
     if jobs:
         await connection.execute(manifests["upsert_job"], jobs, definitions.owner, now)
-        rows = await connection.fetch(manifests["job_limits"], [job["name"] for job in jobs])
-        await OUTBOX.add(connection, [announce_job(job_changed(row), now=now) for row in rows])
+    retired: list[str] = []
+    if definitions.owner != API_OWNER:
+        retired = await _retire_jobs(connection, definitions.owner, names, source=source, now=now)
+    rows = await connection.fetch(manifests["job_limits"], [*names, *retired])
+    await OUTBOX.add(connection, [announce_job(job_changed(row), now=now) for row in rows])
+    return retired
 
 
-async def _write_groups(
-    connection: Connection, definitions: Definitions, source: str, now: datetime
-) -> None:
-    """Settings of groups; they are told again at every declaration, in case they were lost."""
-    stated = {group.name: group for group in definitions.groups}
-    for one in definitions.manifests:
-        stated.setdefault(one.group, GroupDefinition(name=one.group))
-    arguments = (
-        list(stated),
-        [group.max_active for group in stated.values()],
-        [group.priority for group in stated.values()],
-        [group.enabled for group in stated.values()],
-        definitions.owner,
-        now,
-        json_array(group.rate for group in stated.values()),
-    )
-    await connection.execute(groups["upsert"], *arguments)
-    await connection.execute(groups["note_declared"], *arguments[:4], arguments[6])
-    changed = {row["name"] for row in await connection.fetch(groups["restate"], *arguments)}
-    rows = await connection.fetch(groups["read"], list(stated))
-    await OUTBOX.add(connection, [announce_group(group_changed(row), now=now) for row in rows])
-    await HISTORY.append(
-        connection,
-        [
-            audit("headway.group.changed.v1", row["name"], source, dict(row), now)
-            for row in rows
-            if row["name"] in changed
-        ],
-        now=now,
-    )
+async def _retire_jobs(
+    connection: Connection, owner: str, declared: Sequence[str], *, source: str, now: datetime
+) -> list[str]:
+    """Retire jobs that no application declares any more, and audit it; returns their names."""
+    rows = await connection.fetch(manifests["retire_jobs"], owner, declared, now)
+    retired = [row["name"] for row in rows if row["retired_at"] is not None]
+    records = [
+        audit("headway.job.retired.v1", name, source, {"application": owner}, now)
+        for name in retired
+    ]
+    await HISTORY.append(connection, records, now=now)
+    return retired
 
 
-def group_changed(row: Any) -> GroupChanged:
-    """The event that tells the settings of a group."""
-    return GroupChanged(
-        group=row["name"],
-        version=row["version"],
-        max_active=row["max_active"],
-        priority=row["priority"],
-        enabled=row["enabled"],
-        rate=msgspec.convert(row["rate"], Rate | None),
-    )
+async def write_groups(
+    connection: Connection,
+    definitions: Definitions,
+    used: Sequence[str],
+    source: str,
+    now: datetime,
+) -> list[GroupChange]:
+    """Store the settings of groups, with a line of the audit for each group that changes."""
+    changes = await group_settings.write_groups(connection, definitions, used, now=now)
+    records = [
+        audit(
+            "headway.group.changed.v1",
+            change.after.name,
+            source,
+            {**change.after.values, "before": change.replaced},
+            now,
+        )
+        for change in changes
+        if change.replaced
+    ]
+    await HISTORY.append(connection, records, now=now)
+    return changes
 
 
 def job_changed(row: Any) -> JobChanged:
@@ -315,6 +408,7 @@ def job_changed(row: Any) -> JobChanged:
         rate=msgspec.convert(row["rate"], Rate | None),
         counts_globally=row["counts_globally"],
         batch=row["batch"],
+        retired=row["retired_at"] is not None,
     )
 
 
@@ -340,10 +434,19 @@ async def _write_manifests(
     definitions: Definitions,
     compared: Comparison,
     ids: dict[str, UUID],
+    sent: Mapping[str, ManifestDefinition],
     now: datetime,
 ) -> None:
-    new = [_row(one, ids[one.external_id], now) for one in compared.new]
-    changed = [_row(one, ids[one.external_id], now) for one in compared.changed]
+    new, changed = (
+        [
+            {
+                **_row(manifest, ids[manifest.external_id], now),
+                "sent": sent.get(manifest.external_id),
+            }
+            for manifest in written
+        ]
+        for written in (compared.new, compared.changed)
+    )
     retimed = [(row["id"], row["timing"]) for row in new]
     for definition, row in zip(compared.changed, changed, strict=True):
         row["retimed"] = compared.retimes(definition)
@@ -359,7 +462,6 @@ async def _write_manifests(
         json_array(one for _, one in retimed),
         now,
     )
-    await _write_parents(connection, [*compared.new, *compared.changed], ids)
 
 
 async def _give_up_shots(
@@ -384,16 +486,27 @@ async def _give_up_shots(
     await connection.fetch(manifests["retire"], [row.manifest for row in rows])
 
 
-async def _write_parents(
+async def _parents(
     connection: Connection, definitions: Sequence[ManifestDefinition], ids: dict[str, UUID]
+) -> dict[str, UUID]:
+    """The ids of the parents that definitions name, those of other owners included."""
+    named = {one.depends_on for one in definitions if one.depends_on}
+    rows = await connection.fetch(manifests["ids_of"], list(named - set(ids)))
+    found = {row["external_id"]: row["id"] for row in rows}
+    return found | {name: ids[name] for name in named if name in ids}
+
+
+async def _write_parents(
+    connection: Connection,
+    definitions: Sequence[ManifestDefinition],
+    ids: dict[str, UUID],
+    parents: dict[str, UUID],
 ) -> None:
-    named = {one.depends_on for one in definitions if one.depends_on} - set(ids)
-    rows = await connection.fetch(manifests["ids_of"], list(named))
-    found = {**ids, **{row["external_id"]: row["id"] for row in rows}}
+    """Hang dependents on their parents; the parent of a follower may be gone by now."""
     await connection.execute(
         manifests["set_parents"],
         [ids[one.external_id] for one in definitions],
-        [found[one.depends_on] if one.depends_on else None for one in definitions],
+        [parents.get(one.depends_on) if one.depends_on else None for one in definitions],
     )
 
 

@@ -10,21 +10,25 @@ from headway.definitions import Definitions, InvalidDefinitions
 from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of
 from headway_contract import subjects
+from headway_contract.applications import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
 from headway_contract.dispatching import CancelAnswer
 from headway_contract.operating import (
     ChangeManyRequest,
     ManifestChanged,
     ManyChanged,
+    NotifyTestRequest,
     SettingsAnswer,
     SettingsQuestion,
     SettingStatus,
 )
-from headway_contract.pausing import PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
+from headway_contract.pausing import Chosen, PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
 from headway_contract.scheduling import (
     ActivationAnswer,
     ActivationQuestion,
     ApplyAnswer,
     ApplyRequest,
+    BackfillAnswer,
+    BackfillRequest,
     CancelOutstandingRequest,
     Changed,
     ChangeGroupRequest,
@@ -47,15 +51,28 @@ from headway_service_kit.describing import told_by
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 
-from headway_scheduler import activate, cancel, enqueue_desk, job_limits, operate, pausing
+from headway_scheduler import (
+    activate,
+    applications,
+    backfill,
+    cancel,
+    enqueue_desk,
+    job_limits,
+    operate,
+    pausing,
+)
 from headway_scheduler.asked import typed
 from headway_scheduler.checking import ForeignDefinitions
+from headway_scheduler.choosing import choose
+from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.questions import Questions
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.startup import apply
 from headway_scheduler.store import ANSWERED
 
 _MOST_LISTED = 1000
+# How many manifests one request changes: it answers within the time that a client waits.
+_MOST_CHANGED = 500
 
 Answer = TypeVar("Answer")
 Kept = TypeVar("Kept", bound=Struct)
@@ -82,6 +99,7 @@ class Desk:
         name: str,
         clock: Clock,
         wake: Followers,
+        delivery: Delivery | None = None,
     ) -> None:
         self._database = database
         self._broker = broker
@@ -89,6 +107,7 @@ class Desk:
         self._settings = settings
         self._clock = clock
         self._wake_up = wake
+        self._delivery = delivery
         self._questions = Questions(database, settings, clock=clock)
 
     async def listen(self) -> None:
@@ -104,13 +123,18 @@ class Desk:
                 subjects.APPLY_REQUEST: typed(ApplyRequest, self.apply),
                 subjects.CHANGE_REQUEST: typed(ChangeRequest, self.change),
                 subjects.CHANGE_MANY_REQUEST: typed(ChangeManyRequest, self.change_many),
+                subjects.NOTIFY_TEST_REQUEST: typed(NotifyTestRequest, self.test_notification),
                 subjects.SCHEDULER_SETTINGS_QUESTION: typed(SettingsQuestion, self.settings),
                 subjects.CHANGE_GROUP_REQUEST: typed(ChangeGroupRequest, self.change_group),
                 subjects.PAUSE_REQUEST: typed(PauseRequest, self.pause),
                 subjects.RESUME_REQUEST: typed(ResumeRequest, self.resume),
                 subjects.CHANGE_JOB_REQUEST: typed(ChangeJobRequest, self.change_job),
                 subjects.TRIGGER_REQUEST: typed(TriggerRequest, self.trigger),
+                subjects.BACKFILL_REQUEST: typed(BackfillRequest, self.backfill),
                 subjects.DELETE_REQUEST: typed(DeleteRequest, self.delete),
+                subjects.RENAME_APP_REQUEST: typed(RenameAppRequest, self.rename_app),
+                subjects.RETIRE_APP_REQUEST: typed(RetireAppRequest, self.retire_app),
+                subjects.GIVE_BACK_APP_REQUEST: typed(GiveBackAppRequest, self.give_back_app),
                 subjects.ENQUEUE_REQUEST: typed(EnqueueRequest, self.enqueue),
                 subjects.ENQUEUED_QUESTION: typed(EnqueuedQuestion, self.enqueued),
                 subjects.DISMISS_REQUEST: typed(DismissRequest, self.dismiss),
@@ -144,7 +168,9 @@ class Desk:
                 definitions,
                 policy=request.prune or self._settings.prune,
                 clock=self._clock,
-                source=f"operator/{request.actor}" if request.actor else None,
+                source=f"operator/{request.actor or 'unknown'}",
+                declares="files",
+                take_over=request.take_over,
                 may_fire=self._settings.tick == "on",
             )
         except ForeignDefinitions as error:
@@ -169,24 +195,35 @@ class Desk:
         return Changed(text=await self._do(operate.change, request))
 
     async def change_many(self, request: ChangeManyRequest) -> ManyChanged:
-        """Enable, disable or run manifests, each in a transaction of its own.
+        """Enable, disable or run a page of manifests, each in a transaction of its own.
 
         Enabling again changes nothing, and a trigger has its key: keeping the answer afterwards
         is enough.
         """
-        async with self._database.transaction() as connection:
-            known = await ANSWERED.recall(connection, request, ManyChanged)
+        known = None if request.dry_run else await self._recall(request, ManyChanged)
         if known is not None:
             return known
-        answer = ManyChanged(results=await self._change_each(request))
-        async with self._database.transaction() as connection:
-            now = await self._now(connection)
-            await ANSWERED.remember(connection, request, answer, now=now)
-        return answer
+        names = await self._names_of(request)
+        page = names[:_MOST_CHANGED]
+        last, more = page[-1] if page else "", len(names) > len(page)
+        if request.dry_run:
+            results = [ManifestChanged(manifest=name, done=False) for name in page]
+            return ManyChanged(results=results, last=last, more=more)
+        results = await self._change_each(page, request)
+        return await self._remember(request, ManyChanged(results=results, last=last, more=more))
 
-    async def _change_each(self, request: ChangeManyRequest) -> list[ManifestChanged]:
+    async def _names_of(self, request: ChangeManyRequest) -> list[str]:
+        """The manifests of a request from its page on; a name that nobody bears refuses itself."""
+        if request.manifests and request.group is None and not (request.labels or request.all):
+            return list(dict.fromkeys(request.manifests))
+        rows = await self._record(_choose, request)
+        return [row["external_id"] for row in rows if row["external_id"] > request.after]
+
+    async def _change_each(
+        self, names: list[str], request: ChangeManyRequest
+    ) -> list[ManifestChanged]:
         results = []
-        for manifest in dict.fromkeys(request.manifests):
+        for manifest in names:
             try:
                 text = await self._change_one(manifest, request)
             except BadRequest as error:
@@ -203,6 +240,18 @@ class Desk:
             return (await self.change(change)).text
         trigger = TriggerRequest(manifest=manifest, key=request.key, actor=request.actor)
         return (await self.trigger(trigger)).text
+
+    async def test_notification(self, request: NotifyTestRequest) -> Changed:
+        """Send a test notification to the webhook once."""
+        if self._delivery is None:
+            raise Conflict(
+                "no webhook is configured, so nobody is notified: set HEADWAY_WEBHOOK_URL and "
+                "HEADWAY_WEBHOOK_SECRET_FILE for every scheduler"
+            )
+        error = await self._delivery.test(request.actor or "unknown")
+        if error is not None:
+            raise Conflict(f"the webhook did not take the test notification: {error}")
+        return Changed(text="the webhook took the test notification")
 
     async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
         """What holds in this process."""
@@ -234,9 +283,25 @@ class Desk:
         """Delete a manifest."""
         return await self._do(_once(_delete, Changed), request)
 
+    async def rename_app(self, request: RenameAppRequest) -> Changed:
+        """Give all that an application owns to another name."""
+        return await self._do(_once(applications.rename, Changed), request)
+
+    async def retire_app(self, request: RetireAppRequest) -> Changed:
+        """Prune all that an application owns, and retire its jobs."""
+        return await self._do(_once(applications.retire, Changed), request)
+
+    async def give_back_app(self, request: GiveBackAppRequest) -> Changed:
+        """Let the code of an application declare it again."""
+        return await self._do(_once(applications.give_back, Changed), request)
+
     async def trigger(self, request: TriggerRequest) -> TriggerAnswer:
         """Run a manifest now."""
         return await self._do(operate.trigger, request)
+
+    async def backfill(self, request: BackfillRequest) -> BackfillAnswer:
+        """Queue the occurrences of a past range."""
+        return await self._do(backfill.backfill, request)
 
     async def enqueue(self, request: EnqueueRequest) -> EnqueueAnswer:
         """Queue work of a job, without a manifest."""
@@ -327,6 +392,10 @@ def _once(
         )
 
     return acted
+
+
+async def _choose(connection: Connection, chosen: Chosen, *, now: datetime) -> list[Any]:  # noqa: ARG001
+    return await choose(connection, chosen)
 
 
 async def _delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> Changed:

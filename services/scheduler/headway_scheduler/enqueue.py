@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 from headway.definitions import JobTerms
-from headway.inputs import problem_of_input
+from headway.inputs import problem_of_input, schema_id
 from headway_contract.work import RetryPolicy
 from headway_decisions.keys import InvalidKey, render_key
 from headway_postgres_kit import Clock, Connection, Database, note
@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from headway_scheduler.announce import announce_enqueued
 from headway_scheduler.metrics import TakenUp
+from headway_scheduler.retired_jobs import retired
 from headway_scheduler.store import OUTBOX, enqueued, groups, works
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,8 @@ class Queued(Struct, frozen=True, kw_only=True):
     group: str
     priority: int
     input: Any
+    # The id of the schema that the input was held against.
+    input_schema: str | None
     queued_at: datetime
     not_before: datetime | None
     start_by: datetime | None
@@ -83,7 +86,10 @@ class Enqueue:
             rows = await connection.fetch(enqueued["take"], self._batch)
             now = await self._clock.now(connection)
             with span("enqueue", rows=len(rows)):
-                verdicts = [judge(row, now - self._clock.passed(row["age"])) for row in rows]
+                verdicts = [
+                    _refused_as_retired(row) or judge(row, now - self._clock.passed(row["age"]))
+                    for row in rows
+                ]
                 await _record(connection, verdicts, now)
         if rows:
             self._relay.call()
@@ -96,6 +102,13 @@ class Enqueue:
         if status != "UPDATE 0":
             logger.info("work that was refused is looked at again: %s", status)
         return None
+
+
+def _refused_as_retired(row: Any) -> Refused | None:
+    """Refuse new work of a retired job; work that was queued before the job retired still runs."""
+    if row["retired_at"] is None:
+        return None
+    return _refused(row, retired(row["job"], row["retired_at"]))
 
 
 def judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
@@ -123,6 +136,7 @@ def judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
         group=group,
         priority=terms.priority if row["priority"] is None else row["priority"],
         input=given,
+        input_schema=schema_id(row["input_schema"]),
         queued_at=enqueued_at,
         not_before=not_before,
         start_by=_start_by(row, not_before or enqueued_at),
@@ -176,7 +190,7 @@ async def announce_again(
     What its job, as it is by now, does not take is refused after all, and no longer waited for.
     """
     rows = await connection.fetch(enqueued["outstanding"], sorted(ids))
-    verdicts = [judge(row, now - row["age"]) for row in rows]
+    verdicts = [judge(row, row["queued_at"]) for row in rows]
     refused = [one for one in verdicts if isinstance(one, Refused)]
     await connection.execute(works["remove"], [one.work for one in refused])
     await _refuse(connection, refused, now)
@@ -194,7 +208,13 @@ async def _record(
         ids, causes = [one.work for one in queued], [one.cause for one in queued]
         await connection.execute(works["add"], ids, nothing, causes, [0] * len(queued), now)
         await OUTBOX.add(connection, announce_enqueued(queued, now=now))
-        await connection.execute(enqueued["queued"], ids, [one.group for one in queued], now)
+        await connection.execute(
+            enqueued["queued"],
+            ids,
+            [one.group for one in queued],
+            [one.queued_at for one in queued],
+            now,
+        )
         note(*(TakenUp(one.job, "queued") for one in queued))
     await _refuse(connection, refused, now)
 
@@ -214,5 +234,4 @@ async def _refuse(connection: Connection, refused: Sequence[Refused], now: datet
 
 async def _know_groups(connection: Connection, names: list[str], now: datetime) -> None:
     """Give every group a row, so that operators can limit one that has no manifests."""
-    nothing = [None] * len(names)
-    await connection.execute(groups["upsert"], names, nothing, nothing, nothing, None, now, nothing)
+    await connection.execute(groups["ensure"], names, None, now)

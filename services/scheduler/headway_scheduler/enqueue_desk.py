@@ -26,6 +26,7 @@ _REFUSALS: dict[type[Exception], type[Refused]] = {
     asyncpg.UndefinedObjectError: NotThere,
     asyncpg.InvalidParameterValueError: Invalid,
     asyncpg.UniqueViolationError: Refused,
+    asyncpg.ObjectNotInPrerequisiteStateError: Refused,
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.scheduling import LedgerEntry
-from headway_decisions import due, jitter, timing, views
+from headway_decisions import due, identity, jitter, timing, views
 from headway_decisions.cadence import Manual, Once, Spaced
 from headway_decisions.timing import Timing
 from msgspec import Struct, structs
@@ -52,6 +52,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
             text.append(sentences.paused(subject, why))
         if row["owed"]:
             text.append(f"{row['owed']} decision(s) wait for room.")
+        if self.view is not None and why is not None and due.owes_success(self.view):
+            text.append(sentences.owed_success(row["parent"], self.view.parent_success, why))
         text.append(self._next(why))
         return [one for one in text if one], entries
 
@@ -68,7 +70,19 @@ class Explanation(Struct, frozen=True, kw_only=True):
         return text
 
     def instant(self, at: datetime) -> tuple[list[str], list[LedgerEntry]]:
-        """What was decided about an instant, or the nearest due time."""
+        """What was decided about an instant, or the nearest due time, and whether by backfill."""
+        text, entries = self._on_schedule(at)
+        known = [entry.cause for entry in entries]
+        backfilled = [
+            entry
+            for entry in self.before
+            if identity.kind_of(entry.cause) == "backfill"
+            and identity.occurrence_of(entry.cause) == at
+            and entry.cause not in known
+        ]
+        return [*text, *map(self._decided, backfilled)], [*entries, *backfilled]
+
+    def _on_schedule(self, at: datetime) -> tuple[list[str], list[LedgerEntry]]:
         version = self._in_force(at)
         covering = [
             one

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from headway_contract import subjects
 from headway_contract.healing import MOST_ASKED, AskedWork, ReconcileAnswer, ReconcileQuestion
 from headway_contract.settled import WorkSettled
@@ -27,18 +26,18 @@ from headway_postgres_kit import Clock, Database
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
-from nats.errors import Error as NatsError
 
 from headway_scheduler.intake import take_in
 from headway_scheduler.marking import read_marks, take_mark
+from headway_scheduler.reconcile import CannotAsk, Turn, ask
 from headway_scheduler.retell import retell_cancels, retell_forward, retell_work
 from headway_scheduler.standing import Standing, told
-from headway_scheduler.store import HEAL_LOCK, heals
+from headway_scheduler.store import heals
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 10.0
 _MOST_PAGES = 20
+_CONNECTION = "connection"
 _IN_WORDS = {"new_stream": "a new stream", "rolled_back": "a stream that went back"}
 
 
@@ -70,6 +69,14 @@ class HealResult(Struct, frozen=True, kw_only=True):
         )
 
 
+class Doubt(Struct, frozen=True, kw_only=True):
+    """A reason to ask about everything at once, and the sign by which it is known again."""
+
+    about: str
+    sign: Mark | int
+    reason: str
+
+
 class Healing:
     """Heals for one scheduler process; one of them at a time."""
 
@@ -78,6 +85,7 @@ class Healing:
         database: Database,
         broker: Broker,
         *,
+        holder: str,
         clock: Clock,
         ask_after_seconds: float,
         relay: Wakeup,
@@ -89,10 +97,14 @@ class Healing:
         self._first_pause = timedelta(seconds=ask_after_seconds)
         self._relay = relay
         self._tick = tick
+        self._turn = Turn(database, holder=holder)
         self._standing = Standing(database, ask=self._ask, every=ask_after_seconds, clock=clock)
-        self._reconnects = reconnects_of(broker)
-        self._doubted: dict[str, Mark] = {}
+        # The sign of each doubt after which everything was asked about.
+        self._dealt_with: dict[str, Mark | int] = {_CONNECTION: reconnects_of(broker)}
+        # Doubts for which all work was made due; it may not all have been asked about yet.
+        self._spread: list[Doubt] = []
         self._spent: Mark | None = None
+        self._is_alone = False
 
     @property
     def _leeway(self) -> timedelta:
@@ -100,11 +112,16 @@ class Healing:
         return self._first_pause / 2
 
     async def run_once(self) -> HealResult | None:
-        """Ask about all that is due; none if somebody else does, or nobody can."""
-        async with self._database.transaction() as guard:
-            if not await guard.fetchval(heals["try_lock"], HEAL_LOCK):
-                return None
+        """Ask about all that is due; returns `None` if another scheduler does, or nobody can."""
+        if not await self._turn.take():
+            return None
+        try:
             result = await self._heal()
+        except CannotAsk as reason:
+            self._note_alone(reason)
+            return None
+        finally:
+            await self._turn.end()
         if result is not None and result.healed:
             logger.warning(
                 "healed: %d outcome(s) heard late, %d piece(s) of work told again, %d expired, "
@@ -118,35 +135,50 @@ class Healing:
         return result
 
     async def _heal(self) -> HealResult | None:
+        reconnects = reconnects_of(self._broker)
         sights = await self._look()
         if sights is None:
             return None
         marks = await read_marks(self._database)
-        doubt = self._doubt(marks, sights)
-        if doubt is not None:
-            await self._ask_about_all(doubt)
+        doubts = self._doubts(marks, sights, reconnects)
+        if doubts and doubts != self._spread:
+            await self._ask_about_all(doubts)
+            self._spread = doubts
         work_mark, work_sight = marks.get(subjects.WORK_STREAM), sights[subjects.WORK_STREAM]
         result = await self._ask_pages(work_mark, work_sight)
-        if result is None or result.unfinished:
+        if result.unfinished:
             return result
 
         result += await self._ask_about_standing(work_mark, work_sight)
         if result.told_again or result.requests:
             self._relay.call()
         await take_mark(self._database, self._broker, marks, sights, clock=self._clock)
+        self._dealt_with |= {doubt.about: doubt.sign for doubt in doubts}
+        self._spread = []
         return result
 
+    async def _ask(self, question: ReconcileQuestion) -> ReconcileAnswer:
+        answer = await ask(self._broker, self._turn, question)
+        self._is_alone = False
+        return answer
+
+    def _note_alone(self, reason: CannotAsk) -> None:
+        """Log that nobody can be asked, once until somebody answers again."""
+        if not self._is_alone:
+            logger.warning("healing waits: %s", reason)
+        self._is_alone = True
+
     async def _ask_about_standing(self, mark: Mark | None, sight: Sight) -> HealResult:
-        """Whatever was told again by a mark comes behind it, so each mark serves once."""
+        """Each mark serves once, because whatever was told again by it comes behind it."""
         usable = None if mark == self._spent else mark
 
         def may_be_lost(told_at: datetime) -> bool:
-            return healing.is_lost(told_at, usable, sight, leeway=self._leeway) is not None
+            lost = healing.is_lost(told_at, usable, sight, leeway=self._leeway) is not None
+            if lost:
+                self._spent = mark
+            return lost
 
-        told_again = await self._standing.ask_about(may_be_lost)
-        if told_again:
-            self._spent = mark
-        return HealResult(told_again=told_again)
+        return HealResult(told_again=await self._standing.ask_about(may_be_lost))
 
     async def _look(self) -> dict[str, Sight] | None:
         """The two streams between the services; none while one is missing.
@@ -167,26 +199,31 @@ class Healing:
             )
         return sights
 
-    def _doubt(self, marks: Mapping[str, Mark], sights: Mapping[str, Sight]) -> str | None:
-        """Why everything should be asked about at once, if it should; said once of each mark."""
-        for stream, mark in marks.items():
-            reached = healing.reach(mark, sights[stream])
-            if reached in ("new_stream", "rolled_back") and self._doubted.get(stream) != mark:
-                self._doubted[stream] = mark
-                return f"{stream} is {_IN_WORDS[reached]}"
-        reconnects, self._reconnects = self._reconnects, reconnects_of(self._broker)
-        return None if reconnects == self._reconnects else "the connection was made anew"
+    def _doubts(
+        self, marks: Mapping[str, Mark], sights: Mapping[str, Sight], reconnects: int
+    ) -> list[Doubt]:
+        """Return why everything should be asked about at once, without what was dealt with."""
+        doubts = [
+            Doubt(about=stream, sign=mark, reason=f"{stream} is {_IN_WORDS[reached]}")
+            for stream, mark in marks.items()
+            if (reached := healing.reach(mark, sights[stream])) in _IN_WORDS
+        ]
+        doubts.append(
+            Doubt(about=_CONNECTION, sign=reconnects, reason="the connection was made anew")
+        )
+        return [one for one in doubts if self._dealt_with.get(one.about) != one.sign]
 
-    async def _ask_about_all(self, why: str) -> None:
+    async def _ask_about_all(self, doubts: Sequence[Doubt]) -> None:
         self._standing.ask_at_once()
         async with self._database.transaction() as connection:
             now = await self._clock.now(connection)
             woken = await connection.fetchval(heals["ask_all"], now)
         if woken:
-            logger.warning("%s: asking about all outstanding work at once (%d)", why, woken)
+            reasons = ", ".join(doubt.reason for doubt in doubts)
+            logger.warning("%s: asking about all outstanding work at once (%d)", reasons, woken)
 
-    async def _ask_pages(self, mark: Mark | None, sight: Sight) -> HealResult | None:
-        """Ask page by page, so many in one pass; none if nobody answers."""
+    async def _ask_pages(self, mark: Mark | None, sight: Sight) -> HealResult:
+        """Ask page by page, so many in one pass."""
         result = HealResult()
         for _ in range(_MOST_PAGES):
             async with self._database.acquire() as connection:
@@ -199,8 +236,6 @@ class Healing:
             works = [_asked(row) for row in rows]
             with span("heal", works=len(works)):
                 answer = await self._ask(ReconcileQuestion(works=works))
-                if answer is None:
-                    return None
                 verdicts = healing.judge(
                     works,
                     answer,
@@ -215,17 +250,6 @@ class Healing:
             if page.asked == 0:
                 return result
         return result + HealResult(unfinished=True)
-
-    async def _ask(self, question: ReconcileQuestion) -> ReconcileAnswer | None:
-        """The dispatcher's answer; none if there is none, which a later pass will get."""
-        try:
-            reply = await self._broker.client.request(
-                subjects.RECONCILE_QUESTION, msgspec.json.encode(question), timeout=_PATIENCE
-            )
-            return msgspec.json.decode(reply.data, type=ReconcileAnswer)
-        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
-            logger.debug("no dispatcher answers what became of work: %s", error)
-            return None
 
     async def _record(self, rows: Sequence[Any], verdicts: Mapping[UUID, Verdict]) -> HealResult:
         """Outcomes as the intake records them; then what is told again, and when to ask next."""

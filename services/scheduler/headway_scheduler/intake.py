@@ -105,7 +105,8 @@ async def take_in(
     wake_at += [await settle.resolve(connection, resolved, now=now) for resolved in resolutions]
     concerned = {row["id"] for row in rows if row["id"] in ended or row["depends_on"] in succeeded}
     wake_at.append(await settle.settle(connection, outcomes, concerned, now=now))
-    await prune.confirm(connection, [one.manifest_id for one in _of(told, PruneConfirmed)])
+    confirmed = [one.manifest_id for one in _of(told, PruneConfirmed)]
+    await prune.confirm(connection, confirmed, now=now)
     return earliest(wake_at)
 
 

@@ -40,6 +40,8 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     concurrency_key: str | None = None
     # The trace in which it was asked for.
     traceparent: str | None = None
+    # When it was decided, where that is in the ledger already.
+    decided_at: datetime | None = None
 
     @property
     def key(self) -> tuple[UUID, str]:
@@ -50,6 +52,12 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     def due_at(self) -> datetime | None:
         """The time for which a schedule fired, if one did."""
         return self.first_due_at if self.cause.startswith("due:") else None
+
+    @property
+    def made_at(self) -> datetime:
+        """When what no schedule fires was asked for: a backfill is due long before."""
+        backfilled = identity.kind_of(self.cause) == "backfill"
+        return self.decided_at if backfilled and self.decided_at else self.first_due_at
 
     @classmethod
     def skipped(cls, manifest: UUID, entry: Entry) -> "LedgerRow":
@@ -94,8 +102,7 @@ def queue(manifest: Manifest, row: LedgerRow) -> LedgerRow:
         reason=None,
         input=given,
         concurrency_key=key,
-        # What no schedule fires is due when it is decided.
-        work=identity.work_id(row.manifest, row.cause, row.first_due_at),
+        work=identity.work_id(row.manifest, row.cause, row.made_at),
     )
 
 
@@ -127,4 +134,5 @@ def _owed(manifest: Manifest, owed: OwedEntry) -> LedgerRow:
         start_within_seconds=owed.start_within_seconds,
         release=True,
         traceparent=owed.traceparent,
+        decided_at=owed.decided_at,
     )

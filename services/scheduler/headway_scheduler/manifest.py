@@ -30,6 +30,7 @@ class OwedEntry(Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
     priority: int | None = None
     start_within_seconds: float | None = None
+    decided_at: datetime | None = None
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -81,6 +82,8 @@ async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[asyncpg
 
 def hold_of(row: Any) -> Hold | None:
     """What keeps a manifest from firing; the widest reason is the one to tell."""
+    if row["job_retired_at"] is not None:
+        return "job_retired"
     if not row["group_enabled"]:
         return "group_disabled"
     if not row["enabled"]:
@@ -126,6 +129,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         misfire=_misfire(row["misfire"]),
         overlap=_overlap(row["overlap"]),
         hold=hold_of(row),
+        also_disabled=not row["group_enabled"] and not row["enabled"],
         slots=tuple(row["slots"]),
         owed=tuple(
             [Owed(cause=one.cause, explicit=one.explicit) for one in owed if _ripe(one, now)]

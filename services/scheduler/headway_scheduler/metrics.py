@@ -51,6 +51,20 @@ ENQUEUED = counter(
     "Work that applications enqueued, and what became of it: `queued` or `refused`.",
     *("job", "verdict"),
 )
+NOTIFICATIONS = counter(
+    "headway_scheduler_notifications_total",
+    "Attempts to send a notification to the webhook, and how each ended: `delivered`, `failed` "
+    "(it is sent again) or `given_up`.",
+    "outcome",
+)
+NOTIFICATIONS_PENDING = gauge(
+    "headway_scheduler_pending_notifications",
+    f"Notifications that the webhook has not taken yet. {_BOUNDED}",
+)
+NOTIFICATIONS_AGE = gauge(
+    "headway_scheduler_pending_notifications_age_seconds",
+    "Age of the oldest notification that the webhook has not taken; 0 while there is none.",
+)
 LEADER = gauge("headway_scheduler_leader", "1 for the scheduler that decided last, 0 for others.")
 DUE = gauge(
     "headway_scheduler_due_manifests", f"Manifests that the tick has yet to look at. {_BOUNDED}"
@@ -88,10 +102,10 @@ PENDING = gauge(
 
 _FROM_DATABASE = (
     LEADER, DUE, DUE_AGE, UNSETTLED, ENQUEUED_WAITING, ENQUEUED_REFUSED, OUTBOX_ROWS, OUTBOX_AGE,
-    REJECTED_ROWS,
+    REJECTED_ROWS, NOTIFICATIONS_PENDING, NOTIFICATIONS_AGE,
 )  # fmt: skip
 MEASURES: tuple[Measure, ...] = (
-    FIRES, SKIPS, FIRE_LATENESS, ENQUEUED, *_FROM_DATABASE, PENDING,
+    FIRES, SKIPS, FIRE_LATENESS, ENQUEUED, NOTIFICATIONS, *_FROM_DATABASE, PENDING,
 )  # fmt: skip
 
 
@@ -116,12 +130,18 @@ class TakenUp(Struct, frozen=True):
     verdict: str
 
 
-Fact = Fired | Skipped | TakenUp
+class Notified(Struct, frozen=True):
+    """An attempt to send a notification ended; `pending` ones are sent again."""
+
+    state: str
+
+
+Fact = Fired | Skipped | TakenUp | Notified
 
 
 def measure(service: Service, settings: SchedulerSettings, *, holder: str, clock: Clock) -> None:
     """Count what is noted, and ask how things stand when somebody scrapes."""
-    service.database.on_commit = partial(_count, service.meter)
+    service.on_commit(partial(_count, service.meter))
     every = settings.metrics_age_seconds
     service.meter.ask(
         Source(
@@ -148,6 +168,8 @@ def _count(meter: Meter, facts: list[Fact]) -> None:
                 meter.add(SKIPS, reason)
             case TakenUp(job=job, verdict=verdict):
                 meter.add(ENQUEUED, job, verdict)
+            case Notified(state=state):
+                meter.add(NOTIFICATIONS, "failed" if state == "pending" else state)
 
 
 async def _ask_database(database: Database, holder: str, clock: Clock) -> Readings:
@@ -165,6 +187,8 @@ async def _ask_database(database: Database, holder: str, clock: Clock) -> Readin
         OUTBOX_ROWS: "outbox_rows",
         OUTBOX_AGE: "outbox_age",
         REJECTED_ROWS: "rejected",
+        NOTIFICATIONS_PENDING: "notifications_pending",
+        NOTIFICATIONS_AGE: "notifications_age",
     }
     return {one: {(): row[column]} for one, column in by_column.items()}
 

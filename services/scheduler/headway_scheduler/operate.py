@@ -15,8 +15,7 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
-from headway_contract.work import RetryPolicy
-from headway_decisions import identity, views
+from headway_decisions import identity, ownership, views
 from headway_decisions.keys import InvalidKey
 from headway_jetstream_kit.controlling import Unknown
 from headway_postgres_kit import Connection
@@ -26,11 +25,13 @@ from headway_scheduler import one_shots, prune
 from headway_scheduler.advance import account_for, let_go, put_to_rest, write_ledger
 from headway_scheduler.announce import announce_brought_forward, announce_group
 from headway_scheduler.changed_words import in_words, taken_in_words
-from headway_scheduler.declare import audit, group_changed, tell_switches
+from headway_scheduler.declare import audit, tell_switches
 from headway_scheduler.finding import find_manifest
 from headway_scheduler.given import problem_of_given
+from headway_scheduler.group_settings import changed_by_operator, group_changed
 from headway_scheduler.ledger import LedgerRow, key_of
 from headway_scheduler.manifest import Manifest, UnreadableManifest, read_manifests
+from headway_scheduler.retired_jobs import retired
 from headway_scheduler.store import (
     DECLARE_LOCK,
     HISTORY,
@@ -42,8 +43,6 @@ from headway_scheduler.store import (
     works,
 )
 
-_UNLIMITED = {"max_active": None, "priority": 0, "enabled": True, "rate": None}
-_GROUP_SETTINGS = tuple(_UNLIMITED)
 _LONGEST_SAID = 100
 
 
@@ -103,14 +102,15 @@ async def change_group(
     if row is None:
         raise NotThere(f"there is no group {request.group!r}: see 'headway groups'")
     stated = {
-        name: value for name in _GROUP_SETTINGS if (value := getattr(request, name)) is not UNSET
+        field: msgspec.to_builtins(value)
+        for field in ownership.GROUP_DEFAULTS
+        if (value := getattr(request, field)) is not UNSET
     }
     refuse_both(f"group {request.group!r}", stated, request.give_back)
-    touched = sorted((set(row["touched"]) | set(stated)) - set(request.give_back))
-    before = {key: row[key] for key in (*_GROUP_SETTINGS, "touched")}
-    # What is given back is what the code says of it, or else as if nobody had said anything.
-    returned = {name: (_UNLIMITED | row["declared"])[name] for name in request.give_back}
-    after = {**before, **msgspec.to_builtins(stated), **returned, "touched": touched}
+    known = ownership.read_group(row)
+    changed_settings = changed_by_operator(known, stated, request.give_back)
+    before = {**known.values, "touched": sorted(known.touched)}
+    after = {**changed_settings.values, "touched": sorted(changed_settings.touched)}
     if after == before:
         return f"group {request.group}: nothing to change"
     members: list[UUID] = []
@@ -124,7 +124,7 @@ async def change_group(
         after["max_active"],
         after["priority"],
         after["enabled"],
-        touched,
+        after["touched"],
         now,
         after["rate"],
     )
@@ -170,7 +170,7 @@ async def trigger(
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if isinstance(manifest, UnreadableManifest):
         raise Refused(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
-    _check_trigger(request, manifest, row)
+    check_trigger(request, manifest, row)
     answer = await _trigger(connection, request, manifest, cause, now)
     data = {"result": answer.result, "cause": cause}
     await note_change(
@@ -232,7 +232,7 @@ async def _set_terms(connection: Connection, request: TriggerRequest, row: Ledge
         await connection.execute(
             occurrences["set_terms"],
             row.manifest,
-            row.cause,
+            [row.cause],
             request.priority,
             request.start_within_seconds,
         )
@@ -302,7 +302,11 @@ def _not_used_in_words(names: list[str]) -> str:
     )
 
 
-def _check_trigger(request: TriggerRequest, manifest: Manifest, row: Any) -> None:
+def check_trigger(request: TriggerRequest, manifest: Manifest, row: Any) -> None:
+    """Raise if nobody may run a manifest now, or not with this input."""
+    if row["job_retired_at"] is not None:
+        why = retired(manifest.job, row["job_retired_at"])
+        raise Refused(f"manifest {request.manifest!r} cannot run: {why}")
     if row["blocked_by"] is not None:
         raise Refused(
             f"manifest {request.manifest!r} is blocked by the dead letter {row['blocked_by']}: "
@@ -364,12 +368,7 @@ def refuse_both(named: str, stated: Iterable[str], given_back: Iterable[str]) ->
 
 def _check_change(request: ChangeRequest, row: Any, now: datetime) -> None:
     named = f"manifest {request.manifest!r}"
-    fields = {
-        "enabled": request.enabled is not UNSET,
-        "retry": (request.attempts, request.interval_seconds) != (UNSET, UNSET),
-        "jitter": request.jitter_seconds is not UNSET,
-    }
-    refuse_both(named, [name for name, stated in fields.items() if stated], request.give_back)
+    refuse_both(named, _stated_fields(request), ownership.expand_fields(request.give_back))
     if request.jitter_seconds and row["timing"]["cadence"]["type"] == "manual":
         raise Invalid(
             f"{named} has no fire times of its own, so a jitter has no meaning for it: "
@@ -391,30 +390,29 @@ def _settings(row: Any) -> dict[str, Any]:
 
 def _changed(request: ChangeRequest, row: Any) -> dict[str, Any]:
     """The operator's fields after the change, and which of them are the operator's now."""
-    after = _settings(row)
-    touched = set(row["touched"])
-    if request.enabled is not UNSET:
+    after, stated = _settings(row), _stated_fields(request)
+    if "enabled" in stated:
         after["enabled"] = request.enabled
         after["disabled_by"] = None if request.enabled else "operator"
-        touched.add("enabled")
-    stated = {
-        name: value
-        for name, value in (
-            ("attempts", request.attempts),
-            ("interval_seconds", request.interval_seconds),
-        )
-        if value is not UNSET
-    }
-    if stated:
-        policy = msgspec.convert({**row["retry"], **stated}, RetryPolicy)
-        # As it is stored, which makes lists of tuples: or it would never be the same.
-        after["retry"] = msgspec.json.decode(msgspec.json.encode(policy))
-        touched.add("retry")
-    if request.jitter_seconds is not UNSET:
+    if "jitter" in stated:
         after["jitter_seconds"] = request.jitter_seconds
-        touched.add("jitter")
-    after["touched"] = sorted(touched - set(request.give_back))
+    after["retry"] = row["retry"] | {
+        stored: stated[field] for field, stored in ownership.RETRY_FIELDS.items() if field in stated
+    }
+    touched = set(row["touched"]) | set(stated)
+    after["touched"] = sorted(touched - ownership.expand_fields(request.give_back))
     return after
+
+
+def _stated_fields(request: ChangeRequest) -> dict[str, Any]:
+    """The fields that a request changes, by the names under which operators own them."""
+    fields = {
+        "enabled": request.enabled,
+        "attempts": request.attempts,
+        "interval": request.interval_seconds,
+        "jitter": request.jitter_seconds,
+    }
+    return {field: value for field, value in fields.items() if value is not UNSET}
 
 
 def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.pausing import (
-    Chosen,
     PauseAnswer,
     PausedManifest,
     PauseRequest,
@@ -30,10 +29,10 @@ from headway_service_kit.passes import Wakeup
 from msgspec import structs
 
 from headway_scheduler.advance import account_for, put_to_rest
+from headway_scheduler.choosing import choose
 from headway_scheduler.declare import audit, tell_switches
-from headway_scheduler.finding import find_manifest
 from headway_scheduler.manifest import Manifest, read_manifests
-from headway_scheduler.operate import Invalid, NotThere
+from headway_scheduler.operate import Invalid
 from headway_scheduler.store import HISTORY, SOURCE, lock_manifests, manifests
 
 logger = logging.getLogger(__name__)
@@ -51,7 +50,8 @@ _AT_ONCE = 500
 async def pause(connection: Connection, request: PauseRequest, *, now: datetime) -> PauseAnswer:
     """Let nothing of some manifests begin."""
     _check_until(request.until, now)
-    locked = await lock_manifests(connection, await _choose(connection, request, paused=False))
+    rows = await choose(connection, request)
+    locked = await lock_manifests(connection, [row["id"] for row in rows])
     if not request.dry_run:
         by = request.actor or "unknown"
         known = await connection.fetch(manifests["windows"], locked)
@@ -80,7 +80,7 @@ def _is_paused_so(row: Any, request: PauseRequest) -> bool:
 
 async def resume(connection: Connection, request: ResumeRequest, *, now: datetime) -> ResumeAnswer:
     """End the pause of some manifests, and tell what they make good."""
-    chosen = await _choose(connection, request, paused=True)
+    chosen = [row["id"] for row in await choose(connection, request, paused=True)]
     if not request.dry_run:
         chosen = await lock_manifests(connection, chosen)
     rows = await _paused_of(connection, chosen)
@@ -155,31 +155,6 @@ async def _paused_of(connection: Connection, locked: Sequence[UUID]) -> list[Any
     """Those of some manifests that are paused, now that they are locked."""
     rows = await connection.fetch(manifests["windows"], locked)
     return [row for row in rows if row["paused_at"] and not row["resumed_at"]]
-
-
-async def _choose(connection: Connection, chosen: Chosen, *, paused: bool) -> list[UUID]:
-    """The manifests that a request means."""
-    ways = [bool(chosen.manifests), chosen.group is not None, bool(chosen.labels), chosen.all]
-    if sum(ways) != 1:
-        raise Invalid(
-            "say which manifests are meant, in one way: by their names, by a group, by labels, or "
-            "all of them"
-        )
-    rows = await connection.fetch(
-        manifests["chosen"],
-        chosen.manifests or None,
-        chosen.group,
-        chosen.labels or None,
-        paused,
-    )
-    found = {row["external_id"] for row in rows}
-    for named in chosen.manifests:
-        if named not in found:
-            # One that is not paused is fine; one that nobody knows is not.
-            await find_manifest(connection, named)
-    if not rows and not paused:
-        raise NotThere("there is no such manifest: see 'headway manifests'")
-    return [row["id"] for row in rows]
 
 
 async def _foresee(

@@ -6,23 +6,26 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from headway.definitions import Definitions, InvalidDefinitions, ManifestDefinition
+from headway.definitions import API_OWNER, Definitions, InvalidDefinitions, ManifestDefinition
 from headway.packing import UnreadableDefinitions, unpack
 from headway.validation import problems_of as problems_of_definitions
 from headway_contract.scheduling import ApplyAnswer, ApplyRequest, PrunePolicy
-from headway_contract.work import Rate
-from headway_decisions.rates import rate_in_words
+from headway_decisions.app_sources import MayDeclare, NotTheOwner, Stale
 from headway_decisions.timing import Timing
 from headway_jetstream_kit.controlling import BadRequest, Conflict
 from headway_postgres_kit import Connection
 from msgspec import structs
 
 from headway_scheduler.checking import ForeignDefinitions, refuse_problems
-from headway_scheduler.declare import Comparison, Known, compare
+from headway_scheduler.declare import Comparison, Known, compare, judge_source
 from headway_scheduler.finding import queries
 from headway_scheduler.fire_changes import Firing, Move, changes
 from headway_scheduler.first_times import first_due, late_in_words, past_in_words
+from headway_scheduler.group_settings import decide_groups, shown
+from headway_scheduler.inherited_terms import resolve
 from headway_scheduler.one_shots import has_come
+from headway_scheduler.redefined import kept_messages
+from headway_scheduler.retired_jobs import warnings_of_use
 from headway_scheduler.startup import Leavers, leaving
 
 
@@ -31,15 +34,19 @@ async def plan(
 ) -> ApplyAnswer:
     """What applying these definitions would create, change, prune and disable."""
     definitions = _read(request)
-    answer = ApplyAnswer(owner=definitions.owner)
-    generation = await connection.fetchval(queries["generation_of"], definitions.owner)
-    if generation is not None and generation > definitions.generation:
+    verdict = await judge_source(connection, definitions, "files", take_over=request.take_over)
+    refused = verdict.reason if isinstance(verdict, NotTheOwner) else ""
+    remarks = verdict.remarks if isinstance(verdict, MayDeclare) else ()
+    answer = ApplyAnswer(owner=definitions.owner, refused=refused)
+    if isinstance(verdict, Stale):
         warning = (
-            f"generation {generation} of {definitions.owner!r} has declared its manifests "
+            f"generation {verdict.newest} of {definitions.owner!r} has declared its manifests "
             f"already, which is newer than {definitions.generation}: nothing would change"
         )
         return structs.replace(answer, stale=True, warnings=[warning])
-    compared = await compare(connection, definitions)
+    resolved = await resolve(connection, definitions)
+    definitions = resolved.definitions
+    compared = await compare(connection, definitions, resolved.followers)
     await _refuse_problems(connection, definitions, compared, now)
     leavers = leaving(definitions, compared.gone)
     pruned, silenced = _leave(leavers, request.prune or policy)
@@ -64,10 +71,17 @@ async def plan(
         fires=told.changes,
         left_out=told.left_out,
         warnings=[
+            *remarks,
             *past_in_words(compared.retimed, now),
             *late_in_words(_late(compared, stored, now)),
-            *await _groups(connection, definitions),
+            *kept_messages(compared.changed, stored),
+            *[
+                text
+                for change in await decide_groups(connection, definitions)
+                for text in change.messages()
+            ],
             *await _jobs(connection, definitions),
+            *await _retired_jobs(connection, definitions, pruned),
         ],
     )
 
@@ -210,28 +224,32 @@ async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
             wanted = msgspec.to_builtins(getattr(stated[row["name"]], setting))
             if wanted != row[setting] and setting not in row["operator_limits"]:
                 told.append(
-                    f"job {row['name']!r} changes: {setting} from {_said(row[setting])} "
-                    f"to {_said(wanted)}"
+                    f"job {row['name']!r} changes: {setting} from {shown(row[setting])} "
+                    f"to {shown(wanted)}"
                 )
     return told
 
 
-def _said(setting: Any) -> Any:
-    return rate_in_words(msgspec.convert(setting, Rate)) if isinstance(setting, dict) else setting
-
-
-async def _groups(connection: Connection, definitions: Definitions) -> list[str]:
-    """Settings of groups that would change; one that is disabled holds all that is in it."""
-    stated = {group.name: group for group in definitions.groups}
-    rows = await connection.fetch(queries["group_settings"], list(stated))
-    told = []
-    for row in rows:
-        for setting in ("max_active", "priority", "enabled", "rate"):
-            wanted = msgspec.to_builtins(getattr(stated[row["name"]], setting))
-            if wanted is None or wanted == row[setting] or setting in row["touched"]:
-                continue
-            told.append(
-                f"group {row['name']!r}, which has {row['manifests']} manifest(s), changes: "
-                f"{setting} from {_said(row[setting])} to {_said(wanted)}"
-            )
-    return told
+async def _retired_jobs(
+    connection: Connection, definitions: Definitions, pruned: Sequence[Known]
+) -> list[str]:
+    """Jobs that would be retired, and manifests that would still use a retired job."""
+    if definitions.owner == API_OWNER:
+        return []
+    stated = [job.name for job in definitions.jobs]
+    rows = await connection.fetch(queries["retired_after"], definitions.owner, stated)
+    dropped = dict.fromkeys(row["job"] for row in rows if row["retired_at"] is None)
+    # The manifests that are pruned, and those that are defined with another job from now on.
+    left = {one.external_id for one in pruned}
+    jobs = {one.external_id: one.job for one in definitions.manifests}
+    uses = [
+        row
+        for row in rows
+        if row["external_id"] is not None
+        and row["external_id"] not in left
+        and jobs.get(row["external_id"], row["job"]) == row["job"]
+    ]
+    return [
+        *(f"job {name!r} is no longer declared: it would be retired" for name in dropped),
+        *warnings_of_use(uses),
+    ]

@@ -17,6 +17,8 @@ _STEPS = 150_000
 _MOST_NAMED = 5
 
 _HOLDS = {
+    "job_retired": "no application declares its job any more: these times will be skipped until "
+    "one does",
     "group_disabled": "its group is disabled: these times will be skipped until it is enabled",
     "manifest_disabled": "it is disabled: these times will be skipped until it is enabled",
     "paused": "it is paused: what comes due meanwhile is decided when that ends, by its misfire "

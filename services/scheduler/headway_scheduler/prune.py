@@ -7,29 +7,25 @@ then the scheduler deletes its own part. A prune that the dispatcher has not hea
 again (`standing`).
 """
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-import asyncpg
 from headway_clock import new_id
 from headway_history import Record
 from headway_postgres_kit import Connection
 
 from headway_scheduler.advance import leave_parents, put_to_rest
 from headway_scheduler.announce import announce_pruned
+from headway_scheduler.group_settings import remove_empty_groups
 from headway_scheduler.store import (
     DECLARE_LOCK,
     HISTORY,
     OUTBOX,
-    groups,
     manifests,
     occurrences,
     works,
 )
-
-logger = logging.getLogger(__name__)
 
 
 async def mark(
@@ -47,7 +43,7 @@ async def mark(
         return []
     children = [row["id"] for row in found if row["id"] not in set(ids)]
     await leave_parents(connection, children, now=now)
-    rows = await connection.fetch(manifests["mark_pruning"], locked, now)
+    rows = await connection.fetch(manifests["mark_pruning"], locked, now, reason)
     await connection.execute(manifests["orphan_children"], locked)
     await put_to_rest(connection, children, now=now)
     await OUTBOX.add(
@@ -77,7 +73,7 @@ async def mark(
     return sorted(row["external_id"] for row in rows)
 
 
-async def confirm(connection: Connection, ids: Sequence[UUID]) -> None:
+async def confirm(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> None:
     """Delete what the dispatcher has let go: work, decisions, then the manifest; then its group."""
     if not ids:
         return
@@ -87,9 +83,5 @@ async def confirm(connection: Connection, ids: Sequence[UUID]) -> None:
     await connection.execute(occurrences["remove_of"], gone)
     await connection.execute(occurrences["remove_timings_of"], gone)
     await connection.execute(manifests["remove"], gone)
-    try:
-        async with connection.transaction():
-            names = [row["group_name"] for row in rows]
-            await connection.execute(groups["remove_if_empty"], names)
-    except asyncpg.ForeignKeyViolationError:
-        logger.info("somebody has moved into a group that was about to be deleted: it stays")
+    names = [row["group_name"] for row in rows]
+    await remove_empty_groups(connection, now=now, only=names)

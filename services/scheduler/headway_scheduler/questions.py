@@ -31,6 +31,7 @@ from headway_contract.scheduling import (
 from headway_contract.waiting import OriginAnswer, OriginQuestion
 from headway_decisions import timing
 from headway_decisions.keys import InvalidKey, render_key
+from headway_decisions.ownership import group_owners, manifest_owners, read_group
 from headway_decisions.timing import Timing
 from headway_jetstream_kit.controlling import BadRequest, Conflict, Endpoint
 from headway_postgres_kit import Clock, Connection, Database
@@ -87,14 +88,18 @@ class Questions:
         async with self._reading() as (connection, _):
             row = await find_manifest(connection, question.manifest)
         return ManifestAnswer(
-            status=status_of(row), definition=definition_of(row), touched=sorted(row["touched"])
+            status=status_of(row),
+            definition=definition_of(row),
+            touched=sorted(row["touched"]),
+            sent=row["sent"],
+            owners=manifest_owners(row),
         )
 
     async def groups(self, question: GroupsQuestion) -> GroupsAnswer:
         """One page of groups, in the order of their names."""
         async with self._database.acquire() as connection:
             rows = await connection.fetch(groups["page"], question.after, question.limit + 1)
-        found = [msgspec.convert(dict(row), GroupStatus) for row in rows[: question.limit]]
+        found = [_group_status(row) for row in rows[: question.limit]]
         return GroupsAnswer(groups=found, more=len(rows) > question.limit)
 
     async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
@@ -246,3 +251,8 @@ def _key(question: InputQuestion, keyed: Any) -> str | None:
         group=keyed["group_name"] or str(question.group),
         job=question.job,
     )
+
+
+def _group_status(row: Any) -> GroupStatus:
+    """How a group stands, and who owns each of its settings."""
+    return msgspec.convert({**row, "owners": group_owners(read_group(row))}, GroupStatus)

@@ -3,6 +3,7 @@
 All of it belongs to the transaction of whoever decided, under the locks of the manifests.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -12,7 +13,7 @@ from uuid import UUID
 from headway_decisions import due, identity
 from headway_decisions.cadence import Once
 from headway_decisions.jitter import fire_at
-from headway_decisions.views import Verdict
+from headway_decisions.views import MISSED, Verdict
 from headway_postgres_kit import Connection, json_array, note
 from headway_relay import OutboxMessage, stamped
 from msgspec import Struct, structs
@@ -21,7 +22,10 @@ from headway_scheduler.announce import announce_cancels, announce_work
 from headway_scheduler.ledger import LedgerRow
 from headway_scheduler.manifest import Manifest, read_manifests
 from headway_scheduler.metrics import Fired, Skipped
+from headway_scheduler.notifications.facts import Missed
 from headway_scheduler.store import OUTBOX, manifests, occurrences, works
+
+logger = logging.getLogger(__name__)
 
 _REPLACED = "a newer occurrence takes its place"
 
@@ -93,6 +97,7 @@ async def record(
         connection, [row for row in rows if not row.release], verdicts, messages, now
     )
     fresh |= await _write_releases(connection, releases, now)
+    _log_duplicates(rows, fresh)
     if len(fresh) < len(rows) or not messages:
         decided, messages = [_only(one, fresh) for one in decided], ()
         await OUTBOX.add(connection, _announce(decided, now=now))
@@ -111,6 +116,19 @@ async def record(
     )
 
 
+def _log_duplicates(rows: Sequence[LedgerRow], fresh: set[tuple[UUID, str]]) -> None:
+    """Log decisions that the ledger held already: each made nothing, and should not come twice."""
+    for row in rows:
+        if row.key not in fresh:
+            logger.warning(
+                "duplicate decision ignored: manifest=%s cause=%s decision=%s due_at=%s",
+                row.manifest,
+                row.cause,
+                row.decision,
+                row.first_due_at.isoformat(),
+            )
+
+
 async def _retire(
     connection: Connection, decided: Sequence[Decided], made: Mapping[UUID, int]
 ) -> None:
@@ -126,10 +144,19 @@ async def _retire(
         await connection.fetch(manifests["retire"], skipped)
 
 
-def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired | Skipped]:
-    """A decision as it is counted; what is owed is counted when it is let go."""
+def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired | Skipped | Missed]:
+    """A decision as it is counted and told; what is owed is counted when it is let go."""
     if row.decision == "skipped":
         yield Skipped(row.reason or "")
+        if row.reason == MISSED:
+            yield Missed(
+                manifest_id=row.manifest,
+                cause=row.cause,
+                manifest=manifest.external_id,
+                group=manifest.group,
+                first_due_at=row.first_due_at,
+                last_due_at=row.last_due_at,
+            )
     elif row.decision == "queued":
         late = None
         if row.due_at is not None:

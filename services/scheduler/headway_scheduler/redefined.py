@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 from headway.definitions import ManifestDefinition
+from headway_decisions.ownership import RETRY_FIELDS, manifest_owners
 from headway_postgres_kit import Connection
 
 from headway_scheduler.finding import queries
@@ -33,8 +34,8 @@ DEFINED = (
     "batch",
     "labels",
 )
-# What operators may have taken over, and the field that it is.
-_TOUCHED = {"enabled": "enabled", "retry": "retry", "jitter": "jitter_seconds"}
+# Fields that operators may own, and the column that holds each; those of a retry policy are apart.
+_TOUCHED = {"enabled": "enabled", "jitter": "jitter_seconds"}
 
 
 def definition_of(row: Any) -> dict[str, Any]:
@@ -43,19 +44,54 @@ def definition_of(row: Any) -> dict[str, Any]:
     return {**definition, "group": row["group_name"], "depends_on": row["parent"]}
 
 
-async def stored_definitions(connection: Connection, ids: Sequence[UUID]) -> dict[str, Any]:
-    """Manifests as they are, by their external ids, but for what is not the code's to change."""
-    if not ids:
-        return {}
+async def stored_manifests(connection: Connection, ids: Sequence[UUID]) -> dict[str, Any]:
+    """The rows of manifests by their external ids."""
+    rows = await connection.fetch(queries["definitions_of"], ids) if ids else []
+    return {row["external_id"]: row for row in rows}
+
+
+def stored_definitions(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Definitions of stored manifests, without the fields that code does not decide."""
     found = {}
-    for row in await connection.fetch(queries["definitions_of"], ids):
-        kept = {_TOUCHED[name] for name in row["touched"]}
+    for row in rows.values():
+        kept = {_TOUCHED[name] for name in row["touched"] if name in _TOUCHED}
         if row["disabled_by"] not in (None, "code"):
             kept.add("enabled")
-        found[row["external_id"]] = {
-            name: value for name, value in definition_of(row).items() if name not in kept
-        }
+        stored = {name: value for name, value in definition_of(row).items() if name not in kept}
+        owned = {RETRY_FIELDS[name] for name in row["touched"] if name in RETRY_FIELDS}
+        stored["retry"] = {name: row["retry"][name] for name in row["retry"] if name not in owned}
+        found[row["external_id"]] = stored
     return found
+
+
+def kept_messages(definitions: Sequence[ManifestDefinition], rows: Mapping[str, Any]) -> list[str]:
+    """Name each field of changed definitions that stays as an operator set it."""
+    return [
+        f"manifest {one.external_id!r}: {owner.field} stays {owner.value} as an operator set it, "
+        f"and the code says {wanted[owner.field]}: to let the code decide, run "
+        f"'{owner.give_back}'"
+        for one in definitions
+        for wanted in [_wanted(one)]
+        for owner in manifest_owners(rows[one.external_id])
+        if owner.owner == "operator"
+        and owner.value != wanted[owner.field]
+        and not (owner.field == "enabled" and _restarts(rows[one.external_id]))
+    ]
+
+
+def _wanted(definition: ManifestDefinition) -> dict[str, Any]:
+    """The fields that operators may own, as a definition states them."""
+    return {
+        "enabled": definition.enabled,
+        "attempts": definition.retry.attempts,
+        "interval": definition.retry.interval_seconds,
+        "jitter": definition.jitter_seconds,
+    }
+
+
+def _restarts(row: Any) -> bool:
+    """Whether a declaration decides the switch although an operator touched it."""
+    return row["disabled_by"] in ("pruned", "once")
 
 
 def told(definition: ManifestDefinition, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +106,8 @@ def told(definition: ManifestDefinition, stored: Mapping[str, Any]) -> dict[str,
     fields = {name: getattr(definition, name) for name in definition.__struct_fields__}
     # As it is stored, which makes lists of tuples.
     now = msgspec.json.decode(msgspec.json.encode(fields))
+    # Fields of the retry policy that an operator owns are not part of the change.
+    known = {**known, "retry": {**now["retry"], **known["retry"]}}
     before = {
         name: known.get(name, value)
         for name, value in now.items()

@@ -29,8 +29,9 @@ from headway_scheduler.announce import (
     announce_switch,
     announce_work,
 )
-from headway_scheduler.declare import audit, group_changed, job_changed, manifest_changed
+from headway_scheduler.declare import audit, job_changed, manifest_changed
 from headway_scheduler.enqueue import announce_again
+from headway_scheduler.group_settings import group_changed, group_deleted
 from headway_scheduler.ledger import LedgerRow, key_of
 from headway_scheduler.manifest import Manifest, read_manifests
 from headway_scheduler.store import HISTORY, OUTBOX, SOURCE, groups, heals, manifests, works
@@ -137,11 +138,13 @@ async def _retell_enqueued(
 
 
 async def retell_groups(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
-    """Announce the settings of groups again."""
+    """Announce the settings of groups again, and the deletion of those that are gone."""
     rows = await connection.fetch(groups["read"], sorted(names))
-    messages = [announce_group(group_changed(row), now=now) for row in rows]
+    gone = await connection.fetch(groups["deleted"], sorted(names))
+    changes = [*map(group_changed, rows), *map(group_deleted, gone)]
+    messages = [announce_group(change, now=now) for change in changes]
     await OUTBOX.add(connection, _afresh(messages))
-    return len(rows)
+    return len(messages)
 
 
 async def retell_jobs(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
@@ -164,7 +167,9 @@ async def retell_prunes(connection: Connection, ids: Sequence[UUID], *, now: dat
     """Announce again that manifests go away."""
     rows = await connection.fetch(heals["told_pruning"], sorted(ids), now)
     messages = [
-        announce_pruned(row["id"], row["external_id"], row["group_name"], reason="again", now=now)
+        announce_pruned(
+            row["id"], row["external_id"], row["group_name"], reason=row["reason"], now=now
+        )
         for row in rows
     ]
     await OUTBOX.add(connection, _afresh(messages))

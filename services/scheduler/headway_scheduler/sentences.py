@@ -128,6 +128,11 @@ def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
 def _state_reason(subject: Subject, kind: str, detail: str) -> str:
     """Reasons that lie in the state of the manifest, of its group or of its input."""
     match kind:
+        case "job_retired":
+            return (
+                "its job was retired: no application declared it any more. Declare the job "
+                "again, or delete the manifest."
+            )
         case "manifest_disabled":
             return _disabled(subject)
         case "group_disabled":
@@ -145,7 +150,7 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
             )
         case views.COLLAPSED:
             return (
-                "a later success of its parent came before there was room, and one run stands "
+                "a later success of its parent came before it could run, and one run stands "
                 "for all of them."
             )
         case "cancelled":
@@ -162,6 +167,11 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
 def paused(subject: Subject, why: str) -> str:
     """What holds a manifest now, as a sentence with the remedy."""
     match why:
+        case "job_retired":
+            return (
+                "It is held: its job is retired, because no application declares it any more. "
+                "Declare the job again, or delete the manifest."
+            )
         case "group_disabled":
             by = _by(subject, "group", now=True)
             return (
@@ -190,6 +200,16 @@ def paused(subject: Subject, why: str) -> str:
     return f"It is held: {why}."
 
 
+def owed_success(parent: str, number: int | None, why: str) -> str:
+    """A run that a success of its parent asks for, and that a hold keeps waiting."""
+    until = {
+        "group_disabled": "its group is enabled",
+        views.PAUSED: "it is resumed",
+        "blocked_by_dead_letter": "that dead letter is resolved",
+    }.get(why, "that work has ended")
+    return f"Success number {number} of {parent!r} is owed: one run follows when {until}."
+
+
 def _meanwhile(subject: Subject) -> str:
     """What becomes of a manifest while its work leaves no room."""
     if subject.follows:
@@ -208,10 +228,13 @@ def _what(subject: Subject, entry: LedgerEntry) -> str:
         return (
             f"Everything from {subject.at(entry.first_due_at)} to {subject.at(entry.last_due_at)}"
         )
+    by = f" by {entry.actor}" if entry.actor else ""
+    if kind == "backfill":
+        occurrence = identity.occurrence_of(entry.cause) or entry.first_due_at
+        return f"{subject.at(occurrence)} (backfilled{by})"
     asked = _ASKED_BY.get(kind, entry.cause)
     counted = name.rpartition(":")[2].replace("/", " to ")
     number = f" {counted}" if kind in ("success", "successes") else ""
-    by = f" by {entry.actor}" if entry.actor else ""
     return f"At {subject.at(entry.first_due_at)} {asked}{number}{by}"
 
 
@@ -243,6 +266,8 @@ def _skipped(entry: LedgerEntry) -> str:
 
 def _owed(code: str | None) -> str:
     match code:
+        case "group_disabled":
+            return "it runs as soon as its group is enabled"
         case "coalesced":
             return "its work was folded into other work, so it runs again when that has ended"
         case views.STILL_OUTSTANDING:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from headway_service_kit.settings import Above0, From1, ServiceSettings
+from headway_service_kit.settings import SECRET, Above0, From1, ServiceSettings
 from msgspec import Meta
 
 
@@ -34,6 +34,10 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
             "The dispatcher does not run unknown work again that is older."
         ),
     ] = 30.0
+    rejected_days: Annotated[
+        Above0,
+        Meta(description="How long messages are kept that could not be handled (`rejected`)."),
+    ] = 30.0
     clean_up_seconds: Annotated[
         Above0, Meta(description="How often is looked for what is older than it need be.")
     ] = 600.0
@@ -44,6 +48,43 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
             "It is asked again after pauses that double up to an hour."
         ),
     ] = 60.0
+    webhook_url: Annotated[
+        Annotated[str, Meta(pattern=r"^https?://[^/\s]+\S*$")] | None,
+        Meta(
+            description="Where dead letters, missed fires and blocked manifests are told, as in "
+            "`https://host/path`. Without it nothing is told; the same for all schedulers."
+        ),
+    ] = None
+    webhook_secret: Annotated[
+        str | None,
+        Meta(
+            description="By which notifications are signed, from `headway notify secret`; while "
+            "it is replaced, several with spaces between them. Best in a file.",
+            extra=SECRET,
+        ),
+    ] = None
+    webhook_timeout_seconds: Annotated[
+        float,
+        Meta(gt=0, le=30, description="How long the webhook may take to answer a notification."),
+    ] = 10.0
+    webhook_retry_seconds: Annotated[
+        Above0,
+        Meta(
+            description="How soon a notification that was not taken is sent again. The pause "
+            "doubles up to an hour."
+        ),
+    ] = 5.0
+    webhook_horizon_hours: Annotated[
+        Above0,
+        Meta(description="For how long a notification is sent again before it is given up."),
+    ] = 24.0
+    webhook_burst: Annotated[
+        From1,
+        Meta(
+            description="How many new notifications of one type are sent one by one; more at once "
+            "are told in a digest."
+        ),
+    ] = 20
     enqueue_batch: Annotated[
         int, Meta(ge=1, le=10_000, description="How much enqueued work is taken up at once.")
     ] = 500

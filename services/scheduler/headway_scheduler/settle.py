@@ -7,18 +7,19 @@ from uuid import UUID
 
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions import identity
-from headway_postgres_kit import Connection
+from headway_postgres_kit import Connection, note
 from msgspec import Struct
 
 from headway_scheduler.advance import account_for, put_to_rest
 from headway_scheduler.ledger import LedgerRow
+from headway_scheduler.notifications.facts import Blocked, DeadLettered
 from headway_scheduler.record import write_ledger
 from headway_scheduler.store import enqueued, lock_manifests, manifests, occurrences, works
 
 COALESCED = "coalesced"
 
 # What was asked for once and is never asked again by itself; a due time is followed by the next.
-_IRREPLACEABLE = ("success", "activation", "trigger")
+_IRREPLACEABLE = ("success", "activation", "trigger", "backfill")
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -53,6 +54,7 @@ async def settle(
     told = {outcome.work: outcome for outcome in sorted(outcomes, key=lambda one: one.round)}
     if not told:
         return None
+    await _note_dead_letters(connection, told.values())
     closed = await _open_work(connection, told)
     concerned = await _with_new_children(connection, set(locked), closed)
     # Work without a manifest is closed, and nothing else follows.
@@ -71,6 +73,15 @@ async def settle(
     if one_shots:
         await connection.fetch(manifests["retire"], list(one_shots))
     return wake_at
+
+
+async def _note_dead_letters(connection: Connection, outcomes: Iterable[WorkSettled]) -> None:
+    """Note work that needs a person, with its job, before what was enqueued is forgotten."""
+    dead = {outcome.work: outcome for outcome in outcomes if outcome.dead_letter is not None}
+    if dead:
+        manifest_ids = [outcome.manifest_id for outcome in dead.values()]
+        rows = await connection.fetch(works["jobs"], list(dead), manifest_ids)
+        note(*(DeadLettered(outcome=dead[row["id"]], job=row["job"]) for row in rows))
 
 
 async def _release_enqueued(
@@ -201,10 +212,12 @@ async def _close(
     # One row for each manifest and statement: several of its works may end in one batch.
     first, *others = _turns(owned) or [[]]
     ids = [work.id for work in closed]
-    await connection.execute(works["close"], ids, *decisions, *_as_columns(first, seen_to), now)
+    columns = _as_columns(first, seen_to)
+    blocked = await connection.fetch(works["close"], ids, *decisions, *columns, now)
     for turn in others:
         columns = _as_columns(turn, seen_to)
-        await connection.execute(works["close"], [], [], [], [], [], *columns, now)
+        blocked += await connection.fetch(works["close"], [], [], [], [], [], *columns, now)
+    note(*(Blocked(**dict(row)) for row in blocked))
 
 
 async def _note_letters(connection: Connection, owned: Sequence[_Closed]) -> set[UUID]:
@@ -284,4 +297,4 @@ async def _owe(connection: Connection, known: Any, now: datetime) -> None:
     await connection.execute(occurrences["note_again"], row.manifest, known["cause"], cause)
     terms = (known["priority"], known["start_within_seconds"])
     if terms != (None, None):
-        await connection.execute(occurrences["set_terms"], row.manifest, cause, *terms)
+        await connection.execute(occurrences["set_terms"], row.manifest, [cause], *terms)

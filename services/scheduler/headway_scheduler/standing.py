@@ -1,5 +1,6 @@
 """What is waited for besides work: dead letters to be resolved, settings, prunes."""
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,9 +14,11 @@ from headway_postgres_kit import Clock, Database
 
 from headway_scheduler.intake import take_in
 from headway_scheduler.retell import retell_groups, retell_jobs, retell_prunes, retell_switches
-from headway_scheduler.store import SOURCE, heals
+from headway_scheduler.store import DECLARE_LOCK, SOURCE, heals, manifests
 
-Ask = Callable[[ReconcileQuestion], Awaitable[ReconcileAnswer | None]]
+logger = logging.getLogger(__name__)
+
+Ask = Callable[[ReconcileQuestion], Awaitable[ReconcileAnswer]]
 
 _FIRST_ID = UUID(int=0)
 
@@ -56,34 +59,32 @@ class Standing:
         """
         if self._asked_at is not None and monotonic() - self._asked_at < self._every:
             return 0
-        self._asked_at = monotonic()
         await self._about_blocks()
         await self._about_letters_of_others()
-        return await self._about_settings(may_be_lost) + await self._about_prunes(may_be_lost)
+        told_again = await self._about_settings(may_be_lost)
+        told_again += await self._about_prunes(may_be_lost)
+        self._asked_at = monotonic()
+        return told_again
 
     async def _about_blocks(self) -> None:
-        """Manifests that a dead letter blocks which nobody waits for any more go on."""
+        """Unblock manifests whose dead letter was resolved."""
         async for rows in self._pages(heals["blocking"], _FIRST_ID, "id"):
-            if not await self._about_letters(rows):
-                return
+            await self._about_letters(rows)
 
     async def _about_letters_of_others(self) -> None:
         """Manifests that go on whatever fails learn of retries, too: one may have succeeded."""
         after = _FIRST_ID if self._all_letters else self._asked_through
         self._asked_through = _FIRST_ID
         async for rows in self._pages(heals["not_blocking"], after, "id"):
-            if not await self._about_letters(rows):
-                return
+            await self._about_letters(rows)
             if not self._all_letters and len(rows) == MOST_ASKED:
                 self._asked_through = rows[-1]["id"]
                 return
         self._all_letters = False
 
-    async def _about_letters(self, rows: Sequence[Any]) -> bool:
-        """Take in what became of dead letters; false if nobody answers."""
+    async def _about_letters(self, rows: Sequence[Any]) -> None:
+        """Take in what became of dead letters."""
         answer = await self._ask(ReconcileQuestion(dead_letters=[row["id"] for row in rows]))
-        if answer is None:
-            return False
         forgotten = set(answer.forgotten)
         async with self._database.transaction() as connection:
             now = await self._clock.now(connection)
@@ -93,7 +94,6 @@ class Standing:
             await take_in(
                 connection, [told(one, one.dead_letter, now) for one in resolved], now=now
             )
-        return True
 
     async def _about_settings(self, may_be_lost: Callable[[datetime], bool]) -> int:
         """Settings of which an older version is in force, though a newer one was told."""
@@ -104,9 +104,9 @@ class Standing:
                     Version(kind=kind, name=row["name"], version=row["version"]) for row in rows
                 ]
                 answer = await self._ask(ReconcileQuestion(versions=versions))
-                if answer is None:
-                    return told_again
                 outdated = {one.name for one in answer.outdated if one.kind == kind}
+                if kind == "job":
+                    await self._drop_retired(rows, outdated)
                 lost = [
                     row["name"]
                     for row in rows
@@ -118,12 +118,25 @@ class Standing:
                         told_again += await retell(connection, lost, now=now)
         return told_again
 
+    async def _drop_retired(self, rows: Sequence[Any], outdated: set[str]) -> None:
+        """Delete retired jobs that nothing refers to, once the dispatcher knows that they are."""
+        known = [
+            row["name"]
+            for row in rows
+            if row["retired_at"] is not None and row["name"] not in outdated
+        ]
+        if not known:
+            return
+        async with self._database.transaction() as connection:
+            await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
+            dropped = await connection.fetch(manifests["drop_retired_jobs"], known)
+        if dropped:
+            logger.info("retired jobs deleted: %s", ", ".join(row["name"] for row in dropped))
+
     async def _about_prunes(self, may_be_lost: Callable[[datetime], bool]) -> int:
         told_again = 0
         async for rows in self._pages(heals["pruning"], _FIRST_ID, "id"):
             answer = await self._ask(ReconcileQuestion(prunes=[row["id"] for row in rows]))
-            if answer is None:
-                break
             unburied = set(answer.unburied)
             lost = [
                 row["id"] for row in rows if row["id"] in unburied and may_be_lost(row["told_at"])

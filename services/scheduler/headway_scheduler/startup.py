@@ -6,17 +6,25 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-import asyncpg
 from headway.definitions import API_OWNER, Definitions
 from headway_contract.scheduling import PrunePolicy
 from headway_decisions import views
+from headway_decisions.app_sources import Source
 from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
 from msgspec import Struct, structs
 
 from headway_scheduler import prune
 from headway_scheduler.advance import account_for, put_to_rest
 from headway_scheduler.declare import Declared, Known, audit, declare, tell_switches
-from headway_scheduler.store import DECLARE_LOCK, HISTORY, groups, lock_manifests, manifests
+from headway_scheduler.group_settings import remove_empty_groups
+from headway_scheduler.retired_jobs import warnings_of_use
+from headway_scheduler.store import (
+    DECLARE_LOCK,
+    HISTORY,
+    applications,
+    lock_manifests,
+    manifests,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -50,20 +58,24 @@ async def apply(
     policy: PrunePolicy,
     clock: Clock,
     source: str | None = None,
+    declares: Source = "code",
+    take_over: bool = False,
     may_fire: bool = True,
 ) -> Applied:
     """Seed in one transaction; then prune, batch by batch and at last the orphans."""
     source = source or f"app/{definitions.owner}"
     async with database.transaction() as connection:
         declared = await declare(
-            connection, definitions, source=source, clock=clock, may_fire=may_fire
+            connection,
+            definitions,
+            source=source,
+            clock=clock,
+            declares=declares,
+            take_over=take_over,
+            may_fire=may_fire,
         )
     if declared.stale:
-        warning = (
-            f"a newer generation of {definitions.owner!r} than {definitions.generation} has "
-            "declared its manifests already: nothing was changed"
-        )
-        return Applied(declared=declared, warnings=[warning])
+        return Applied(declared=declared, warnings=declared.remarks)
     leavers = leaving(definitions, declared.gone)
     cleaning = _Cleaning(database, definitions.owner, declared, clock=clock, source=source)
     applied = Applied(declared=declared, warnings=declared.remarks)
@@ -73,9 +85,12 @@ async def apply(
         applied = await cleaning.prune(applied, leavers.orphans, "no longer declared")
     else:
         applied = await cleaning.keep(applied, leavers.orphans, silence=policy == "disable")
-    if definitions.owner != API_OWNER:
-        await cleaning.remove_empty_groups([group.name for group in definitions.groups])
-    return applied
+    if definitions.owner == API_OWNER:
+        return applied
+    await cleaning.remove_empty_groups([group.name for group in definitions.groups])
+    async with database.acquire() as connection:
+        uses = await connection.fetch(manifests["use_retired_jobs"], definitions.owner)
+    return structs.replace(applied, warnings=[*applied.warnings, *warnings_of_use(uses)])
 
 
 async def apply_at_start(
@@ -172,14 +187,10 @@ class _Cleaning:
 
     async def remove_empty_groups(self, stated: Sequence[str]) -> None:
         """Delete the groups that nobody is in any more."""
-        try:
-            async with self._step() as step:
-                if step is not None:
-                    connection, _ = step
-                    await connection.execute(groups["forget_declared"], self._owner, list(stated))
-                    await connection.fetch(groups["remove_empty"], self._owner, list(stated))
-        except asyncpg.ForeignKeyViolationError:
-            logger.info("somebody has moved into an empty group: all of them stay for now")
+        async with self._step() as step:
+            if step is not None:
+                connection, now = step
+                await remove_empty_groups(connection, now=now, owner=self._owner, stated=stated)
 
     @asynccontextmanager
     async def _step(self) -> AsyncIterator[tuple[Connection, datetime] | None]:
@@ -187,7 +198,7 @@ class _Cleaning:
         async with self._database.transaction() as connection:
             await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
             latest = self._owner == API_OWNER or await connection.fetchval(
-                manifests["declared_last"], self._owner, self._declared_at
+                applications["declared_last"], self._owner, self._declared_at
             )
             yield (connection, await self._clock.now(connection)) if latest else None
 
@@ -199,15 +210,16 @@ def _overtaken(applied: Applied) -> Applied:
 
 def _told(definitions: Definitions, applied: Applied) -> Applied:
     declared = applied.declared
-    logger.info(
-        "%s declares %d manifest(s): %d new, %d changed, %d pruned, %d disabled",
-        definitions.owner,
-        len(definitions.manifests),
-        len(declared.created),
-        len(declared.changed),
-        len(applied.pruned),
-        len(applied.disabled),
-    )
+    if not declared.stale:
+        logger.info(
+            "%s declares %d manifest(s): %d new, %d changed, %d pruned, %d disabled",
+            definitions.owner,
+            len(definitions.manifests),
+            len(declared.created),
+            len(declared.changed),
+            len(applied.pruned),
+            len(applied.disabled),
+        )
     for warning in applied.warnings:
         logger.warning("%s", warning)
     return applied

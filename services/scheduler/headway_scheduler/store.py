@@ -17,17 +17,18 @@ REJECTED = Rejected(SCHEMA)
 ANSWERED = Answered(SCHEMA)
 
 manifests = Queries("headway_scheduler", "sql/manifest.sql")
+applications = Queries("headway_scheduler", "sql/application.sql")
 groups = Queries("headway_scheduler", "sql/group.sql")
 occurrences = Queries("headway_scheduler", "sql/occurrence.sql")
 works = Queries("headway_scheduler", "sql/work.sql")
 enqueued = Queries("headway_scheduler", "sql/enqueued.sql")
 leaders = Queries("headway_scheduler", "sql/leader.sql")
 metric_queries = Queries("headway_scheduler", "sql/metrics.sql")
+notifications = Queries("headway_scheduler", "sql/notification.sql")
 heals = Queries("headway_scheduler", "sql/healing.sql")
 
 TICK_LOCK = 0x48570001
 DECLARE_LOCK = 0x48570002
-HEAL_LOCK = 0x48570003
 
 
 async def lock_manifests(connection: Connection, ids: Iterable[UUID]) -> list[UUID]:

@@ -6,6 +6,7 @@ import socket
 
 from headway.definitions import Definitions
 from headway_clock import new_nonce
+from headway_jetstream_kit import ConsumerMissing
 from headway_postgres_kit import DATABASE_CLOCK, Clock
 from headway_relay import Handover, Relay
 from headway_service_kit.passes import SAFETY_POLL, Wakeup
@@ -17,6 +18,9 @@ from headway_scheduler.desk import Desk, Followers
 from headway_scheduler.enqueue import Enqueue
 from headway_scheduler.heal import Healing
 from headway_scheduler.intake import settled_intake
+from headway_scheduler.notifications.delivery import Delivery
+from headway_scheduler.notifications.recorder import Recorder
+from headway_scheduler.notifications.webhook import Webhook, webhook_of
 from headway_scheduler.pausing import Windows
 from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
@@ -35,6 +39,7 @@ async def start_scheduler(
     clock: Clock = DATABASE_CLOCK,
 ) -> Service:
     """Connect, check the schema, declare what the application defines, then tick."""
+    webhook = webhook_of(settings)
     service = await open_service(
         "scheduler",
         settings,
@@ -43,6 +48,8 @@ async def start_scheduler(
     )
     try:
         await MIGRATIONS.check(service.database)
+        if webhook is not None:
+            service.database.before_commit = Recorder(clock)
         if definitions is not None:
             if settings.generation is not None:
                 definitions = replace(definitions, generation=settings.generation)
@@ -53,7 +60,7 @@ async def start_scheduler(
                 clock=clock,
                 may_fire=settings.tick == "on",
             )
-        await _keep_passes(service, settings, clock)
+        await _keep_passes(service, settings, clock, webhook)
         port = await service.answer_for_health(settings.health_address)
     except BaseException:
         await service.stop()
@@ -63,7 +70,9 @@ async def start_scheduler(
     return service
 
 
-async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clock) -> None:
+async def _keep_passes(
+    service: Service, settings: SchedulerSettings, clock: Clock, webhook: Webhook | None
+) -> None:
     database, broker = service.database, service.broker
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     metrics.measure(service, settings, holder=holder, clock=clock)
@@ -81,6 +90,7 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
     healing = Healing(
         database,
         broker,
+        holder=holder,
         clock=clock,
         ask_after_seconds=settings.ask_after_seconds,
         relay=relay_wakeup,
@@ -91,18 +101,33 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
         result = await healing.run_once()
         return 0.0 if result is not None and result.unfinished else None
 
+    async def take_in() -> float | None:
+        # Ticking goes on without streams: decisions wait in the outbox until they can be sent.
+        try:
+            return await intake.run_once()
+        except ConsumerMissing as error:
+            raise ConsumerMissing(
+                f"waiting for the streams in NATS: {error}: run 'headway provision', or start a "
+                "dispatcher with HEADWAY_PROVISION=auto"
+            ) from error
+
     async def run_tick() -> float | None:
         tick_wakeup.looking()
         result = await tick.run_once()
         tick_wakeup.looks_at(result.next_at)
         return result.rest
 
+    delivery = None
+    if webhook is not None:
+        delivery = Delivery(database, webhook, settings, clock=clock)
+        service.keep("notify", delivery.run_once)
     await Desk(
-        database,
+        service.requests,
         broker,
         settings,
         name=holder,
         clock=clock,
+        delivery=delivery,
         wake=Followers(
             relay=relay_wakeup, tick=tick_wakeup, enqueue=enqueue_wakeup, windows=windows_wakeup
         ),
@@ -114,11 +139,17 @@ async def _keep_passes(service: Service, settings: SchedulerSettings, clock: Clo
     service.keep("enqueue", enqueue.run_once, enqueue_wakeup, poll=settings.enqueue_poll_seconds)
     service.keep("refused", enqueue.look_again)
     clean_up = settings.clean_up_seconds
-    retention = Retention(database, days=settings.history_days, clock=clock, every=clean_up)
+    retention = Retention(
+        database,
+        days=settings.history_days,
+        clock=clock,
+        every=clean_up,
+        rejected_days=settings.rejected_days,
+    )
     service.keep("retention", retention.run_once, poll=clean_up)
     windows = Windows(database, clock=clock, relay=relay_wakeup, tick=tick_wakeup)
     service.keep("windows", windows.run_once, windows_wakeup)
     await intake.take_over()
-    service.keep("intake", intake.run_once)
+    service.keep("intake", take_in)
     if settings.tick == "on":
         service.keep("tick", run_tick, tick_wakeup)

@@ -8,6 +8,6 @@ is a coroutine, a function in a thread (`threads`), or a function in a process o
 (`nursery` on this side, `child` on the other). It talks to NATS and to nothing else.
 """
 
-from headway.worker.runtime import Worker, WorkerSettings
+from headway.worker.runtime import UnknownJobs, Worker, WorkerSettings, choose_jobs
 
-__all__ = ["Worker", "WorkerSettings"]
+__all__ = ["UnknownJobs", "Worker", "WorkerSettings", "choose_jobs"]

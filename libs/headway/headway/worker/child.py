@@ -30,7 +30,7 @@ from msgspec import Struct
 from headway import errors
 from headway.context import Context, Wanted
 from headway.errors import ActivationUnavailable
-from headway.jobs import Job, input_type_of
+from headway.jobs import Job, input_of_body
 from headway.run_log import CapturedLogging, current_reporter
 from headway.worker.failures import failure_of
 from headway.worker.frames import (
@@ -201,15 +201,16 @@ class Body:
 
     def _call(self, begin: Begin, context: Context) -> Any:
         function = find(begin.place)
-        takes_input, input_type = input_type_of(function)
+        body_input = input_of_body(function)
         job = Job(
             name=begin.job,
             group=begin.ordered.group,
             function=function,
-            takes_input=takes_input,
-            input_type=input_type,
+            takes_input=body_input.taken,
+            input_type=body_input.type,
+            default_input=body_input.default,
         )
-        given = (job.read_input(begin.ordered.input),) if takes_input else ()
+        given = (job.read_input(begin.ordered.input),) if body_input.taken else ()
         if job.is_async:
             return asyncio.run(self._await(function(context, *given)))
         return function(context, *given)

@@ -51,6 +51,8 @@ class Lease:
         # Each word names its predecessor, so only one can be on its way.
         self._speaking = asyncio.Lock()
         self.lost = False
+        # When its last message was stored, by the monotonic clock.
+        self.spoke_at = monotonic()
 
     async def claim(self) -> Claim:
         """Take the lease; for a lease of one run, its start is told in the same breath."""
@@ -65,9 +67,9 @@ class Lease:
         events = [self.event(claimed, traceparent=traceparent())]
         if len(self.order.runs) == 1:
             events.append(self.started(0))
-        deadline = monotonic() + CLAIM_PATIENCE
+        deadline, expected = monotonic() + CLAIM_PATIENCE, 0
         while monotonic() < deadline:
-            answer = await self._publish(events, expected=0)
+            answer = await self._publish(events, expected=expected)
             if isinstance(answer, Stored):
                 return self._hold(events, answer.sequence)
             if isinstance(answer, Refused) and answer.err_code != subjects.WRONG_SEQUENCE:
@@ -79,6 +81,9 @@ class Lease:
                     return self._hold(events, whose.sequence)
                 case "another" | "ended":
                     return "gone"
+                case "nothing_stored" if whose.sequence != expected:
+                    # Only refused messages lie there: claim behind them at once.
+                    expected = whose.sequence
                 case _:
                     await asyncio.sleep(0.2 + jitter(0.2))
         return "undecided"
@@ -156,7 +161,7 @@ class Lease:
                 self.lost = True
                 return any(one.id in whose.stored for one in events)
             case "nothing_stored":
-                return await self._tell_all_again(events, expected=0)
+                return await self._tell_all_again(events, expected=whose.sequence)
             case _:
                 logger.debug("lease %s is undecided: %s", self.order.lease, whose.reason)
         return False
@@ -193,6 +198,7 @@ class Lease:
             self._told = [one for one in self._told if not isinstance(one.data, LeaseRenewed)]
         self._told += events
         self._sequence = sequence
+        self.spoke_at = monotonic()
         return "mine"
 
     async def _ask(self) -> LeaseAnswer:

@@ -5,19 +5,22 @@ import importlib.metadata
 import logging
 import socket
 from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated
 from uuid import UUID
 
-from headway_clock import jitter, new_nonce, utc_now
+from headway_clock import jitter, monotonic, new_nonce, utc_now
 from headway_contract import Event, Malformed, decode, subjects
-from headway_contract.control import Heartbeat
+from headway_contract.control import Heartbeat, HeartbeatReply
 from headway_contract.orders import RunDispatched
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
+from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.pulling import ack, nak
 from headway_jetstream_kit.tasks import end
 from msgspec import Meta, Struct
 
 from headway.app import App
+from headway.jobs import Job
 from headway.run_log import CapturedLogging
 from headway.worker.execution import HAND_BACK_SECONDS
 from headway.worker.finished import Finished
@@ -32,6 +35,8 @@ logger = logging.getLogger(__name__)
 _SAY_SO_SECONDS = 1.0
 # What the last words of a lease may take, after its body was given up.
 _LAST_WORDS_SECONDS = 5.0
+# How long orders may not be there to fetch before the worker warns.
+_FETCH_TROUBLE_SECONDS = 10.0
 # As long as a heartbeat can tell it.
 _LONGEST_VERSION = 255
 
@@ -59,11 +64,32 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     ] = 30.0
 
 
-class Worker:
-    """Serves the jobs of an app."""
+class UnknownJobs(Exception):
+    """Jobs were named that the app has no bodies of."""
 
-    def __init__(self, app: App, broker: Broker, settings: WorkerSettings) -> None:
-        self._jobs = app.jobs
+
+def choose_jobs(app: App, only: Iterable[str] = ()) -> dict[str, Job]:
+    """The jobs of an app that a worker serves: those named, or without names all.
+
+    Raises `UnknownJobs` if the app has no body of one of them.
+    """
+    jobs, names = app.jobs, list(only)
+    unknown = [name for name in names if name not in jobs]
+    if unknown:
+        raise UnknownJobs(
+            f"{app.name} has no body of the job {', '.join(map(repr, unknown))}: "
+            f"it has those of {', '.join(jobs) or 'no job'}"
+        )
+    return {name: jobs[name] for name in names} if names else jobs
+
+
+class Worker:
+    """Serves the jobs of an app, or only some of them."""
+
+    def __init__(
+        self, app: App, broker: Broker, settings: WorkerSettings, *, only: Iterable[str] = ()
+    ) -> None:
+        self._jobs = choose_jobs(app, only)
         self._broker = broker
         self._settings = settings
         self._sdk_version = importlib.metadata.version("headway")
@@ -86,6 +112,7 @@ class Worker:
         self._finished = Finished(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = asyncio.Event()
+        self._warned: set[tuple[UUID, str]] = set()
         self._stopped = False
         # Told of every body that ended.
         self.on_ended: OnEnded | None = None
@@ -173,14 +200,18 @@ class Worker:
     async def _serve(self, job: str) -> None:
         """Fetch orders of one job while there are free slots."""
         puller = Puller(self._broker, subjects.RUNS_STREAM, subjects.worker_consumer(job))
+        limited, failing_since = LimitedLog(logger), None
         try:
             while True:
                 await self._until_there_is_room(job)
                 try:
                     await self._accept(await self._fetch(puller, job))
+                    failing_since = None
                 except (ConsumerMissing, BrokerUnavailable) as error:
-                    # The dispatcher makes the consumer when it first hears of the job.
-                    logger.debug("job %s: %s", job, error)
+                    # The dispatcher makes the consumer once the job is declared.
+                    failing_since = failing_since or monotonic()
+                    if monotonic() - failing_since > _FETCH_TROUBLE_SECONDS:
+                        limited.warn("cannot fetch orders", f"job {job}: {error}")
                     await asyncio.sleep(0.3 + jitter(0.2))
         finally:
             await puller.close()
@@ -322,7 +353,20 @@ class Worker:
             if release.lease in self._tenures:
                 logger.warning("lease %s is no longer ours: %s", release.lease, release.reason)
                 self._tenures[release.lease].release()
-        if getattr(instructions, "drain", False):
+        if isinstance(instructions, HeartbeatReply):
+            self._heed(instructions)
+
+    def _heed(self, reply: HeartbeatReply) -> None:
+        """Do what only the reply to a heartbeat says."""
+        for lease in reply.renew:
+            if lease in self._tenures:
+                self._tenures[lease].renew_now()
+        for warning in reply.warnings:
+            if (warning.lease, warning.message) not in self._warned:
+                logger.error("lease %s: the dispatcher says: %s", warning.lease, warning.message)
+        # The dispatcher repeats its warnings for a while.
+        self._warned = {(warning.lease, warning.message) for warning in reply.warnings}
+        if reply.drain:
             self._draining.set()
 
     def _on_silence(self, seconds: float) -> None:

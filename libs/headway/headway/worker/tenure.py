@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 LINGER_SECONDS = 0.005
 # Above so many bytes, what was gathered is said before more is added.
 _LARGE = 128 * 1024
+# A dispatcher that lags behind asks for renewals that it does not need.
+_RENEWAL_PAUSE_SECONDS = 30.0
 
 _NEVER_BEGUN: dict[StopReason, Failure] = {
     "worker_stopped": Failure(
@@ -125,6 +127,14 @@ class Tenure:
         self.lease.lost = True
         if self._current is not None:
             self._current.stop("released")
+
+    def renew_now(self) -> None:
+        """Say now that the lease is held: the dispatcher knows no claim of it."""
+        quiet = monotonic() - self.lease.spoke_at >= _RENEWAL_PAUSE_SECONDS
+        if quiet and (self._renewing is None or self._renewing.done()):
+            if self._renewal is not None:
+                self._renewal.cancel()
+            self._renew()
 
     def begin_no_more(self, reason: StopReason) -> None:
         """Hand back every run that has not begun."""

@@ -21,8 +21,9 @@ from headway.assembly import assemble
 from headway.declarations import Declarations
 from headway.definitions import Definitions, InvalidDefinitions
 from headway.jobs import Job
-from headway.yaml_file import nodes
-from headway.yaml_file.reading import read_file
+from headway.yaml_file.run_time import change_manifest as change_manifest
+from headway.yaml_file.run_time import load_manifest as load_manifest
+from headway.yaml_file.run_time import parse
 from headway.yaml_file.walking import Walk
 
 _NO_BODIES = (
@@ -58,12 +59,7 @@ def read_app(path_or_text: str | Path) -> YamlApp:
     A string is a path if it is one line that ends in .yaml or .yml.
     """
     text, source = _text_of(path_or_text)
-    walk = Walk(source)
-    try:
-        root = nodes.parse(text, walk.complain)
-    except nodes.Unreadable as error:
-        raise InvalidDefinitions([f"{walk.where(error.line)}{error.reason}"]) from error
-    declared = read_file(root, walk)
+    declared = parse(text, Walk(source))
     assemble(declared)  # tells all problems now, before anybody builds on it
     return YamlApp(declared, source)
 

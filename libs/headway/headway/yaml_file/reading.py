@@ -29,10 +29,11 @@ def read_file(root: Node, walk: Walk) -> Declarations:
     top = {key: node for key, node in root.value.items() if not key.startswith("x-")}
     plain = {key: node for key, node in top.items() if key not in _SECTIONS}
     found = walk.record(Node(root.line, plain), FileRecord, "the file")
+    defaults = found.get("defaults", {})
     declared = Declarations(
         owner=found.get("app", ""),
         generation=found.get("generation", 0),
-        defaults=cast("DefaultTerms", shared_terms(found.get("defaults", {}))),
+        defaults=cast("DefaultTerms", {**shared_terms(defaults), "tz": defaults.get("tz")}),
     )
     if "app" in found:
         _checked(walk, plain["app"].line, check_app_name, found["app"])

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from headway_contract.names import NAME_PATTERN
 from headway_contract.work import MOST_RUNS_OF_A_LEASE
+from headway_decisions import cron
 from headway_decisions.policies import LONGEST_JITTER_SECONDS
 from msgspec import Meta, Struct
 
@@ -44,7 +45,8 @@ Window = Annotated[str, _text(f"^{_TIME} ?- ?{_TIME}$", "09:00-17:00")]
 Day = Annotated[str, _text(f"^{_DATE}$", "2027-12-24")]
 Moment = Annotated[str, _text(f"^{_DATE}( {_TIME})?$", "2027-06-01 09:00")]
 Instant = Annotated[str, _text(f"^{_DATE} {_TIME}$", "2027-06-01 09:00")]
-Expression = Annotated[str, _text(r"^\s*\S+(\s+\S+){4,5}\s*$", "15 3 * * *")]
+_NICKNAMES = "|".join(cron.NICKNAMES)
+Expression = Annotated[str, _text(rf"^\s*(\S+(\s+\S+){{4,5}}|{_NICKNAMES})\s*$", "15 3 * * *")]
 
 DayWord = Annotated[str, _word(Days)]
 MonthWord = Annotated[str, _word(Months)]
@@ -71,7 +73,11 @@ KeyTemplate = Annotated[
     str, Meta(extra_json_schema={"minLength": 1, "examples": ["customer:{input.id}"]})
 ]
 StartWithin = Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0})]
-Zone = Annotated[str, Meta(description="A zone such as Europe/Berlin; UTC by default."), _SAID]
+Zone = Annotated[
+    str,
+    Meta(description="A zone such as Europe/Berlin; by default that of `defaults`, or else UTC."),
+    _SAID,
+]
 Yes = Annotated[bool, Meta(extra_json_schema={"const": True})]
 AppName = Annotated[
     str, _text(NAME_PATTERN, "billing"), Meta(extra_json_schema={"not": {"const": "api"}})
@@ -110,7 +116,7 @@ class DayBounds(WeekBounds):
 
 
 class CronRecord(DayBounds, kw_only=True):
-    """Fires where a cron expression matches: five fields, or six with seconds first."""
+    """Fires where a cron expression matches: five fields, six with seconds first, or @daily."""
 
     expression: Expression
 
@@ -213,7 +219,7 @@ class ExcludeRecord(Record):
 
 
 class GroupRecord(Record):
-    """Settings of a group; what is not stated is the operator's."""
+    """Settings of a group; what is not stated has its default unless an operator set it."""
 
     max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     priority: Priority | None = None
@@ -231,6 +237,7 @@ class DefaultsRecord(Record):
     misfire: Literal["fire_once", "skip"] | MisfireRecord | None = None
     overlap: Literal["skip", "queue_one", "cancel_running"] | AllowRecord | None = None
     jitter: Jitter | None = None
+    tz: Zone | None = None
 
 
 class JobRecord(Record):

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit import BrokerUnavailable
-from headway_postgres_kit import DatabaseUnavailable
+from headway_postgres_kit import DatabaseUnavailable, SessionsShared
 from headway_service_kit.process import run
 from headway_service_kit.settings import InvalidSettings, given
 from msgspec import Struct
@@ -61,8 +61,9 @@ def doctor(reached: Reached, database_url: str | None, nats_url: str | None, as_
 
     It looks at whatever is configured: the console of HEADWAY_URL, the database of
     HEADWAY_DATABASE_URL and the broker of HEADWAY_NATS_URL, or at the 'headway up' of this folder;
-    what is not configured is left out, and said. It changes nothing. The exit code is 1 if
-    anything is in trouble; warnings are none.
+    what is not configured is left out, and said. It changes nothing, but tries whether PostgreSQL
+    and NATS can write to their disks. The exit code is 1 if anything is in trouble; warnings are
+    none.
     """
     known = _known(reached, database_url, nats_url)
     if known.asked is None and known.database_url is None and known.nats_url is None:
@@ -196,7 +197,13 @@ async def _reached(
     try:
         return await look()
     except (DatabaseUnavailable, BrokerUnavailable) as error:
-        return [Area(area).trouble("reach", str(error), f"start it, or correct {variable}")]
+        return [
+            Area(area).trouble(
+                "reach", str(error), f"start it (its log says why it ended), or correct {variable}"
+            )
+        ]
+    except SessionsShared as error:
+        return [Area(area).trouble("sessions", error.found, error.remedy)]
     except InvalidSettings as error:
         told = str(error).replace("\n", "; ")
         return [Area(area).trouble("settings", told, "correct the settings")]

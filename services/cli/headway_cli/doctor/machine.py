@@ -12,6 +12,8 @@ from headway_cli.running import LOCAL_NAME, NOTE_NAME, NothingRuns, is_alive, re
 from headway_cli.settings_command import is_wrong, settings_of
 
 _AREA = Area("here")
+# The passwords of embedded servers; the configuration of NATS holds its one, too.
+_PASSWORDS = ("postgres.password", "nats.password", "nats.conf")
 
 
 class FolderFacts(Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ def gather_machine(data: Path) -> MachineFacts:
 
 
 def _folder(data: Path) -> FolderFacts:
-    secrets = [data / NOTE_NAME, data / LOCAL_NAME]
+    secrets = [data / name for name in (NOTE_NAME, LOCAL_NAME, *_PASSWORDS)]
     open_files = [
         str(path)
         for path in secrets

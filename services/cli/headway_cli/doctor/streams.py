@@ -7,10 +7,17 @@ from typing import Any
 import msgspec
 from headway_clock import utc_now
 from headway_console.streams import Answering, read_services
+from headway_contract import subjects
 from headway_dispatcher.provisioning import consumers, delivery_of, job_consumer, streams_by
 from headway_dispatcher.settings import DispatcherSettings
-from headway_jetstream_kit import Broker, Consumer, Stream
-from headway_jetstream_kit.provisioning import consumer_info, differences, stream_info
+from headway_jetstream_kit import Broker, BrokerUnavailable, Consumer, Stream
+from headway_jetstream_kit.connection import ApiError
+from headway_jetstream_kit.provisioning import (
+    STREAM_NOT_FOUND,
+    consumer_info,
+    differences,
+    stream_info,
+)
 from msgspec import Struct
 
 from headway_cli.doctor.clocks import judge_clock
@@ -23,6 +30,11 @@ _MANY_PENDING = 10_000
 _PAYLOAD = 1024**2
 # What the names of services that answer begin with; each has several desks.
 _SERVICES = ("headway-scheduler", "headway-dispatcher")
+# The stream that is made and deleted to try the disk, and the subject that no stream has.
+_TRIAL_STREAM, _TRIAL_SUBJECT = "HEADWAY_DOCTOR", "headway.doctor"
+_TRIAL_SECONDS = 2.0
+# Error codes of a write that failed: a new stream could not be stored, a purge met the error.
+_WRITE_FAILED = (10049, 10077, 10051)
 
 
 class Provisioned(Struct, frozen=True, kw_only=True):
@@ -46,7 +58,10 @@ class Provisioned(Struct, frozen=True, kw_only=True):
 
 
 class StreamFacts(Struct, frozen=True, kw_only=True):
-    """What NATS tells. `problem` is why JetStream does not answer."""
+    """What NATS tells. `problem` is why JetStream does not answer.
+
+    `write_errors` has the streams that NATS cannot write, `untried` why that is not known.
+    """
 
     where: str
     version: str
@@ -56,6 +71,8 @@ class StreamFacts(Struct, frozen=True, kw_only=True):
     ours: datetime | None = None
     storage: int = 0
     storage_limit: int = 0
+    write_errors: dict[str, str] = {}
+    untried: str = ""
     streams: list[Provisioned] = []
     consumers: list[Provisioned] = []
     services: list[Answering] = []
@@ -64,7 +81,7 @@ class StreamFacts(Struct, frozen=True, kw_only=True):
 async def gather_streams(
     broker: Broker, settings: DispatcherSettings, jobs: list[str]
 ) -> StreamFacts:
-    """Look at the broker, and change nothing; `jobs` are those that a live worker serves."""
+    """Look at the broker and try its disk; `jobs` are those that a live worker serves."""
     told = StreamFacts(
         where=broker.where,
         version=_version_of(broker),
@@ -79,16 +96,56 @@ async def gather_streams(
     asked_at = utc_now()
     found = [await _stream(broker, one) for one in streams_by(settings)]
     times = [at for _, at in found if at is not None]
+    present = [one.name for one, _ in found if one.is_there]
+    write_errors, untried = await _try_writing(broker, present, replicas=settings.stream_replicas)
     return msgspec.structs.replace(
         told,
         theirs=times[0] if times else None,
         ours=asked_at,
         storage=account.get("storage", 0),
         storage_limit=max(0, account.get("limits", {}).get("max_storage", 0)),
+        write_errors=write_errors,
+        untried=untried,
         streams=[one for one, _ in found],
         consumers=[await _consumer(broker, one) for one in wanted],
         services=await read_services(broker),
     )
+
+
+async def _try_writing(
+    broker: Broker, names: list[str], *, replicas: int
+) -> tuple[dict[str, str], str]:
+    """Store a new stream, and ask ours for write errors; also why that could not be tried.
+
+    A stream remembers a failed write, and a purge tells it. This one purges a subject that no
+    stream has, and so nothing. A publish that is refused would prove nothing: it is refused
+    before anything is written.
+    """
+    trial = {
+        "name": _TRIAL_STREAM,
+        "subjects": [_TRIAL_SUBJECT],
+        "storage": "file",
+        "num_replicas": replicas,
+        "max_bytes": 1024,
+    }
+    requests: list[tuple[str, str, dict[str, Any] | None]] = [
+        *((name, f"STREAM.PURGE.{name}", {"filter": _TRIAL_SUBJECT}) for name in names),
+        ("new streams", f"STREAM.CREATE.{_TRIAL_STREAM}", trial),
+        ("new streams", f"STREAM.DELETE.{_TRIAL_STREAM}", None),
+    ]
+    errors: dict[str, str] = {}
+    try:
+        for name, verb, request in requests:
+            try:
+                await broker.api(verb, request, timeout=_TRIAL_SECONDS)
+            except ApiError as error:
+                if error.err_code in _WRITE_FAILED:
+                    errors[name] = str(error)
+                elif error.err_code != STREAM_NOT_FOUND:  # it was deleted, by us or at once
+                    raise
+    except (ApiError, BrokerUnavailable) as error:
+        return errors, str(error)
+    return errors, ""
 
 
 def _version_of(broker: Broker) -> str:
@@ -143,7 +200,8 @@ def judge_streams(facts: StreamFacts) -> list[Finding]:
             _AREA.trouble(
                 "jetstream",
                 facts.problem,
-                "enable JetStream in the server's configuration, for this account too",
+                "enable JetStream in the server's configuration, for this account too; if the "
+                "server's log says that its disk was full, free space and restart NATS",
             ),
         ]
     found += [*_storage(facts)]
@@ -185,21 +243,40 @@ def _payload(facts: StreamFacts) -> list[Finding]:
 
 
 def _storage(facts: StreamFacts) -> list[Finding]:
+    if facts.write_errors:
+        names = ", ".join(facts.write_errors)
+        return [
+            _AREA.trouble(
+                "storage",
+                f"NATS stores nothing for {names}: {next(iter(facts.write_errors.values()))}",
+                "free space on its disk, then restart NATS: a stream whose write has failed takes "
+                "nothing until then",
+            )
+        ]
+    found = []
+    if facts.untried:
+        found.append(
+            _AREA.warning(
+                "storage",
+                f"it is unknown whether NATS can write to its disk: {facts.untried}",
+                f"let this user purge and make the stream {_TRIAL_STREAM}, or see the server's log",
+            )
+        )
     if not facts.storage_limit:
-        return [_AREA.ok("storage", f"{_size(facts.storage)} used, without a limit")]
+        return [*found, _AREA.ok("storage", f"{_size(facts.storage)} used, without a limit")]
     told = f"{_size(facts.storage)} of {_size(facts.storage_limit)} used"
-    return [_fill("storage", told, facts.storage / facts.storage_limit, "raise the limit")]
+    return [*found, _fill("storage", told, facts.storage / facts.storage_limit, "raise the limit")]
 
 
 def _provisioned(kind: str, one: Provisioned) -> list[Finding]:
     if not one.is_there:
-        return [
-            _AREA.trouble(
-                kind,
-                f"{one.name} is missing",
-                "run 'headway provision', or let the dispatcher do it with HEADWAY_PROVISION=auto",
+        remedy = "run 'headway provision', or let the dispatcher do it with HEADWAY_PROVISION=auto"
+        if subjects.job_of_consumer(one.name.partition("/")[2]) is not None:
+            remedy = (
+                "the dispatcher makes it within seconds: see that one runs; with the database "
+                "this command says why NATS refuses it"
             )
-        ]
+        return [_AREA.trouble(kind, f"{one.name} is missing", remedy)]
     found = []
     if one.differs:
         told = ", ".join(

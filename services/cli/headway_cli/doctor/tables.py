@@ -5,7 +5,14 @@ from datetime import date, datetime, timedelta
 from headway_clock import utc_now
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER_MIGRATIONS
 from headway_dispatcher.store import retention
-from headway_postgres_kit import Connection, Database, Migrations, Queries, SchemaMismatch
+from headway_postgres_kit import (
+    Connection,
+    Database,
+    DatabaseUnavailable,
+    Migrations,
+    Queries,
+    SchemaMismatch,
+)
 from headway_scheduler.store import MIGRATIONS as SCHEDULER_MIGRATIONS
 from msgspec import Struct
 
@@ -67,10 +74,15 @@ class TableFacts(Struct, frozen=True, kw_only=True):
     writable: list[str]
     transactions: list[Transaction]
     missing_days: list[date]
+    # Jobs whose orders reach no worker: the broker's reason, or none if nobody declares the job.
+    unreached: dict[str, str | None] = {}
+    # Why it cannot write to its disk.
+    write_error: str = ""
 
 
 async def gather_tables(database: Database) -> TableFacts:
-    """Look at the database, and change nothing."""
+    """Look at the database, and change nothing; its disk is tried with a temporary file."""
+    write_error = await _write_error(database)
     schemas = {
         one.schema: await _mismatch(database, one)
         for one in (SCHEDULER_MIGRATIONS, DISPATCHER_MIGRATIONS)
@@ -90,7 +102,18 @@ async def gather_tables(database: Database) -> TableFacts:
                 for row in await connection.fetch(queries["transactions"], _LONG, _FEW)
             ],
             missing_days=await _missing_days(connection, schemas, server["now"]),
+            unreached=await _unreached(connection, schemas),
+            write_error=write_error,
         )
+
+
+async def _write_error(database: Database) -> str:
+    try:
+        async with database.transaction() as connection:
+            await connection.execute(queries["write_temporary_file"])
+    except DatabaseUnavailable as error:
+        return str(error)
+    return ""
 
 
 async def _mismatch(database: Database, migrations: Migrations) -> str:
@@ -110,14 +133,23 @@ async def _missing_days(
     return [row["day"] for row in rows]
 
 
+async def _unreached(connection: Connection, schemas: dict[str, str]) -> dict[str, str | None]:
+    if schemas[DISPATCHER_MIGRATIONS.schema]:
+        return {}
+    rows = await connection.fetch(queries["consumers"], _LONG, _FEW)
+    return {row["job"]: row["error"] for row in rows}
+
+
 def judge_tables(facts: TableFacts) -> list[Finding]:
     """All that can be said about the database."""
     return [
         *_version(facts),
+        *_disk(facts.write_error),
         *(_schema(name, problem) for name, problem in facts.schemas.items()),
         judge_clock(_AREA, facts.server.now, facts.server.ours, "the database decides by its own"),
         *_roles(facts),
         *_days(facts),
+        *(_unreached_job(job, error) for job, error in facts.unreached.items()),
         *_transactions(facts.transactions),
         *_safety(facts.server),
     ]
@@ -139,6 +171,18 @@ def _version(facts: TableFacts) -> list[Finding]:
     if major < _TESTED:
         return [_AREA.warning("version", told, f"Headway is tested on {_TESTED}: plan an upgrade")]
     return [_AREA.ok("version", f"{told} at {facts.where}")]
+
+
+def _disk(error: str) -> list[Finding]:
+    if not error:
+        return []
+    return [
+        _AREA.trouble(
+            "disk",
+            f"PostgreSQL cannot write 20 MB: {error}",
+            "free space on its disk: then it goes on by itself, unless it has stopped meanwhile",
+        )
+    ]
 
 
 def _schema(name: str, problem: str) -> Finding:
@@ -206,6 +250,20 @@ def _days(facts: TableFacts) -> list[Finding]:
             )
         ]
     return [_AREA.ok("history", "the partitions of the coming days are there")]
+
+
+def _unreached_job(job: str, error: str | None) -> Finding:
+    if error is None:
+        return _AREA.warning(
+            "consumers",
+            f"a worker serves job {job}, which no application declares, so it gets no orders",
+            "start the scheduler of the application that has it, or correct the name",
+        )
+    return _AREA.trouble(
+        "consumers",
+        f"NATS refuses the consumer of job {job}, so its orders reach no worker: {error}",
+        "see to that limit of NATS, or delete consumers of HEADWAY_RUNS that are not Headway's",
+    )
 
 
 def _transactions(found: list[Transaction]) -> list[Finding]:

@@ -12,6 +12,15 @@ SELECT current_setting('server_version_num')::integer AS version,
        (SELECT age(datfrozenxid) FROM pg_database
         WHERE datname = current_database()) AS transaction_age
 
+-- name: write_temporary_file
+-- Write 20 MB to a temporary file on the disk of the database: a segment of the log needs 16 MB.
+SET LOCAL work_mem = '64kB';
+SET LOCAL temp_tablespaces = '';
+WITH written AS MATERIALIZED (
+    SELECT repeat('x', 8000) AS block FROM generate_series(1, 2600)
+)
+SELECT count(*) FROM written
+
 -- name: roles
 -- The roles that Headway makes: whether they are there, and whether this user may become one.
 SELECT wanted.name, pg_roles.oid IS NOT NULL AS is_there,
@@ -37,4 +46,17 @@ FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend'
   AND pid <> pg_backend_pid() AND clock_timestamp() - xact_start > $1::interval
 ORDER BY xact_start
+LIMIT $2
+
+-- name: consumers
+-- Jobs whose orders reach no worker: why their consumer could not be made, or null for a job that a
+-- live worker serves and nobody declares. $1 live workers are those heard within, $2 how many.
+SELECT name AS job, consumer_error AS error FROM dispatcher.job_limit
+WHERE consumer_error IS NOT NULL
+UNION ALL
+(SELECT DISTINCT served.job, NULL
+ FROM dispatcher.worker CROSS JOIN LATERAL unnest(worker.jobs) AS served (job)
+ WHERE worker.last_heard_at > clock_timestamp() - $1::interval
+   AND NOT EXISTS (SELECT FROM dispatcher.job_limit WHERE job_limit.name = served.job))
+ORDER BY 1
 LIMIT $2

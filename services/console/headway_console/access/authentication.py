@@ -11,7 +11,8 @@ from msgspec import Struct
 from headway_console.access.attempts import Attempts, Network, address_of
 from headway_console.access.issuer import Issuer, IssuerUnavailable, RoleRule, looks_like_jwt
 from headway_console.access.people import Person
-from headway_console.access.sessions import Cookies, Seal, Session, SignedOut
+from headway_console.access.sessions import Cookies, Revoked, Seal, Session
+from headway_console.access.tickets import Tickets
 from headway_console.access.tokens import Rejected, Tokens, fingerprint
 
 SESSION = "session"
@@ -26,10 +27,10 @@ class Unknown(Struct, frozen=True, kw_only=True):
 
 
 class Local(Struct, frozen=True, kw_only=True):
-    """The person at this machine: their token, and the ticket by which their browser signs in."""
+    """The person at this machine: their token, and the tickets by which their browser signs in."""
 
     token: str
-    ticket: str
+    tickets: Tickets
 
 
 class Doorkeeper(Struct, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
     local: Local | None = None
     attempts: Attempts
     proxies: tuple[Network, ...] = ()
-    signed_out: SignedOut
+    signed_out: Revoked
 
     async def recognise(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Person | Unknown:
         """Who asks: by their token, or else by their cookie."""

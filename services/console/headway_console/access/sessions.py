@@ -72,8 +72,8 @@ class Seal:
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-class SignedOut:
-    """Sessions whose people have signed out, until they would have ended anyway.
+class Revoked:
+    """Ids of sessions and tickets that no longer count, until they would have ended anyway.
 
     They are known to this process alone: another console behind the same address takes a copy of
     the cookie until the session's end.
@@ -83,17 +83,17 @@ class SignedOut:
         self._most = most
         self._until: dict[str, datetime] = {}
 
-    def add(self, session: str, *, until: datetime, now: datetime) -> None:
-        """A session is over."""
+    def add(self, revoked: str, *, until: datetime, now: datetime) -> None:
+        """Revoke an id."""
         if len(self._until) >= self._most:
-            self._until = {one: at for one, at in self._until.items() if at > now}
+            self._until = {known: at for known, at in self._until.items() if at > now}
         while len(self._until) >= self._most:
             self._until.pop(next(iter(self._until)))
-        self._until[session] = until
+        self._until[revoked] = until
 
-    def has(self, session: str) -> bool:
-        """Whether a session is over."""
-        return session in self._until
+    def has(self, known: str) -> bool:
+        """Whether an id is revoked."""
+        return known in self._until
 
 
 class Cookies(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@
       expires: 2027-06-30T00:00:00Z
 
 The tokens themselves are nowhere. They have 256 random bits, so nothing is gained by a slow hash.
-The file is read again when it has changed; while it cannot be read, the last good one counts.
+The file is read again when it has changed; while it cannot be read, none of its tokens counts.
 """
 
 import hashlib
@@ -99,7 +99,8 @@ class Tokens:
         try:
             self._entries = self._given + read_tokens(self._path)
         except InvalidSettings as error:
-            logger.error("%s; what was read before still counts", error)
+            self._entries = self._given
+            logger.error("tokens file cannot be read, its tokens are refused: %s", error)
         else:
             logger.info("read %s again: %d tokens", self._path, len(self._entries))
 

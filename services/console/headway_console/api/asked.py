@@ -42,6 +42,10 @@ class GroupsAsked(Paged, frozen=True, kw_only=True):
     name: Name | None = None
 
 
+class ApplicationsAsked(Paged, frozen=True, kw_only=True):
+    """Applications, all of them."""
+
+
 class WorkAsked(Paged, frozen=True, kw_only=True):
     """Work in a state, or without one all that is not settled; `reason` is why it waits."""
 

@@ -1,13 +1,12 @@
 """Definitions as people write them: a manifest or a file, in the words of the YAML files."""
 
-import json
 from typing import Annotated, Any
 
 import msgspec
 from headway.control import Control
-from headway.definitions import API_OWNER, Definitions
+from headway.definitions import Definitions
 from headway.packing import pack
-from headway.yaml_file import load_yaml
+from headway.yaml_file import load_manifest, load_yaml
 from headway.yaml_file.records import ManifestRecord
 from headway_contract import subjects
 from headway_contract.control import Text
@@ -28,6 +27,7 @@ class YamlRequest(Struct, frozen=True, kw_only=True):
     yaml: Annotated[str, Meta(min_length=1, max_length=_MOST_CHARACTERS)]
     prune: PrunePolicy | None = None
     days: Days = 7
+    take_over: bool = False
     actor: Text = ""
     key: Text | None = None
 
@@ -52,17 +52,9 @@ async def _put(request: Request[Any, Any, Any], asked: Any) -> ApplyAnswer:
         for one in structs.fields(ManifestRecord)
         if one.required or getattr(asked, one.name) != one.default
     }
-    file = {
-        "app": "at-run-time",
-        "jobs": {str(asked.job): None},
-        "manifests": {asked.manifest: record},
-    }
-    # A file in JSON is one in YAML; so one way of reading says what is wrong with either.
-    found = load_yaml(json.dumps(msgspec.to_builtins(file), indent=1))
-    # The job belongs to the application that has declared it.
-    mine = structs.replace(found, owner=API_OWNER, jobs=())
+    made = load_manifest(asked.manifest, record)
     return await _ask(
-        request, subjects.APPLY_REQUEST, mine, ApplyRequest(definitions=b"", actor=asked.actor)
+        request, subjects.APPLY_REQUEST, made, ApplyRequest(definitions=b"", actor=asked.actor)
     )
 
 
@@ -81,7 +73,12 @@ def _read(asked: YamlRequest) -> Definitions:
 
 def _terms(asked: YamlRequest) -> ApplyRequest:
     return ApplyRequest(
-        definitions=b"", prune=asked.prune, days=asked.days, actor=asked.actor, key=asked.key
+        definitions=b"",
+        prune=asked.prune,
+        days=asked.days,
+        take_over=asked.take_over,
+        actor=asked.actor,
+        key=asked.key,
     )
 
 

@@ -14,6 +14,7 @@ from headway_contract.dispatching import (
 )
 from headway_contract.http import InvalidRequest
 from headway_contract.routes import (
+    DEFINITIONS,
     GROUPS,
     JOBS,
     LETTERS,
@@ -27,6 +28,7 @@ from litestar import Request
 from msgspec import Struct
 
 from headway_console.api.asked import (
+    ApplicationsAsked,
     AuditAsked,
     EventsAsked,
     FailuresAsked,
@@ -40,7 +42,16 @@ from headway_console.api.asked import (
     WorkersAsked,
 )
 from headway_console.api.endpoints import Endpoint
-from headway_console.reading import Page, audit, dead_letters, events, groups, manifests, runs
+from headway_console.reading import (
+    Page,
+    applications,
+    audit,
+    dead_letters,
+    events,
+    groups,
+    manifests,
+    runs,
+)
 from headway_console.reading import occurrences as ledger
 from headway_console.reading import workers as crew
 from headway_console.reading import works as queue
@@ -64,6 +75,10 @@ async def _manifests(db: Connection, asked: ManifestsAsked, _: "Now", page: Pagi
 
 async def _groups(db: Connection, asked: GroupsAsked, _: "Now", page: Paging) -> Any:
     return await groups.page_of_groups(db, name=asked.name, **page)
+
+
+async def _applications(db: Connection, _: ApplicationsAsked, __: "Now", page: Paging) -> Any:
+    return await applications.page_of_applications(db, **page)
 
 
 async def _work(db: Connection, asked: WorkAsked, _: "Now", page: Paging) -> Any:
@@ -198,6 +213,11 @@ LISTS: tuple[Endpoint, ...] = (
     _list(
         "list_groups", "/groups", GROUPS, "List groups: limits, what is under way, what waits.",
         GroupsAsked, groups.GroupRow, _groups,
+    ),
+    _list(
+        "list_apps", "/apps", DEFINITIONS,
+        "List applications with the source that declares each.",
+        ApplicationsAsked, applications.ApplicationRow, _applications,
     ),
     _list(
         "list_jobs", "/jobs", JOBS, "List declared jobs with the schema of their input.",

@@ -137,6 +137,7 @@ _WORDS = {
     "already_retried": "had been retried already",
     "already_acknowledged": "had been put away already",
     "already_asked": "wait for their slots already",
+    "job_retired": "are of retired jobs",
     "pruned": "belong to a manifest that is gone",
     "unknown": "are not known any more",
 }

@@ -15,6 +15,7 @@ TINTS = {
     "warn": (
         *("blocked", "blocked_by_dead_letter", "cancelled", "expired", "skipped", "disabled"),
         *(
+            "job_retired",
             "manifest_disabled",
             "group_disabled",
             "draining",

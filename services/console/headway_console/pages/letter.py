@@ -90,7 +90,7 @@ def _decoded(given: str) -> Any:
     """The input that somebody wrote."""
     try:
         return msgspec.json.decode(given)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _Unfit(f"this is no JSON: {error}") from error
 
 

@@ -27,6 +27,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     text: str = ""
     prune: PrunePolicy = "keep"
     days: int = 7
+    take_over: bool = False
 
 
 class Moves(Struct, frozen=True, kw_only=True):
@@ -55,7 +56,10 @@ async def plan(request: Request[Any, Any, Any]) -> Response[str]:
     asked = await _read(request)
     try:
         answer = await client_of(request).plan(
-            definitions_of(asked.text), prune=asked.prune, days=asked.days
+            definitions_of(asked.text),
+            prune=asked.prune,
+            days=asked.days,
+            take_over=asked.take_over,
         )
     except (InvalidDefinitions, RequestFailed) as error:
         return _show(request, asked, trouble=str(error))
@@ -67,7 +71,9 @@ async def apply(request: Request[Any, Any, Any]) -> Response[Any]:
     """Apply them."""
     asked = await _read(request)
     try:
-        answer = await client_of(request).apply(definitions_of(asked.text), prune=asked.prune)
+        answer = await client_of(request).apply(
+            definitions_of(asked.text), prune=asked.prune, take_over=asked.take_over
+        )
     except (InvalidDefinitions, RequestFailed) as error:
         return _show(request, asked, trouble=str(error))
     if answer.stale:
@@ -141,6 +147,7 @@ async def _read(request: Request[Any, Any, Any]) -> Asked:
         text=text.replace("\r\n", "\n"),
         prune=prune if prune in PRUNES else "keep",  # type: ignore[arg-type]
         days=int(days) if days.isdecimal() and int(days) in _DAYS else 7,
+        take_over="take_over" in sent,
     )
 
 

@@ -51,16 +51,16 @@ async def sign_in(request: Request[Any, Any, Any]) -> Response[Any]:
 
 @get("/sign-in/local/{ticket:str}", opt=open_to_anyone(), sync_to_thread=False)
 def sign_in_local(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Begin a session for the person at this machine, who was shown the ticket."""
+    """Begin a session for the person at this machine, by a link that works once."""
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     local, ticket = doorkeeper.local, str(request.path_params["ticket"])
     try:
         address = doorkeeper.begin_attempt(request, monotonic())
     except TooManyAttempts as error:
         return _ask(request, "/", trouble=error)
-    if local is None or not hmac.compare_digest(local.ticket.encode(), ticket.encode()):
+    if local is None or not local.tickets.redeem(ticket, utc_now()):
         return _ask(
-            request, "/", trouble="this link is no longer valid: 'headway up' shows a new one"
+            request, "/", trouble="this link is no longer valid: 'headway sign-in' prints a new one"
         )
     doorkeeper.attempts.succeeded(address)
     person = doorkeeper.tokens.person(local.token, utc_now())

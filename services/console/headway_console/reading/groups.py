@@ -4,6 +4,8 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
+from headway_contract.scheduling import FieldOwner
+from headway_decisions.ownership import group_owners, read_group
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
@@ -19,7 +21,10 @@ _LIST = "groups"
 
 
 class GroupRow(Struct, frozen=True, kw_only=True):
-    """A group. `waiting` says how much waits for what; `frees_at` until when its rate holds it."""
+    """A group. `waiting` says how much waits for what; `frees_at` until when its rate holds it.
+
+    `owners` says who decides about each setting, and how an operator gives it back.
+    """
 
     name: str
     owner: str | None
@@ -37,6 +42,7 @@ class GroupRow(Struct, frozen=True, kw_only=True):
     in_progress: int
     waiting: dict[str, int]
     dead_letters: int
+    owners: list[FieldOwner] = []
 
     @property
     def active(self) -> int:
@@ -84,6 +90,7 @@ def _group(row: Any, room: Occupancy) -> GroupRow:
     name = row["name"]
     return GroupRow(
         touched=sorted(row["touched"]),
+        owners=group_owners(read_group(row)),
         pending=room.active.get((name, "pending"), 0),
         in_progress=room.active.get((name, "in_progress"), 0),
         waiting=room.waiting.get(name, {}),

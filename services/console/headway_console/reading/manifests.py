@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 from headway_decisions import timing
+from headway_decisions.ownership import manifest_owners
 from headway_decisions.timing import Timing
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
@@ -20,25 +21,18 @@ _LIST, _JOBS = "manifests", "jobs"
 _FAMILY = 500
 _LABELS = 1000
 
-# The settings of a manifest, and by which name operators touch those that may be theirs.
-_SETTINGS = {
-    "timing": "",
-    "misfire": "",
-    "overlap": "",
-    "input": "",
-    "priority": "",
-    "labels": "",
-    "timeout_seconds": "",
-    "cancel_grace_seconds": "",
-    "on_lost_contact": "",
-    "on_dead_letter": "",
-    "concurrency_key": "",
-    "concurrency_limit": "",
-    "start_within_seconds": "",
-    "batch": "",
+# The settings of a manifest that code alone decides; `retry` has two fields that operators may own.
+_CODE_SETTINGS = (
+    *("timing", "misfire", "overlap", "input", "priority", "labels", "timeout_seconds"),
+    *("cancel_grace_seconds", "on_lost_contact", "on_dead_letter", "concurrency_key"),
+    *("concurrency_limit", "start_within_seconds", "batch", "retry"),
+)
+# The settings that operators may own, by the names of their fields.
+_OWNED_SETTINGS = {
     "enabled": "enabled",
-    "retry": "retry",
-    "jitter_seconds": "jitter",
+    "attempts": "attempts",
+    "interval": "interval_seconds",
+    "jitter": "jitter_seconds",
 }
 
 
@@ -99,11 +93,16 @@ class ManifestRow(Struct, frozen=True, kw_only=True):
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """One setting, and whose it is: the code's, an operator's (`yours`), or made at run time."""
+    """One setting, and whose it is: the code's, an operator's (`yours`), or made at run time.
+
+    `give_back` names the field that an operator gives back to the code, and `command` does it.
+    """
 
     name: str
     value: Any
     source: Literal["code", "yours", "api"]
+    give_back: str = ""
+    command: str = ""
 
 
 class Relative(Struct, frozen=True, kw_only=True):
@@ -160,10 +159,11 @@ class Label(Struct, frozen=True, kw_only=True):
 
 
 class JobRow(Struct, frozen=True, kw_only=True):
-    """A declared job: its limits, what of them is in use, and how many live workers serve it.
+    """A job: its limits, what of them is in use, and how many live workers serve it.
 
     `touched` are the limits that an operator has set; `attempts` is what its work gets of which
-    neither a manifest nor an operator says otherwise.
+    neither a manifest nor an operator says otherwise. Since `retired_at` no application declares
+    it.
     """
 
     name: str
@@ -181,6 +181,7 @@ class JobRow(Struct, frozen=True, kw_only=True):
     touched: list[str] = []
     attempts: int | None = None
     active: int = 0
+    retired_at: datetime | None = None
 
 
 async def page_of_manifests(
@@ -260,6 +261,8 @@ async def page_of_jobs(
 
 def held_by(row: Any) -> str | None:
     """What keeps a manifest from firing; the widest reason is the one to tell."""
+    if row["job_retired_at"] is not None:
+        return "job_retired"
     if not row["group_enabled"]:
         return "group_disabled"
     if not row["enabled"]:
@@ -313,10 +316,18 @@ def _last_run(row: Any) -> LastRun | None:
 
 def _settings(row: Any) -> list[Setting]:
     made: Literal["code", "api"] = "api" if row["owner"] == "api" else "code"
-    return [
-        Setting(name=name, value=row[name], source="yours" if theirs in row["touched"] else made)
-        for name, theirs in _SETTINGS.items()
-    ]
+    settings = [Setting(name=name, value=row[name], source=made) for name in _CODE_SETTINGS]
+    for owner in manifest_owners(row):
+        yours = owner.owner == "operator"
+        setting = Setting(
+            name=_OWNED_SETTINGS[owner.field],
+            value=owner.value,
+            source="yours" if yours else made,
+            give_back=owner.field if yours else "",
+            command=owner.give_back,
+        )
+        settings.append(setting)
+    return settings
 
 
 def _relative(row: Any) -> Relative:

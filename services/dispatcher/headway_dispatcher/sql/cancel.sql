@@ -27,7 +27,7 @@ ORDER BY work_id
 
 -- name: lock
 -- Work that is to end early, locked in a fixed order, as it stands before. $1 ids.
-SELECT id, round, manifest_id, manifest, group_name, state, outcome, run_id, cancel_reason
+SELECT id, round, manifest_id, manifest, group_name, state, outcome, run_id
 FROM dispatcher.work_queue
 WHERE id = ANY($1::uuid[])
 ORDER BY id

@@ -33,8 +33,11 @@ WHERE dead_letter.id = ANY($1::uuid[])
 SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
 
 -- name: lock
--- Letters whose work is locked, the oldest first, and who is in the slot of each. $1 ids.
+-- Letters whose work is locked, the oldest first, who is in the slot of each, and whether its job
+-- is retired. $1 ids.
 SELECT dead_letter.*, work_queue.slot, work_queue.traceparent, work_queue.state AS work_state,
+       EXISTS (SELECT FROM dispatcher.job_limit
+               WHERE job_limit.name = dead_letter.job AND job_limit.retired) AS job_retired,
        (SELECT other.id FROM dispatcher.work_queue AS other
         WHERE other.manifest_id = work_queue.manifest_id AND other.slot = work_queue.slot
           AND other.state <> 'settled' AND other.id <> work_queue.id) AS taken_by
@@ -46,7 +49,7 @@ FOR UPDATE OF dead_letter
 
 -- name: lock_asked
 -- Letters that wait for a slot which is free now, the longest first; those that somebody else
--- is at, or whose manifest is gone, are left alone. $1 manifests (null for all), $2 how many.
+-- is at, or whose manifest is gone or job is retired, are left alone. $1 manifests (null for all), $2 how many.
 SELECT dead_letter.id
 FROM dispatcher.dead_letter
 JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
@@ -58,6 +61,8 @@ WHERE dead_letter.retry_asked_at IS NOT NULL
                     AND other.state <> 'settled')
   AND NOT EXISTS (SELECT FROM dispatcher.tombstone
                   WHERE tombstone.manifest_id = dead_letter.manifest_id)
+  AND NOT EXISTS (SELECT FROM dispatcher.job_limit
+                  WHERE job_limit.name = dead_letter.job AND job_limit.retired)
 ORDER BY dead_letter.retry_asked_at, dead_letter.id
 LIMIT $2
 FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
@@ -91,14 +96,16 @@ FROM unnest($1::uuid[], $3::text[], $5::jsonb[]) AS told (id, actor, edit)
 WHERE dead_letter.id = told.id
 
 -- name: tell_runs
--- What was heard of runs only after they had become part of a letter. $1 works.
+-- Copy to letters what was heard of their runs only after they were made; a late start may move
+-- the end. $1 works.
 UPDATE dispatcher.dead_letter
 SET runs = (
     SELECT jsonb_agg(
         CASE WHEN metadata.run_id IS NULL THEN kept.run
              ELSE kept.run || jsonb_build_object(
                  'worker', metadata.worker, 'host', metadata.host,
-                 'started_at', metadata.started_at) END
+                 'started_at', metadata.started_at,
+                 'finished_at', metadata.finished_at) END
         ORDER BY kept.place)
     FROM jsonb_array_elements(dead_letter.runs) WITH ORDINALITY AS kept (run, place)
     LEFT JOIN dispatcher.metadata ON metadata.run_id = (kept.run ->> 'run')::uuid)

@@ -25,13 +25,13 @@ WHERE work_queue.id = $1
 -- look, $5 how far to count.
 SELECT lane.job, sum(before.number)::bigint AS number
 FROM unnest($1::text[], $2::text[]) AS lane (group_name, job)
-JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
+LEFT JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
 CROSS JOIN LATERAL (
     SELECT count(*) AS number
     FROM (SELECT FROM dispatcher.work_queue
           WHERE work_queue.group_name = lane.group_name AND work_queue.job = lane.job
             AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
-            AND work_queue.rank < $3::timestamptz + group_limit.priority * $4::interval
+            AND work_queue.rank < $3::timestamptz + coalesce(group_limit.priority, 0) * $4::interval
           LIMIT $5) AS few
 ) AS before
 GROUP BY lane.job
@@ -51,11 +51,11 @@ FROM (
         (SELECT id, group_name, job, rank, manifest_id, explicit FROM dispatcher.work_queue
          WHERE concurrency_key = $1 AND state IN ('queued', 'waiting') AND held_by = 'key')
     ) AS work_queue
-    JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
+    LEFT JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
     LEFT JOIN dispatcher.manifest_switch
         ON manifest_switch.manifest_id = work_queue.manifest_id AND NOT manifest_switch.enabled
        AND NOT work_queue.explicit
-    WHERE work_queue.rank - group_limit.priority * $3::interval < $2::timestamptz
+    WHERE work_queue.rank - coalesce(group_limit.priority, 0) * $3::interval < $2::timestamptz
       AND manifest_switch.manifest_id IS NULL
     LIMIT $4
 ) AS few

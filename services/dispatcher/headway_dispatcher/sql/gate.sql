@@ -17,25 +17,26 @@ SELECT clock_timestamp() AS now,
 -- of several groups. The fleet are live workers that take orders, with the leases that they hold.
 -- Limits are those in force, of groups only if they have any.
 -- $1 how long a worker may have been silent.
+WITH here AS MATERIALIZED (
+    SELECT name, nonce, jobs, slots, concurrency FROM dispatcher.worker
+    WHERE NOT gone AND NOT draining AND last_heard_at > clock_timestamp() - $1::interval
+)
 SELECT clock_timestamp() AS now,
        (SELECT jsonb_agg(load) FROM (
             SELECT metadata.group_name, metadata.job, count(*) AS runs,
                    count(DISTINCT lease.id)
-                       FILTER (WHERE lease.claimed_by IS NULL OR worker.name IS NOT NULL)
+                       FILTER (WHERE lease.claimed_by IS NULL OR here.name IS NOT NULL)
                        AS leases_on_fleet
             FROM dispatcher.metadata
             JOIN dispatcher.lease ON lease.id = metadata.lease_id
-            LEFT JOIN dispatcher.worker
-                ON worker.name = lease.claimed_by AND worker.nonce = lease.nonce
-               AND worker.last_heard_at > clock_timestamp() - $1::interval
-               AND NOT worker.draining
+            LEFT JOIN here ON here.name = lease.claimed_by AND here.nonce = lease.nonce
             WHERE metadata.state IN ('pending', 'in_progress')
             GROUP BY GROUPING SETS ((metadata.group_name, metadata.job), (metadata.job))
         ) AS load) AS active,
-       (SELECT jsonb_agg(jsonb_build_object('jobs', worker.jobs, 'slots', worker.slots,
-                                            'concurrency', worker.concurrency,
+       (SELECT jsonb_agg(jsonb_build_object('jobs', here.jobs, 'slots', here.slots,
+                                            'concurrency', here.concurrency,
                                             'held', coalesce(holding.held, '{}')))
-        FROM dispatcher.worker
+        FROM here
         LEFT JOIN (
             SELECT claimed_by, nonce, jsonb_object_agg(job, number) AS held
             FROM (SELECT claimed_by, nonce, job, count(*) AS number
@@ -43,8 +44,7 @@ SELECT clock_timestamp() AS now,
                   WHERE ended_at IS NULL AND last_heard_at IS NOT NULL
                   GROUP BY claimed_by, nonce, job) AS by_job
             GROUP BY claimed_by, nonce
-        ) AS holding ON holding.claimed_by = worker.name AND holding.nonce = worker.nonce
-        WHERE worker.last_heard_at > clock_timestamp() - $1::interval AND NOT worker.draining)
+        ) AS holding ON holding.claimed_by = here.name AND holding.nonce = here.nonce)
            AS fleet,
        (SELECT jsonb_object_agg(
                    group_limit.name,
@@ -174,9 +174,9 @@ SELECT pg_advisory_xact_lock($1)
 -- be run, $5 room of each, $6 how much of it is for idle slots, $7 now, $8 how many, $9 how much
 -- older one step of a group's priority makes its work look.
 WITH chosen AS (
-    SELECT first.id, first.rank - group_limit.priority * $9::interval AS turn
+    SELECT first.id, first.rank - coalesce(group_limit.priority, 0) * $9::interval AS turn
     FROM dispatcher.ready_lane AS lane
-    JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
+    LEFT JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
     JOIN unnest((SELECT $4::text[]), (SELECT $5::integer[]), (SELECT $6::integer[]))
         AS open_job (name, room, idle) ON open_job.name = lane.job
     LEFT JOIN unnest((SELECT $1::text[]), (SELECT $2::integer[]), (SELECT $3::boolean[]))

@@ -46,8 +46,12 @@ JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
 WHERE dead_letter.id = ANY($1::uuid[])
 
 -- name: group_versions
--- Which version of their limits is in force for groups. $1 names.
-SELECT name, version FROM dispatcher.group_limit WHERE name = ANY($1::text[])
+-- Which version of their limits is in force for groups, deletions included. $1 names.
+SELECT name, max(version) AS version
+FROM (SELECT name, version FROM dispatcher.group_limit WHERE name = ANY($1::text[])
+      UNION ALL
+      SELECT name, version FROM dispatcher.deleted_group WHERE name = ANY($1::text[])) AS known
+GROUP BY name
 
 -- name: job_versions
 -- Which version of their limits is in force for jobs. $1 names.

@@ -27,7 +27,8 @@ SELECT locked.*, NULL, NULL, NULL FROM locked
 -- name: runs_of
 -- The runs of leases, as the fold left them. $1 leases.
 SELECT run_id, work_id, lease_id, state, worker, host, created_at, started_at, finished_at,
-       failure, output, cancel_reason, activations, group_name, attempt, due_at
+       worker_started_at, worker_finished_at, failure, output, cancel_reason, activations,
+       group_name, attempt, due_at
 FROM dispatcher.metadata
 WHERE lease_id = ANY($1::uuid[])
 
@@ -36,18 +37,23 @@ WHERE lease_id = ANY($1::uuid[])
 -- leases. Which code a claimant has is noted while that process is known: another may take its
 -- name. $1 runs, $2 states, $3 workers, $4 hosts, $5 start times, $6 finish times, $7 failures,
 -- $8 outputs, $9 cancel reasons, $10 activations, $11 our own wall clock; $12 leases,
--- $13 claimants, $14 nonces, $15 sequences, $16 loose links, $17 ended.
+-- $13 claimants, $14 nonces, $15 sequences, $16 loose links, $17 ended, $18 warnings for claimants
+-- (null where there is nothing new to say); $19 start and $20 finish times of the runs by the clocks
+-- of their workers.
 WITH folded AS (
     UPDATE dispatcher.metadata
     SET state = told.state, worker = told.worker, host = told.host, started_at = told.started_at,
         finished_at = told.finished_at, failure = told.failure, output = told.output,
         cancel_reason = told.cancel_reason, activations = told.activations,
+        worker_started_at = told.worker_started_at,
+        worker_finished_at = told.worker_finished_at,
         start_heard_at = CASE WHEN told.started_at IS NOT NULL
                               THEN coalesce(metadata.start_heard_at, $11) END
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[],
-                $6::timestamptz[], $7::jsonb[], $8::jsonb[], $9::text[], $10::jsonb[])
+                $6::timestamptz[], $7::jsonb[], $8::jsonb[], $9::text[], $10::jsonb[],
+                $19::timestamptz[], $20::timestamptz[])
         AS told (run_id, state, worker, host, started_at, finished_at, failure, output,
-                 cancel_reason, activations)
+                 cancel_reason, activations, worker_started_at, worker_finished_at)
     WHERE metadata.run_id = told.run_id
 )
 UPDATE dispatcher.lease
@@ -58,21 +64,27 @@ SET claimed_by = told.claimed_by,
     sequence = told.sequence,
     loose_links = told.loose_links,
     ended_at = CASE WHEN told.ended THEN coalesce(ended_at, $11) END,
-    code_version = coalesce(lease.code_version, worker.code_version)
-FROM unnest($12::uuid[], $13::text[], $14::text[], $15::bigint[], $16::jsonb[], $17::boolean[])
-    AS told (id, claimed_by, nonce, sequence, loose_links, ended)
+    code_version = coalesce(lease.code_version, worker.code_version),
+    warning = coalesce(told.warning, lease.warning),
+    warned_at = CASE WHEN told.warning IS NULL THEN lease.warned_at ELSE $11 END
+FROM unnest($12::uuid[], $13::text[], $14::text[], $15::bigint[], $16::jsonb[], $17::boolean[],
+            $18::text[])
+    AS told (id, claimed_by, nonce, sequence, loose_links, ended, warning)
 LEFT JOIN dispatcher.worker ON worker.name = told.claimed_by AND worker.nonce = told.nonce
 WHERE lease.id = told.id
 
 -- name: state_of
--- What is known of one lease, for whoever asks. $1 lease.
-SELECT lease.ended_at IS NOT NULL AS ended, lease.claimed_by, lease.nonce,
-       coalesce(array_agg(metadata.run_id) FILTER (WHERE metadata.finished_at IS NOT NULL), '{}')
-           AS ended_runs
+-- A lease as far as it is projected. $1 lease.
+SELECT id, token, claimed_by, nonce, sequence, loose_links, ended_at
 FROM dispatcher.lease
-LEFT JOIN dispatcher.metadata ON metadata.lease_id = lease.id
-WHERE lease.id = $1
-GROUP BY lease.id
+WHERE id = $1
+
+-- name: warn_claimant
+-- A message could not be read that the claimant of a lease has published, by its subject.
+-- $1 lease, $2 worker, $3 what is wrong.
+UPDATE dispatcher.lease
+SET warning = $3, warned_at = clock_timestamp()
+WHERE id = $1 AND claimed_by = $2 AND ended_at IS NULL
 
 -- name: unclaimed_until
 -- Runs that nobody has claimed or lists, of work that must have begun by some time, the earliest
@@ -95,10 +107,12 @@ ORDER BY work_queue.start_by
 LIMIT $1
 
 -- name: silent
--- Claimed leases that nobody heard of for too long, unclaimed ones that nobody wanted or lists,
--- and those with a run that took longer than its time and grace. $1 heard before, $2 made
--- before, $3 now, $4 how many, $5 jobs whose unclaimed orders only wait their turn.
-SELECT lease.id, lease.token, lease.job, lease.sequence, lease.claimed_by,
+-- Claimed leases that nobody named for too long, unclaimed ones whose time to be claimed is over,
+-- and those with a run that took longer than its time and grace. An order that a worker names has
+-- been taken from the stream, so it does not wait its turn. $1 heard before, $2 made before,
+-- $3 now, $4 how many, $5 jobs whose unclaimed orders only wait their turn.
+SELECT lease.id, lease.token, lease.job, lease.sequence, lease.claimed_by, lease.warning,
+       coalesce(bool_or(worker.last_heard_at >= $1), false) AS worker_heard,
        CASE WHEN lease.claimed_by IS NULL THEN 'undelivered'
             WHEN lease.last_heard_at < $1 THEN 'orphaned'
             ELSE 'timed_out' END AS kind,
@@ -111,11 +125,12 @@ SELECT lease.id, lease.token, lease.job, lease.sequence, lease.claimed_by,
            FILTER (WHERE metadata.finished_at IS NULL) AS live_runs
 FROM dispatcher.lease
 JOIN dispatcher.metadata ON metadata.lease_id = lease.id
+LEFT JOIN dispatcher.worker ON worker.name = lease.claimed_by AND worker.nonce = lease.nonce
 WHERE lease.ended_at IS NULL
 GROUP BY lease.id
 HAVING lease.last_heard_at < $1
-    OR (lease.claimed_by IS NULL AND lease.created_at < $2 AND lease.job <> ALL($5::text[])
-        AND (lease.listed_at IS NULL OR lease.listed_at < $1))
+    OR (lease.claimed_by IS NULL AND lease.created_at < $2
+        AND (lease.job <> ALL($5::text[]) OR lease.listed_at IS NOT NULL))
     OR bool_or(metadata.finished_at IS NULL
                AND metadata.start_heard_at + metadata.patience_seconds * interval '1 s' < $3)
 ORDER BY lease.created_at

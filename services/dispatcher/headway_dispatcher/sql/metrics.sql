@@ -44,7 +44,7 @@ WITH ready AS (
                     alike.wait_reason, alike.held_by, closed_lane.reason, 'awaiting_gate') AS reason,
            alike.count
     FROM alike
-    JOIN dispatcher.group_limit ON group_limit.name = alike.group_name
+    LEFT JOIN dispatcher.group_limit ON group_limit.name = alike.group_name
     LEFT JOIN dispatcher.closed_lane
         ON closed_lane.group_name = alike.group_name AND closed_lane.job = alike.job
 ), active AS (

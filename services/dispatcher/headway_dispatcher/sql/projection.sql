@@ -19,8 +19,9 @@ WHERE id > $1 AND id <= $2
 -- name: runs
 -- Runs of work between two ids, likewise. $1 above this id, $2 up to this.
 SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
-       due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-       output, cancel_reason, activations, trace_id, concurrency_key, reissued, begun_elsewhere
+       due_at, created_at, started_at, start_heard_at, finished_at, worker_started_at,
+       worker_finished_at, patience_seconds, failure, output, cancel_reason, activations,
+       trace_id, concurrency_key, reissued, begun_elsewhere
 FROM dispatcher.metadata
 WHERE work_id > $1 AND work_id <= $2
 
@@ -140,11 +141,13 @@ RETURNING id
 -- Runs as history says they are, those that have ended first. $1 rows as an array of objects.
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
-     due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-     output, cancel_reason, activations, trace_id, concurrency_key, reissued, begun_elsewhere)
+     due_at, created_at, started_at, start_heard_at, finished_at, worker_started_at,
+     worker_finished_at, patience_seconds, failure, output, cancel_reason, activations,
+     trace_id, concurrency_key, reissued, begun_elsewhere)
 SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
-       due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure,
-       output, cancel_reason, activations, trace_id, concurrency_key, reissued, begun_elsewhere
+       due_at, created_at, started_at, start_heard_at, finished_at, worker_started_at,
+       worker_finished_at, patience_seconds, failure, output, cancel_reason, activations,
+       trace_id, concurrency_key, reissued, begun_elsewhere
 FROM jsonb_populate_recordset(NULL::dispatcher.metadata, $1)
 ORDER BY finished_at NULLS LAST
 ON CONFLICT (run_id) DO UPDATE
@@ -153,7 +156,9 @@ SET work_id = excluded.work_id, lease_id = excluded.lease_id, manifest_id = excl
     attempt = excluded.attempt, state = excluded.state, worker = excluded.worker,
     host = excluded.host, due_at = excluded.due_at, created_at = excluded.created_at,
     started_at = excluded.started_at, start_heard_at = excluded.start_heard_at,
-    finished_at = excluded.finished_at, patience_seconds = excluded.patience_seconds,
+    finished_at = excluded.finished_at, worker_started_at = excluded.worker_started_at,
+    worker_finished_at = excluded.worker_finished_at,
+    patience_seconds = excluded.patience_seconds,
     failure = excluded.failure, output = excluded.output,
     cancel_reason = excluded.cancel_reason, activations = excluded.activations,
     trace_id = excluded.trace_id, concurrency_key = excluded.concurrency_key,

@@ -88,7 +88,8 @@ SELECT id FROM dispatcher.dead_letter WHERE work_id = $1 ORDER BY round DESC
 
 -- name: runs
 -- A page of runs, the newest first. $1 state, $2 group, $3 job, $4 manifest, $5 work, $6 worker
--- (null where any will do), $7 and $8 after this time and id, $9 how many.
+-- (null where any will do), $7 and $8 after this time and id, $9 how many, $10 created since,
+-- $11 created before (null where there is no bound).
 SELECT metadata.*, work_queue.manifest, work_queue.input,
        metadata.failure ->> 'kind' AS failure_kind,
        left(metadata.failure ->> 'message', 500) AS failure_message
@@ -101,6 +102,8 @@ WHERE ($1::text IS NULL OR metadata.state = $1)
   AND ($5::uuid IS NULL OR metadata.work_id = $5)
   AND ($6::text IS NULL OR metadata.worker = $6)
   AND ($7::timestamptz IS NULL OR (metadata.created_at, metadata.run_id) < ($7, $8::uuid))
+  AND ($10::timestamptz IS NULL OR metadata.created_at >= $10)
+  AND ($11::timestamptz IS NULL OR metadata.created_at < $11)
 ORDER BY metadata.created_at DESC, metadata.run_id DESC
 LIMIT $9
 

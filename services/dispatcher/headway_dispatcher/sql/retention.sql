@@ -120,6 +120,10 @@ DELETE FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
 -- Work without runs and letters. $1 ids.
 DELETE FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
 
+-- name: forget_groups
+-- Groups that were deleted long ago. $1 deleted before.
+DELETE FROM dispatcher.deleted_group WHERE deleted_at < $1
+
 -- name: sweep_inbox
 -- Old event ids of leases that never were, or are gone: one page of the table. Returns how far it
 -- got, or null at the end. $1 above this lease, $2 received before, $3 how many.
@@ -136,3 +140,7 @@ WITH page AS (
       AND NOT EXISTS (SELECT FROM dispatcher.lease WHERE lease.id = page.lease_id)
 )
 SELECT lease_id FROM page ORDER BY lease_id DESC LIMIT 1
+
+-- name: forget_workers
+-- Workers that crashed long ago; those that said goodbye are not here. $1 not heard since.
+DELETE FROM dispatcher.worker WHERE gone AND last_heard_at < $1

@@ -2,19 +2,15 @@
 -- The time of every decision: PostgreSQL's, read after the locks.
 SELECT clock_timestamp()
 
--- name: know_groups
--- Give every group a row, with no limits until they are told. $1 names.
-INSERT INTO dispatcher.group_limit (name)
-SELECT DISTINCT unnest($1::text[]) ORDER BY 1
-ON CONFLICT DO NOTHING
-
 -- name: apply_group
--- The limits of groups; an older version changes nothing. $1 names, $2 max active,
--- $3 priorities, $4 enabled, $5 versions, $6 rates.
+-- The limits of groups; a version older than the known one or than a deletion changes nothing.
+-- $1 names, $2 max active, $3 priorities, $4 enabled, $5 versions, $6 rates.
 INSERT INTO dispatcher.group_limit AS known (name, max_active, priority, enabled, version, rate)
 SELECT told.* FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $5::bigint[],
                           $6::jsonb[])
     AS told (name, max_active, priority, enabled, version, rate)
+WHERE NOT EXISTS (SELECT FROM dispatcher.deleted_group
+                  WHERE deleted_group.name = told.name AND deleted_group.version > told.version)
 ORDER BY told.name
 ON CONFLICT (name) DO UPDATE
 SET max_active = excluded.max_active,
@@ -24,20 +20,41 @@ SET max_active = excluded.max_active,
     rate = excluded.rate
 WHERE excluded.version > known.version
 
+-- name: delete_groups
+-- Drop the limits of deleted groups and what their rates counted; a version that is older than the
+-- known one changes nothing. $1 names, $2 versions.
+WITH told AS (
+    SELECT * FROM unnest($1::text[], $2::bigint[]) AS told (name, version)
+), gone AS (
+    DELETE FROM dispatcher.group_limit USING told
+    WHERE group_limit.name = told.name AND group_limit.version < told.version
+    RETURNING group_limit.name
+), unused AS (
+    DELETE FROM dispatcher.rate_use
+    WHERE kind = 'group' AND name IN (SELECT gone.name FROM gone)
+)
+INSERT INTO dispatcher.deleted_group AS known (name, version)
+SELECT name, version FROM told ORDER BY name
+ON CONFLICT (name) DO UPDATE
+SET version = excluded.version, deleted_at = excluded.deleted_at
+WHERE excluded.version > known.version
+
 -- name: apply_job
 -- The limits of jobs; an older version changes nothing. $1 names, $2 max active, $3 rates,
--- $4 whether they count globally, $5 runs of a lease, $6 versions.
-INSERT INTO dispatcher.job_limit AS known (name, max_active, rate, counts_globally, batch, version)
+-- $4 whether they count globally, $5 runs of a lease, $6 versions, $7 whether they are retired.
+INSERT INTO dispatcher.job_limit AS known
+    (name, max_active, rate, counts_globally, batch, version, retired)
 SELECT told.* FROM unnest($1::text[], $2::integer[], $3::jsonb[], $4::boolean[], $5::integer[],
-                          $6::bigint[])
-    AS told (name, max_active, rate, counts_globally, batch, version)
+                          $6::bigint[], $7::boolean[])
+    AS told (name, max_active, rate, counts_globally, batch, version, retired)
 ORDER BY told.name
 ON CONFLICT (name) DO UPDATE
 SET max_active = excluded.max_active,
     rate = excluded.rate,
     counts_globally = excluded.counts_globally,
     batch = excluded.batch,
-    version = excluded.version
+    version = excluded.version,
+    retired = excluded.retired
 WHERE excluded.version > known.version
 
 -- name: apply_switch
@@ -78,8 +95,8 @@ WHERE id = ANY(ARRAY(
 -- Work that is new, queued or (if its manifest's slot is taken) settled as coalesced; returns
 -- the ids of what was really taken in. What is known by its id, finds its slot taken, or is of
 -- a pruned manifest is left out. Work that has a time or a key to wait for is no candidate until
--- the gate says so, and its key is noted for the gate. Every group gets a row, with no limits
--- until they are told. History keeps what was taken in. $1 the work as an array of objects, $2 now,
+-- the gate says so, and its key is noted for the gate. Every job gets a row, with no limits until
+-- they are told. History keeps what was taken in. $1 the work as an array of objects, $2 now,
 -- $3 queued or settled; of history, as for its `append`, $4 event ids, $5 types, $6 subjects,
 -- $7 sources, $8 times of the publishers, $9 data, $10 accepted, $11 refusal reasons, $12 work ids,
 -- $13 run ids, $14 lease ids.
@@ -93,9 +110,9 @@ WITH work AS (
         concurrency_limit integer, explicit boolean)
     WHERE NOT EXISTS (SELECT FROM dispatcher.tombstone
                       WHERE tombstone.manifest_id = told.manifest_id)
-), grouped AS (
-    INSERT INTO dispatcher.group_limit (name)
-    SELECT DISTINCT work."group" FROM work ORDER BY 1
+), declared AS (
+    INSERT INTO dispatcher.job_limit (name, version)
+    SELECT DISTINCT work.job, 0 FROM work ORDER BY 1
     ON CONFLICT DO NOTHING
 ), taken AS (
     INSERT INTO dispatcher.work_queue
@@ -156,7 +173,8 @@ RETURNING work_queue.id
 
 -- name: lock
 -- Work that is decided about, locked in a fixed order, with the activations of all runs of its
--- round, whether its manifest was pruned, and whether dead letters of it wait for a slot.
+-- round and their number, whether its manifest was pruned, and whether dead letters of it wait for
+-- a slot.
 -- $1 ids.
 -- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
 -- time costs more than the rows do.
@@ -169,7 +187,9 @@ SELECT id, round, manifest_id, manifest, group_name, job, input, retry, state, r
                  AND dead_letter.retry_asked_at IS NOT NULL) AS letters_wait,
        (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
         WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
-          AND metadata.activations IS NOT NULL) AS activations
+          AND metadata.activations IS NOT NULL) AS activations,
+       (SELECT count(*) FROM dispatcher.metadata
+        WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round) AS round_runs
 FROM dispatcher.work_queue
 WHERE id = ANY((SELECT $1::uuid[])::uuid[])
 ORDER BY id

@@ -17,6 +17,7 @@ ON CONFLICT (name) DO UPDATE
 SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
     sdk_version = excluded.sdk_version, code_version = excluded.code_version,
     jobs = excluded.jobs, slots = excluded.slots, concurrency = excluded.concurrency,
+    gone = false,
     draining = excluded.draining OR known.drain_asked_of IS NOT DISTINCT FROM excluded.nonce,
     last_heard_at = greatest(known.last_heard_at, $10),
     first_heard_at = CASE WHEN known.nonce = excluded.nonce
@@ -43,12 +44,18 @@ DELETE FROM dispatcher.worker
 USING unnest($1::text[], $2::text[]) AS gone (name, nonce)
 WHERE worker.name = gone.name AND worker.nonce = gone.nonce
 
+-- name: note_gone
+-- Workers that fell silent; one that is heard again is no longer gone. $1 not heard since.
+UPDATE dispatcher.worker SET gone = true WHERE NOT gone AND last_heard_at <= $1
+
 -- name: hear_leases
 -- The leases that heartbeats named: the claimant's own are heard of, those whose claim is not
--- known here are noted as listed, and those that are positively no longer its own come back
--- with the reason. $1 leases, $2 workers, $3 nonces, $4 now.
+-- known here are noted as listed, and those come back with the reason that are positively no
+-- longer its own, or were listed before and still have no claim. $1 leases, $2 workers,
+-- $3 nonces, $4 now.
 WITH named AS (
     SELECT lease.id, told.worker, told.nonce, lease.ended_at IS NOT NULL AS ended,
+           lease.claimed_by IS NULL AND lease.listed_at IS NOT NULL AS unclaimed,
            lease.claimed_by IS NOT NULL
                AND (lease.claimed_by, lease.nonce) <> (told.worker, told.nonce) AS another
     FROM unnest($1::uuid[], $2::text[], $3::text[]) AS told (lease, worker, nonce)
@@ -63,9 +70,24 @@ WITH named AS (
     FROM named
     WHERE lease.id = named.id AND NOT named.ended AND NOT named.another
 )
-SELECT id, worker, nonce, CASE WHEN another THEN 'another' ELSE 'ended' END AS reason
+SELECT id, worker, nonce,
+       CASE WHEN another THEN 'another' WHEN ended THEN 'ended' ELSE 'unclaimed' END AS reason
 FROM named
-WHERE ended OR another
+WHERE ended OR another OR unclaimed
+
+-- name: warnings
+-- What is wrong with the messages of workers, for a minute after it was noticed. $1 workers,
+-- $2 their nonces, $3 now.
+SELECT lease.claimed_by AS worker, lease.nonce, lease.id, lease.warning
+FROM unnest($1::text[], $2::text[]) AS told (worker, nonce)
+CROSS JOIN LATERAL (
+    SELECT claimed_by, nonce, id, warning
+    FROM dispatcher.lease
+    WHERE claimed_by = told.worker AND nonce = told.nonce AND warning IS NOT NULL
+      AND warned_at > $3::timestamptz - interval '1 minute'
+    ORDER BY warned_at DESC
+    LIMIT 100
+) AS lease
 
 -- name: serving
 -- Live workers that take orders, with the leases that each of them holds by job. $1 heard after.
@@ -79,7 +101,7 @@ LEFT JOIN (
           GROUP BY claimed_by, nonce, job) AS by_job
     GROUP BY claimed_by, nonce
 ) AS holding ON holding.claimed_by = worker.name AND holding.nonce = worker.nonce
-WHERE worker.last_heard_at > $1 AND NOT worker.draining
+WHERE NOT worker.gone AND worker.last_heard_at > $1 AND NOT worker.draining
 
 -- name: cancels
 -- What workers have to stop: live runs of theirs whose work is to end early. $1 workers,

@@ -8,7 +8,7 @@ SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')
 -- others. $1 how many.
 SELECT taken.work_id, taken.cause, taken.job, taken.key, taken.input::text, taken.group_name,
        taken.priority, taken.delay, taken.not_before, taken.start_by, taken.traceparent,
-       clock_timestamp() - taken.enqueued_at AS age,
+       clock_timestamp() - taken.enqueued_at AS age, job.retired_at,
        job.input_schema, job.takes_input, job.terms::text, job.concurrency_key,
        job.concurrency_limit, job.start_within_seconds
 FROM (
@@ -36,10 +36,11 @@ FOR UPDATE OF waiting
 
 -- name: queued
 -- What is queued: it is kept until it is settled, in case its message is lost, with the group that
--- it was told to be of, whatever its job says later. $1 work ids, $2 their groups, $3 now.
+-- it was told to be of, whatever its job says later, and its date by the clock of the schedule.
+-- $1 work ids, $2 their groups, $3 their dates, $4 now.
 UPDATE scheduler.enqueued
-SET state = 'queued', group_name = told.group_name, decided_at = $3
-FROM unnest($1::uuid[], $2::text[]) AS told (work_id, group_name)
+SET state = 'queued', group_name = told.group_name, queued_at = told.queued_at, decided_at = $4
+FROM unnest($1::uuid[], $2::text[], $3::timestamptz[]) AS told (work_id, group_name, queued_at)
 WHERE enqueued.work_id = told.work_id
 
 -- name: settled
@@ -54,7 +55,7 @@ WHERE work_id = ANY($1::uuid[]) AND key IS NOT NULL
 -- Work that is queued and not settled, as it was taken up. $1 work ids.
 SELECT kept.work_id, kept.cause, kept.job, kept.key, kept.input::text, kept.group_name,
        kept.priority, kept.delay, kept.not_before, kept.start_by, kept.traceparent,
-       clock_timestamp() - kept.enqueued_at AS age,
+       coalesce(kept.queued_at, kept.enqueued_at) AS queued_at,
        job.input_schema, job.takes_input, job.terms::text, job.concurrency_key,
        job.concurrency_limit, job.start_within_seconds
 FROM scheduler.enqueued AS kept

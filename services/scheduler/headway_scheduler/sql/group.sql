@@ -1,57 +1,40 @@
--- name: upsert
--- What code says of groups; a setting that it does not state, or that an operator has
--- touched, stays. $1 names, $2 max active, $3 priorities, $4 enabled, $5 owner, $6 now, $7 rates.
-INSERT INTO scheduler.manifest_group AS known
-    (name, max_active, priority, enabled, rate, owner, changed_at)
-SELECT stated.name, stated.max_active, coalesce(stated.priority, 0), coalesce(stated.enabled, true),
-       stated.rate, $5, $6
-FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $7::jsonb[])
-    AS stated (name, max_active, priority, enabled, rate)
-ORDER BY stated.name
+-- name: ensure
+-- A row with default settings for each group that has none. $1 names, $2 owner (null for enqueued
+-- work), $3 now.
+INSERT INTO scheduler.manifest_group (name, owner, changed_at)
+SELECT name, $2, $3 FROM unnest($1::text[]) AS named (name)
+ORDER BY name
 ON CONFLICT (name) DO NOTHING
 
--- name: note_declared
--- What code says of groups, for when an operator gives a setting back. $1 names, $2 max active,
--- $3 priorities, $4 enabled, $5 rates.
-UPDATE scheduler.manifest_group AS known
-SET declared = stated.declared
-FROM (SELECT one.name, jsonb_strip_nulls(jsonb_build_object(
-                 'max_active', one.max_active, 'priority', one.priority,
-                 'enabled', one.enabled, 'rate', one.rate)) AS declared
-      FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $5::jsonb[])
-          AS one (name, max_active, priority, enabled, rate)) AS stated
-WHERE known.name = stated.name AND known.declared <> stated.declared
-
--- name: forget_declared
--- Groups of which an owner's code says nothing any more. $1 owner, $2 names that are stated.
-UPDATE scheduler.manifest_group SET declared = '{}'
-WHERE owner = $1 AND NOT name = ANY($2::text[]) AND declared <> '{}'
+-- name: concerned
+-- Groups that a declaration names, and those of which its application states settings; with the
+-- number of their manifests. $1 names, $2 application.
+SELECT name, max_active, priority, enabled, rate, touched, declared,
+       (SELECT count(*) FROM scheduler.manifest
+        WHERE manifest.group_name = manifest_group.name AND pruning_at IS NULL) AS manifests
+FROM scheduler.manifest_group
+WHERE name = ANY($1::text[])
+   OR EXISTS (SELECT FROM jsonb_each(declared) AS stated WHERE stated.value ->> 'app' = $2)
+ORDER BY name
 
 -- name: restate
--- The same for groups that are there already; returns the names of those that changed.
--- $1 names, $2 max active, $3 priorities, $4 enabled, $5 owner, $6 now, $7 rates.
-WITH stated AS (
-    SELECT known.name,
-           CASE WHEN 'max_active' = ANY(known.touched) THEN known.max_active
-                ELSE coalesce(stated.max_active, known.max_active) END AS max_active,
-           CASE WHEN 'priority' = ANY(known.touched) THEN known.priority
-                ELSE coalesce(stated.priority, known.priority) END AS priority,
-           CASE WHEN 'enabled' = ANY(known.touched) THEN known.enabled
-                ELSE coalesce(stated.enabled, known.enabled) END AS enabled,
-           CASE WHEN 'rate' = ANY(known.touched) THEN known.rate
-                ELSE coalesce(stated.rate, known.rate) END AS rate
-    FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $7::jsonb[])
-        AS stated (name, max_active, priority, enabled, rate)
-    JOIN scheduler.manifest_group AS known ON known.name = stated.name
-)
+-- Store the settings that a declaration changes; the version rises with the values in force.
+-- $1 the groups as an array of objects, $2 now.
 UPDATE scheduler.manifest_group AS known
 SET max_active = stated.max_active, priority = stated.priority, enabled = stated.enabled,
-    rate = stated.rate, owner = $5, version = nextval('scheduler.group_version'), changed_at = $6
-FROM stated
+    rate = stated.rate, declared = stated.declared, owner = coalesce(stated.owner, known.owner),
+    version = CASE WHEN changed THEN nextval('scheduler.group_version') ELSE known.version END,
+    changed_at = CASE WHEN changed THEN $2 ELSE known.changed_at END
+FROM (
+    SELECT stated.*, (before.max_active, before.priority, before.enabled, before.rate)
+               IS DISTINCT FROM (stated.max_active, stated.priority, stated.enabled, stated.rate)
+               AS changed
+    FROM jsonb_to_recordset($1) AS stated (
+        name text, max_active integer, priority smallint, enabled boolean, rate jsonb,
+        declared jsonb, owner text)
+    JOIN scheduler.manifest_group AS before USING (name)
+) AS stated
 WHERE known.name = stated.name
-  AND (known.max_active, known.priority, known.enabled, known.rate)
-      IS DISTINCT FROM (stated.max_active, stated.priority, stated.enabled, stated.rate)
-RETURNING known.name
 
 -- name: read
 -- The settings of groups, which nobody may delete meanwhile. $1 names.
@@ -78,30 +61,48 @@ WHERE name = $1
 -- The manifests of a group. $1 name.
 SELECT id FROM scheduler.manifest WHERE group_name = $1 AND pruning_at IS NULL
 
--- name: remove_empty
--- Groups that nobody is in; those of another owner's making, those stated just now and those
--- that an operator has touched stay.
--- $1 owner (null for any), $2 names that are stated.
-DELETE FROM scheduler.manifest_group
+-- name: empty
+-- Groups that nobody is in and that have no enqueued work; those of another owner's making, those
+-- stated just now, those of which code states settings and those that an operator has touched
+-- stay. $1 owner (null for any), $2 names that are stated, $3 only these (null for any).
+SELECT name FROM scheduler.manifest_group
 WHERE ($1::text IS NULL OR owner IS NULL OR owner = $1)
   AND NOT name = ANY($2::text[])
-  AND touched = '{}'
+  AND ($3::text[] IS NULL OR name = ANY($3))
+  AND touched = '{}' AND declared = '{}'
   AND NOT EXISTS (SELECT FROM scheduler.manifest WHERE manifest.group_name = manifest_group.name)
-RETURNING name
+  AND NOT EXISTS (SELECT FROM scheduler.enqueued
+                  WHERE enqueued.group_name = manifest_group.name AND enqueued.state = 'queued')
+ORDER BY name
+FOR UPDATE
+
+-- name: remove
+-- Delete groups and note that they are gone; returns the version of each deletion. $1 names, $2 now.
+WITH gone AS (
+    DELETE FROM scheduler.manifest_group WHERE name = ANY($1::text[]) RETURNING name
+)
+INSERT INTO scheduler.deleted_group AS known (name, changed_at)
+SELECT name, $2 FROM gone ORDER BY name
+ON CONFLICT (name) DO UPDATE SET version = excluded.version, changed_at = excluded.changed_at
+RETURNING name, version
+
+-- name: deleted
+-- Groups that are gone and were not made again. $1 names.
+SELECT name, version FROM scheduler.deleted_group
+WHERE name = ANY($1::text[])
+  AND NOT EXISTS (SELECT FROM scheduler.manifest_group
+                  WHERE manifest_group.name = deleted_group.name)
+
+-- name: forget_deleted
+-- Groups that were deleted long ago. $1 deleted before.
+DELETE FROM scheduler.deleted_group WHERE changed_at < $1
 
 -- name: page
 -- A page of groups as clients see them. $1 after this name, $2 how many.
-SELECT name, max_active, priority, enabled, rate, touched,
+SELECT name, max_active, priority, enabled, rate, touched, declared,
        (SELECT count(*) FROM scheduler.manifest
         WHERE manifest.group_name = manifest_group.name AND pruning_at IS NULL) AS manifests
 FROM scheduler.manifest_group
 WHERE name > $1
 ORDER BY name
 LIMIT $2
-
--- name: remove_if_empty
--- Groups that lost their last manifest; those that an operator has touched or that code states
--- stay. $1 names.
-DELETE FROM scheduler.manifest_group
-WHERE name = ANY($1::text[]) AND touched = '{}' AND declared = '{}'
-  AND NOT EXISTS (SELECT FROM scheduler.manifest WHERE manifest.group_name = manifest_group.name)

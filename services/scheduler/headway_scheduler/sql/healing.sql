@@ -1,6 +1,20 @@
--- name: try_lock
--- One scheduler asks at a time; true if it is this one. $1 lock key.
-SELECT pg_try_advisory_xact_lock($1)
+-- name: take_turn
+-- Begin or prolong the turn of a scheduler to heal; no row if it is another's. Liveness goes by
+-- the server's clock; a time in the future is from before the clock was set back. $1 holder,
+-- $2 how long a turn lasts without a word from its holder.
+INSERT INTO scheduler.leader AS known (name, epoch, holder, since, ticked_at)
+VALUES ('healing', 1, $1, clock_timestamp(), clock_timestamp())
+ON CONFLICT (name) DO UPDATE
+SET epoch = known.epoch + (known.holder <> excluded.holder)::integer,
+    holder = excluded.holder, ticked_at = excluded.ticked_at,
+    since = CASE WHEN known.holder <> excluded.holder THEN excluded.since ELSE known.since END
+WHERE known.holder = excluded.holder OR known.ticked_at IS NULL
+   OR known.ticked_at NOT BETWEEN clock_timestamp() - $2::interval AND clock_timestamp()
+RETURNING true
+
+-- name: end_turn
+-- Let another scheduler heal. $1 holder.
+UPDATE scheduler.leader SET ticked_at = NULL WHERE name = 'healing' AND holder = $1
 
 -- name: marks
 -- Where the streams ended when they were last marked.
@@ -30,13 +44,18 @@ WITH woken AS (
 SELECT count(*) FROM woken
 
 -- name: due
--- Work to ask about, the least recently asked first. $1 now, $2 queued before this if it was
--- never asked about, $3 how many.
-SELECT id, manifest_id, round, queued_at, told_again_at, tellings, asks, cancel_told_at,
-       forward_told_at
-FROM scheduler.work
-WHERE CASE WHEN ask_at IS NULL THEN queued_at <= $2 ELSE ask_at <= $1 END
-ORDER BY asked_at NULLS FIRST, queued_at
+-- Work to ask about: first what was never asked about, then what is due for the longest time.
+-- PostgreSQL sees that the first part comes sorted out of the index only if it is sorted by both
+-- columns. $1 now, $2 queued before this if it was never asked about, $3 how many.
+(SELECT id, manifest_id, round, queued_at, told_again_at, tellings, asks, cancel_told_at,
+        forward_told_at
+ FROM scheduler.work WHERE ask_at IS NULL AND queued_at <= $2
+ ORDER BY ask_at, queued_at LIMIT $3)
+UNION ALL
+(SELECT id, manifest_id, round, queued_at, told_again_at, tellings, asks, cancel_told_at,
+        forward_told_at
+ FROM scheduler.work WHERE ask_at <= $1
+ ORDER BY ask_at LIMIT $3)
 LIMIT $3
 
 -- name: asked
@@ -119,15 +138,22 @@ ORDER BY unresolved.dead_letter
 LIMIT $2
 
 -- name: group_versions
--- The versions of the settings of groups. $1 after this name, $2 how many.
+-- The versions of the settings of groups, and of the deletions of those that are gone. $1 after
+-- this name, $2 how many.
 SELECT name, version, changed_at FROM scheduler.manifest_group
 WHERE name > $1
+UNION ALL
+SELECT name, version, changed_at FROM scheduler.deleted_group
+WHERE name > $1
+  AND NOT EXISTS (SELECT FROM scheduler.manifest_group
+                  WHERE manifest_group.name = deleted_group.name)
 ORDER BY name
 LIMIT $2
 
 -- name: job_versions
 -- The versions of the limits of jobs. $1 after this name, $2 how many.
-SELECT name, version, declared_at AS changed_at FROM scheduler.job
+SELECT name, version, greatest(declared_at, retired_at) AS changed_at, retired_at
+FROM scheduler.job
 WHERE name > $1
 ORDER BY name
 LIMIT $2
@@ -157,4 +183,4 @@ LIMIT $2
 -- Prunes that were told again; returns those that nobody confirmed meanwhile. $1 ids, $2 now.
 UPDATE scheduler.manifest SET prune_asked_at = $2
 WHERE id = ANY($1::uuid[]) AND pruning_at IS NOT NULL
-RETURNING id, external_id, group_name
+RETURNING id, external_id, group_name, coalesce(prune_reason, 'no longer declared') AS reason

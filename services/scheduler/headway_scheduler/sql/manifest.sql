@@ -32,14 +32,14 @@ SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, man
        manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
        manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
        parent.success_traceparent AS parent_traceparent,
-       manifest_group.enabled AS group_enabled, job.input_schema,
+       manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input, manifest.concurrency_key,
        manifest.concurrency_limit, manifest.start_within_seconds, manifest.paused_at,
        manifest.resumed_at, manifest.pause_reason,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
         FROM (SELECT cause, first_due_at AS due_at, explicit, has_input, input, not_before,
-                     priority, start_within_seconds, traceparent,
+                     priority, start_within_seconds, traceparent, decided_at,
                      coalesce(not_before, decided_at) AS ripe_at
               FROM (SELECT *, row_number() OVER (
                                PARTITION BY explicit
@@ -168,12 +168,14 @@ WHERE external_id = ANY($1::text[]) AND pruning_at IS NULL
 -- name: page
 -- A page of manifests as clients see them. $1 after this id, $2 how many.
 SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
+       job.retired_at AS job_retired_at,
        (SELECT count(*) FROM scheduler.work WHERE work.manifest_id = manifest.id) AS outstanding,
        (SELECT count(*) FROM scheduler.occurrence
         WHERE occurrence.manifest_id = manifest.id AND decision = 'owed') AS owed
 FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
 LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
+LEFT JOIN scheduler.job ON job.name = manifest.job
 WHERE manifest.external_id > $1 AND manifest.pruning_at IS NULL
 ORDER BY manifest.external_id
 LIMIT $2
@@ -182,15 +184,15 @@ LIMIT $2
 -- What activations need to know of manifests. $1 external ids.
 SELECT manifest.id, manifest.external_id, manifest.depends_on, manifest.dormant, manifest.job,
        manifest.group_name, manifest.concurrency_key, job.input_schema,
-       coalesce(job.takes_input, true) AS takes_input
+       coalesce(job.takes_input, true) AS takes_input, job.retired_at
 FROM scheduler.manifest
 LEFT JOIN scheduler.job ON job.name = manifest.job
 WHERE external_id = ANY($1::text[]) AND pruning_at IS NULL
 
 -- name: mark_pruning
--- Manifests that begin to go away. $1 ids, $2 now.
+-- Manifests that begin to go away. $1 ids, $2 now, $3 the reason.
 UPDATE scheduler.manifest
-SET pruning_at = $2, prune_asked_at = $2, wake_at = NULL, depends_on = NULL
+SET pruning_at = $2, prune_asked_at = $2, prune_reason = $3, wake_at = NULL, depends_on = NULL
 WHERE id = ANY($1::uuid[])
 RETURNING id, external_id, group_name
 
@@ -232,8 +234,15 @@ UNION ALL
 SELECT job.concurrency_key, NULL, NULL FROM scheduler.job WHERE job.name = $1 AND $2 IS NULL
 
 -- name: jobs
--- Declared jobs. $1 names.
-SELECT name, owner, input_schema, takes_input FROM scheduler.job WHERE name = ANY($1::text[])
+-- Declared jobs, and those that are retired. $1 names.
+SELECT name, owner, input_schema, takes_input, retired_at, concurrency_key, concurrency_limit,
+       start_within_seconds, terms
+FROM scheduler.job WHERE name = ANY($1::text[])
+
+-- name: inheriting
+-- Manifests that take terms from jobs, as they were sent. $1 jobs.
+SELECT sent FROM scheduler.manifest
+WHERE job = ANY($1::text[]) AND sent IS NOT NULL AND pruning_at IS NULL
 
 -- name: upsert_job
 -- Jobs as they are stated; the version rises with their limits. $1 the jobs as an array of
@@ -241,11 +250,11 @@ SELECT name, owner, input_schema, takes_input FROM scheduler.job WHERE name = AN
 INSERT INTO scheduler.job AS known
     (name, owner, title, category, description, input_schema, takes_input, max_active, rate,
      counts_globally, batch, concurrency_key, concurrency_limit, start_within_seconds, terms,
-     declared_at)
+     declared_at, declared_by)
 SELECT stated.name, $2, stated.title, stated.category, stated.description, stated.input_schema,
        stated.takes_input, stated.max_active, stated.rate, stated.counts_globally, stated.batch,
        stated.concurrency_key, stated.concurrency_limit, stated.start_within_seconds,
-       stated.terms, $3
+       stated.terms, $3, ARRAY[$2::text]
 FROM jsonb_to_recordset($1) AS stated (
     name text, title text, category text, description text, input_schema jsonb,
     takes_input boolean, max_active integer, rate jsonb, counts_globally boolean, batch integer,
@@ -267,12 +276,17 @@ SET owner = excluded.owner,
     concurrency_limit = excluded.concurrency_limit,
     start_within_seconds = excluded.start_within_seconds,
     terms = excluded.terms,
-    version = CASE WHEN (known.max_active, known.rate, known.counts_globally, known.batch)
-                       IS DISTINCT FROM (excluded.max_active, excluded.rate,
-                                         excluded.counts_globally, excluded.batch)
+    version = CASE WHEN known.retired_at IS NOT NULL
+                       OR (known.max_active, known.rate, known.counts_globally, known.batch)
+                           IS DISTINCT FROM (excluded.max_active, excluded.rate,
+                                             excluded.counts_globally, excluded.batch)
                    THEN nextval('scheduler.job_version') ELSE known.version END,
-    declared_at = excluded.declared_at
-WHERE (known.owner, known.title, known.category, known.description, known.input_schema,
+    declared_at = excluded.declared_at,
+    declared_by = CASE WHEN $2 = ANY(known.declared_by) THEN known.declared_by
+                       ELSE known.declared_by || excluded.declared_by END,
+    retired_at = NULL
+WHERE NOT $2 = ANY(known.declared_by)
+   OR (known.owner, known.title, known.category, known.description, known.input_schema,
        known.takes_input, known.max_active, known.rate, known.counts_globally, known.batch,
        known.concurrency_key, known.concurrency_limit, known.start_within_seconds,
        known.terms)
@@ -282,6 +296,53 @@ WHERE (known.owner, known.title, known.category, known.description, known.input_
                       excluded.concurrency_key, excluded.concurrency_limit,
                       excluded.start_within_seconds, excluded.terms)
 
+-- name: retire_jobs
+-- Jobs that an application no longer declares; one that no other application declares is retired.
+-- $1 application, $2 jobs that it declares, $3 now.
+UPDATE scheduler.job
+SET declared_by = kept.declared_by,
+    owner = coalesce(kept.declared_by[1], job.owner),
+    retired_at = CASE WHEN kept.declared_by = '{}' THEN $3::timestamptz END,
+    version = CASE WHEN kept.declared_by = '{}' THEN nextval('scheduler.job_version')
+                   ELSE job.version END
+FROM (SELECT name, array_remove(declared_by, $1) AS declared_by FROM scheduler.job
+      WHERE $1 = ANY(declared_by) AND NOT name = ANY($2::text[])
+      ORDER BY name
+      FOR UPDATE) AS kept
+WHERE job.name = kept.name
+RETURNING job.name, job.retired_at
+
+-- name: members_of_switched_jobs
+-- Manifests of jobs that a declaration retires or brings back. $1 application, $2 jobs that it
+-- declares.
+SELECT manifest.id FROM scheduler.job
+JOIN scheduler.manifest ON manifest.job = job.name
+WHERE manifest.pruning_at IS NULL
+  AND CASE WHEN job.name = ANY($2::text[]) THEN job.retired_at IS NOT NULL
+           ELSE job.declared_by = ARRAY[$1] END
+
+-- name: use_retired_jobs
+-- Manifests whose job is retired, by job: those of an application, and those of jobs that it had.
+-- $1 application.
+SELECT job.name AS job, job.retired_at, manifest.external_id, manifest.owner
+FROM scheduler.job
+JOIN scheduler.manifest ON manifest.job = job.name
+WHERE job.retired_at IS NOT NULL AND manifest.pruning_at IS NULL
+  AND $1 IN (job.owner, manifest.owner)
+ORDER BY job.name, manifest.external_id
+
+-- name: drop_retired_jobs
+-- Retired jobs that nothing refers to any more: no manifest, no work that waits or is outstanding.
+-- $1 names.
+DELETE FROM scheduler.job
+WHERE name = ANY($1::text[]) AND retired_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM scheduler.manifest WHERE manifest.job = job.name)
+  AND NOT EXISTS (SELECT FROM scheduler.enqueued
+                  WHERE enqueued.job = job.name AND enqueued.state = 'waiting')
+  AND NOT EXISTS (SELECT FROM scheduler.enqueued JOIN scheduler.work ON work.id = enqueued.work_id
+                  WHERE enqueued.job = job.name)
+RETURNING name
+
 -- name: job_limits
 -- The limits of jobs that are in force: the operator's, where there are any. $1 names.
 SELECT name,
@@ -289,7 +350,7 @@ SELECT name,
             ELSE max_active END AS max_active,
        CASE WHEN operator_limits ? 'rate' THEN nullif(operator_limits -> 'rate', 'null')
             ELSE rate END AS rate,
-       counts_globally, batch, version
+       counts_globally, batch, version, retired_at
 FROM scheduler.job WHERE name = ANY($1::text[])
 ORDER BY name
 
@@ -304,7 +365,7 @@ WHERE name = $1
 
 -- name: job_names
 -- Declared jobs by name. $1 how many.
-SELECT name FROM scheduler.job ORDER BY name LIMIT $1
+SELECT name FROM scheduler.job WHERE retired_at IS NULL ORDER BY name LIMIT $1
 
 -- name: switched
 -- Manifests of which the dispatcher was last told otherwise, paused ones being disabled to it; their
@@ -317,7 +378,7 @@ WHERE id = ANY($1::uuid[])
 RETURNING id, external_id, group_name, told_enabled AS enabled, version
 
 -- name: chosen
--- Manifests that an operator means, in the order of their ids. $1 external ids, $2 group, $3 labels
+-- Manifests that an operator means, in the order of their names. $1 external ids, $2 group, $3 labels
 -- (null where they do not matter), $4 whether only those that are paused.
 SELECT id, external_id FROM scheduler.manifest
 WHERE pruning_at IS NULL
@@ -325,7 +386,7 @@ WHERE pruning_at IS NULL
   AND ($2::text IS NULL OR group_name = $2)
   AND ($3::jsonb IS NULL OR labels @> $3)
   AND (NOT $4::boolean OR (paused_at IS NOT NULL AND resumed_at IS NULL))
-ORDER BY id
+ORDER BY external_id COLLATE "C"
 
 -- name: pause
 -- Manifests that an operator pauses; those that are paused go on being so since they are. $1 ids,
@@ -356,35 +417,26 @@ UNION ALL
 SELECT NULL, min(paused_until) FROM scheduler.manifest
 WHERE paused_until > $1 AND pruning_at IS NULL
 
--- name: declare_application
--- Note which generation of an application declares; returns none if a newer one did before.
--- $1 name, $2 generation, $3 now.
-INSERT INTO scheduler.application AS known (name, generation, declared_at)
-VALUES ($1, $2, $3)
-ON CONFLICT (name) DO UPDATE SET generation = excluded.generation, declared_at = $3
-WHERE excluded.generation >= known.generation
-RETURNING generation
-
 -- name: insert_manifest
 -- New manifests. $1 the manifests as an array of objects, $2 owner, $3 now.
 INSERT INTO scheduler.manifest
     (id, external_id, owner, job, group_name, input, timing, misfire, overlap, jitter_seconds,
      priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, on_dead_letter,
      enabled, disabled_by, dormant, batch, definition_hash, next_due_at, declared_at, concurrency_key,
-     concurrency_limit, start_within_seconds, labels)
+     concurrency_limit, start_within_seconds, labels, sent)
 SELECT stated.id, stated.external_id, $2, stated.job, stated.group_name, stated.input,
        stated.timing, stated.misfire, stated.overlap, stated.jitter_seconds, stated.priority,
        stated.retry, stated.timeout_seconds, stated.cancel_grace_seconds, stated.on_lost_contact,
        stated.on_dead_letter, stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
        stated.definition_hash, stated.next_due_at, $3, stated.concurrency_key,
-       stated.concurrency_limit, stated.start_within_seconds, stated.labels
+       stated.concurrency_limit, stated.start_within_seconds, stated.labels, stated.sent
 FROM jsonb_to_recordset($1) AS stated (
     id uuid, external_id text, job text, group_name text, input jsonb, timing jsonb,
     misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
     on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
     next_due_at timestamptz, concurrency_key text, concurrency_limit integer,
-    start_within_seconds double precision, labels jsonb)
+    start_within_seconds double precision, labels jsonb, sent jsonb)
 
 -- name: update_manifest
 -- Changed manifests; what operators have touched stays as they left it. One that was no longer
@@ -400,7 +452,11 @@ SET job = stated.job,
     jitter_seconds = CASE WHEN 'jitter' = ANY(manifest.touched)
                           THEN manifest.jitter_seconds ELSE stated.jitter_seconds END,
     priority = stated.priority,
-    retry = CASE WHEN 'retry' = ANY(manifest.touched) THEN manifest.retry ELSE stated.retry END,
+    retry = stated.retry || jsonb_strip_nulls(jsonb_build_object(
+        'attempts', CASE WHEN 'attempts' = ANY(manifest.touched)
+                         THEN manifest.retry -> 'attempts' END,
+        'interval_seconds', CASE WHEN 'interval' = ANY(manifest.touched)
+                                 THEN manifest.retry -> 'interval_seconds' END)),
     timeout_seconds = stated.timeout_seconds,
     cancel_grace_seconds = stated.cancel_grace_seconds,
     on_lost_contact = stated.on_lost_contact,
@@ -425,6 +481,7 @@ SET job = stated.job,
     concurrency_limit = stated.concurrency_limit,
     start_within_seconds = stated.start_within_seconds,
     labels = stated.labels,
+    sent = stated.sent,
     definition_hash = stated.definition_hash,
     next_due_at = CASE WHEN stated.retimed THEN stated.next_due_at ELSE manifest.next_due_at END,
     declared_at = $2,
@@ -435,7 +492,7 @@ FROM jsonb_to_recordset($1) AS stated (
     retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
     on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
     next_due_at timestamptz, retimed boolean, concurrency_key text, concurrency_limit integer,
-    start_within_seconds double precision, labels jsonb)
+    start_within_seconds double precision, labels jsonb, sent jsonb)
 JOIN scheduler.manifest AS known ON known.id = stated.id
 CROSS JOIN LATERAL (
     SELECT CASE known.disabled_by WHEN 'pruned' THEN false
@@ -480,7 +537,3 @@ WITH RECURSIVE line AS (
 SELECT external_id, (SELECT parent.external_id FROM scheduler.manifest AS parent
                      WHERE parent.id = line.depends_on) AS parent
 FROM line
-
--- name: declared_last
--- Whether nobody has declared an application since. $1 name, $2 when we did.
-SELECT declared_at = $2 FROM scheduler.application WHERE name = $1

@@ -16,4 +16,9 @@ SELECT coalesce((SELECT (holder = $2)::integer FROM scheduler.leader WHERE name 
        (SELECT count(*) FROM (SELECT FROM scheduler.outbox LIMIT $3) AS rows) AS outbox_rows,
        coalesce((SELECT extract(epoch FROM clock_timestamp() - created_at)::float8
                  FROM scheduler.outbox ORDER BY id LIMIT 1), 0) AS outbox_age,
-       (SELECT count(*) FROM (SELECT FROM scheduler.rejected LIMIT $3) AS rows) AS rejected
+       (SELECT count(*) FROM (SELECT FROM scheduler.rejected LIMIT $3) AS rows) AS rejected,
+       (SELECT count(*) FROM (SELECT FROM scheduler.notification WHERE state = 'pending' LIMIT $3)
+            AS rows) AS notifications_pending,
+       greatest(0, coalesce((SELECT extract(epoch FROM $1 - min(created_at))::float8
+                             FROM scheduler.notification WHERE state = 'pending'), 0))
+           AS notifications_age

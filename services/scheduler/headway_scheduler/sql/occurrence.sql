@@ -103,10 +103,10 @@ JOIN unnest($1::uuid[], $2::text[]) AS asked (manifest_id, cause)
     ON asked.manifest_id = occurrence.manifest_id AND asked.cause = occurrence.cause
 
 -- name: set_terms
--- How urgent a trigger is, and how late it may begin. $1 manifest, $2 cause, $3 priority,
+-- How urgent triggers are, and how late they may begin. $1 manifest, $2 causes, $3 priority,
 -- $4 within how many seconds; null for what its manifest says.
 UPDATE scheduler.occurrence SET priority = $3, start_within_seconds = $4
-WHERE manifest_id = $1 AND cause = $2
+WHERE manifest_id = $1 AND cause = ANY($2::text[])
 
 -- name: note_forward
 -- A trigger that made no work of its own, but brought some forward. $1 manifest, $2 cause,

@@ -1,12 +1,14 @@
 -- name: find_manifest
 -- One manifest with everything that an answer about it needs. $1 external id.
 SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
+       job.retired_at AS job_retired_at,
        (SELECT count(*) FROM scheduler.work WHERE work.manifest_id = manifest.id) AS outstanding,
        (SELECT count(*) FROM scheduler.occurrence
         WHERE occurrence.manifest_id = manifest.id AND decision = 'owed') AS owed
 FROM scheduler.manifest
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
 LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
+LEFT JOIN scheduler.job ON job.name = manifest.job
 WHERE manifest.external_id = $1 AND manifest.pruning_at IS NULL
 
 -- name: similar_names
@@ -112,25 +114,12 @@ LEFT JOIN scheduler.enqueued ON enqueued.work_id = asked.id
 LEFT JOIN scheduler.job ON job.name = enqueued.job
 WHERE work.id IS NOT NULL OR enqueued.work_id IS NOT NULL
 
--- name: generation_of
--- Which generation of an application declared last. $1 name.
-SELECT generation FROM scheduler.application WHERE name = $1
-
 -- name: firing_of
 -- How stored manifests fire. $1 ids.
 SELECT id, external_id, timing, jitter_seconds, enabled, disabled_by, touched, next_due_at,
-       undeclared_at
+       undeclared_at, retry, owner
 FROM scheduler.manifest
 WHERE id = ANY($1::uuid[])
-
--- name: group_settings
--- The settings of groups, and how many manifests each has. $1 names.
-SELECT name, max_active, priority, enabled, rate, touched,
-       (SELECT count(*) FROM scheduler.manifest
-        WHERE manifest.group_name = manifest_group.name AND pruning_at IS NULL) AS manifests
-FROM scheduler.manifest_group
-WHERE name = ANY($1::text[])
-ORDER BY name
 
 -- name: job_settings
 -- The limits of jobs as their code states them, and those that operators have set. $1 names.
@@ -138,6 +127,19 @@ SELECT name, max_active, rate, batch, counts_globally, operator_limits
 FROM scheduler.job
 WHERE name = ANY($1::text[])
 ORDER BY name
+
+-- name: retired_after
+-- Jobs that are retired once an application is declared so, with the manifests that use them (null
+-- where none does): those that it drops, and those that are retired already and concern it.
+-- $1 application, $2 jobs that it declares.
+SELECT job.name AS job, job.retired_at, manifest.external_id, manifest.owner
+FROM scheduler.job
+LEFT JOIN scheduler.manifest ON manifest.job = job.name AND manifest.pruning_at IS NULL
+WHERE NOT job.name = ANY($2::text[])
+  AND (job.declared_by = ARRAY[$1]
+       OR (job.retired_at IS NOT NULL AND manifest.id IS NOT NULL
+           AND $1 IN (job.owner, manifest.owner)))
+ORDER BY job.name, manifest.external_id
 
 -- name: definitions_of
 -- Manifests as they are defined. $1 ids.

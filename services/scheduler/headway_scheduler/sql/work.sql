@@ -26,7 +26,8 @@ FOR UPDATE OF work
 
 -- name: close
 -- Work that is settled, what that does to the decisions that made it, and to its manifests, which
--- a dead letter blocks unless their policy is to go on. $1 ids of the work; of the decisions
+-- a dead letter blocks unless their policy is to go on; returns those that nothing blocked before.
+-- $1 ids of the work; of the decisions
 -- $2 manifests, $3 causes, $4 outcomes, $5 rounds; of the manifests $6 ids, $7 outcomes,
 -- $8 settling times, $9 dead letters (null where none, or where it was seen to already); $10 now.
 WITH gone AS (
@@ -38,19 +39,31 @@ WITH gone AS (
     FROM unnest($2::uuid[], $3::text[], $4::text[], $5::integer[])
         AS told (manifest_id, cause, outcome, round)
     WHERE occurrence.manifest_id = told.manifest_id AND occurrence.cause = told.cause
+), moved AS (
+    UPDATE scheduler.manifest
+    SET last_outcome = told.outcome,
+        last_settled_at = told.settled_at,
+        success_number = success_number + (told.outcome = 'completed')::integer,
+        last_success_at = CASE WHEN told.outcome = 'completed'
+                               THEN told.settled_at ELSE last_success_at END,
+        dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
+                                 OR on_dead_letter = 'go_on'
+                            THEN dead_letters ELSE dead_letters || told.dead_letter END
+    FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[])
+        AS told (id, outcome, settled_at, dead_letter)
+    WHERE manifest.id = told.id
+    RETURNING manifest.external_id, manifest.group_name, manifest.dead_letters, told.dead_letter
 )
-UPDATE scheduler.manifest
-SET last_outcome = told.outcome,
-    last_settled_at = told.settled_at,
-    success_number = success_number + (told.outcome = 'completed')::integer,
-    last_success_at = CASE WHEN told.outcome = 'completed'
-                           THEN told.settled_at ELSE last_success_at END,
-    dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
-                             OR on_dead_letter = 'go_on'
-                        THEN dead_letters ELSE dead_letters || told.dead_letter END
-FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[])
-    AS told (id, outcome, settled_at, dead_letter)
-WHERE manifest.id = told.id
+SELECT external_id AS manifest, group_name AS "group", dead_letter FROM moved
+WHERE dead_letters = ARRAY[dead_letter]
+
+-- name: jobs
+-- The jobs of work, by its manifest or as it was enqueued. $1 work ids, $2 manifests (null where
+-- there is none).
+SELECT work.id, coalesce(manifest.job, enqueued.job) AS job
+FROM unnest($1::uuid[], $2::uuid[]) AS work (id, manifest_id)
+LEFT JOIN scheduler.manifest ON manifest.id = work.manifest_id
+LEFT JOIN scheduler.enqueued ON enqueued.work_id = work.id
 
 -- name: remove_of
 -- All work of manifests. $1 manifests.
@@ -104,7 +117,8 @@ SELECT id, manifest_id FROM scheduler.work WHERE id = $1
 -- name: named
 -- Outstanding work of manifests, as the dispatcher has to be told of it. $1 manifests, $2 only
 -- this one (null for all).
-SELECT work.id, work.round, work.manifest_id, manifest.external_id, manifest.group_name
+SELECT work.id, work.round, work.manifest_id, manifest.external_id, manifest.group_name,
+       work.cancel_told_at
 FROM scheduler.work
 JOIN scheduler.manifest ON manifest.id = work.manifest_id
 WHERE work.manifest_id = ANY($1::uuid[]) AND ($2::uuid IS NULL OR work.id = $2)
@@ -114,6 +128,7 @@ ORDER BY work.id
 -- Outstanding work that applications have enqueued: one, or all of a group, also what is still on
 -- its way to the dispatcher. $1 work id (null for any), $2 group (null for any).
 SELECT work.id, work.round, NULL::uuid AS manifest_id, NULL AS external_id,
+       work.cancel_told_at,
        coalesce(enqueued.group_name, job.terms ->> 'group', enqueued.job) AS group_name
 FROM scheduler.work
 JOIN scheduler.enqueued ON enqueued.work_id = work.id

@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 from headway.control import NotThere, RequestFailed
 from headway_clock import utc_now
 from headway_contract.operating import ManifestChanged
 from headway_contract.pausing import PauseAnswer, ResumeAnswer
-from headway_contract.scheduling import Changed
+from headway_contract.scheduling import Changed, ManifestField
 from litestar import Request, Response, post
 from litestar.params import FromPath
 from msgspec import UNSET
@@ -116,8 +116,8 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
     """Change what operators own of it, or give that back to the code."""
     sent, here = await request.form(), f"/schedules/{name}#settings"
     client = client_of(request)
-    returned = sent.get("give_back")
-    if returned in ("enabled", "retry", "jitter"):
+    returned: Any = sent.get("give_back")
+    if returned in get_args(ManifestField):
         return await _changed(request, name, client.change(name, give_back=[returned]))
     try:
         attempts = int(str(sent.get("attempts", "")))
@@ -127,8 +127,10 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
     found = await find(request, name)
     retry = setting_of(found, "retry") or {}
     wanted: dict[str, Any] = {}
-    if (attempts, interval) != (retry.get("attempts", 3), retry.get("interval_seconds", 60.0)):
-        wanted |= {"attempts": attempts, "interval": interval}
+    if attempts != retry.get("attempts", 3):
+        wanted["attempts"] = attempts
+    if interval != retry.get("interval_seconds", 60.0):
+        wanted["interval"] = interval
     if jitter != (setting_of(found, "jitter_seconds") or 0):
         wanted["jitter"] = jitter
     if not wanted:

@@ -28,6 +28,7 @@ _INSTANT = timedelta(microseconds=1)
 _SCHEDULED = ("due", "stretch")
 _ASKED_BY = {
     "trigger": "run now",
+    "backfill": "backfilled",
     "activation": "woken by a run",
     "success": "after its parent",
     "successes": "after its parent",

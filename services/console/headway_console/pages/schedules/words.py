@@ -33,8 +33,8 @@ def _retry(value: dict[str, Any]) -> str:
         return "one attempt"
     text = f"{attempts} attempts, {seconds(float(interval))} apart"
     if (backoff := value.get("backoff", 1)) != 1:
-        longest = value.get("max_interval_seconds")
-        most = f" up to {seconds(float(longest))}" if longest else ""
+        longest = max(float(interval), float(value.get("max_interval_seconds", 0)))
+        most = f" up to {seconds(longest)}" if longest else ""
         text += f", each wait {backoff:g} times the one before{most}"
     for field, what in (("retry_on", "only after"), ("abort_on", "not after")):
         if value.get(field):

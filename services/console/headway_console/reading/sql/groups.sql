@@ -4,6 +4,7 @@
 SELECT page.name, manifest_group.max_active, coalesce(manifest_group.priority, 0) AS priority,
        coalesce(manifest_group.enabled, told.enabled, true) AS enabled, manifest_group.rate,
        coalesce(manifest_group.touched, '{}') AS touched, manifest_group.owner,
+       coalesce(manifest_group.declared, '{}') AS declared,
        told.max_active AS told_max_active, told.enabled AS told_enabled, rate_use.frees_at,
        coalesce(counted.manifests, 0) AS manifests, coalesce(counted.disabled, 0) AS disabled,
        coalesce(counted.blocked, 0) AS blocked, counted.next_due_at
@@ -11,7 +12,7 @@ FROM (
     SELECT name FROM (
         SELECT name FROM scheduler.manifest_group
         UNION
-        SELECT name FROM dispatcher.group_limit
+        SELECT group_name FROM dispatcher.ready_lane
     ) AS known
     WHERE name > $1 AND ($2::text IS NULL OR name = $2)
     ORDER BY name

@@ -4,6 +4,7 @@
 -- must have (null where any will do), $7 state: enabled, disabled, paused, blocked, outstanding,
 -- troubled or null, $8 how many.
 SELECT page.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
+       job.retired_at AS job_retired_at,
        coalesce(job.title, '') AS title,
        (SELECT count(*) FROM scheduler.work WHERE work.manifest_id = page.id) AS outstanding,
        (SELECT count(*) FROM scheduler.occurrence
@@ -60,6 +61,7 @@ SELECT id FROM scheduler.manifest WHERE external_id = $1 AND pruning_at IS NULL
 -- name: manifest
 -- One manifest with everything that is known of it. $1 name.
 SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
+       job.retired_at AS job_retired_at,
        coalesce(job.title, '') AS title, coalesce(job.description, '') AS description,
        coalesce(job.category, '') AS category, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input,
@@ -102,10 +104,11 @@ WITH RECURSIVE ancestor AS (
 SELECT tree.depth, manifest.id, manifest.external_id, manifest.job, manifest.group_name,
        manifest.enabled, manifest.blocked_by, manifest.dormant, manifest.depends_on,
        manifest.last_outcome, manifest.next_due_at, manifest.paused_at, manifest.resumed_at,
-       manifest_group.enabled AS group_enabled
+       manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at
 FROM (SELECT * FROM tree LIMIT $2) AS tree
 JOIN scheduler.manifest ON manifest.id = tree.id
 JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
+LEFT JOIN scheduler.job ON job.name = manifest.job
 WHERE manifest.pruning_at IS NULL
 ORDER BY tree.depth, manifest.external_id
 
@@ -120,11 +123,11 @@ ORDER BY label.key, label.value
 LIMIT $1
 
 -- name: jobs
--- The jobs that are declared, in the order of their names, with how they are limited (by an
+-- The jobs that are declared or retired, in the order of their names, with how they are limited (by an
 -- operator, or else by code) and served. $1 after this name, $2 text in the name or title (a
 -- pattern), $3 workers heard since, to be alive, $4 how many.
 SELECT job.name, job.owner, job.title, job.description, job.category, job.input_schema,
-       job.takes_input, job.batch,
+       job.takes_input, job.batch, job.retired_at,
        CASE WHEN job.operator_limits ? 'max_active'
             THEN (job.operator_limits ->> 'max_active')::integer
             ELSE job.max_active END AS max_active,

@@ -1,0 +1,89 @@
+"""Whether a source may declare an application: code at its start, or files that a person applies.
+
+An application belongs to the source that declared it last. Generations order the declarations of
+one source; those of two sources say nothing about each other.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+Source = Literal["code", "files"]
+
+
+class Application(Struct, frozen=True, kw_only=True):
+    """An application as it is stored: who declared it last, when, and as which generation."""
+
+    name: str
+    source: Source
+    generation: int
+    declared_at: datetime
+    declared_by: str
+
+
+class MayDeclare(Struct, frozen=True, kw_only=True):
+    """The declaration goes ahead. `remarks` are for whoever asked for it."""
+
+    taken_over: bool = False
+    remarks: tuple[str, ...] = ()
+
+
+class Stale(Struct, frozen=True, kw_only=True):
+    """A newer generation of the same source has declared before."""
+
+    newest: int
+
+
+class NotTheOwner(Struct, frozen=True, kw_only=True):
+    """The application belongs to the other source."""
+
+    reason: str
+
+
+Verdict = MayDeclare | Stale | NotTheOwner
+
+
+def judge_declaration(
+    known: Application | None, *, source: Source, generation: int, take_over: bool = False
+) -> Verdict:
+    """Decide whether a source may declare an application, and say why not."""
+    if known is None:
+        return MayDeclare()
+    if known.source != source:
+        return _other_source(known, generation, take_over=take_over)
+    if generation < known.generation:
+        return Stale(newest=known.generation)
+    if source == "files" and generation > known.generation:
+        return MayDeclare(remarks=(_raised(known, generation),))
+    return MayDeclare()
+
+
+def _other_source(known: Application, generation: int, *, take_over: bool) -> Verdict:
+    last = f"generation {known.generation}, {known.declared_at:%Y-%m-%d %H:%M:%S} UTC"
+    if known.source == "files":
+        return NotTheOwner(
+            reason=f"application {known.name!r} belongs to applied files ({last}, "
+            f"{known.declared_by}): this start declares nothing of it and runs with what is "
+            f"stored; let the code declare it again with 'headway apps give-back {known.name}', "
+            "or remove it from the code"
+        )
+    if take_over:
+        remark = (
+            f"application {known.name!r} is taken over from its code ({last}) as generation "
+            f"{generation}: its code declares nothing from now on, until 'headway apps "
+            f"give-back {known.name}'"
+        )
+        return MayDeclare(taken_over=True, remarks=(remark,))
+    return NotTheOwner(
+        reason=f"application {known.name!r} is declared by its code at every start (last {last}): "
+        "change the code, or let an admin apply these definitions with --take-over "
+        "(take_over in a request), after which its code declares nothing any more"
+    )
+
+
+def _raised(known: Application, generation: int) -> str:
+    return (
+        f"the generation of {known.name!r} rises from {known.generation} to {generation}: "
+        "definitions of a lower one change nothing from now on"
+    )

@@ -1,0 +1,75 @@
+"""Notifications: the events that a webhook is sent. They travel over HTTP, never over NATS."""
+
+from datetime import datetime
+from typing import ClassVar
+from uuid import UUID
+
+from headway_contract.envelope import EventData, register
+
+
+class WorkDeadLettered(EventData, frozen=True, kw_only=True):
+    """A piece of work failed for good and needs a person. The subject is its dead letter."""
+
+    type: ClassVar[str] = "headway.notification.dead_lettered.v1"
+
+    dead_letter: UUID
+    work: UUID
+    round: int
+    manifest: str | None = None
+    group: str
+    job: str | None = None
+    reason: str = ""
+    attempts: int
+
+
+class FiresMissed(EventData, frozen=True, kw_only=True):
+    """Due times of a manifest passed by and are not made good: one stretch of them.
+
+    The subject is the manifest.
+    """
+
+    type: ClassVar[str] = "headway.notification.missed.v1"
+
+    manifest: str
+    group: str
+    first_due_at: datetime
+    last_due_at: datetime
+
+
+class ManifestBlocked(EventData, frozen=True, kw_only=True):
+    """A manifest fires no more until its dead letter is retried or acknowledged.
+
+    The subject is the manifest.
+    """
+
+    type: ClassVar[str] = "headway.notification.blocked.v1"
+
+    manifest: str
+    group: str
+    dead_letter: UUID
+
+
+class Digest(EventData, frozen=True, kw_only=True):
+    """Many notifications of one type, in place of each. The subject is that type.
+
+    `subjects` are the first of theirs.
+    """
+
+    type: ClassVar[str] = "headway.notification.digest.v1"
+
+    of: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    subjects: list[str]
+
+
+class Trial(EventData, frozen=True, kw_only=True):
+    """Somebody tries whether notifications arrive. The subject is who."""
+
+    type: ClassVar[str] = "headway.notification.test.v1"
+
+    actor: str
+
+
+register(WorkDeadLettered, FiresMissed, ManifestBlocked, Digest, Trial)

@@ -1,0 +1,20 @@
+-- name: undecided
+-- Work of the dispatcher that the scheduler has not decided. Work without a manifest is accounted
+-- for by what was enqueued, which is deleted when the work settles unless it has a key: so only what
+-- is under way is compared, and not what a dead letter brought back. $1 how far back settled work
+-- is compared, in days: less than decisions are kept. $2 how many.
+SELECT work_queue.id
+FROM dispatcher.work_queue
+WHERE (settled_at IS NULL OR settled_at >= clock_timestamp() - $1 * interval '1 day')
+  AND NOT EXISTS (SELECT FROM scheduler.work WHERE work.id = work_queue.id)
+  AND CASE WHEN manifest_id IS NOT NULL
+           THEN NOT EXISTS (SELECT FROM scheduler.occurrence
+                            WHERE occurrence.work_id = work_queue.id
+                              AND occurrence.manifest_id = work_queue.manifest_id)
+           ELSE settled_at IS NULL
+                AND NOT EXISTS (SELECT FROM scheduler.enqueued
+                                WHERE enqueued.work_id = work_queue.id)
+                AND NOT EXISTS (SELECT FROM dispatcher.dead_letter
+                                WHERE dead_letter.work_id = work_queue.id) END
+ORDER BY work_queue.id
+LIMIT $2

@@ -1,0 +1,263 @@
+"""Applications: which source declares each, and changes of them as a whole."""
+
+import logging
+
+import pytest
+import pytest_asyncio
+from headway import App, Client, every
+from headway.control import NotThere, Refused
+from headway_contract import decode
+from headway_contract.applications import RetireAppRequest
+from headway_contract.scheduling import DeleteRequest
+from headway_contract.work import GroupChanged, JobChanged
+from headway_scheduler import applications, operate
+from support.timeline import Timeline
+from support.world import World
+
+
+def app_with(
+    *names: str, owner: str = "billing", minutes: int = 60, generation: int = 0, job: str = "job"
+) -> App:
+    app = App(owner, generation=generation)
+    app.job(job, group="ops")(lambda ctx: None)
+    app.group("ops", max_active=3)
+    for name in names:
+        app.schedule(name, job=job, when=every(minutes=minutes))
+    app.schedule_many(f"{job}-many", job=job, items={"x": None}, when=every(hours=1))
+    return app
+
+
+def definitions(*names: str, **options):
+    return app_with(*names, **options).definitions()
+
+
+@pytest_asyncio.fixture
+async def client(world: World, nats_url):
+    await world.provision()
+    await world.scheduler(tick="off")
+    async with Client(nats_url, actor="ada") as made:
+        yield made
+
+
+async def owned(world: World) -> dict[str, int]:
+    """How many manifests that are not being pruned fire how often, in minutes."""
+    rows = await world.rows(
+        "SELECT external_id, timing -> 'cadence' AS cadence FROM scheduler.manifest"
+        " WHERE pruning_at IS NULL AND batch IS NULL"
+    )
+    return {row["external_id"]: row["cadence"]["seconds"] // 60 for row in rows}
+
+
+async def application(world: World, name: str = "billing") -> tuple:
+    [row] = await world.rows(
+        "SELECT source, generation, declared_by FROM scheduler.application WHERE name = $1", name
+    )
+    return tuple(row)
+
+
+async def audited(world: World, kind: str) -> list[tuple[str, str]]:
+    rows = await world.rows(
+        "SELECT subject, source FROM scheduler.history WHERE type = $1 ORDER BY id",
+        f"headway.application.{kind}.v1",
+    )
+    return [tuple(row) for row in rows]
+
+
+class TestOwnership:
+    """An application belongs to the source that declared it last."""
+
+    @pytest.mark.parametrize("generation", [0, 9])
+    async def test_a_person_changes_nothing_that_code_declares(self, world, client, generation):
+        await world.declare(app_with("a", generation=3))
+        for wanted in (definitions("a", minutes=1, generation=generation), definitions()):
+            planned = await client.plan(wanted)
+            assert "'billing' is declared by its code" in planned.refused
+            assert "--take-over" in planned.refused
+            with pytest.raises(Refused, match=r"'billing' is declared by its code.*--take-over"):
+                await client.apply(wanted)
+        assert await owned(world) == {"a": 60}
+        assert await application(world) == ("code", 3, "app/billing")
+        again = await world.declare(app_with("a", minutes=30, generation=3))
+        assert not again.declared.stale
+        assert await owned(world) == {"a": 30}
+
+    async def test_a_take_over_is_told_audited_and_holds_over_starts_until_it_is_given_back(
+        self, world, client, caplog
+    ):
+        await world.declare(app_with("a", generation=3))
+        wanted = definitions("a", minutes=1)
+        planned = await client.plan(wanted, take_over=True)
+        assert (planned.refused, planned.changed) == ("", ["a"])
+        assert "'billing' is taken over from its code (generation 3" in planned.warnings[0]
+        assert await application(world) == ("code", 3, "app/billing"), "a plan changes nothing"
+        applied = await client.apply(wanted, take_over=True)
+        assert applied.warnings == planned.warnings
+        assert await application(world) == ("files", 0, "operator/ada")
+        assert await audited(world, "taken_over") == [("billing", "operator/ada")]
+        assert (await client.apply(definitions("a", minutes=2))).changed == ["a"], "no --take-over"
+        with caplog.at_level(logging.WARNING):
+            await world.scheduler(app_with("a", generation=4), tick="off")
+        assert "'billing' belongs to applied files" in caplog.text
+        assert "headway apps give-back billing" in caplog.text
+        assert await owned(world) == {"a": 2}
+        await client.give_back_app("billing")
+        assert await audited(world, "given_back") == [("billing", "operator/ada")]
+        await world.declare(app_with("a", generation=3))
+        assert await owned(world) == {"a": 60}
+        assert await application(world) == ("code", 3, "app/billing")
+        assert "nothing to change" in (await client.give_back_app("billing")).text
+
+    async def test_files_raise_their_generation_with_a_remark(self, world, client):
+        await client.apply(definitions("a"))
+        wanted = definitions("a", generation=9)
+        raised = "rises from 0 to 9"
+        assert raised in (await client.plan(wanted)).warnings[0]
+        assert raised in (await client.apply(wanted)).warnings[0]
+        assert (await client.apply(wanted)).warnings == []
+        assert (await client.apply(definitions("a"))).stale
+        assert await application(world) == ("files", 9, "operator/ada")
+
+
+class TestRename:
+    """All that an application owns moves to another name."""
+
+    async def test_code_under_the_new_name_goes_on_where_the_old_one_was(self, world, client):
+        await world.declare(app_with("a", generation=3))
+        before = await world.rows("SELECT * FROM scheduler.manifest ORDER BY id")
+        history = await world.value("SELECT count(*) FROM scheduler.history")
+        assert (await client.rename_app("billing", "invoices", key="k")).text.startswith("billing")
+        again = await client.rename_app("billing", "invoices", key="k")
+        assert "is called invoices" in again.text, "the same key does it once"
+        after = await world.rows("SELECT * FROM scheduler.manifest ORDER BY id")
+        assert {row["owner"] for row in after} == {"invoices"}
+        assert [{**row, "owner": ""} for row in after] == [{**row, "owner": ""} for row in before]
+        assert await application(world, "invoices") == ("code", 3, "app/billing")
+        applied = await world.declare(app_with("a", owner="invoices", generation=3))
+        assert (applied.declared.unchanged, applied.pruned, applied.warnings) == (2, [], [])
+        [job] = await world.rows("SELECT owner, declared_by, retired_at FROM scheduler.job")
+        assert tuple(job) == ("invoices", ["invoices"], None)
+        groups = await world.rows(
+            "SELECT owner, declared FROM scheduler.manifest_group WHERE name = 'ops'"
+        )
+        assert [tuple(row) for row in groups] == [
+            ("invoices", {"max_active": {"value": 3, "app": "invoices"}})
+        ]
+        assert await world.value("SELECT count(*) FROM scheduler.history") == history + 2
+        assert await audited(world, "renamed") == [
+            ("billing", "operator/ada"),
+            ("invoices", "operator/ada"),
+        ]
+        with pytest.raises(NotThere, match=r"it was renamed to 'invoices' at .* by ada"):
+            await client.rename_app("billing", "invoices")
+
+    async def test_statements_about_groups_move_and_can_be_withdrawn(self, world, client):
+        await world.declare(app_with("a"))
+        other = App("crm")
+        other.group("ops", priority=7)
+        await world.declare(other)
+        stated = (
+            "SELECT declared, max_active, priority FROM scheduler.manifest_group WHERE name = 'ops'"
+        )
+        await client.rename_app("billing", "invoices")
+        [row] = await world.rows(stated)
+        both = {
+            "max_active": {"value": 3, "app": "invoices"},
+            "priority": {"value": 7, "app": "crm"},
+        }
+        assert tuple(row) == (both, 3, 7)
+        without = App("invoices")
+        without.job("job", group="ops")(lambda ctx: None)
+        without.schedule("a", job="job", when=every(hours=1))
+        await world.declare(without)
+        [row] = await world.rows(stated)
+        assert tuple(row) == ({"priority": {"value": 7, "app": "crm"}}, None, 7)
+
+    async def test_a_name_that_is_taken_or_unknown_is_refused(self, world, client):
+        await world.declare(app_with("a"))
+        await world.declare(App("crm"))
+        with pytest.raises(Refused, match="there is an application 'crm' already: retire that"):
+            await client.rename_app("billing", "crm")
+        with pytest.raises(NotThere, match="there is no application 'bilding'"):
+            await client.rename_app("bilding", "invoices")
+        with pytest.raises(Refused, match="'api' is no application"):
+            await client.rename_app("api", "invoices")
+        with pytest.raises(Refused, match="cannot be called 'api'"):
+            await client.rename_app("billing", "api")
+        assert await application(world) == ("code", 0, "app/billing")
+
+
+class TestRetire:
+    """An application ends with all that it owns."""
+
+    @pytest_asyncio.fixture
+    async def timeline(self, database) -> Timeline:
+        return Timeline(database)
+
+    async def test_its_manifests_are_pruned_and_its_jobs_retired(self, timeline):
+        await timeline.declare(app_with("a", "b"))
+        await timeline.declare(app_with("c", owner="crm", job="other"))
+        answer = await timeline.do(
+            applications.retire, RetireAppRequest(app="billing", actor="ada")
+        )
+        assert "3 manifest(s) are deleted" in answer.text
+        timeline.at(hours=2)
+        assert (await timeline.tick()).fired == 2, "only those of the other application"
+        await timeline.confirm_prunes()
+        rows = await timeline.rows("SELECT DISTINCT owner FROM scheduler.manifest")
+        assert [row["owner"] for row in rows] == ["crm"]
+        rows = await timeline.rows("SELECT name FROM scheduler.application")
+        assert [row["name"] for row in rows] == ["crm"]
+        rows = await timeline.rows("SELECT name FROM scheduler.job WHERE retired_at IS NOT NULL")
+        assert [row["name"] for row in rows] == ["job"]
+        rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
+        told = [one.data for row in rows for one in decode(row["body"])]
+        told = [one for one in told if isinstance(one, JobChanged) and one.job == "job"]
+        assert told[-1].retired
+        with pytest.raises(operate.NotThere, match=r"it was retired at .* by ada"):
+            await timeline.do(applications.retire, RetireAppRequest(app="billing"))
+        again = await timeline.declare(app_with("a", "b"))
+        assert again.declared.created == ["a", "b", "job-many-x"], (
+            "code that starts declares it anew"
+        )
+
+    async def test_its_statements_about_groups_end_with_it(self, timeline):
+        mine, other = App("billing"), App("crm")
+        mine.group("ops", max_active=3, enabled=False)
+        mine.group("alone", max_active=1)
+        other.group("ops", priority=7)
+        other.job("other", group="ops")(lambda ctx: None)
+        other.schedule("c", job="other", when=every(hours=1))
+        await timeline.declare(mine)
+        await timeline.declare(other)
+        timeline.at(hours=2)
+        assert (await timeline.tick()).fired == 0, "its group is disabled"
+        await timeline.do(applications.retire, RetireAppRequest(app="billing", actor="ada"))
+        rows = await timeline.rows(
+            "SELECT name, declared, max_active, enabled, priority FROM scheduler.manifest_group"
+        )
+        assert [tuple(row) for row in rows] == [
+            ("ops", {"priority": {"value": 7, "app": "crm"}}, None, True, 7)
+        ]
+        rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
+        events = [event.data for row in rows for event in decode(row["body"])]
+        told = {event.group: event for event in events if isinstance(event, GroupChanged)}
+        assert told["alone"].deleted
+        assert (told["ops"].max_active, told["ops"].enabled) == (None, True)
+        rows = await timeline.rows(
+            "SELECT source FROM scheduler.history WHERE type = 'headway.group.changed.v1'"
+            " AND subject = 'ops' ORDER BY id"
+        )
+        assert rows[-1]["source"] == "operator/ada"
+        timeline.at(hours=3)
+        assert (await timeline.tick()).fired == 1, "it goes on"
+
+    async def test_what_others_have_of_its_jobs_is_held(self, timeline, world, client):
+        await timeline.declare(app_with("a"))
+        await client.schedule("made", job="job", when=every(hours=1))
+        await client.retire_app("billing")
+        [row] = await timeline.rows(
+            "SELECT external_id, wake_at FROM scheduler.manifest WHERE pruning_at IS NULL"
+        )
+        assert tuple(row) == ("made", None)
+        with pytest.raises(operate.NotThere):
+            await timeline.do(operate.delete, DeleteRequest(manifest="a"))

@@ -1,0 +1,115 @@
+"""Backfill: occurrences of a past range are queued once each, through the ledger."""
+
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+from headway import App, allow, daily, exclude_dates, manual
+from headway_contract import decode
+from headway_contract.scheduling import BackfillRequest
+from headway_scheduler import backfill
+from headway_scheduler.explain import explain
+from headway_scheduler.finding import find_manifest
+from headway_scheduler.operate import Invalid
+from support.timeline import START, Timeline
+
+DAY = timedelta(days=1)
+# A quarter past three of the day on which the timeline starts.
+FIRE = START.replace(hour=3, minute=15)
+
+
+@pytest_asyncio.fixture
+async def timeline(database) -> Timeline:
+    made = Timeline(database)
+    app = App("test")
+    app.job("job", group="ops", start_within=60)(lambda ctx: None)
+    when = daily("03:15", exclude=exclude_dates("2027-02-26"))
+    app.schedule("a", job="job", when=when)
+    app.schedule("wide", job="job", when=when, overlap=allow(2))
+    app.schedule("asked", job="job", when=manual())
+    await made.declare(app)
+    return made
+
+
+async def ask(timeline, manifest="a", *, days=6, **fields):
+    """Ask for the days before the start of the timeline, the day of it included."""
+    request = BackfillRequest(
+        manifest=manifest, since=FIRE - days * DAY, until=FIRE, actor="ada", **fields
+    )
+    return await timeline.do(backfill.backfill, request)
+
+
+async def queued(timeline) -> list:
+    rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
+    events = [event for row in rows for event in decode(row["body"])]
+    return [event.data for event in events if event.type == "headway.work.queued.v1"]
+
+
+async def test_occurrences_are_queued_once_oldest_first_and_one_after_the_other(timeline):
+    planned = await ask(timeline, dry_run=True)
+    # Of seven days one is excluded.
+    assert (planned.occurrences, planned.queued, planned.known) == (6, 6, 0)
+    assert "6 of 6 occurrences would be queued" in planned.text
+    assert await queued(timeline) == []
+    answer = await ask(timeline, priority=2)
+    assert (answer.queued, answer.known) == (6, 0)
+    again = await ask(timeline)
+    assert (again.queued, again.known) == (0, 6)
+    assert "6 were backfilled before" in again.text
+    for _ in range(6):
+        await timeline.settle("a")
+    works = await queued(timeline)
+    wanted = [FIRE - days * DAY for days in (6, 5, 4, 2, 1, 0)]
+    assert [work.due_at for work in works] == wanted
+    assert [work.cause for work in works] == [
+        f"backfill:{at.isoformat().replace('+00:00', 'Z')}" for at in wanted
+    ]
+    assert all(work.explicit and work.priority == 2 for work in works)
+    # They must begin within a minute of when they may, and not of a time that is past.
+    assert all(work.start_by > timeline.clock.at for work in works)
+    assert len({work.work for work in works}) == 6
+    audit = "SELECT count(*) FROM scheduler.history WHERE type = 'headway.manifest.backfilled.v1'"
+    assert (await timeline.rows(audit))[0]["count"] == 1
+    assert (await timeline.manifest("a"))["next_due_at"] == FIRE + DAY
+
+
+async def test_as_many_run_at_once_as_the_overlap_policy_allows(timeline):
+    await ask(timeline, "wide")
+    assert len(await queued(timeline)) == 2
+    await timeline.settle("wide")
+    assert len(await queued(timeline)) == 3
+
+
+async def test_what_fired_on_schedule_may_be_left_out_and_explain_tells_the_cause(timeline):
+    timeline.at(days=1)
+    await timeline.tick()
+    await timeline.settle("a")
+    fields = {"since": FIRE, "until": FIRE + DAY, "actor": "ada"}
+    only = BackfillRequest(manifest="a", missed_only=True, **fields)
+    missed = await timeline.do(backfill.backfill, only)
+    assert (missed.occurrences, missed.queued, missed.fired) == (2, 1, 1)
+    await timeline.settle("a")
+    both = await timeline.do(backfill.backfill, BackfillRequest(manifest="a", **fields))
+    assert (both.queued, both.known, both.fired) == (1, 1, 1)
+    async with timeline.database.acquire() as connection:
+        row = await find_manifest(connection, "a")
+        told = await explain(connection, row, at=FIRE + DAY, now=timeline.clock.at, kept_days=30)
+    assert [entry.cause.partition(":")[0] for entry in told.entries] == ["due", "backfill"]
+    assert "(backfilled by ada) fired: work" in told.text
+
+
+@pytest.mark.parametrize(
+    ("manifest", "fields", "said"),
+    [
+        ("asked", {}, "it has no times of its own to make good"),
+        ("a", {"until": START + DAY}, "which is not past: end it by now"),
+        ("a", {"since": FIRE + DAY, "until": FIRE}, "before it begins: swap"),
+        ("a", {"since": FIRE - 1500 * DAY}, "more than 1000 occurrences .*shorter range"),
+    ],
+)
+async def test_ranges_that_cannot_be_backfilled_are_refused(timeline, manifest, fields, said):
+    request = BackfillRequest(
+        **{"manifest": manifest, "since": FIRE - DAY, "until": FIRE, **fields}
+    )
+    with pytest.raises(Invalid, match=said):
+        await timeline.do(backfill.backfill, request)

@@ -1,0 +1,65 @@
+"""nats-py is subclassed in private methods, so its version is pinned and what we use is printed.
+
+When this fails, nats-py has moved. Read the named methods of `nats.aio.client.Client` again beside
+`headway_jetstream_kit/client.py`, which says what each of ours relies on; run
+`tests/contract/test_client_traps.py`, which shows every hole that we close; then write the new
+version and the new prints here and into `libs/jetstream_kit/pyproject.toml`.
+"""
+
+import hashlib
+import importlib.metadata
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from headway_jetstream_kit.client import SturdyClient
+from nats.aio.client import Client
+
+KIT = Path(__file__).parents[2] / "libs" / "jetstream_kit"
+# Methods that we replace or call, with a print of their source as we have read it.
+READ = {
+    "_build_message": "13cbe7b7f8cbe0fb",
+    "_parse_header_lines": "049cf69148e0bb4f",
+    "_process_headers": "fe656f61147df989",
+    "_process_pong": "ee4c4d01a16de074",
+    "_connect_to_server": "1356d992325fde9f",
+    "_process_connect_init": "e1ed2da075c82ab0",
+    "_attempt_reconnect": "2bbc96e0f2f765ec",
+    "_send_ping": "d57b2f820443afb4",
+}
+# Attributes that we read or set.
+ATTRIBUTES = {
+    *("_status", "_ps", "_transport", "_reading_task", "_reconnection_task"),
+    *("_pongs", "_pongs_received", "_pings_outstanding", "_resp_map"),
+}
+
+
+def print_of(method: str) -> str:
+    source = inspect.getsource(getattr(Client, method))
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def test_the_installed_version_is_the_pinned_one():
+    [pinned] = re.findall(r'"nats-py\[nkeys\]==([\d.]+)"', (KIT / "pyproject.toml").read_text())
+    assert importlib.metadata.version("nats-py") == pinned
+
+
+@pytest.mark.parametrize("method", READ)
+def test_a_private_method_is_as_we_have_read_it(method):
+    assert print_of(method) == READ[method], f"read Client.{method} again, as told above"
+
+
+def test_the_private_attributes_are_there():
+    assert set(vars(Client())) >= ATTRIBUTES
+
+
+def test_everything_that_we_reach_into_is_listed():
+    """What client.py replaces, and what it touches by name."""
+    replaced = {name for name in vars(SturdyClient) if name in dir(Client)}
+    code = (KIT / "headway_jetstream_kit" / "client.py").read_text()
+    touched = {name for name in re.findall(r"\.(_[a-z]\w+)", code) if hasattr(Client, name)}
+    own = {"__init__", "__module__", "__doc__"}
+    assert {name for name in replaced | touched if not name.startswith("__")} - own <= set(READ)
+    attributes = set(re.findall(r"self\.(_[a-z]\w+)", code)) - set(dir(SturdyClient))
+    assert attributes <= ATTRIBUTES
