@@ -29,11 +29,11 @@ check:
     {{uv}} lint-imports
     {{uv}} python -m headway_contract.generate --check
     {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json --check
-    {{uv}} python -m headway_decisions.diagrams README.md docs/states.md --check
+    {{uv}} python -m headway_decisions.runs.diagrams README.md docs/states.md --check
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
-    {{uv}} python -m headway_cli.settings_page docs/settings.md --check
-    {{uv}} python -m headway_cli.metrics_page docs/metrics.md --check
-    {{uv}} python -m headway_cli.alert_rules deploy --check
+    {{uv}} python -m headway_cli.reference.settings_page docs/settings.md --check
+    {{uv}} python -m headway_cli.reference.metrics_page docs/metrics.md --check
+    {{uv}} python -m headway_cli.reference.alert_rules deploy --check
     {{uv}} pytest -q tests/unit tests/architecture
 
 # All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
@@ -81,11 +81,11 @@ asyncapi:
 generate:
     {{uv}} python -m headway_contract.generate
     {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json
-    {{uv}} python -m headway_decisions.diagrams README.md docs/states.md
+    {{uv}} python -m headway_decisions.runs.diagrams README.md docs/states.md
     {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
-    {{uv}} python -m headway_cli.settings_page docs/settings.md
-    {{uv}} python -m headway_cli.metrics_page docs/metrics.md
-    {{uv}} python -m headway_cli.alert_rules deploy
+    {{uv}} python -m headway_cli.reference.settings_page docs/settings.md
+    {{uv}} python -m headway_cli.reference.metrics_page docs/metrics.md
+    {{uv}} python -m headway_cli.reference.alert_rules deploy
 
 # Format and mend what lint can mend
 format:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from headway_cli.services import apply_migrations
+from headway_cli.serve.services import apply_migrations
 from headway_clock import monotonic
-from headway_dispatcher.gate import Gate
+from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.settings import DispatcherSettings
 from headway_embedded import PostgresServer
 from headway_postgres_kit import DATABASE_CLOCK, Database

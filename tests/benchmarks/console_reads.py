@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from headway_cli.services import apply_migrations
+from headway_cli.serve.services import apply_migrations
 from headway_clock import monotonic, utc_now
 from headway_console import reading
 from headway_embedded import PostgresServer

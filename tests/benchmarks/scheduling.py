@@ -20,16 +20,16 @@ from uuid import uuid4
 
 import uvloop
 from headway import App, every
-from headway_cli.services import apply_migrations
+from headway_cli.serve.services import apply_migrations
 from headway_clock import monotonic
 from headway_dispatcher.provisioning import provision
 from headway_embedded import NatsServer, PostgresServer
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from headway_relay import Handover, Relay
-from headway_scheduler.startup import apply
+from headway_scheduler.declare.startup import apply
+from headway_scheduler.fire.tick import Tick
 from headway_scheduler.store import OUTBOX
-from headway_scheduler.tick import Tick
 
 NOW = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DUE = 200

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
-from headway.client import Client
-from headway.nats_control import NatsControl
+from headway.client.client import Client
+from headway.client.nats_control import NatsControl
 from playwright.async_api import Browser, Page, expect
 from support.browsers import System, look_closely, open_page, run_system
 from support.servers import TestPostgres

@@ -10,7 +10,7 @@ import pytest
 from headway_embedded import NatsServer
 from headway_jetstream_kit import Broker, Puller
 from headway_jetstream_kit.provisioning import consumer_info
-from headway_jetstream_kit.pulling import ack
+from headway_jetstream_kit.pull import ack
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.provisioning import take_over
-from headway_jetstream_kit.pulling import ack
+from headway_jetstream_kit.pull import ack
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerInfo, DiscardPolicy, RetentionPolicy

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.provisioning import consumer_info, take_over
-from headway_jetstream_kit.pulling import ack
+from headway_jetstream_kit.pull import ack
 from nats.js import JetStreamContext
 
 ACK_WAIT = 30.0

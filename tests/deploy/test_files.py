@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 from headway_cli.commands import headway
-from headway_cli.services import MigrateSettings, WorkerProgramSettings
+from headway_cli.serve.services import MigrateSettings, WorkerProgramSettings
 from headway_console.access.tokens import Tokens
 from headway_console.settings import ConsoleSettings
 from headway_dispatcher.settings import DispatcherSettings

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import pytest_asyncio
-from headway_cli.apps import load_app
+from headway_cli.serve.find_app import load_app
 from headway_scheduler.notifications.webhook import read_secrets
 from support.shell import Done
 

@@ -8,10 +8,10 @@ import socket
 
 import pytest
 from click.testing import CliRunner
-from headway_cli import settings
 from headway_cli.commands import headway
-from headway_cli.faults import explain
 from headway_cli.main import main
+from headway_cli.serve import settings
+from headway_cli.terminal.errors import explain
 from headway_embedded import EmbeddedError
 from headway_service_kit.settings import InvalidSettings
 from msgspec import Struct

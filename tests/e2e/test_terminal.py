@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 import pytest_asyncio
-from headway_cli.apps import load_app
+from headway_cli.serve.find_app import load_app
 from support.shell import Done
 from support.terminal import open_program, open_terminal
 

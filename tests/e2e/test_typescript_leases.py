@@ -10,9 +10,9 @@ from headway import App, Client, manual
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed
-from headway_dispatcher import gate
+from headway_dispatcher.gate import gate
 from headway_jetstream_kit import Stored
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support import typescript
 from support.batches import order, queue_many
 from support.invariants import check_invariants

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 from headway_jetstream_kit import Puller
-from headway_jetstream_kit.consuming import Intake, Unreadable
+from headway_jetstream_kit.consume import Intake, Unreadable
 from headway_jetstream_kit.provisioning import consumer_info
 
 

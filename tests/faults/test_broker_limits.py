@@ -11,11 +11,11 @@ from headway_dispatcher.provisioning import consumers, job_consumer
 from headway_dispatcher.settings import LEAST_STREAM_BYTES, DispatcherSettings
 from headway_jetstream_kit import BrokerUnavailable, NoAnswer
 from headway_jetstream_kit.provisioning import consumer_info, ensure_consumer, stream_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover, Relay
+from headway_scheduler.fire.tick import Tick
 from headway_scheduler.store import OUTBOX
-from headway_scheduler.tick import Tick
 from headway_service_kit.settings import InvalidSettings, read
 from support.cadences import when_made_due
 from support.invariants import check_invariants

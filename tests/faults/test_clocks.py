@@ -10,15 +10,15 @@ from headway_clock import utc_now
 from headway_contract import Event, decode, encode, event, subjects
 from headway_contract.control import Heartbeat
 from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunFailed, RunStarted
-from headway_dispatcher.projector import event_intake
-from headway_dispatcher.rebuild import rebuild
-from headway_dispatcher.verify import verify
+from headway_dispatcher.history.rebuild import rebuild
+from headway_dispatcher.history.verify import verify
+from headway_dispatcher.runs.projector import event_intake
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import consumer_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK, Connection
 from headway_relay import Handover
-from headway_scheduler.tick import Tick
+from headway_scheduler.fire.tick import Tick
 from headway_service_kit.passes import Wakeup
 from support.cadences import when_made_due
 from support.invariants import check_invariants

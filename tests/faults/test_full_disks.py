@@ -16,7 +16,7 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_embedded import NatsServer, PostgresServer
 from headway_jetstream_kit import Broker, Stored
 from headway_jetstream_kit.provisioning import stream_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import Database
 from support.servers import needs_embedded
 

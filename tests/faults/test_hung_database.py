@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from headway import App, every
 from headway_clock import monotonic
-from headway_postgres_kit import Database, DatabaseUnavailable, at_hand
+from headway_postgres_kit import Database, DatabaseUnavailable, hot_connections
 from headway_postgres_kit import database as database_module
 from support.invariants import check_invariants
 from support.proxy import Proxy
@@ -111,7 +111,7 @@ async def test_a_server_that_hangs_is_given_up_and_named(quick, proxy):
 
 
 async def test_a_pool_that_is_used_up_is_an_outage_and_not_a_hang(database_url, monkeypatch):
-    monkeypatch.setattr(at_hand, "_ACQUIRE_SECONDS", 0.3)
+    monkeypatch.setattr(hot_connections, "_ACQUIRE_SECONDS", 0.3)
     small = await Database.connect(database_url, name="small", max_connections=1)
     async with small.acquire():
         with pytest.raises(DatabaseUnavailable, match="no answer"):

@@ -18,11 +18,11 @@ from headway_contract.settled import PruneConfirmed, WorkSettled
 from headway_postgres_kit import DATABASE_CLOCK, Connection, Database, DatabaseUnavailable
 from headway_postgres_kit import database as database_module
 from headway_relay import Handover
-from headway_scheduler import tick as tick_module
-from headway_scheduler.intake import take_in
+from headway_scheduler.fire import tick as tick_module
+from headway_scheduler.fire.tick import Tick, TickResult
+from headway_scheduler.outcomes.intake import take_in
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import TICK_LOCK, leaders
-from headway_scheduler.tick import Tick, TickResult
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.proxy import Proxy

@@ -21,16 +21,16 @@ from headway_contract.lifecycle import LeaseClaimed, LeaseEvent, RunCompleted
 from headway_contract.orders import RunDispatched
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
-from headway_decisions.texts import storable
-from headway_dispatcher.gate import GateCall
-from headway_dispatcher.intake import Followers, work_intake
-from headway_dispatcher.projector import event_intake
+from headway_decisions.runs.texts import storable
+from headway_dispatcher.gate.gate import GateCall
+from headway_dispatcher.intake.work_intake import Followers, work_intake
+from headway_dispatcher.runs.projector import event_intake
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover
-from headway_scheduler.intake import settled_intake
+from headway_scheduler.outcomes.intake import settled_intake
 from headway_service_kit.passes import Wakeup
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st

@@ -16,9 +16,9 @@ from headway_contract.scheduling import ActivationAnswer, ActivationQuestion
 from headway_contract.settled import ActivationRequested, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_jetstream_kit import Stored
-from headway_jetstream_kit.controlling import BadRequest, serve, typed
+from headway_jetstream_kit.endpoints import BadRequest, serve, typed
 from headway_jetstream_kit.provisioning import stream_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
 from support.world import until
 

@@ -27,9 +27,9 @@ from headway_contract.scheduling import (
     LedgerQuestion,
     TriggerRequest,
 )
-from headway_scheduler import operate, pausing
-from headway_scheduler.ledger_check import OVERDUE
-from headway_scheduler.ledger_questions import check_page
+from headway_scheduler.explain.ledger_check import OVERDUE
+from headway_scheduler.explain.ledger_pages import check_page
+from headway_scheduler.operate import manifests, pause
 from support.timeline import Timeline
 
 NAMES = ("a", "b")
@@ -120,15 +120,15 @@ class History:
     async def switch(self, name: str) -> None:
         enabled = not (await self.timeline.manifest(name))["enabled"]
         try:
-            await self.timeline.do(operate.change, ChangeRequest(manifest=name, enabled=enabled))
-        except operate.Refused as refused:
+            await self.timeline.do(manifests.change, ChangeRequest(manifest=name, enabled=enabled))
+        except manifests.Refused as refused:
             if "is a one-shot" not in str(refused):
                 raise
 
     async def switch_group(self, name: str) -> None:
         [row] = await self.timeline.rows("SELECT enabled FROM scheduler.manifest_group")
         request = ChangeGroupRequest(group="ops", enabled=not row["enabled"])
-        await self.timeline.do(operate.change_group, request)
+        await self.timeline.do(manifests.change_group, request)
 
     async def settle(self, name: str) -> None:
         if await self.timeline.under_way(name):
@@ -143,17 +143,19 @@ class History:
 
     async def trigger(self, name: str) -> None:
         if name not in self.letters:
-            await self.timeline.do(operate.trigger, TriggerRequest(manifest=name))
+            await self.timeline.do(manifests.trigger, TriggerRequest(manifest=name))
 
     async def pause(self, name: str) -> None:
-        await self.timeline.do(pausing.pause, PauseRequest(manifests=[name]))
+        await self.timeline.do(pause.pause, PauseRequest(manifests=[name]))
 
     async def resume(self, name: str) -> None:
-        await self.timeline.do(pausing.resume, ResumeRequest(manifests=[name]))
+        await self.timeline.do(pause.resume, ResumeRequest(manifests=[name]))
 
     async def shake(self, name: str) -> None:
         jitter = self.chance.choice([0.0, 60.0, 2000.0])
-        await self.timeline.do(operate.change, ChangeRequest(manifest=name, jitter_seconds=jitter))
+        await self.timeline.do(
+            manifests.change, ChangeRequest(manifest=name, jitter_seconds=jitter)
+        )
 
 
 async def gaps(timeline: Timeline) -> list:

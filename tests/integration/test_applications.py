@@ -5,12 +5,12 @@ import logging
 import pytest
 import pytest_asyncio
 from headway import App, Client, every
-from headway.control import NotThere, Refused
+from headway.client.control import NotThere, Refused
 from headway_contract import decode
 from headway_contract.applications import RetireAppRequest
 from headway_contract.scheduling import DeleteRequest
 from headway_contract.work import GroupChanged, JobChanged
-from headway_scheduler import applications, operate
+from headway_scheduler.operate import applications, manifests
 from support.timeline import Timeline
 from support.world import World
 
@@ -213,7 +213,7 @@ class TestRetire:
         told = [one.data for row in rows for one in decode(row["body"])]
         told = [one for one in told if isinstance(one, JobChanged) and one.job == "job"]
         assert told[-1].retired
-        with pytest.raises(operate.NotThere, match=r"it was retired at .* by ada"):
+        with pytest.raises(manifests.NotThere, match=r"it was retired at .* by ada"):
             await timeline.do(applications.retire, RetireAppRequest(app="billing"))
         again = await timeline.declare(app_with("a", "b"))
         assert again.declared.created == ["a", "b", "job-many-x"], (
@@ -259,5 +259,5 @@ class TestRetire:
             "SELECT external_id, wake_at FROM scheduler.manifest WHERE pruning_at IS NULL"
         )
         assert tuple(row) == ("made", None)
-        with pytest.raises(operate.NotThere):
-            await timeline.do(operate.delete, DeleteRequest(manifest="a"))
+        with pytest.raises(manifests.NotThere):
+            await timeline.do(manifests.delete, DeleteRequest(manifest="a"))

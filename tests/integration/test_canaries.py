@@ -3,8 +3,8 @@
 from uuid import UUID
 
 import pytest_asyncio
-from headway.client import Client
-from headway.nats_control import NatsControl
+from headway.client.client import Client
+from headway.client.nats_control import NatsControl
 from headway_console.canaries import Canaries, Progress
 from support.troubled_app import TroubledApp
 from support.world import until

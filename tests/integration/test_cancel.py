@@ -15,7 +15,7 @@ from headway_contract.settled import WorkSettled
 from headway_contract.work import RetryPolicy, WorkBroughtForward, WorkCancelRequested, WorkQueued
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import stream_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
 from support.world import until
 

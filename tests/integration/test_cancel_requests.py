@@ -6,18 +6,18 @@ from uuid import uuid4
 import msgspec
 import pytest
 from headway import App, Client
-from headway.client import RequestFailed
+from headway.client.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult
 from headway_contract.scheduling import CancelOutstandingRequest
 from headway_contract.work import RetryPolicy, WorkQueued
-from headway_dispatcher import letters
+from headway_dispatcher.letters import letters
 from headway_dispatcher.store import read_times
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_scheduler import cancel
-from headway_scheduler.enqueue import Enqueue
+from headway_scheduler.operate import cancel
+from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.store import enqueued, works
 from headway_service_kit.passes import Wakeup
 from msgspec import UNSET

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from headway import App, Client, InvalidDefinitions, Item, cron, daily, every, manual
-from headway.client import RequestFailed
-from headway.control import Invalid, Refused
-from headway.definitions import Definitions, JobDefinition
+from headway.client.client import RequestFailed
+from headway.client.control import Invalid, Refused
+from headway.define.definitions import Definitions, JobDefinition
 from headway_contract import subjects
 from headway_contract.scheduling import GroupsAnswer, ManifestsAnswer
 from support.cadences import when_made_due
@@ -26,7 +26,7 @@ def app_with(count: int = 0) -> App:
 
 
 async def test_manifests_come_in_pages_and_in_order(world, nats_url, monkeypatch):
-    monkeypatch.setattr("headway.client.PAGE", 10)
+    monkeypatch.setattr("headway.client.client.PAGE", 10)
     await world.scheduler(app_with(25))
     async with Client(nats_url) as client:
         found = await client.manifests()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 import pytest_asyncio
-from headway_postgres_kit import Database, DatabaseUnavailable, at_hand
+from headway_postgres_kit import Database, DatabaseUnavailable, hot_connections
 from support.world import until
 
 PID = "SELECT pg_backend_pid()"
@@ -81,7 +81,7 @@ async def test_one_that_the_server_has_ended_is_replaced(two, database):
 
 
 async def test_those_that_nobody_wants_go_back(two, monkeypatch):
-    monkeypatch.setattr(at_hand, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(hot_connections, "_IDLE_SECONDS", 0.01)
     async with two.acquire(), two.acquire():
         assert two.connections_in_use == 2
     assert len(two._at_hand) == 2

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from headway_clock import utc_now
-from headway_console.access.guarding import RouteUndeclared, check_declared
+from headway_console.access.guards import RouteUndeclared, check_declared
 from headway_console.access.tickets import sign_in_path
 from headway_console.access.tokens import as_yaml, new_token
 from headway_console.api.openapi import document

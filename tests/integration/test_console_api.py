@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from headway import App, Client, manual
-from headway.control import (
+from headway.client.control import (
     Invalid,
     NotAnswered,
     NotThere,
@@ -19,7 +19,7 @@ from headway_console.api import ENDPOINTS
 from headway_console.reading.dead_letters import read_letter
 from headway_contract.http import cursor_of
 from headway_contract.scheduling import EnqueuedQuestion
-from headway_scheduler.enqueue_desk import list_enqueued
+from headway_scheduler.operate.enqueue_requests import list_enqueued
 from support.cadences import when_made_due
 from support.letters import Ops
 
@@ -366,7 +366,7 @@ async def test_lists_are_read_here_whoever_else_runs(world, console):
 
 
 async def test_a_client_asks_over_http_what_it_asks_over_nats(world, console, monkeypatch):
-    monkeypatch.setattr("headway.client.PAGE", 1)
+    monkeypatch.setattr("headway.client.client.PAGE", 1)
     app = an_app()
     await world.dispatcher()
     await world.worker(app, worker_name="w1")

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-from headway.client import Client
-from headway.nats_control import NatsControl
+from headway.client.client import Client
+from headway.client.nats_control import NatsControl
 from support.troubled_app import Order, TroubledApp
 
 

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from headway_clock import utc_now
 from headway_console.reading import connect_reader
-from headway_console.reading.connecting import READER
+from headway_console.reading.connections import READER
 from headway_postgres_kit.sql import parse
 from support.readings import readings
 

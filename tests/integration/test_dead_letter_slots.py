@@ -7,13 +7,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from headway import App, Client, retry
-from headway.client import RequestFailed
-from headway.nats_control import NatsControl
+from headway.client.client import RequestFailed
+from headway.client.nats_control import NatsControl
 from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.dispatching import CancelAnswer, CancelRequest, LetterFilter
 from headway_contract.work import ManifestPruned, WorkCancelRequested, WorkQueued
-from headway_dispatcher import cancelling
+from headway_dispatcher.operate import cancel_requests
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.world import until
@@ -144,7 +144,7 @@ class TestSlots:
     @pytest.mark.parametrize("whole", ["manifest_id", "group"])
     async def test_a_cancel_in_pages_frees_no_slot_for_what_it_means(self, ops, monkeypatch, whole):
         """The first page makes room for a letter that only the next would come to."""
-        monkeypatch.setattr(cancelling, "BATCH", 1)
+        monkeypatch.setattr(cancel_requests, "BATCH", 1)
         manifest, first = uuid4(), UUID(int=1)
         work, letter = await ops.letter(manifest_id=manifest, manifest="m")
         ops.mended.set()

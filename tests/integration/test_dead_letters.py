@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 
 import pytest
 from headway import Client
-from headway.client import RequestFailed
+from headway.client.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.dispatching import LetterFilter
 from headway_contract.work import JobChanged, RetryPolicy
-from headway_dispatcher.letter_passes import LetterRetention
+from headway_dispatcher.letters.passes import LetterRetention
 from headway_postgres_kit import DATABASE_CLOCK
 from support.invariants import check_invariants
 

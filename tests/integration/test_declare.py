@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 from headway import App, InvalidDefinitions, cron, daily, every
-from headway.definitions import Definitions
+from headway.define.definitions import Definitions
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_scheduler import checking
-from headway_scheduler.startup import Applied, apply
+from headway_scheduler.declare import checks
+from headway_scheduler.declare.startup import Applied, apply
 
 
 def app_with(*names: str, when=None, owner: str = "billing", max_active: int | None = None) -> App:
@@ -124,7 +124,7 @@ async def test_a_timing_that_many_have_is_looked_at_once(world, monkeypatch):
         return []
 
     definitions = app_with("a", "b", "c").definitions()
-    monkeypatch.setattr(checking.timing, "problems", problems)
+    monkeypatch.setattr(checks.timing, "problems", problems)
     await declare(world, definitions)
     assert len(asked) == 1
 

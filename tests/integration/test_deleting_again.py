@@ -5,12 +5,12 @@ import asyncio
 import pytest
 import pytest_asyncio
 from headway import App, Client, every, manual
-from headway.control import NotThere, Refused
-from headway.definitions import API_OWNER, Definitions, ManifestDefinition
+from headway.client.control import NotThere, Refused
+from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
-from headway_decisions.cadence import Every
-from headway_decisions.timing import Timing
-from headway_scheduler import operate
+from headway_decisions.timing.cadence import Every
+from headway_decisions.timing.timing import Timing
+from headway_scheduler.operate import manifests
 from support.timeline import Timeline
 
 
@@ -37,9 +37,9 @@ async def make(timeline, name: str) -> None:
 
 
 ASKED = [
-    (operate.delete, DeleteRequest(manifest="x", actor="bob")),
-    (operate.change, ChangeRequest(manifest="x", enabled=True)),
-    (operate.trigger, TriggerRequest(manifest="x")),
+    (manifests.delete, DeleteRequest(manifest="x", actor="bob")),
+    (manifests.change, ChangeRequest(manifest="x", enabled=True)),
+    (manifests.trigger, TriggerRequest(manifest="x")),
 ]
 
 
@@ -48,11 +48,11 @@ ASKED = [
 async def test_who_deleted_it_and_when_is_told(timeline, act, asked, confirmed):
     await make(timeline, "x")
     timeline.at(minutes=5)
-    await timeline.do(operate.delete, DeleteRequest(manifest="x", actor="ada"))
+    await timeline.do(manifests.delete, DeleteRequest(manifest="x", actor="ada"))
     timeline.at(minutes=9)
     if confirmed:
         await timeline.confirm_prunes()
-    with pytest.raises(operate.NotThere) as caught:
+    with pytest.raises(manifests.NotThere) as caught:
         await timeline.do(act, asked)
     assert str(caught.value) == (
         "there is no manifest 'x': it was deleted at 2027-03-01 12:05:00 UTC by ada"
@@ -62,10 +62,10 @@ async def test_who_deleted_it_and_when_is_told(timeline, act, asked, confirmed):
 async def test_what_its_application_dropped_is_told_so(timeline):
     await timeline.declare(app_with("x", "y"))
     await timeline.declare(app_with("y"))
-    with pytest.raises(operate.NotThere, match=r"12:00:00 UTC by the application 'billing'$"):
-        await timeline.do(operate.trigger, TriggerRequest(manifest="x"))
-    with pytest.raises(operate.NotThere, match="no manifest 'yy': did you mean 'y'"):
-        await timeline.do(operate.trigger, TriggerRequest(manifest="yy"))
+    with pytest.raises(manifests.NotThere, match=r"12:00:00 UTC by the application 'billing'$"):
+        await timeline.do(manifests.trigger, TriggerRequest(manifest="x"))
+    with pytest.raises(manifests.NotThere, match="no manifest 'yy': did you mean 'y'"):
+        await timeline.do(manifests.trigger, TriggerRequest(manifest="yy"))
 
 
 async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
@@ -73,9 +73,9 @@ async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
     await timeline.declare(app_with("x"), prune="disable")
     await timeline.declare(app_with(), prune="disable")
     async with timeline.database.transaction() as declaring:
-        await declaring.execute("SELECT pg_advisory_xact_lock($1)", operate.DECLARE_LOCK)
+        await declaring.execute("SELECT pg_advisory_xact_lock($1)", manifests.DECLARE_LOCK)
         deleting = asyncio.create_task(
-            timeline.do(operate.delete, DeleteRequest(manifest="x", actor="ada"))
+            timeline.do(manifests.delete, DeleteRequest(manifest="x", actor="ada"))
         )
         while not await timeline.rows(
             "SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'"
@@ -83,7 +83,7 @@ async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
         ):
             assert not deleting.done()
         await declaring.execute("UPDATE scheduler.manifest SET undeclared_at = NULL")
-    with pytest.raises(operate.Refused, match="is declared by the application 'billing'"):
+    with pytest.raises(manifests.Refused, match="is declared by the application 'billing'"):
         await deleting
 
 

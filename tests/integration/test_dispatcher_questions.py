@@ -8,7 +8,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 from headway import App, Client
-from headway.client import RequestFailed
+from headway.client.client import RequestFailed
 from headway_contract import subjects
 from headway_contract.dispatching import WorksAnswer, WorksQuestion
 from headway_dispatcher.store import letter_queries

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 from headway import App, Client, manual, retry
-from headway.client import RequestFailed
+from headway.client.client import RequestFailed
 from support.invariants import check_invariants
 
 HTML = {"Accept": "text/html"}

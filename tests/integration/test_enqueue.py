@@ -9,13 +9,13 @@ import headway
 import pytest
 import pytest_asyncio
 from headway import App
-from headway_cli.services import apply_migrations
+from headway_cli.serve.services import apply_migrations
 from headway_contract import decode
 from headway_contract.settled import DeadLetterRetried, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_postgres_kit import DATABASE_CLOCK, Database
 from headway_scheduler import retention
-from headway_scheduler.enqueue import Enqueue, announce_again
+from headway_scheduler.operate.enqueue import Enqueue, announce_again
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import enqueue_role_is_missing
 from headway_service_kit.passes import Wakeup

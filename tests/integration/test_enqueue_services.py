@@ -3,7 +3,7 @@
 import headway
 import pytest
 from headway import App, Client, Fatal, retry
-from headway.client import RequestFailed
+from headway.client.client import RequestFailed
 from support.enqueuing import app_with_jobs
 from support.invariants import check_invariants
 

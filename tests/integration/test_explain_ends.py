@@ -6,8 +6,9 @@ import pytest
 from headway_contract.dispatching import CancelRequest, NamedWork
 from headway_contract.waiting import ExplainWorkQuestion
 from headway_contract.work import RetryPolicy
-from headway_dispatcher import cancelling, letters
-from headway_dispatcher.explain import Explanations
+from headway_dispatcher.letters import letters
+from headway_dispatcher.operate import cancel_requests
+from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.store import read_times
 from support.gates import SECOND, START, Gates, SetClock, work
 
@@ -35,7 +36,7 @@ async def explain(gates: Gates, work_id):
 async def cancel(gates: Gates, **named) -> None:
     async with gates.database.transaction() as connection:
         times = await read_times(connection, gates.clock)
-        await cancelling.cancel(connection, CancelRequest(actor="ada", **named), times=times)
+        await cancel_requests.cancel(connection, CancelRequest(actor="ada", **named), times=times)
 
 
 async def failed_for_good(gates: Gates, **fields):

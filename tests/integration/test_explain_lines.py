@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
 from headway_contract.work import GroupChanged, JobChanged, Rate
-from headway_dispatcher.explain import Explanations
+from headway_dispatcher.operate.explain import Explanations
 from support.gates import SECOND, START, Gates, SetClock, work
 
 HOUR = timedelta(hours=1)

@@ -7,7 +7,7 @@ import pytest
 from headway import App, Client, RequestFailed
 from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
 from headway_contract.work import GroupChanged, ManifestChanged, Rate
-from headway_dispatcher.explain import Explanations
+from headway_dispatcher.operate.explain import Explanations
 from support.cadences import when_made_due
 from support.gates import START, Gates, SetClock, work
 

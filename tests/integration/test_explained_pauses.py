@@ -7,9 +7,9 @@ import pytest_asyncio
 from headway import App, catch_up, every, exclude_times, once, spaced
 from headway_contract.pausing import PauseRequest, ResumeRequest
 from headway_contract.scheduling import ChangeRequest
-from headway_scheduler import operate, pausing
-from headway_scheduler.explain import explain
-from headway_scheduler.finding import find_manifest
+from headway_scheduler.explain.explain import explain
+from headway_scheduler.lookup import find_manifest
+from headway_scheduler.operate import manifests, pause
 from support.timeline import START, Timeline
 
 
@@ -35,7 +35,7 @@ async def told(timeline: Timeline, minute: float | None = None, *, of: str = "a"
 
 
 async def disable(timeline: Timeline) -> None:
-    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False, actor="me"))
+    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False, actor="me"))
 
 
 async def test_what_lies_ahead_of_a_disabled_one_would_fire(timeline):
@@ -59,10 +59,10 @@ async def test_what_lies_ahead_of_a_disabled_one_would_fire(timeline):
 )
 async def test_what_comes_due_in_a_pause_is_decided_when_that_ends(timeline, misfire, made_good):
     await timeline.declare(app_with(misfire=misfire))
-    await timeline.do(pausing.pause, PauseRequest(manifests=["a"], reason="upgrade", actor="me"))
+    await timeline.do(pause.pause, PauseRequest(manifests=["a"], reason="upgrade", actor="me"))
     timeline.at(minutes=5.5)
     assert "has not fired; it will be decided when the pause ends." in await told(timeline, 5)
-    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"], actor="me"))
+    await timeline.do(pause.resume, ResumeRequest(manifests=["a"], actor="me"))
     assert (await told(timeline, 2)).endswith(f": it was paused then (upgrade), and {made_good}.")
 
 
@@ -100,7 +100,7 @@ async def test_a_one_shot_that_was_skipped_when_disabled_says_so_when_it_has_had
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     await disable(timeline)
     timeline.at(minutes=30)
-    await timeline.do(operate.change, ChangeRequest(manifest="a", give_back=["enabled"]))
+    await timeline.do(manifests.change, ChangeRequest(manifest="a", give_back=["enabled"]))
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     assert (await timeline.manifest("a"))["disabled_by"] == "once"
     text = await told(timeline, 10)
@@ -110,14 +110,14 @@ async def test_a_one_shot_that_was_skipped_when_disabled_says_so_when_it_has_had
 
 async def test_a_one_shot_that_is_overdue_in_a_pause_is_not_called_decided(timeline):
     await timeline.declare(app_with(once("2027-03-01 12:10")))
-    await timeline.do(pausing.pause, PauseRequest(manifests=["a"], actor="me"))
+    await timeline.do(pause.pause, PauseRequest(manifests=["a"], actor="me"))
     timeline.at(minutes=30)
     text = await told(timeline)
     assert text.endswith(
         "It is a one-shot whose one time, 2027-03-01 12:10:00 UTC, is not decided yet."
     )
     assert "It is paused since " in text
-    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"], actor="me"))
+    await timeline.do(pause.resume, ResumeRequest(manifests=["a"], actor="me"))
     text = await told(timeline)
     assert text.endswith("It is a one-shot and its time was decided: it will not fire again.")
 

@@ -7,11 +7,11 @@ import pytest_asyncio
 from headway import App, allow, catch_up, every, skip_missed
 from headway_contract.pausing import PauseRequest, ResumeRequest
 from headway_contract.scheduling import CancelOutstandingRequest, ChangeGroupRequest
-from headway_scheduler import operate, pausing
-from headway_scheduler.cancel import cancel
-from headway_scheduler.explain import explain
-from headway_scheduler.finding import find_manifest
-from headway_scheduler.startup import apply
+from headway_scheduler.declare.startup import apply
+from headway_scheduler.explain.explain import explain
+from headway_scheduler.lookup import find_manifest
+from headway_scheduler.operate import manifests, pause
+from headway_scheduler.operate.cancel import cancel
 from support.timeline import START, Timeline
 
 FIRE_ONCE = "one later fire made up for all that was missed (misfire policy 'fire_once')"
@@ -50,11 +50,11 @@ async def outage(timeline: Timeline, **options) -> None:
     await timeline.tick()
 
 
-async def pause(timeline: Timeline, **options) -> None:
+async def pause_manifest(timeline: Timeline, **options) -> None:
     await timeline.declare(app_with(**options))
-    await timeline.do(pausing.pause, PauseRequest(manifests=["a"], reason="upgrade"))
+    await timeline.do(pause.pause, PauseRequest(manifests=["a"], reason="upgrade"))
     timeline.at(minutes=5.5)
-    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"]))
+    await timeline.do(pause.resume, ResumeRequest(manifests=["a"]))
 
 
 @pytest.mark.parametrize(("then", "now"), CHANGES)
@@ -115,7 +115,7 @@ async def test_one_that_waited_already_under_the_policy_of_then(timeline):
 async def test_the_group_of_then(timeline):
     await timeline.declare(app_with(group="old"))
     change = ChangeGroupRequest(group="old", enabled=False, actor="ada")
-    await timeline.do(operate.change_group, change)
+    await timeline.do(manifests.change_group, change)
     timeline.at(minutes=5.5)
     await timeline.declare(app_with(group="new"))
     text = await told(timeline, 2)
@@ -173,10 +173,10 @@ NOTHING = {
 async def test_no_fire_is_claimed_where_the_timing_changed_in_a_pause(timeline, policy):
     given, _ = POLICIES[policy]
     await timeline.declare(app_with(misfire=given))
-    await timeline.do(pausing.pause, PauseRequest(manifests=["a"], reason="upgrade"))
+    await timeline.do(pause.pause, PauseRequest(manifests=["a"], reason="upgrade"))
     timeline.at(minutes=5.5)
     await timeline.declare(app_with(misfire=given, step=30))
-    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"]))
+    await timeline.do(pause.resume, ResumeRequest(manifests=["a"]))
     assert await timeline.ledger("a") == [("1-5", "skipped", "paused: upgrade")]
     for minute in (2, None):
         assert f"paused then (upgrade), and {NOTHING[policy]}." in await told(timeline, minute)

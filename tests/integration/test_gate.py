@@ -13,9 +13,10 @@ from headway_contract.work import (
     WorkBroughtForward,
     WorkCancelRequested,
 )
-from headway_dispatcher import cancels, intake
+from headway_dispatcher.history.verify import verify
+from headway_dispatcher.intake import work_intake
+from headway_dispatcher.operate import cancel_pass
 from headway_dispatcher.store import HISTORY
-from headway_dispatcher.verify import verify
 from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
 
@@ -35,7 +36,7 @@ async def gates(database, clock):
 async def cancel(gates, *works: UUID) -> None:
     records = []
     async with gates.database.transaction() as connection:
-        await cancels.request(
+        await cancel_pass.request(
             connection,
             [
                 WorkCancelRequested(work=one, group="etl", reason="enough", requested_at=START)
@@ -51,7 +52,7 @@ async def bring_forward(gates, wanted: UUID) -> None:
     records = []
     async with gates.database.transaction() as connection:
         told = [WorkBroughtForward(work=wanted, group="etl", at=START)]
-        await intake._bring_forward(connection, told, START, records)
+        await work_intake._bring_forward(connection, told, START, records)
         await HISTORY.append(connection, records)
 
 

@@ -12,8 +12,8 @@ from headway_contract.work import (
     Rate,
     WorkBroughtForward,
 )
-from headway_dispatcher import intake
-from headway_dispatcher.explain import Explanations
+from headway_dispatcher.intake import work_intake
+from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.store import HISTORY
 from support.gates import SECOND, START, Gates, SetClock, work
 from support.invariants import broken_invariants
@@ -46,7 +46,7 @@ async def explain(gates: Gates, one):
 async def bring_forward(gates: Gates, connection, one) -> None:
     records = []
     told = [WorkBroughtForward(work=one.work, group="etl", at=START)]
-    await intake._bring_forward(connection, told, START, records)
+    await work_intake._bring_forward(connection, told, START, records)
     await HISTORY.append(connection, records)
 
 

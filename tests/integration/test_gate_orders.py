@@ -5,7 +5,7 @@ from headway_contract.work import (
     GroupChanged,
     JobChanged,
 )
-from headway_decisions.capacity import MOST_BYTES_OF_A_LEASE
+from headway_decisions.capacity.capacity import MOST_BYTES_OF_A_LEASE
 from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
 

@@ -14,8 +14,8 @@ from headway_contract.work import (
     RetryPolicy,
     WorkBroughtForward,
 )
-from headway_dispatcher import intake
-from headway_dispatcher.gate_store import GATE_LOCK
+from headway_dispatcher.gate.store import GATE_LOCK
+from headway_dispatcher.intake import work_intake
 from headway_dispatcher.store import HISTORY
 from support.gates import Gates, many_pools, work
 from support.invariants import VIOLATIONS
@@ -211,7 +211,7 @@ async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
         wanted = WorkBroughtForward(work=chance.choice(works).work, group="a", at=now)
         async with gates.database.transaction() as connection:
             records = []
-            await intake._bring_forward(connection, [wanted], now, records)
+            await work_intake._bring_forward(connection, [wanted], now, records)
             # While the row is locked, others end runs and look at their keys.
             others = [one for one in await gates.active() if one != wanted.work]
             if others:

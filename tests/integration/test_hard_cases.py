@@ -6,14 +6,15 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 from headway import App, allow, every, exclude_times, once, skip_missed, spaced
-from headway.definitions import API_OWNER, Definitions
+from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.lifecycle import Activation
 from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
-from headway_decisions.cadence import Manual
-from headway_decisions.timing import Timing
+from headway_decisions.timing.cadence import Manual
+from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_scheduler import operate, startup
+from headway_scheduler.declare import startup
+from headway_scheduler.operate import manifests
 from headway_scheduler.store import lock_manifests
 from msgspec import structs
 from support.timeline import Timeline
@@ -94,11 +95,11 @@ class TestFiresThatComeToNothing:
 
         await timeline.declare(family(int))
         work = uuid4()
-        await timeline.do(operate.change, ChangeRequest(manifest="child", enabled=False))
+        await timeline.do(manifests.change, ChangeRequest(manifest="child", enabled=False))
         await timeline.activate("parent", work, Activation(manifest="child", input=5, key="1"))
         await timeline.declare(family(str))
         await timeline.activate("parent", work, Activation(manifest="child", input="x", key="2"))
-        await timeline.do(operate.change, ChangeRequest(manifest="child", enabled=True))
+        await timeline.do(manifests.change, ChangeRequest(manifest="child", enabled=True))
         await tick_at(timeline, 6, 7)
         assert len(await timeline.under_way("child")) == 1
 
@@ -264,9 +265,9 @@ class TestDeadLetters:
         await timeline.declare(app_with())
         await tick_at(timeline, 5)
         await timeline.dead_letter("m")
-        await timeline.do(operate.change, ChangeRequest(manifest="m", enabled=False))
-        with pytest.raises(operate.Refused, match="dead letter"):
-            await timeline.do(operate.trigger, TriggerRequest(manifest="m"))
+        await timeline.do(manifests.change, ChangeRequest(manifest="m", enabled=False))
+        with pytest.raises(manifests.Refused, match="dead letter"):
+            await timeline.do(manifests.trigger, TriggerRequest(manifest="m"))
 
 
 class TestSpaced:
@@ -282,7 +283,7 @@ class TestSpaced:
         await timeline.tick()
         await timeline.settle("m")
         timeline.at(minutes=8)
-        await timeline.do(operate.trigger, TriggerRequest(manifest="m"))
+        await timeline.do(manifests.trigger, TriggerRequest(manifest="m"))
         await timeline.settle("m")
         await tick_at(timeline, 10)
         assert await timeline.under_way("m") == []
@@ -314,7 +315,7 @@ class TestUnknownZones:
         timeline.at(minutes=11)
         for enabled in (False, True):
             request = ChangeGroupRequest(group="job", enabled=enabled)
-            await timeline.do(operate.change_group, request)
+            await timeline.do(manifests.change_group, request)
         await timeline.declare(app_with())
         await tick_at(timeline, 15)
         assert await timeline.under_way("m") == [], "an unchanged definition writes nothing"
@@ -356,9 +357,9 @@ class TestOperatorsAndStarts:
     async def test_what_is_given_back_is_the_codes_at_the_next_start(self, timeline):
         await timeline.declare(app_with())
         touched = ChangeRequest(manifest="m", enabled=False, jitter_seconds=30, attempts=7)
-        await timeline.do(operate.change, touched)
+        await timeline.do(manifests.change, touched)
         back = ChangeRequest(manifest="m", give_back=["enabled", "retry", "jitter"])
-        await timeline.do(operate.change, back)
+        await timeline.do(manifests.change, back)
         await timeline.declare(app_with())
         row = await timeline.manifest("m")
         assert (row["enabled"], row["jitter_seconds"], row["retry"]["attempts"]) == (True, 0, 3)
@@ -367,9 +368,9 @@ class TestOperatorsAndStarts:
         await timeline.declare(app_with())
         async with timeline.database.transaction() as connection:
             first = ChangeRequest(manifest="m", attempts=9)
-            await operate.change(connection, first, now=timeline.clock.at)
+            await manifests.change(connection, first, now=timeline.clock.at)
             second = asyncio.create_task(
-                timeline.do(operate.change, ChangeRequest(manifest="m", jitter_seconds=30))
+                timeline.do(manifests.change, ChangeRequest(manifest="m", jitter_seconds=30))
             )
             for _ in range(100):
                 waiting = (
@@ -416,13 +417,13 @@ class TestOperatorsAndStarts:
     async def test_an_input_that_could_not_travel_is_refused(self, timeline, given, complaint):
         await timeline.declare(jobs_with(str))
         await timeline.declare(at_run_time(app_with().definitions(), input="x"))
-        with pytest.raises(operate.Refused, match=complaint):
-            await timeline.do(operate.trigger, TriggerRequest(manifest="m", input=given))
+        with pytest.raises(manifests.Refused, match=complaint):
+            await timeline.do(manifests.trigger, TriggerRequest(manifest="m", input=given))
         assert await timeline.ledger("m") == []
 
     async def test_a_group_that_an_operator_has_touched_outlives_its_manifests(self, timeline):
         await timeline.declare(app_with())
-        await timeline.do(operate.change_group, ChangeGroupRequest(group="job", max_active=1))
+        await timeline.do(manifests.change_group, ChangeGroupRequest(group="job", max_active=1))
         await timeline.declare(Definitions(owner="app"))
         await timeline.confirm_prunes()
         await timeline.declare(app_with())

@@ -12,9 +12,9 @@ from headway_contract.control import Heartbeat
 from headway_contract.healing import AskedWork
 from headway_contract.scheduling import CancelOutstandingRequest
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_scheduler import cancel
-from headway_scheduler.heal import Healing
-from headway_scheduler.retell import retell_work
+from headway_scheduler.healing.healing import Healing
+from headway_scheduler.healing.republish import retell_work
+from headway_scheduler.operate import cancel
 from headway_service_kit.passes import Wakeup
 from support.healing import (
     QUICK,

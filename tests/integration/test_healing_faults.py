@@ -11,11 +11,11 @@ import pytest
 from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.healing import ReconcileAnswer, ReconcileQuestion
-from headway_jetstream_kit.controlling import serve, typed
+from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import DATABASE_CLOCK, Database, DatabaseUnavailable
-from headway_scheduler import heal
-from headway_scheduler.heal import Healing
-from headway_scheduler.reconcile import ReconcileFailed
+from headway_scheduler.healing import healing
+from headway_scheduler.healing.healing import Healing
+from headway_scheduler.healing.reconcile import ReconcileFailed
 from headway_scheduler.store import heals
 from headway_service_kit.passes import Wakeup
 from support.healing import nightly
@@ -66,7 +66,7 @@ async def dispatcher(world):
     return made
 
 
-def healing(world, *, database: Database | None = None, holder: str = "me") -> Healing:
+def healing_of(world, *, database: Database | None = None, holder: str = "me") -> Healing:
     return Healing(
         database or world.database,
         world.broker,
@@ -95,7 +95,7 @@ async def without_transactions(database, monkeypatch):
 
 
 async def test_a_doubt_outlives_an_error_of_the_database(world, dispatcher, monkeypatch):
-    me = healing(world)
+    me = healing_of(world)
     await world.value(PENDING, 3)
     await me.run_once()
     assert dispatcher.works == [], "it is not time yet"
@@ -112,9 +112,9 @@ async def test_a_doubt_outlives_an_error_of_the_database(world, dispatcher, monk
 async def test_everything_in_doubt_is_asked_about_once_over_several_passes(
     world, dispatcher, monkeypatch
 ):
-    monkeypatch.setattr(heal, "MOST_ASKED", 2)
-    monkeypatch.setattr(heal, "_MOST_PAGES", 2)
-    me = healing(world)
+    monkeypatch.setattr(healing, "MOST_ASKED", 2)
+    monkeypatch.setattr(healing, "_MOST_PAGES", 2)
+    me = healing_of(world)
     await world.value(PENDING, 9)
     await me.run_once()
     await wipe(world)
@@ -125,7 +125,7 @@ async def test_everything_in_doubt_is_asked_about_once_over_several_passes(
 
 async def test_an_error_reply_is_a_failure_and_its_question_is_asked_again(world, dispatcher):
     await world.declare(nightly())
-    me = healing(world)
+    me = healing_of(world)
     dispatcher.fails = True
     with pytest.raises(ReconcileFailed, match=r"subject=\S+ code=500 error=the service failed"):
         await me.run_once()
@@ -161,7 +161,7 @@ async def test_a_failure_is_a_warning_and_the_pass_is_unhealthy(world, dispatche
 async def test_no_dispatcher_at_all_is_told_once_and_is_no_failure(world, caplog):
     await world.provision()
     await world.declare(nightly())
-    me = healing(world)
+    me = healing_of(world)
     for _ in range(3):
         assert await me.run_once() is None
     told = [one.getMessage() for one in caplog.records if "no dispatcher answers" in one.message]
@@ -172,7 +172,7 @@ async def test_no_transaction_is_open_while_the_dispatcher_is_asked(world, dispa
     await world.value(PENDING, 1)
     await world.value("UPDATE scheduler.work SET ask_at = NULL")
     database = await Database.connect(world.database_url, name="healer")
-    me, other = healing(world, database=database), healing(world, holder="other")
+    me, other = healing_of(world, database=database), healing_of(world, holder="other")
     seen = []
 
     async def look():
@@ -193,7 +193,7 @@ async def test_no_transaction_is_open_while_the_dispatcher_is_asked(world, dispa
 
 @pytest.mark.parametrize("ago", [timedelta(minutes=1), timedelta(hours=-1)], ids=["old", "future"])
 async def test_the_turn_of_a_killed_scheduler_lapses(world, dispatcher, ago):
-    other, me = healing(world, holder="killed"), healing(world)
+    other, me = healing_of(world, holder="killed"), healing_of(world)
     await other._turn.take()
     assert await me.run_once() is None
     await world.value("UPDATE scheduler.leader SET ticked_at = ticked_at - $1::interval", ago)

@@ -9,8 +9,8 @@ from headway import App, Client, retry
 from headway_contract import subjects
 from headway_contract.healing import AskedWork, ReconcileAnswer
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_scheduler import standing
-from headway_scheduler.reconcile import CannotAsk
+from headway_scheduler.healing import reconcile_settings
+from headway_scheduler.healing.reconcile import CannotAsk
 from support.cadences import when_made_due
 from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
 from support.invariants import check_invariants
@@ -182,7 +182,7 @@ class TestPagesOfLetters:
     @pytest.fixture
     async def letters(self, world, monkeypatch):
         """Five letters of a manifest, of which two fit into a question."""
-        monkeypatch.setattr(standing, "MOST_ASKED", 2)
+        monkeypatch.setattr(reconcile_settings, "MOST_ASKED", 2)
         await world.declare(nightly())
         rows = await world.rows(
             "INSERT INTO scheduler.unresolved SELECT gen_random_uuid(), manifest.id"
@@ -207,40 +207,40 @@ class TestPagesOfLetters:
                 raise CannotAsk("nobody answers")
             return answers[-1]
 
-        return standing.Standing(world.database, ask=ask, every=0, clock=DATABASE_CLOCK)
+        return reconcile_settings.Standing(world.database, ask=ask, every=0, clock=DATABASE_CLOCK)
 
     async def ask_once(self, standing, asked) -> list[UUID]:
         asked.clear()
-        await standing.ask_about(lambda told_at: False)
+        await reconcile_settings.ask_about(lambda told_at: False)
         return list(asked)
 
     async def test_all_at_first_and_in_doubt_then_one_page_after_the_other(
         self, letters, standing, asked
     ):
-        assert await self.ask_once(standing, asked) == letters
+        assert await self.ask_once(reconcile_settings, asked) == letters
         for page in (letters[:2], letters[2:4], letters[4:], letters[:2]):
-            assert await self.ask_once(standing, asked) == page
-        standing.ask_at_once()
-        assert await self.ask_once(standing, asked) == letters
+            assert await self.ask_once(reconcile_settings, asked) == page
+        reconcile_settings.ask_at_once()
+        assert await self.ask_once(reconcile_settings, asked) == letters
 
     async def test_all_again_if_nobody_answered(self, letters, standing, asked, answers):
         answers.append(None)
         with pytest.raises(CannotAsk):
-            await self.ask_once(standing, asked)
+            await self.ask_once(reconcile_settings, asked)
         assert asked == letters[:2]
         answers.append(ReconcileAnswer())
-        assert await self.ask_once(standing, asked) == letters
+        assert await self.ask_once(reconcile_settings, asked) == letters
 
     async def test_from_the_beginning_if_the_others_were_seen_to(
         self, world, letters, standing, asked
     ):
         for _ in range(2):
-            await self.ask_once(standing, asked)
+            await self.ask_once(reconcile_settings, asked)
         await world.value(
             "DELETE FROM scheduler.unresolved WHERE dead_letter = ANY($1)", letters[2:]
         )
-        assert await self.ask_once(standing, asked) == []
-        assert await self.ask_once(standing, asked) == letters[:2]
+        assert await self.ask_once(reconcile_settings, asked) == []
+        assert await self.ask_once(reconcile_settings, asked) == letters[:2]
 
 
 class TestStanding:

@@ -11,12 +11,12 @@ from headway import App, Client, Fatal, retry
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import WorkCancelRequested, WorkQueued
-from headway_dispatcher import retention as retention_module
-from headway_dispatcher.letter_passes import LetterRetention
-from headway_dispatcher.rebuild import rebuild
-from headway_dispatcher.retention import Retention
-from headway_dispatcher.verify import verify
-from headway_jetstream_kit.publishing import publish
+from headway_dispatcher.history import retention as retention_module
+from headway_dispatcher.history.rebuild import rebuild
+from headway_dispatcher.history.retention import Retention
+from headway_dispatcher.history.verify import verify
+from headway_dispatcher.letters.passes import LetterRetention
+from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from support.cadences import when_made_due
 from support.generated import make_works

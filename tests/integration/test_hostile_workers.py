@@ -15,7 +15,7 @@ from headway_contract.lifecycle import (
     RunFailed,
 )
 from headway_jetstream_kit import Stored
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.desks import Desk, open_desk
 from support.hostile import run_guarded_nats, stranger_on
 from support.invariants import check_invariants

@@ -7,7 +7,7 @@ from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import WorkQueued
 from headway_jetstream_kit import Stored
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.world import until
 
 

@@ -3,11 +3,11 @@
 import asyncio
 
 from headway_contract import subjects
-from headway_dispatcher.projector import all_have_gone_on
+from headway_dispatcher.runs.projector import all_have_gone_on
 from headway_jetstream_kit import Puller, Stored
-from headway_jetstream_kit.consuming import Intake
+from headway_jetstream_kit.consume import Intake
 from headway_jetstream_kit.provisioning import consumer_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from headway_jetstream_kit.tasks import end
 from support.world import until
 

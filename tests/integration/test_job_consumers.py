@@ -8,7 +8,7 @@ from headway_contract.control import HeartbeatReply
 from headway_contract.work import JobChanged
 from headway_dispatcher.provisioning import job_consumer, streams
 from headway_jetstream_kit.provisioning import consumer_names, ensure_consumer, ensure_stream
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.telling import app_with, queue, until_run
 from support.world import until
 

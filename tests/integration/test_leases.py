@@ -17,7 +17,7 @@ from headway_contract.lifecycle import (
     RunStarted,
 )
 from headway_contract.progress import LogLine, Progress
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.desks import Desk, open_desk
 from support.invariants import check_invariants
 

@@ -8,7 +8,7 @@ import msgspec
 import nats
 import pytest
 from headway import App, Client, Fatal, every, manual, retry
-from headway.inputs import schema_id
+from headway.define.inputs import schema_id
 from support.invariants import check_invariants
 
 

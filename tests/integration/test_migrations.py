@@ -7,12 +7,12 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from headway import App, every, skip_missed
-from headway_cli.services import apply_migrations
+from headway_cli.serve.services import apply_migrations
+from headway_dispatcher.history.verify import verify
 from headway_dispatcher.store import MIGRATIONS as DISPATCHER
-from headway_dispatcher.verify import verify
 from headway_postgres_kit import DATABASE_CLOCK, Database, Migrations
+from headway_scheduler.declare.startup import apply
 from headway_scheduler.retention import Retention
-from headway_scheduler.startup import apply
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
 from support.timeline import Timeline
 

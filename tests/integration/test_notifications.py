@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 from headway import App, Client, every, retry
-from headway.control import Refused
+from headway.client.control import Refused
 from headway_postgres_kit import DATABASE_CLOCK, note
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.facts import Missed

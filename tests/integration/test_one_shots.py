@@ -3,8 +3,8 @@
 import pytest
 import pytest_asyncio
 from headway import App, Client, every, once, skip_missed
-from headway.control import Refused
-from headway.packing import pack
+from headway.client.control import Refused
+from headway.define.packing import pack
 from headway_contract.pausing import PauseRequest, ResumeRequest
 from headway_contract.scheduling import (
     ApplyRequest,
@@ -12,8 +12,8 @@ from headway_contract.scheduling import (
     ChangeRequest,
     TriggerRequest,
 )
-from headway_scheduler import operate, pausing
-from headway_scheduler.plan import plan
+from headway_scheduler.declare.plan import plan
+from headway_scheduler.operate import manifests, pause
 from support.timeline import Timeline
 
 AT = "2027-03-01 12:10"
@@ -34,7 +34,7 @@ def shot(at: str = AT, **options) -> App:
 
 async def switch(timeline, *, enabled: bool, **more) -> str:
     request = ChangeRequest(manifest="a", enabled=enabled, actor="me", **more)
-    return await timeline.do(operate.change, request)
+    return await timeline.do(manifests.change, request)
 
 
 async def stands(timeline) -> tuple:
@@ -83,9 +83,9 @@ async def disabled_afterwards(timeline):
 
 async def resumed_afterwards(timeline):
     await settled(timeline)
-    await timeline.do(pausing.pause, PauseRequest(manifests=["a"]))
+    await timeline.do(pause.pause, PauseRequest(manifests=["a"]))
     timeline.at(minutes=12)
-    await timeline.do(pausing.resume, ResumeRequest(manifests=["a"]))
+    await timeline.do(pause.resume, ResumeRequest(manifests=["a"]))
 
 
 @pytest.mark.parametrize(
@@ -108,19 +108,19 @@ async def test_one_that_has_had_its_shot_is_not_enabled_and_nothing_is_half_done
         await timeline.ledger("a"),
         await audited(timeline),
     )
-    with pytest.raises(operate.Refused, match=r"one-shot.*another time.*'headway trigger a'"):
+    with pytest.raises(manifests.Refused, match=r"one-shot.*another time.*'headway trigger a'"):
         await switch(timeline, enabled=True, attempts=7)
     assert dict(await timeline.manifest("a")) == before
     assert await timeline.ledger("a") == ledger
     assert await audited(timeline) == changes
-    assert (await timeline.do(operate.trigger, TriggerRequest(manifest="a"))).result == "queued"
+    assert (await timeline.do(manifests.trigger, TriggerRequest(manifest="a"))).result == "queued"
 
 
 async def test_with_a_dead_letter_the_remedy_is_to_retry_that(timeline):
     await timeline.declare(shot())
     await fire(timeline)
     work, letter = await timeline.dead_letter("a")
-    with pytest.raises(operate.Refused, match=f"retry its dead letter {letter}"):
+    with pytest.raises(manifests.Refused, match=f"retry its dead letter {letter}"):
         await switch(timeline, enabled=True)
     await timeline.resolve("a", work, letter, retried=True)
     await timeline.settle("a")
@@ -149,18 +149,18 @@ async def test_what_is_under_way_may_be_let_on_and_then_it_disables_itself(timel
 
 async def test_one_that_is_overdue_in_a_pause_is_enabled_as_it_is(timeline):
     await timeline.declare(shot())
-    await timeline.do(pausing.pause, PauseRequest(manifests=["a"]))
+    await timeline.do(pause.pause, PauseRequest(manifests=["a"]))
     timeline.at(minutes=30)
     await switch(timeline, enabled=True)
-    await timeline.do(pausing.resume, ResumeRequest(group="ops"))
+    await timeline.do(pause.resume, ResumeRequest(group="ops"))
     assert len(await timeline.under_way("a")) == 1
 
 
 async def test_resuming_one_that_has_had_its_shot_promises_nothing(timeline):
     await timeline.declare(shot())
     await settled(timeline)
-    await timeline.do(pausing.pause, PauseRequest(group="ops"))
-    answer = await timeline.do(pausing.resume, ResumeRequest(group="ops"))
+    await timeline.do(pause.pause, PauseRequest(group="ops"))
+    answer = await timeline.do(pause.resume, ResumeRequest(group="ops"))
     [told] = answer.manifests
     assert (answer.fires, told.text) == (0, "it stays held: manifest_disabled")
     assert await stands(timeline) == (False, "once", None)
@@ -194,7 +194,7 @@ async def by_its_code(timeline) -> None:
 async def by_giving_it_back(timeline) -> None:
     await timeline.declare(shot())
     await disabled_when_its_time_came(timeline)
-    await timeline.do(operate.change, ChangeRequest(manifest="a", give_back=["enabled"]))
+    await timeline.do(manifests.change, ChangeRequest(manifest="a", give_back=["enabled"]))
 
 
 async def by_declaring_it_again(timeline) -> None:
@@ -250,7 +250,7 @@ async def test_a_group_enables_the_others(timeline):
     await timeline.declare(app)
     await settled(timeline)
     for enabled in (False, True):
-        await timeline.do(operate.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
+        await timeline.do(manifests.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
     assert await stands(timeline) == (False, "once", None)
     assert (await timeline.manifest("b"))["wake_at"] is not None
 

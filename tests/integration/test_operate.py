@@ -13,7 +13,7 @@ from headway_contract.scheduling import (
     ChangeRequest,
     TriggerRequest,
 )
-from headway_scheduler import job_limits, operate, pausing
+from headway_scheduler.operate import job_limits, manifests, pause
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
@@ -34,7 +34,7 @@ def app_with(**options) -> App:
 
 
 async def trigger(timeline, **fields):
-    return await timeline.do(operate.trigger, TriggerRequest(manifest="a", **fields))
+    return await timeline.do(manifests.trigger, TriggerRequest(manifest="a", **fields))
 
 
 async def told(timeline, kind: str) -> list:
@@ -85,7 +85,7 @@ async def test_the_same_key_for_something_else_is_refused(timeline, fields, name
     await trigger(timeline, key="order-7", input=7)
     timeline.at(minutes=1)
     assert (await trigger(timeline, key="order-7", input=7)).result == "known"
-    with pytest.raises(operate.Refused, match=named):
+    with pytest.raises(manifests.Refused, match=named):
         await trigger(timeline, key="order-7", **fields)
     assert len(await told(timeline, "work.queued")) == 1
 
@@ -181,7 +181,7 @@ async def test_a_key_remembers_its_delay(timeline):
     await trigger(timeline, key="later", delay_seconds=60.5)
     timeline.at(minutes=1)
     assert (await trigger(timeline, key="later", delay_seconds=60.5)).result == "known"
-    with pytest.raises(operate.Refused, match=r"delay was 60\.5, now 0\.0"):
+    with pytest.raises(manifests.Refused, match=r"delay was 60\.5, now 0\.0"):
         await trigger(timeline, key="later")
 
 
@@ -225,7 +225,7 @@ async def test_a_delayed_trigger_waits_for_its_time_and_leaves_the_schedule_alon
 
 async def test_a_delayed_trigger_of_a_disabled_manifest_comes_in_its_time(timeline):
     await timeline.declare(app_with())
-    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False))
     await trigger(timeline, delay_seconds=60)
     timeline.at(minutes=1)
     assert (await timeline.tick()).fired == 1
@@ -278,20 +278,20 @@ async def test_or_waits_if_its_policy_lets_one_wait(timeline):
 
 async def test_a_disabled_manifest_runs_when_somebody_asks(timeline):
     await timeline.declare(app_with())
-    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False))
     assert (await trigger(timeline)).result == "queued"
 
 
 async def hold_manifest(timeline):
-    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False))
 
 
 async def hold_group(timeline):
-    await timeline.do(operate.change_group, ChangeGroupRequest(group="ops", enabled=False))
+    await timeline.do(manifests.change_group, ChangeGroupRequest(group="ops", enabled=False))
 
 
 async def hold_for_a_while(timeline):
-    await timeline.do(pausing.pause, PauseRequest(manifests=["a"]))
+    await timeline.do(pause.pause, PauseRequest(manifests=["a"]))
 
 
 async def leave_out(timeline):
@@ -323,7 +323,7 @@ async def test_a_delayed_trigger_comes_in_its_time_whatever_is_disabled_meanwhil
 
 async def test_a_disabled_group_holds_it_and_says_so(timeline):
     await timeline.declare(app_with())
-    await timeline.do(operate.change_group, ChangeGroupRequest(group="ops", enabled=False))
+    await timeline.do(manifests.change_group, ChangeGroupRequest(group="ops", enabled=False))
     answer = await trigger(timeline)
     assert answer.result == "queued"
     assert "its group is disabled" in answer.text
@@ -335,7 +335,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
     await timeline.declare(app_with())
     await trigger(timeline)
     await timeline.dead_letter("a")
-    with pytest.raises(operate.Refused, match="blocked by the dead letter"):
+    with pytest.raises(manifests.Refused, match="blocked by the dead letter"):
         await trigger(timeline)
 
 
@@ -348,8 +348,8 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
 )
 async def test_what_cannot_be_is_refused_and_leaves_nothing_behind(timeline, fields, complaint):
     await timeline.declare(app_with())
-    with pytest.raises(operate.Refused, match=complaint):
-        await timeline.do(operate.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
+    with pytest.raises(manifests.Refused, match=complaint):
+        await timeline.do(manifests.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
     assert await timeline.ledger("a") == []
 
 
@@ -366,13 +366,15 @@ async def test_a_change_that_means_nothing_is_refused(timeline, fields, complain
     app.schedule("b", job="job", when=manual(), input=1)
     await timeline.declare(app)
     named = "b" if "jitter_seconds" in fields else "a"
-    with pytest.raises(operate.Invalid, match=complaint):
-        await timeline.do(operate.change, ChangeRequest(manifest=named, **fields))
+    with pytest.raises(manifests.Invalid, match=complaint):
+        await timeline.do(manifests.change, ChangeRequest(manifest=named, **fields))
     group = ChangeGroupRequest(group="ops", priority=1, give_back=["priority"])
-    with pytest.raises(operate.Invalid, match="group 'ops': priority cannot be changed and given"):
-        await timeline.do(operate.change_group, group)
+    with pytest.raises(
+        manifests.Invalid, match="group 'ops': priority cannot be changed and given"
+    ):
+        await timeline.do(manifests.change_group, group)
     job = ChangeJobRequest(job="job", rate=None, give_back=["rate"])
-    with pytest.raises(operate.Invalid, match="job 'job': rate cannot be changed and given back"):
+    with pytest.raises(manifests.Invalid, match="job 'job': rate cannot be changed and given back"):
         await timeline.do(job_limits.change_job, job)
 
 
@@ -380,7 +382,7 @@ async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
     await timeline.declare(app_with(enabled=False))
 
     async def said(**fields) -> str:
-        text = await timeline.do(operate.change, ChangeRequest(manifest="a", **fields))
+        text = await timeline.do(manifests.change, ChangeRequest(manifest="a", **fields))
         return text.removeprefix("a: ")
 
     assert await said(enabled=False) == "disabled", "and not by the code any more"
@@ -393,7 +395,7 @@ async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
         "nothing else than before, but the code no longer decides about enabled"
     )
     group = ChangeGroupRequest(group="ops", enabled=True)
-    assert await timeline.do(operate.change_group, group) == (
+    assert await timeline.do(manifests.change_group, group) == (
         "group ops: nothing else than before, but the code no longer decides about enabled"
     )
 
@@ -403,7 +405,7 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
     app.group("ops", max_active=3)
     await timeline.declare(app)
     await timeline.do(
-        operate.change_group, ChangeGroupRequest(group="ops", max_active=1, actor="me")
+        manifests.change_group, ChangeGroupRequest(group="ops", max_active=1, actor="me")
     )
     await timeline.declare(app)
     rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
@@ -411,20 +413,20 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
     versions = [one.version for one in await told(timeline, "group.changed")]
     assert versions == sorted(versions)
     await timeline.do(
-        operate.change_group, ChangeGroupRequest(group="ops", give_back=["max_active"])
+        manifests.change_group, ChangeGroupRequest(group="ops", give_back=["max_active"])
     )
     rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
     assert (rows[0]["max_active"], rows[0]["touched"]) == (3, [])
-    with pytest.raises(operate.Refused, match="no group 'nobody'"):
-        await timeline.do(operate.change_group, ChangeGroupRequest(group="nobody", priority=1))
+    with pytest.raises(manifests.Refused, match="no group 'nobody'"):
+        await timeline.do(manifests.change_group, ChangeGroupRequest(group="nobody", priority=1))
 
 
 async def test_a_setting_that_no_code_states_is_as_if_nobody_had_when_it_is_given_back(timeline):
     await timeline.declare(app_with())
     everything = {"max_active": 1, "priority": 9, "enabled": False}
-    await timeline.do(operate.change_group, ChangeGroupRequest(group="ops", **everything))
+    await timeline.do(manifests.change_group, ChangeGroupRequest(group="ops", **everything))
     said = await timeline.do(
-        operate.change_group, ChangeGroupRequest(group="ops", give_back=list(everything))
+        manifests.change_group, ChangeGroupRequest(group="ops", give_back=list(everything))
     )
     assert said == "group ops: any number at once, priority 0, enabled"
     [row] = await timeline.rows("SELECT * FROM scheduler.manifest_group")
@@ -460,7 +462,7 @@ async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timel
         ("operator/me", 1),
         ("operator/unknown", 3),
     ]
-    with pytest.raises(operate.Refused, match="no job 'nobody': declared are sync"):
+    with pytest.raises(manifests.Refused, match="no job 'nobody': declared are sync"):
         await ask(ChangeJobRequest(job="nobody", max_active=1))
 
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 from headway import App, Client
-from headway.control import NotThere, RequestFailed
-from headway.nats_control import NatsControl
+from headway.client.control import NotThere, RequestFailed
+from headway.client.nats_control import NatsControl
 from headway_contract import subjects
 from headway_contract.operating import SettingsAnswer, SettingsQuestion
-from headway_scheduler import desk
+from headway_scheduler.operate import desk
 from support.cadences import when_made_due
 
 

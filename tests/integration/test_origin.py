@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 from headway import App, Client, RequestFailed, every
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_scheduler.enqueue import Enqueue
-from headway_scheduler.origin import origin
+from headway_scheduler.explain.origin import origin
+from headway_scheduler.operate.enqueue import Enqueue
 from headway_service_kit.passes import Wakeup
 from support.enqueuing import app_with_jobs
 from support.timeline import Timeline

@@ -8,12 +8,12 @@ from headway import App, catch_up, every
 from headway_contract import decode
 from headway_contract.pausing import PauseRequest, ResumeRequest
 from headway_contract.scheduling import TriggerRequest
-from headway_jetstream_kit.controlling import BadRequest
+from headway_jetstream_kit.endpoints import BadRequest
 from headway_relay import Handover
-from headway_scheduler import operate, pausing
-from headway_scheduler.explain import explain
-from headway_scheduler.finding import find_manifest
-from headway_scheduler.pausing import Windows
+from headway_scheduler.explain.explain import explain
+from headway_scheduler.lookup import find_manifest
+from headway_scheduler.operate import manifests, pause
+from headway_scheduler.operate.pause import Windows
 from headway_service_kit.passes import Wakeup
 from support.timeline import START, Timeline
 
@@ -37,16 +37,16 @@ async def timeline(database) -> Timeline:
     return made
 
 
-async def pause(timeline, **fields):
-    return await timeline.do(pausing.pause, PauseRequest(actor="me", **fields))
+async def pause_manifest(timeline, **fields):
+    return await timeline.do(pause.pause, PauseRequest(actor="me", **fields))
 
 
 async def resume(timeline, **fields):
-    return await timeline.do(pausing.resume, ResumeRequest(actor="me", **fields))
+    return await timeline.do(pause.resume, ResumeRequest(actor="me", **fields))
 
 
 async def test_what_came_due_is_made_good_by_each_policy_and_told_before(timeline):
-    paused = await pause(timeline, **ALL, reason="new disks")
+    paused = await pause_manifest(timeline, **ALL, reason="new disks")
     assert (paused.count, paused.text) == (4, "4 manifest(s) paused until they are resumed")
     for minutes in (10, 20, 35):
         timeline.at(minutes=minutes)
@@ -87,7 +87,7 @@ async def test_what_came_due_is_made_good_by_each_policy_and_told_before(timelin
 
 async def test_manifests_are_chosen_by_name_group_label_or_all(timeline):
     async def chosen(**fields) -> list[str]:
-        answer = await pause(timeline, dry_run=True, **fields)
+        answer = await pause_manifest(timeline, dry_run=True, **fields)
         assert answer.text.endswith("would be paused until they are resumed")
         return [one.manifest for one in answer.manifests]
 
@@ -98,19 +98,19 @@ async def test_manifests_are_chosen_by_name_group_label_or_all(timeline):
     assert len(await chosen(all=True)) == 4
     assert (await timeline.manifest("once"))["paused_at"] is None
     for wrong in ({}, {"group": "mail", "all": True}, {"labels": {"team": "x"}}):
-        with pytest.raises(operate.Refused):
-            await pause(timeline, **wrong)
+        with pytest.raises(manifests.Refused):
+            await pause_manifest(timeline, **wrong)
     with pytest.raises(BadRequest, match="did you mean 'once'"):
-        await pause(timeline, manifests=["onse"])
-    with pytest.raises(operate.Refused, match="has passed"):
-        await pause(timeline, all=True, until=START)
+        await pause_manifest(timeline, manifests=["onse"])
+    with pytest.raises(manifests.Refused, match="has passed"):
+        await pause_manifest(timeline, all=True, until=START)
     nothing = await resume(timeline, all=True)
     assert (nothing.count, nothing.text) == (0, "nothing that was meant is paused")
 
 
 async def test_a_window_ends_by_itself(timeline):
     until = START + timedelta(minutes=25)
-    await pause(timeline, manifests=["once"], until=until, reason="backup")
+    await pause_manifest(timeline, manifests=["once"], until=until, reason="backup")
     windows = Windows(timeline.database, clock=timeline.clock, relay=Handover(), tick=Wakeup())
     assert await windows.run_once() == 25 * 60
     timeline.at(minutes=20)
@@ -131,19 +131,19 @@ async def test_a_window_ends_by_itself(timeline):
 
 
 async def test_pausing_again_moves_the_end_and_keeps_the_beginning(timeline):
-    await pause(timeline, manifests=["once"], until=START + timedelta(minutes=5))
+    await pause_manifest(timeline, manifests=["once"], until=START + timedelta(minutes=5))
     timeline.at(minutes=4)
-    [again] = (await pause(timeline, manifests=["once"], reason="longer")).manifests
+    [again] = (await pause_manifest(timeline, manifests=["once"], reason="longer")).manifests
     assert (again.paused_at, again.paused_until, again.reason) == (START, None, "longer")
 
 
 async def test_pausing_again_in_the_same_way_is_no_news(timeline):
     window = {"manifests": ["once"], "until": START + timedelta(hours=1), "reason": "disks"}
     for _ in range(2):
-        assert (await pause(timeline, **window)).count == 1
-    await pause(timeline, **{**window, "reason": "more disks"})
+        assert (await pause_manifest(timeline, **window)).count == 1
+    await pause_manifest(timeline, **{**window, "reason": "more disks"})
     await resume(timeline, manifests=["once"])
-    await pause(timeline, **{**window, "reason": "more disks"})
+    await pause_manifest(timeline, **{**window, "reason": "more disks"})
     rows = await timeline.rows(
         "SELECT data ->> 'reason' AS reason FROM scheduler.history"
         " WHERE type = 'headway.manifest.paused.v1' ORDER BY id"
@@ -155,8 +155,8 @@ async def test_the_dispatcher_holds_what_waits_and_what_is_triggered_runs(timeli
     timeline.at(minutes=10)
     await timeline.tick()
     await timeline.settle("once")
-    await pause(timeline, manifests=["once"])
-    answer = await timeline.do(operate.trigger, TriggerRequest(manifest="once"))
+    await pause_manifest(timeline, manifests=["once"])
+    answer = await timeline.do(manifests.trigger, TriggerRequest(manifest="once"))
     assert answer.result == "queued"
     await resume(timeline, manifests=["once"])
     rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
@@ -170,7 +170,7 @@ async def test_the_dispatcher_holds_what_waits_and_what_is_triggered_runs(timeli
 
 
 async def test_a_dependent_follows_the_success_of_meanwhile(timeline):
-    await pause(timeline, manifests=["child"])
+    await pause_manifest(timeline, manifests=["child"])
     timeline.at(minutes=10)
     await timeline.tick()
     await timeline.settle("two")
@@ -185,7 +185,7 @@ async def test_work_under_way_ends_and_its_times_are_accounted_for_up_to_the_pau
     timeline.at(minutes=10)
     await timeline.tick()
     timeline.at(minutes=25)
-    await pause(timeline, manifests=["once"])
+    await pause_manifest(timeline, manifests=["once"])
     timeline.at(minutes=31)
     await timeline.settle("once")
     assert await timeline.under_way("once") == []
@@ -202,17 +202,17 @@ async def test_work_under_way_ends_and_its_times_are_accounted_for_up_to_the_pau
 async def test_one_that_is_disabled_too_stays_so(timeline):
     from headway_contract.scheduling import ChangeRequest
 
-    await pause(timeline, manifests=["once"])
-    await timeline.do(operate.change, ChangeRequest(manifest="once", enabled=False))
+    await pause_manifest(timeline, manifests=["once"])
+    await timeline.do(manifests.change, ChangeRequest(manifest="once", enabled=False))
     timeline.at(minutes=15)
     [told] = (await resume(timeline, manifests=["once"])).manifests
     assert told.text == "it stays held: manifest_disabled"
-    await timeline.do(operate.change, ChangeRequest(manifest="once", enabled=True))
+    await timeline.do(manifests.change, ChangeRequest(manifest="once", enabled=True))
     assert await timeline.ledger("once") == [("10", "skipped", "manifest_disabled")]
 
 
 async def test_it_says_so_when_asked(timeline):
-    await pause(timeline, manifests=["once"], reason="new disks")
+    await pause_manifest(timeline, manifests=["once"], reason="new disks")
     timeline.at(minutes=15)
 
     async def explained(**at) -> str:

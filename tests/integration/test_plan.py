@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 from headway import App, Client, cron, daily, every, exclude_dates, exclude_days, manual, weekly
-from headway.client import RequestFailed
-from headway.definitions import Definitions
+from headway.client.client import RequestFailed
+from headway.define.definitions import Definitions
 from headway_clock import monotonic
 from headway_contract import subjects
 from headway_contract.scheduling import ApplyAnswer, ApplyRequest

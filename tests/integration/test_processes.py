@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from headway.jobs import Job
-from headway.worker.frames import Begin, Returned, from_child, line
-from headway.worker.nursery import BodyFailed, Child, Nursery, place_of
+from headway.define.jobs import Job
+from headway.worker.fork_server import BodyFailed, Child, Nursery, place_of
+from headway.worker.pipe_frames import Begin, Returned, from_child, line
 from headway_contract import subjects
 from headway_contract.orders import OrderedRun
 from headway_contract.scheduling import ActivationAnswer

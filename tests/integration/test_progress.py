@@ -247,7 +247,7 @@ async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world,
     await world.broker.client.request(f"{subjects.DISPATCHER_CONTROL}.settings", b"{}", timeout=5)
     kept = await world.value("SELECT (progress ->> 'number')::int FROM dispatcher.metadata")
     assert kept < flood
-    dropped = [one for one in caplog.records if one.name == "headway_dispatcher.progress"]
+    dropped = [one for one in caplog.records if one.name == "headway_dispatcher.runs.progress"]
     assert {one.getMessage().partition(":")[0] for one in dropped} == {
         "progress over the limit",
         "progress unreadable",

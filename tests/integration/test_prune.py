@@ -3,11 +3,12 @@
 import pytest
 import pytest_asyncio
 from headway import App, InvalidDefinitions, every
-from headway.definitions import API_OWNER, Definitions, ManifestDefinition
+from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.scheduling import ChangeRequest, DeleteRequest
-from headway_decisions.cadence import Every
-from headway_decisions.timing import Timing
-from headway_scheduler import operate, prune
+from headway_decisions.timing.cadence import Every
+from headway_decisions.timing.timing import Timing
+from headway_scheduler.declare import prune
+from headway_scheduler.operate import manifests
 from msgspec import structs
 from support.timeline import Timeline
 
@@ -218,12 +219,12 @@ async def test_only_what_was_made_at_run_time_can_be_deleted(timeline):
         external_id="x", job="job", group="extra", timing=Timing(cadence=Every(60))
     )
     await timeline.declare(Definitions(owner=API_OWNER, manifests=(made,)))
-    with pytest.raises(operate.Refused, match="remove it from the code"):
-        await timeline.do(operate.delete, DeleteRequest(manifest="a"))
-    await timeline.do(operate.delete, DeleteRequest(manifest="x", actor="me"))
+    with pytest.raises(manifests.Refused, match="remove it from the code"):
+        await timeline.do(manifests.delete, DeleteRequest(manifest="a"))
+    await timeline.do(manifests.delete, DeleteRequest(manifest="x", actor="me"))
     assert await names(timeline) == {"a"}
-    with pytest.raises(operate.Refused, match="no manifest 'x'"):
-        await timeline.do(operate.change, ChangeRequest(manifest="x", enabled=False))
+    with pytest.raises(manifests.Refused, match="no manifest 'x'"):
+        await timeline.do(manifests.change, ChangeRequest(manifest="x", enabled=False))
 
 
 async def test_a_job_that_nobody_declared_is_refused(timeline):

@@ -10,10 +10,10 @@ from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import RunCompleted
 from headway_contract.settled import PruneConfirmed, WorkSettled
 from headway_contract.work import ManifestPruned, RetryPolicy, WorkCancelRequested, WorkQueued
-from headway_dispatcher import prunes
+from headway_dispatcher.intake import prune
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import stream_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
 from support.world import until
 
@@ -253,17 +253,17 @@ async def test_a_late_event_of_a_deleted_lease_is_kept_as_refused(world, schedul
 
 
 async def test_a_large_manifest_goes_batch_by_batch(world, scheduler, monkeypatch):
-    monkeypatch.setattr(prunes, "BATCH", 10)
+    monkeypatch.setattr(prune, "BATCH", 10)
     await world.value("INSERT INTO dispatcher.group_limit (name) VALUES ('ops') RETURNING name")
     await world.value(_MANY_RUNS, MANIFEST, 95)
     transactions = []
-    delete = prunes._delete_some
+    delete = prune._delete_some
 
     async def counted(connection, manifest):
         transactions.append(manifest)
         return await delete(connection, manifest)
 
-    monkeypatch.setattr(prunes, "_delete_some", counted)
+    monkeypatch.setattr(prune, "_delete_some", counted)
     await world.dispatcher()
     await world.dispatcher()
     await scheduler.prune()

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from headway import App, Client, daily, every, exclude_days, exclude_range, manual, once, spaced
-from headway.client import RequestFailed
-from headway.control import Invalid
-from headway.definitions import ManifestDefinition
+from headway.client.client import RequestFailed
+from headway.client.control import Invalid
+from headway.define.definitions import ManifestDefinition
 from msgspec import convert
 from support.cadences import when_made_due
 
@@ -55,7 +55,7 @@ async def test_a_name_that_nobody_bears_is_told_with_those_that_are_alike(world,
 
 
 async def test_groups_in_pages(world, nats_url, monkeypatch):
-    monkeypatch.setattr("headway.client.PAGE", 2)
+    monkeypatch.setattr("headway.client.client.PAGE", 2)
     app = App("test")
     app.job("job")(lambda ctx: None)
     for number in range(5):
@@ -187,7 +187,7 @@ async def test_the_ledger_is_sound_after_a_late_tick_and_a_hole_in_it_is_found(w
 
 
 async def test_a_manifest_with_too_many_times_is_asked_about_again(world, nats_url, monkeypatch):
-    monkeypatch.setattr("headway_scheduler.ledger_questions.MOST_OF_A_MANIFEST", 7)
+    monkeypatch.setattr("headway_scheduler.explain.ledger_pages.MOST_OF_A_MANIFEST", 7)
     await world.declare(app_with(hourly=every(hours=1), other=every(hours=1)))
     await world.value("UPDATE scheduler.timing SET since = since - interval '25 hours'")
     await world.scheduler(tick="off")

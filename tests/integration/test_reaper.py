@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from headway import App, retry
 from headway_contract import subjects
-from headway_dispatcher.reaper import Reaper
+from headway_dispatcher.runs.reaper import Reaper
 from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit.provisioning import stream_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.telling import queue

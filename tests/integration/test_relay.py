@@ -10,12 +10,12 @@ from headway_contract import subjects
 from headway_dispatcher.store import OUTBOX as ORDERS
 from headway_jetstream_kit import BrokerUnavailable, Stored
 from headway_jetstream_kit.provisioning import stream_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover, OutboxMessage, Relay
 from headway_relay import relay as relay_module
+from headway_scheduler.fire.tick import Tick
 from headway_scheduler.store import OUTBOX
-from headway_scheduler.tick import Tick
 from headway_service_kit.passes import SAFETY_POLL, Vitals, keep_running
 from headway_service_kit.service import EXPECTED_FAULTS
 from msgspec import structs

@@ -7,18 +7,19 @@ import headway
 import pytest
 import pytest_asyncio
 from headway import App, Client, every
-from headway.control import Refused
-from headway.definitions import Definitions
-from headway.packing import pack
+from headway.client.control import Refused
+from headway.define.definitions import Definitions
+from headway.define.packing import pack
 from headway_contract import decode
 from headway_contract.lifecycle import Activation
 from headway_contract.scheduling import ApplyRequest, BackfillRequest, TriggerRequest
 from headway_contract.work import JobChanged
 from headway_postgres_kit import DATABASE_CLOCK
-from headway_scheduler import activate, operate
-from headway_scheduler.backfill import backfill
-from headway_scheduler.enqueue import Enqueue
-from headway_scheduler.plan import plan
+from headway_scheduler.declare.plan import plan
+from headway_scheduler.operate import manifests
+from headway_scheduler.operate.backfill import backfill
+from headway_scheduler.operate.enqueue import Enqueue
+from headway_scheduler.outcomes import activate
 from headway_service_kit.passes import Wakeup
 from msgspec import structs
 from support.timeline import Timeline
@@ -110,14 +111,14 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match='job "report" is retired'):
         await headway.enqueue(application, "report")
     assert await headway.enqueue(application, "report", key="k") == work, "a key finds its work"
-    with pytest.raises(operate.Refused, match=r"'report' is retired.*declare the job again"):
-        await timeline.do(operate.trigger, TriggerRequest(manifest="billing-report"))
+    with pytest.raises(manifests.Refused, match=r"'report' is retired.*declare the job again"):
+        await timeline.do(manifests.trigger, TriggerRequest(manifest="billing-report"))
     past = BackfillRequest(
         manifest="billing-report",
         since=timeline.clock.at - timedelta(hours=5),
         until=timeline.clock.at,
     )
-    with pytest.raises(operate.Refused, match=r"'report' is retired.*declare the job again"):
+    with pytest.raises(manifests.Refused, match=r"'report' is retired.*declare the job again"):
         await timeline.do(backfill, past)
     await world.dispatcher()
     await world.scheduler(tick="off")

@@ -2,7 +2,7 @@
 
 import pytest
 from headway import App, Client, daily, every, manual, retry
-from headway.control import Invalid
+from headway.client.control import Invalid
 from headway.yaml_file import load_manifest
 from support.invariants import check_invariants
 

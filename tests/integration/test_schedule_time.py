@@ -12,7 +12,7 @@ from headway_contract.work import RetryPolicy, WorkCancelRequested, WorkQueued
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Stored
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
 from support.world import QUICK
 

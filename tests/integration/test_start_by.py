@@ -7,15 +7,15 @@ import pytest_asyncio
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed, LeaseRevoked
-from headway_dispatcher.expiry import Expiry
-from headway_dispatcher.gate import Gate
-from headway_dispatcher.leases import last_stored
+from headway_dispatcher.gate.expiry import Expiry
+from headway_dispatcher.gate.gate import Gate
+from headway_dispatcher.history.verify import verify
+from headway_dispatcher.runs.leases import last_stored
+from headway_dispatcher.runs.settle import EXPIRED
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.settling import EXPIRED
-from headway_dispatcher.verify import verify
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import stream_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 from headway_relay import Handover
 from headway_service_kit.passes import Wakeup
 from support.batches import order, queue_many

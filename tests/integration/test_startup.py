@@ -3,13 +3,14 @@
 import pytest
 import pytest_asyncio
 from headway import App, InvalidDefinitions, allow, cron, every, once
-from headway.definitions import API_OWNER, Definitions, ManifestDefinition
+from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
-from headway_decisions.cadence import Every, Manual, Once
-from headway_decisions.timing import Timing
+from headway_decisions.timing.cadence import Every, Manual, Once
+from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import DatabaseUnavailable
-from headway_scheduler import operate, startup
-from headway_scheduler import tick as tick_module
+from headway_scheduler.declare import startup
+from headway_scheduler.fire import tick as tick_module
+from headway_scheduler.operate import manifests
 from support.timeline import Timeline
 
 
@@ -104,8 +105,8 @@ async def test_a_success_of_a_disabled_parent_counts(timeline):
     app = app_with("a")
     app.manifest("a").include("child", job="job")
     await timeline.declare(app)
-    await timeline.do(operate.trigger, TriggerRequest(manifest="a"))
-    await timeline.do(operate.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.do(manifests.trigger, TriggerRequest(manifest="a"))
+    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False))
     await timeline.settle("a")
     await timeline.tick()
     assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1"]
@@ -166,7 +167,7 @@ async def test_what_is_no_longer_declared_is_pruned_before_the_first_tick(world)
 
 async def touch(timeline, name):
     for enabled in (False, True):
-        await timeline.do(operate.change, ChangeRequest(manifest=name, enabled=enabled))
+        await timeline.do(manifests.change, ChangeRequest(manifest=name, enabled=enabled))
 
 
 async def test_a_touched_manifest_comes_back_after_policy_disable(timeline):
@@ -190,9 +191,9 @@ async def test_a_touched_one_shot_is_armed_again(timeline):
 
 async def test_what_an_operator_disabled_and_code_dropped_can_be_deleted(timeline):
     await timeline.declare(app_with("a", "b"), prune="disable")
-    await timeline.do(operate.change, ChangeRequest(manifest="b", enabled=False))
+    await timeline.do(manifests.change, ChangeRequest(manifest="b", enabled=False))
     await timeline.declare(app_with("a"), prune="disable")
-    await timeline.do(operate.delete, DeleteRequest(manifest="b"))
+    await timeline.do(manifests.delete, DeleteRequest(manifest="b"))
 
 
 async def test_the_older_of_two_dead_letters_still_blocks(timeline):
@@ -264,5 +265,5 @@ async def test_what_a_timing_missed_that_is_gone_is_told_by_whoever_declares(tim
 async def test_what_code_no_longer_declares_and_keep_keeps_can_be_deleted(timeline):
     await timeline.declare(app_with("a", "b"), prune="keep")
     await timeline.declare(app_with("a"), prune="keep")
-    await timeline.do(operate.delete, DeleteRequest(manifest="b"))
+    await timeline.do(manifests.delete, DeleteRequest(manifest="b"))
     assert await timeline.manifest("b") is None

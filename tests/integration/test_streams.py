@@ -14,17 +14,17 @@ from headway_dispatcher.provisioning import (
     provision_by,
     renew_seconds,
 )
+from headway_dispatcher.runs.stream_purge import purge_events, withdraw_leftovers
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.tidying import purge_events, withdraw_leftovers
 from headway_embedded import NatsServer
-from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Puller, Stream, pulling
+from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Puller, Stream, pull
 from headway_jetstream_kit.provisioning import (
     consumer_info,
     ensure_consumer,
     ensure_stream,
     stream_info,
 )
-from headway_jetstream_kit.watching import Watch, done_through, see
+from headway_jetstream_kit.stream_watch import Watch, done_through, see
 from support.cadences import when_made_due
 from support.servers import needs_embedded
 from support.world import until
@@ -55,7 +55,7 @@ async def test_a_consumer_that_went_away_silently_is_missed_after_a_few_empty_pu
     assert await puller.fetch(1, wait=0.2) == []
     await broker.api("STREAM.DELETE.S")
     with pytest.raises(ConsumerMissing, match="S/c does not exist"):
-        for _ in range(pulling.LOOK_AFTER_EMPTY):
+        for _ in range(pull.LOOK_AFTER_EMPTY):
             await puller.fetch(1, wait=0.2)
 
 
@@ -63,7 +63,7 @@ async def test_an_idle_consumer_is_not_taken_for_a_missing_one(broker):
     await ensure_stream(broker, STREAM)
     await ensure_consumer(broker, CONSUMER)
     puller = Puller(broker, "S", "c")
-    for _ in range(2 * pulling.LOOK_AFTER_EMPTY):
+    for _ in range(2 * pull.LOOK_AFTER_EMPTY):
         assert await puller.fetch(1, wait=0.1) == []
 
 
@@ -113,7 +113,7 @@ async def test_how_far_a_consumer_is(broker):
     await ensure_consumer(broker, CONSUMER)
     assert await done_through(broker, "S", "c", seen) == 0
     messages = await Puller(broker, "S", "c").take(4)
-    await pulling.ack(broker, [messages[0], messages[2]])
+    await pull.ack(broker, [messages[0], messages[2]])
 
     async def floor() -> bool:
         return await done_through(broker, "S", "c", await see(broker, "S")) == 1

@@ -6,9 +6,9 @@ import pytest
 from headway import App
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_relay import Handover
-from headway_scheduler import tick as tick_module
+from headway_scheduler.fire import tick as tick_module
+from headway_scheduler.fire.tick import Tick
 from headway_scheduler.store import TICK_LOCK, leaders, manifests
-from headway_scheduler.tick import Tick
 from support.cadences import when_made_due
 
 

@@ -11,9 +11,9 @@ import pytest_asyncio
 from headway import App, Fatal, retry
 from headway_clock import monotonic
 from headway_contract.work import RetryPolicy
-from headway_dispatcher.rebuild import ServicesRun, rebuild
-from headway_dispatcher.verify import verify
-from headway_history.comparing import columns_of
+from headway_dispatcher.history.rebuild import ServicesRun, rebuild
+from headway_dispatcher.history.verify import verify
+from headway_history.compare import columns_of
 from headway_history.rows import TABLES, LetterRun
 from support.cadences import when_made_due
 from support.generated import make_works

@@ -14,9 +14,9 @@ from headway_contract.control import CancelPush, Heartbeat
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunCompleted, RunFailed
 from headway_contract.limits import OUTPUT_LIMIT
 from headway_contract.work import RetryPolicy
-from headway_dispatcher import gate
+from headway_dispatcher.gate import gate
 from headway_jetstream_kit import Refused, Stored
-from headway_jetstream_kit.publishing import NoAnswer, publish
+from headway_jetstream_kit.publish import NoAnswer, publish
 from headway_service_kit.service import Service
 from support.invariants import check_invariants
 from support.telling import app_with, cancel, order_puller, queue, until_given_back, until_run

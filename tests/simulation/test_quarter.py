@@ -20,7 +20,7 @@ from headway import (
     spaced,
     weekly,
 )
-from headway_decisions import timing
+from headway_decisions.timing import timing
 
 DAYS = int(os.environ.get("HEADWAY_SIMULATE_DAYS", "14"))
 # So that a fortnight has a month's end, a one-shot and a change of the clock in it.

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from headway import App, daily, every, retry
-from headway_scheduler import settle
+from headway_scheduler.outcomes import settle
 from headway_testing import world as worlds
 from headway_testing.watch import Watch
 

@@ -9,7 +9,7 @@ from headway_contract.orders import OrderedRun, RunDispatched
 from headway_dispatcher.store import HISTORY, SOURCE
 from headway_history import Record
 from headway_jetstream_kit import Stored
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 
 from support.telling import queue
 

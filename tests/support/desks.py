@@ -11,7 +11,7 @@ from headway_contract import decode, encode, event, subjects
 from headway_contract.control import Heartbeat, HeartbeatReply, LeaseAnswer, LeaseQuestion
 from headway_contract.lifecycle import RunFailed
 from headway_jetstream_kit import Stored
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 
 from support.cadences import when_made_due
 from support.telling import order_puller

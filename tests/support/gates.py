@@ -12,12 +12,13 @@ from headway_contract import event
 from headway_contract.lifecycle import Failure
 from headway_contract.orders import RunDispatched
 from headway_contract.work import WorkQueued
-from headway_decisions.folding import Run
-from headway_dispatcher import intake, limits, settling
-from headway_dispatcher.gate import Gate, GateResult
+from headway_decisions.runs.folding import Run
+from headway_dispatcher.gate.gate import Gate, GateResult
+from headway_dispatcher.gate.waits import Waits
+from headway_dispatcher.intake import limits, work_intake
+from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY
-from headway_dispatcher.waits import Waits
 from headway_history import Record
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, Together
 from headway_relay import Handover
@@ -76,7 +77,7 @@ class Gates:
                 event(one, id=one.work, source="t", subject=one.work, time=now) for one in works
             ]
             records: list[Record] = []
-            await intake.take_in(connection, events, now, STEP, records)
+            await work_intake.take_in(connection, events, now, STEP, records)
             await HISTORY.append(connection, records)
         return [one.work for one in works]
 
@@ -143,7 +144,7 @@ class Gates:
                 _told(row["state"], row, row["finished_at"], failure=row["failure"]) for row in rows
             ]
             writes = Together()
-            await settling.settle(connection, ended, now=now, records=records, writes=writes)
+            await settle.settle(connection, ended, now=now, records=records, writes=writes)
             HISTORY.append_to(writes, records)
             await writes.send(connection)
         return len(rows)

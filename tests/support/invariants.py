@@ -8,7 +8,7 @@ and I9 is about a broker that the database cannot see (the tests of outages).
 
 from pathlib import Path
 
-from headway_dispatcher.verify import verify
+from headway_dispatcher.history.verify import verify
 from headway_postgres_kit import Database
 from headway_postgres_kit.sql import parse
 

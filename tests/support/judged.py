@@ -3,11 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from headway_decisions import identity
-from headway_decisions.cadence import Every
-from headway_decisions.policies import Overlap
-from headway_decisions.timing import Timing
-from headway_decisions.views import Entry, ManifestView
+from headway_decisions.firing import identity
+from headway_decisions.firing.policies import Overlap
+from headway_decisions.firing.views import Entry, ManifestView
+from headway_decisions.timing.cadence import Every
+from headway_decisions.timing.timing import Timing
 
 MANIFEST = UUID(int=1)
 NAME = "m"

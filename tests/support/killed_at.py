@@ -14,8 +14,8 @@ import headway_relay.relay as relay
 from headway.worker import runtime
 from headway.worker.leases import Lease
 from headway_cli.main import main
-from headway_jetstream_kit import Stored, consuming
-from headway_scheduler import advance
+from headway_jetstream_kit import Stored, consume
+from headway_scheduler.fire import advance
 
 
 def die() -> None:
@@ -72,14 +72,14 @@ def before_ack(prefix: str) -> Callable[[], None]:
     """What came in is committed, and not acknowledged."""
 
     def install() -> None:
-        ack = consuming.ack
+        ack = consume.ack
 
         async def wrapped(broker: Any, messages: Any) -> None:
             if any(one.subject.startswith(prefix) for one in messages):
                 die()
             await ack(broker, messages)
 
-        consuming.ack = wrapped  # type: ignore[assignment]
+        consume.ack = wrapped  # type: ignore[assignment]
 
     return install
 

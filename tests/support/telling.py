@@ -8,7 +8,7 @@ from headway_contract import encode, event, subjects
 from headway_contract.work import RetryPolicy, WorkCancelRequested, WorkQueued
 from headway_jetstream_kit import Broker, Puller, Stored
 from headway_jetstream_kit.provisioning import consumer_info
-from headway_jetstream_kit.publishing import publish
+from headway_jetstream_kit.publish import publish
 
 from support.world import until
 

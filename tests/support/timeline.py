@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from headway import App
-from headway.definitions import Definitions
+from headway.define.definitions import Definitions
 from headway_contract import event
 from headway_contract.envelope import EventData
 from headway_contract.lifecycle import Activation
@@ -19,9 +19,9 @@ from headway_contract.settled import (
 )
 from headway_postgres_kit import Clock, Database
 from headway_relay import Handover
-from headway_scheduler.intake import take_in
-from headway_scheduler.startup import Applied, apply
-from headway_scheduler.tick import Tick, TickResult
+from headway_scheduler.declare.startup import Applied, apply
+from headway_scheduler.fire.tick import Tick, TickResult
+from headway_scheduler.outcomes.intake import take_in
 
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime
 
-from headway_decisions.cadence import (
+from headway_decisions.timing.cadence import (
     Cron,
     Daily,
     Every,
@@ -10,7 +10,7 @@ from headway_decisions.cadence import (
     MonthlyDow,
     Weekly,
 )
-from headway_decisions.calendar import (
+from headway_decisions.timing.calendar import (
     ExcludedDates,
     ExcludedDays,
     ExcludedRange,

@@ -13,8 +13,8 @@ from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.watchdog import PATIENCE, Patience
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
+from headway_scheduler.declare.startup import Applied, apply
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.startup import Applied, apply
 from headway_scheduler.wiring import start_scheduler
 from headway_service_kit.service import Service
 

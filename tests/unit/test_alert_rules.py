@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from headway_cli import alert_rules
-from headway_cli.metrics_page import every_measure
+from headway_cli.reference import alert_rules
+from headway_cli.reference.metrics_page import every_measure
 from support.promql import Expression, NotPromQL
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from headway import App, InvalidDefinitions
-from headway_cli.apps import AppNotFound, load_app
+from headway_cli.serve.find_app import AppNotFound, load_app
 
 ONE = "from headway import App\napp = App('shop')\n"
 TWO = "from headway import App\nfirst, second = App('a'), App('b')\n"

@@ -13,8 +13,8 @@ from headway_contract import asyncapi, subjects
 from headway_contract.asyncapi import Undescribed, address_of, document, requests
 from headway_contract.envelope import EventData
 from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
-from headway_jetstream_kit import controlling
-from headway_jetstream_kit.controlling import BadRequest, Conflict, Unavailable, Unknown
+from headway_jetstream_kit import endpoints
+from headway_jetstream_kit.endpoints import BadRequest, Conflict, Unavailable, Unknown
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
 
 SERVICES = Path(__file__).parents[2] / "services"
@@ -111,7 +111,7 @@ def test_services_may_refuse_and_how_is_said():
     headers = refusal["headers"]["properties"]
     assert set(headers[subjects.ERROR_CODE_HEADER]["enum"]) == {
         *(one.code for one in (BadRequest, Unknown, Conflict, Unavailable)),
-        controlling.FAILED,
+        endpoints.FAILED,
     }
     assert (subjects.ERROR_HEADER, subjects.ERROR_CODE_HEADER) == (
         ERROR_HEADER,
@@ -210,7 +210,9 @@ def test_what_is_not_described_is_told_with_its_remedy(monkeypatch):
         with pytest.raises(Undescribed, match=r"no subject is known for \['asked.request'\]"):
             document()
     with monkeypatch.context() as patched:
-        patched.setattr(subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False)
+        patched.setattr(
+            subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False
+        )
         with pytest.raises(Undescribed, match="'new' has no question or request"):
             document()
 
@@ -218,7 +220,9 @@ def test_what_is_not_described_is_told_with_its_remedy(monkeypatch):
 def test_a_new_request_appears_by_itself(monkeypatch):
     monkeypatch.setitem(asyncapi.CONTROL, "new.request", Asked)
     monkeypatch.setitem(asyncapi.CONTROL, "new.answer", Asked)
-    monkeypatch.setattr(subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False)
+    monkeypatch.setattr(
+        subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False
+    )
     made = document()
     assert "operator.send.control.dispatcher.new" in made["operations"]
     assert "dispatcher.receive.control.dispatcher.new" in made["operations"]

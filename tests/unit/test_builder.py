@@ -17,12 +17,12 @@ from headway import (
     retry,
     skip_missed,
 )
-from headway.definitions import Batch
+from headway.define.definitions import Batch
 from headway_contract.work import RetryPolicy
-from headway_decisions.cadence import Manual
-from headway_decisions.calendar import ExcludedDays
-from headway_decisions.policies import Misfire, Overlap
-from headway_decisions.timing import Timing
+from headway_decisions.firing.policies import Misfire, Overlap
+from headway_decisions.timing.cadence import Manual
+from headway_decisions.timing.calendar import ExcludedDays
+from headway_decisions.timing.timing import Timing
 
 HOURLY = every(hours=1)
 
@@ -388,7 +388,7 @@ def test_batches_whose_names_overlap_are_fine_while_their_ids_differ(app):
 def test_a_wide_batch_checks_its_timing_once(app, monkeypatch):
     looked = []
     monkeypatch.setattr(
-        "headway_decisions.timing.problems", lambda timing: looked.append(timing) or []
+        "headway_decisions.timing.timing.problems", lambda timing: looked.append(timing) or []
     )
     app.schedule_many("m", job="work", items={n: n for n in range(1000)}, when=HOURLY)
     assert len(app.definitions().manifests) == 1000

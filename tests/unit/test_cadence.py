@@ -3,8 +3,8 @@
 from datetime import date, datetime, timedelta
 
 import pytest
-from headway_decisions import cron
-from headway_decisions.cadence import (
+from headway_decisions.timing import cron
+from headway_decisions.timing.cadence import (
     Cron,
     Daily,
     Every,

@@ -29,7 +29,8 @@ from headway import (
     spaced,
     weekly,
 )
-from headway_decisions.cadence import (
+from headway_decisions.firing.policies import Misfire, Overlap
+from headway_decisions.timing.cadence import (
     Cron,
     Daily,
     Every,
@@ -40,15 +41,14 @@ from headway_decisions.cadence import (
     Spaced,
     Weekly,
 )
-from headway_decisions.calendar import (
+from headway_decisions.timing.calendar import (
     ExcludedDates,
     ExcludedDays,
     ExcludedRange,
     ExcludedTimes,
     Filters,
 )
-from headway_decisions.policies import Misfire, Overlap
-from headway_decisions.timing import describe, next_due
+from headway_decisions.timing.timing import describe, next_due
 from support.definitions import problems
 
 

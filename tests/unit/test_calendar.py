@@ -4,8 +4,8 @@ from datetime import date, datetime, timedelta
 from functools import cache
 
 import pytest
-from headway_decisions.cadence import Cron, Daily, Every, Monthly, Once
-from headway_decisions.calendar import (
+from headway_decisions.timing.cadence import Cron, Daily, Every, Monthly, Once
+from headway_decisions.timing.calendar import (
     ExcludedDates,
     ExcludedDays,
     ExcludedRange,

@@ -4,8 +4,8 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from headway_dispatcher.gate import GateCall
-from headway_scheduler.tick import Alarm
+from headway_dispatcher.gate.gate import GateCall
+from headway_scheduler.fire.tick import Alarm
 from headway_service_kit.passes import Wakeup
 
 EIGHT, NINE = (datetime(2027, 3, 1, hour, tzinfo=UTC) for hour in (8, 9))

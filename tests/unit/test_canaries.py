@@ -3,7 +3,7 @@
 from uuid import UUID
 
 import pytest
-from headway_decisions.canaries import (
+from headway_decisions.retries.canaries import (
     AT_ONCE,
     Finished,
     Retried,

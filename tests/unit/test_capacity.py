@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 from headway_contract.work import Rate
-from headway_decisions.capacity import (
+from headway_decisions.capacity.capacity import (
     MARGIN,
     MOST_BYTES_OF_A_LEASE,
     Admitted,
@@ -20,8 +20,8 @@ from headway_decisions.capacity import (
     admit,
     runs_of_a_lease,
 )
-from headway_decisions.rates import Bundle
-from headway_decisions.slots import Worker
+from headway_decisions.capacity.rates import Bundle
+from headway_decisions.capacity.slots import Worker
 from hypothesis import given
 from hypothesis import strategies as st
 

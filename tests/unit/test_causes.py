@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from headway_decisions import identity
+from headway_decisions.firing import identity
 from hypothesis import given
 from hypothesis import strategies as st
 from support.judged import MANIFEST, NOON, WORK, noon

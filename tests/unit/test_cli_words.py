@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import click
 import pytest
-from headway_cli import settings
-from headway_cli.moments import has_offset, read_moment, shown
-from headway_cli.running import NothingRuns, find_running, noted
-from headway_cli.tables import printable, table
+from headway_cli.serve import settings
+from headway_cli.serve.running import NothingRuns, find_running, noted
+from headway_cli.terminal.tables import printable, table
+from headway_cli.terminal.times import has_offset, read_moment, shown
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
 

@@ -5,7 +5,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from headway.definitions import InvalidDefinitions
+from headway.define.definitions import InvalidDefinitions
 from headway_console.pages import charts, filters
 from headway_console.pages.overview import begins_now
 from headway_console.pages.plan import definitions_of, moves_of

@@ -5,16 +5,16 @@ from uuid import UUID
 
 import pytest
 from headway_console.pages.audit import changes_of
-from headway_console.pages.cancelling import in_words
+from headway_console.pages.cancel import in_words
 from headway_console.pages.dead_letters import told
 from headway_console.pages.run import trace_link
-from headway_console.pages.schedules import words
+from headway_console.pages.schedules import messages
 from headway_console.pages.work_queue import REASONS, waits_for
 from headway_console.reading.audit import AuditEntry
 from headway_console.settings import ConsoleSettings
 from headway_contract.dispatching import CancelAnswer, CancelResult, LetterResult
-from headway_decisions.capacity import Reason
-from headway_service_kit.describing import holding
+from headway_decisions.capacity.capacity import Reason
+from headway_service_kit.settings_text import holding
 
 SETTINGS = {"database_url": "postgresql://me:secret@db/headway", "nats_url": "nats://n:4222"}
 ONE = UUID(int=1)
@@ -96,7 +96,7 @@ def test_settings_say_who_said_them_and_no_secret():
     ],
 )
 def test_settings_of_a_schedule_in_words(name, value, said):
-    assert words.told(name, value) == said
+    assert messages.told(name, value) == said
 
 
 def entry(before: dict, after: dict) -> AuditEntry:

@@ -3,19 +3,19 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_decisions import timing as timings
-from headway_decisions.cadence import Cron, Daily, Every, Monthly, Weekly
-from headway_decisions.calendar import (
+from headway_decisions.timing import timing as timings
+from headway_decisions.timing.cadence import Cron, Daily, Every, Monthly, Weekly
+from headway_decisions.timing.calendar import (
     ExcludedDates,
     ExcludedDays,
     ExcludedRange,
     ExcludedTimes,
     Filters,
 )
-from headway_decisions.days import Days, day_of, starts_at
-from headway_decisions.times import DAY
-from headway_decisions.timing import Timing
-from headway_decisions.wall_clock import zone_named
+from headway_decisions.timing.days import Days, day_of, starts_at
+from headway_decisions.timing.times import DAY
+from headway_decisions.timing.timing import Timing
+from headway_decisions.timing.wall_clock import zone_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

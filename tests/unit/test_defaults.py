@@ -2,12 +2,12 @@
 
 import pytest
 from headway import App, InvalidDefinitions, daily, every, load_yaml, manual, retry
-from headway.defaults import BUILT_IN, DefinitionSettings
-from headway.policies import skip_missed
+from headway.define.defaults import BUILT_IN, DefinitionSettings
+from headway.define.policies import skip_missed
 from headway.yaml_file import read_app
-from headway_cli.settings import read_defaults
+from headway_cli.serve.settings import read_defaults
 from headway_contract.work import RetryPolicy
-from headway_decisions.policies import Misfire, Overlap
+from headway_decisions.firing.policies import Misfire, Overlap
 from headway_service_kit.settings import InvalidSettings
 
 GIVEN = DefinitionSettings(

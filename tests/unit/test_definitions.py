@@ -12,10 +12,10 @@ from headway import (
     every,
     retry,
 )
-from headway.inputs import problem_of_input
+from headway.define.inputs import problem_of_input
 from headway_contract import InvalidName
 from headway_contract.work import RetryPolicy
-from headway_decisions.cadence import (
+from headway_decisions.timing.cadence import (
     Cron,
     Every,
 )

@@ -3,10 +3,10 @@
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from headway_cli.doctor.asked import AskedFacts, Job, Person, judge_asked, judge_jobs
 from headway_cli.doctor.clocks import judge_clock
 from headway_cli.doctor.findings import Area, Finding
 from headway_cli.doctor.machine import FolderFacts, MachineFacts, gather_machine, judge_machine
+from headway_cli.doctor.service_checks import AskedFacts, Job, Person, judge_asked, judge_jobs
 from headway_cli.doctor.streams import Provisioned, StreamFacts, judge_services, judge_streams
 from headway_cli.doctor.tables import Role, ServerFacts, TableFacts, Transaction, judge_tables
 from headway_console.reading.overview import Counts, Overview, Throughput

@@ -3,12 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from headway_decisions import due, identity, timing, views
-from headway_decisions.cadence import Every, Manual, Once, Spaced
-from headway_decisions.calendar import ExcludedTimes, Filters
-from headway_decisions.policies import Misfire, Overlap
-from headway_decisions.timing import Timing
-from headway_decisions.views import ManifestView, Owed, Release, Verdict
+from headway_decisions.firing import due, identity, views
+from headway_decisions.firing.policies import Misfire, Overlap
+from headway_decisions.firing.views import ManifestView, Owed, Release, Verdict
+from headway_decisions.timing import timing
+from headway_decisions.timing.cadence import Every, Manual, Once, Spaced
+from headway_decisions.timing.calendar import ExcludedTimes, Filters
+from headway_decisions.timing.timing import Timing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from headway_decisions.expiry import came_too_late
-from headway_decisions.folding import Run
+from headway_decisions.capacity.expiry import came_too_late
+from headway_decisions.runs.folding import Run
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

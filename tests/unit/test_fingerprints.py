@@ -4,8 +4,8 @@ import json
 
 import pytest
 from headway_contract.lifecycle import Failure
-from headway_decisions.differences import difference
-from headway_decisions.fingerprints import fingerprint, normalised, read, shown
+from headway_decisions.retries.differences import difference
+from headway_decisions.retries.fingerprints import fingerprint, normalised, read, shown
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET

@@ -4,13 +4,22 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from headway_contract.scheduling import FireChange, FireMove
-from headway_decisions import jitter
-from headway_decisions import timing as timings
-from headway_decisions.cadence import Cadence, Cron, Daily, Every, Manual, Monthly, Once, Weekly
-from headway_decisions.calendar import ExcludedDates, ExcludedDays, Filters
-from headway_decisions.timing import Timing
-from headway_scheduler import fire_changes
-from headway_scheduler.fire_changes import Firing, Move, changes
+from headway_decisions.timing import jitter
+from headway_decisions.timing import timing as timings
+from headway_decisions.timing.cadence import (
+    Cadence,
+    Cron,
+    Daily,
+    Every,
+    Manual,
+    Monthly,
+    Once,
+    Weekly,
+)
+from headway_decisions.timing.calendar import ExcludedDates, ExcludedDays, Filters
+from headway_decisions.timing.timing import Timing
+from headway_scheduler.declare import fire_changes
+from headway_scheduler.declare.fire_changes import Firing, Move, changes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -17,9 +17,9 @@ from headway_contract.lifecycle import (
     RunStarted,
 )
 from headway_contract.subjects import DISPATCHER
-from headway_decisions import acceptance
-from headway_decisions.acceptance import Arrived, Lease
-from headway_decisions.folding import Fact, Run, fold, unite
+from headway_decisions.runs import acceptance
+from headway_decisions.runs.acceptance import Arrived, Lease
+from headway_decisions.runs.folding import Fact, Run, fold, unite
 from hypothesis import given
 from hypothesis import strategies as st
 

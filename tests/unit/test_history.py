@@ -16,10 +16,10 @@ from headway_contract.lifecycle import (
     RunFailed,
     RunStarted,
 )
-from headway_decisions import folding as decisions
+from headway_decisions.runs import folding as decisions
 from headway_history import Folded, Kept, Record, compare, fold
-from headway_history.comparing import Found
-from headway_history.kept import SNAPSHOT, WORK_WAITING
+from headway_history.compare import Found
+from headway_history.retained import SNAPSHOT, WORK_WAITING
 from headway_history.rows import Snapshot
 from hypothesis import given
 from hypothesis import strategies as st

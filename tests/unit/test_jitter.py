@@ -3,9 +3,10 @@
 from datetime import timedelta
 
 import pytest
-from headway_decisions import due, identity, jitter
-from headway_decisions.cadence import Every
-from headway_decisions.timing import Timing
+from headway_decisions.firing import due, identity
+from headway_decisions.timing import jitter
+from headway_decisions.timing.cadence import Every
+from headway_decisions.timing.timing import Timing
 from msgspec import structs
 from support.judged import NAME, NOON, fired, noon, view
 

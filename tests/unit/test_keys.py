@@ -1,7 +1,7 @@
 """Concurrency keys: templates that make a key, and words for those that do not."""
 
 import pytest
-from headway_decisions.keys import LONGEST_KEY, InvalidKey, check_template, render_key
+from headway_decisions.capacity.keys import LONGEST_KEY, InvalidKey, check_template, render_key
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,12 +3,19 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_decisions import jitter
-from headway_decisions.cadence import Daily, Every, Manual, Once, Spaced
-from headway_decisions.calendar import ExcludedDates
-from headway_decisions.timing import Timing
-from headway_scheduler import ledger_check
-from headway_scheduler.ledger_check import NOT_DUE, OVERDUE, TWICE, UNDECIDED, Facts, Version
+from headway_decisions.timing import jitter
+from headway_decisions.timing.cadence import Daily, Every, Manual, Once, Spaced
+from headway_decisions.timing.calendar import ExcludedDates
+from headway_decisions.timing.timing import Timing
+from headway_scheduler.explain import ledger_check
+from headway_scheduler.explain.ledger_check import (
+    NOT_DUE,
+    OVERDUE,
+    TWICE,
+    UNDECIDED,
+    Facts,
+    Version,
+)
 
 HOURLY = Timing(cadence=Every(3600))
 SECONDLY = Timing(cadence=Every(1))

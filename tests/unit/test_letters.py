@@ -3,8 +3,8 @@
 from uuid import UUID, uuid4
 
 import pytest
-from headway_decisions import letters
-from headway_decisions.letters import Acknowledged, Letter, Refused, Retried, Waits
+from headway_decisions.retries import letters
+from headway_decisions.retries.letters import Acknowledged, Letter, Refused, Retried, Waits
 from msgspec.structs import replace
 
 MANIFEST, WORK = UUID(int=1), UUID(int=2)

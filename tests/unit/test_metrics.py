@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from headway_cli import metrics_page
-from headway_cli.metrics_page import every_measure
+from headway_cli.reference import metrics_page
+from headway_cli.reference.metrics_page import every_measure
 from headway_service_kit.metrics import Meter, Source, counter, gauge, histogram, scrape
 from prometheus_client.parser import text_string_to_metric_families
 

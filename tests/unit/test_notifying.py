@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_decisions.notifying import GiveUp, SendAgain, after_failure
+from headway_decisions.retries.notifications import GiveUp, SendAgain, after_failure
 
 CREATED = datetime(2027, 3, 1, tzinfo=UTC)
 

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from croniter import croniter
 from cronsim import CronSim, CronSimError
-from headway_decisions import cron
-from headway_decisions.cadence import Cron, Daily, Every, Monthly, MonthlyDow, Weekly
-from headway_decisions.calendar import Filters
-from headway_decisions.timing import Timing, next_due
+from headway_decisions.timing import cron
+from headway_decisions.timing.cadence import Cron, Daily, Every, Monthly, MonthlyDow, Weekly
+from headway_decisions.timing.calendar import Filters
+from headway_decisions.timing.timing import Timing, next_due
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

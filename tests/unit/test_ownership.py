@@ -1,7 +1,7 @@
 """Ownership of group settings, as a property of any sequence of statements and changes."""
 
-from headway_decisions import ownership
-from headway_decisions.ownership import GROUP_DEFAULTS, GroupSettings
+from headway_decisions.declaring import ownership
+from headway_decisions.declaring.ownership import GROUP_DEFAULTS, GroupSettings
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from headway_cli.fire_changes import fire_lines
-from headway_cli.look_commands import fire_row
+from headway_cli.schedules.fire_changes import fire_lines
+from headway_cli.schedules.show import fire_row
 from headway_contract.scheduling import ApplyAnswer, FireChange, FireMove, FiresLeftOut, FireTime
 from msgspec import structs
 

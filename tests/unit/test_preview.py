@@ -4,12 +4,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from headway_contract.scheduling import FireTime
-from headway_decisions import identity
-from headway_decisions.cadence import Daily, Every, Spaced
-from headway_decisions.calendar import ExcludedDays, ExcludedRange, ExcludedTimes, Exclusion
-from headway_decisions.timing import Timing
-from headway_scheduler import preview as preview_module
-from headway_scheduler.preview import note_of, previewed
+from headway_decisions.firing import identity
+from headway_decisions.timing.cadence import Daily, Every, Spaced
+from headway_decisions.timing.calendar import ExcludedDays, ExcludedRange, ExcludedTimes, Exclusion
+from headway_decisions.timing.timing import Timing
+from headway_scheduler.explain import preview as preview_module
+from headway_scheduler.explain.preview import note_of, previewed
 
 NOW = datetime(2027, 12, 24, 0, 0, 30, tzinfo=UTC)
 FORTNIGHT = ExcludedRange(date(2027, 12, 24), date(2028, 1, 6))

@@ -22,8 +22,8 @@ from headway import (
     retry,
     weekly,
 )
-from headway.made_at_run_time import one_batch, one_manifest
-from headway.packing import UnreadableDefinitions, unpack
+from headway.define.packing import UnreadableDefinitions, unpack
+from headway.define.runtime_definitions import one_batch, one_manifest
 from headway.yaml_file import read_app
 from headway_contract.fitting import Misfit, fit, problem_of
 from headway_contract.work import Rate

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 from headway_contract.progress import LINES_LIMIT, LogLine, Progress
-from headway_decisions.progress import LATE, News, Teller, digest, refusal
+from headway_decisions.runs.progress import LATE, News, Teller, digest, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 

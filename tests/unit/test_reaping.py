@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_decisions.reaping import (
+from headway_decisions.capacity.slots import Worker
+from headway_decisions.runs.reaping import (
     LiveRun,
     Witness,
     endings,
     jobs_that_wait_their_turn,
 )
-from headway_decisions.slots import Worker
 
 BEGUN, UNBEGUN, OVERDUE = (UUID(int=number) for number in (1, 2, 3))
 LIVE = [

@@ -14,7 +14,7 @@ from headway_contract.lifecycle import (
     Failure,
 )
 from headway_contract.work import RetryPolicy
-from headway_decisions.retries import UNCOUNTED_LIMIT, DeadLetter, Retry, after_failure
+from headway_decisions.retries.retries import UNCOUNTED_LIMIT, DeadLetter, Retry, after_failure
 
 NOW = datetime(2027, 5, 1, tzinfo=UTC)
 POLICY = RetryPolicy(

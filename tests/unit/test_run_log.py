@@ -2,7 +2,7 @@
 
 import logging
 
-from headway.run_log import RunLog
+from headway.worker.run_log import RunLog
 
 
 def test_a_line_break_in_a_message_makes_no_second_line_of_the_log(caplog):

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
-from headway_cli import commands, settings_page
-from headway_cli.known_settings import SECTIONS, described
-from headway_cli.plan import make_plan
-from headway_service_kit.describing import look, mask
+from headway_cli import commands
+from headway_cli.reference import settings_page
+from headway_cli.reference.known_settings import SECTIONS, described
+from headway_cli.up.plan import make_plan
 from headway_service_kit.settings import InvalidSettings, read, variable_of
+from headway_service_kit.settings_text import look, mask
 from msgspec import Meta, Struct
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from headway_contract.lifecycle import (
     RunFailed,
 )
 from headway_contract.limits import OUTPUT_LIMIT
-from headway_decisions.sizes import bounded
+from headway_decisions.runs.sizes import bounded
 
 LEASE = UUID("01930000-0000-7000-8000-000000000003")
 RIGHTS = {"lease": LEASE, "token": "t", "nonce": "n"}

@@ -1,7 +1,7 @@
 """Which slots have nothing to do."""
 
 import pytest
-from headway_decisions.slots import IdleSlots, Worker
+from headway_decisions.capacity.slots import IdleSlots, Worker
 
 
 def idle(*fleet: Worker, **leases: int) -> dict[str, int]:

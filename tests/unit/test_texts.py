@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from headway_decisions.texts import storable
+from headway_decisions.runs.texts import storable
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,8 +4,8 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from headway_decisions import timing as timings
-from headway_decisions.cadence import (
+from headway_decisions.timing import timing as timings
+from headway_decisions.timing.cadence import (
     Daily,
     Every,
     Manual,
@@ -15,14 +15,14 @@ from headway_decisions.cadence import (
     Spaced,
     Weekly,
 )
-from headway_decisions.calendar import (
+from headway_decisions.timing.calendar import (
     ExcludedDates,
     ExcludedDays,
     ExcludedRange,
     ExcludedTimes,
     Filters,
 )
-from headway_decisions.timing import Timing
+from headway_decisions.timing.timing import Timing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.timings import BERLIN, CADENCES, EXCLUSIONS, FILTERS, at

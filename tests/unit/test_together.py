@@ -1,7 +1,7 @@
 """Several writes as one statement."""
 
 import pytest
-from headway_postgres_kit.together import combine
+from headway_postgres_kit.statement_batch import combine
 
 
 def test_one_statement_stays_as_it_is():

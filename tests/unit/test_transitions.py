@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from headway_decisions.diagrams import redraw
-from headway_decisions.meanings import run_table, work_table
-from headway_decisions.transitions import (
+from headway_decisions.runs.diagrams import redraw
+from headway_decisions.runs.meanings import run_table, work_table
+from headway_decisions.runs.transitions import (
     RUN_STATES,
     RUN_TRANSITIONS,
     TERMINAL,

@@ -2,17 +2,17 @@
 
 import pytest
 from headway import App, daily, manual
-from headway.definitions import (
+from headway.define.definitions import (
     Batch,
     Definitions,
     GroupDefinition,
     JobDefinition,
     ManifestDefinition,
 )
-from headway.packing import UnreadableDefinitions, pack, unpack
-from headway.validation import problems_of
-from headway_decisions.cadence import Cron, Daily, Manual
-from headway_decisions.timing import Timing
+from headway.define.packing import UnreadableDefinitions, pack, unpack
+from headway.define.validation import problems_of
+from headway_decisions.timing.cadence import Cron, Daily, Manual
+from headway_decisions.timing.timing import Timing
 from msgspec import structs
 
 JOB = JobDefinition(
@@ -87,6 +87,6 @@ def test_definitions_travel_and_rubbish_is_refused(monkeypatch):
     for rubbish in (b"", b"nonsense", pack(sound)[:-5]):
         with pytest.raises(UnreadableDefinitions, match="not definitions"):
             unpack(rubbish)
-    monkeypatch.setattr("headway.packing.MOST_BYTES", 20)
+    monkeypatch.setattr("headway.define.packing.MOST_BYTES", 20)
     with pytest.raises(UnreadableDefinitions, match="larger than 20 bytes"):
         unpack(pack(sound))

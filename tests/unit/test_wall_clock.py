@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from headway_decisions.cadence import Clocked, Cron, Daily, Every, Once
-from headway_decisions.wall_clock import latest_between, next_after, transitions, zone_named
+from headway_decisions.timing.cadence import Clocked, Cron, Daily, Every, Once
+from headway_decisions.timing.wall_clock import latest_between, next_after, transitions, zone_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -31,7 +31,7 @@ from headway import (
     spaced,
     weekly,
 )
-from headway.inputs import problem_of_input, problem_of_schema
+from headway.define.inputs import problem_of_input, problem_of_schema
 from headway.yaml_file import nodes, read_app, schema
 from headway.yaml_file.records import CADENCES
 from headway_contract.work import RetryPolicy

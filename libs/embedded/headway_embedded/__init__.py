@@ -21,7 +21,7 @@ from headway_embedded.nats import NatsServer
 from headway_embedded.ports import free_port
 from headway_embedded.postgres import PostgresServer
 from headway_embedded.running import Servers, run_servers
-from headway_embedded.warded import Warded
+from headway_embedded.supervised import Warded
 
 __all__ = [
     "Account",

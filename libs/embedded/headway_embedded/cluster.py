@@ -9,7 +9,7 @@ from headway_embedded.binaries import postgres_major
 from headway_embedded.errors import EmbeddedError
 from headway_embedded.logs import fresh_log, last_lines
 from headway_embedded.passwords import new_password, write_secret
-from headway_embedded.warded import Warded
+from headway_embedded.supervised import Warded
 
 ROLE = "headway"
 DATABASE = "headway"

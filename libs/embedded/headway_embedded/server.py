@@ -14,7 +14,7 @@ from headway_embedded.errors import EmbeddedError, naming_folder
 from headway_embedded.locks import Lock
 from headway_embedded.logs import fresh_log, last_lines
 from headway_embedded.ports import free_port, port_is_free
-from headway_embedded.warded import STOP_SECONDS, Warded
+from headway_embedded.supervised import STOP_SECONDS, Warded
 
 logger = logging.getLogger(__name__)
 

@@ -21,9 +21,11 @@ definitions talks to nobody.
 
 from headway_contract.work import Rate
 
-from headway.app import App
-from headway.batches import Item
-from headway.cadences import (
+from headway.client.client import Client, RequestFailed
+from headway.client.enqueue import enqueue
+from headway.define.app import App
+from headway.define.batches import Item
+from headway.define.cadences import (
     cron,
     daily,
     every,
@@ -34,17 +36,15 @@ from headway.cadences import (
     spaced,
     weekly,
 )
-from headway.calendar import LAST, Days, Months, Weeks
-from headway.chain import Chain
-from headway.client import Client, RequestFailed
-from headway.context import Context
-from headway.definitions import Definitions, InvalidDefinitions
-from headway.enqueuing import enqueue
+from headway.define.calendar import LAST, Days, Months, Weeks
+from headway.define.chain import Chain
+from headway.define.definitions import Definitions, InvalidDefinitions
+from headway.define.exclusions import exclude_dates, exclude_days, exclude_range, exclude_times
+from headway.define.marks import retry
+from headway.define.policies import allow, catch_up, fire_once, skip_missed
+from headway.define.when import When
 from headway.errors import ActivationRefused, ActivationUnavailable, Fatal, LeaseLost
-from headway.exclusions import exclude_dates, exclude_days, exclude_range, exclude_times
-from headway.marks import retry
-from headway.policies import allow, catch_up, fire_once, skip_missed
-from headway.when import When
+from headway.worker.context import Context
 from headway.yaml_file import load_yaml
 
 __all__ = [

@@ -11,9 +11,9 @@ by the order in which events were written down, nor by how often each is read: w
 known by what the events say. A snapshot stands for all that was written down of its work before.
 """
 
-from headway_history.comparing import Difference, compare
+from headway_history.compare import Difference, compare
 from headway_history.folding import Folded, fold
-from headway_history.kept import Kept
+from headway_history.retained import Kept
 from headway_history.rows import LetterRow, RunRow, WorkRow
 from headway_history.store import History, Record
 

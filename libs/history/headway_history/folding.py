@@ -23,7 +23,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct
 
-from headway_history.kept import (
+from headway_history.retained import (
     SNAPSHOT,
     BroughtForward,
     CancelRequested,

@@ -8,7 +8,7 @@ from uuid import UUID
 from headway_postgres_kit import Connection, Queries, Together, json_array
 from msgspec import Struct
 
-from headway_history.kept import Kept
+from headway_history.retained import Kept
 
 
 class Record(Struct, frozen=True, kw_only=True):

@@ -12,8 +12,8 @@
 
 from headway_jetstream_kit.connection import Broker, BrokerUnavailable
 from headway_jetstream_kit.provisioning import Consumer, Stream
-from headway_jetstream_kit.publishing import NoAnswer, Refused, Stored
-from headway_jetstream_kit.pulling import ConsumerMissing, Message, Puller
+from headway_jetstream_kit.publish import NoAnswer, Refused, Stored
+from headway_jetstream_kit.pull import ConsumerMissing, Message, Puller
 
 __all__ = [
     "Broker",

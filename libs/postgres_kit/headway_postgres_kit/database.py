@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 
-from headway_postgres_kit.at_hand import AtHand
+from headway_postgres_kit.hot_connections import AtHand
 from headway_postgres_kit.poolers import refuse_shared_sessions
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from headway_contract import Event, Malformed, decode
 from headway_jetstream_kit import Broker, BrokerUnavailable, Message, Puller
-from headway_jetstream_kit.consuming import Intake, Unreadable
+from headway_jetstream_kit.consume import Intake, Unreadable
 from headway_postgres_kit import Database, DatabaseUnavailable, Queries, storable
-from headway_service_kit.counting import PASSED_OVER
+from headway_service_kit.after_commit import PASSED_OVER
 
 
 class Rejected:

@@ -10,7 +10,7 @@ import asyncpg
 from headway_clock import monotonic
 from headway_contract.subjects import MESSAGE_ID_HEADER, ORDER_ALREADY_STORED, TRACEPARENT_HEADER
 from headway_jetstream_kit import Broker, BrokerUnavailable, NoAnswer, Refused, Stored
-from headway_jetstream_kit.publishing import TOO_LARGE, TOO_LARGE_FOR_STREAM, Answer, publish
+from headway_jetstream_kit.publish import TOO_LARGE, TOO_LARGE_FOR_STREAM, Answer, publish
 from headway_postgres_kit import Connection, Database
 from headway_service_kit.passes import SAFETY_POLL
 from headway_tracing import span

@@ -9,7 +9,7 @@ the reason.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from headway_service_kit.counting import Counts, total
+from headway_service_kit.after_commit import Counts, total
 from headway_service_kit.metrics import CONTENT_TYPE as METRICS_TYPE
 from headway_service_kit.metrics import Meter, scrape
 

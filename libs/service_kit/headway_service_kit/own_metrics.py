@@ -6,7 +6,7 @@ from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from msgspec import Struct
 
-from headway_service_kit.counting import Counts
+from headway_service_kit.after_commit import Counts
 from headway_service_kit.metrics import Labels, Measure, Readings, counter, gauge, histogram
 
 

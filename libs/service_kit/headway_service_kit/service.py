@@ -11,7 +11,7 @@ from headway_jetstream_kit.watchdog import Patience
 from headway_postgres_kit import Database, DatabaseUnavailable
 from headway_postgres_kit.database import ANSWER_SECONDS
 
-from headway_service_kit.counting import new_counts
+from headway_service_kit.after_commit import new_counts
 from headway_service_kit.health import Check, Health
 from headway_service_kit.metrics import Measure, Meter, Readings
 from headway_service_kit.own_metrics import own_measures, read_connections

@@ -12,8 +12,8 @@ from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
-from headway_testing.crew import Crew
 from headway_testing.outages import ServiceName
+from headway_testing.processes import Crew
 from headway_testing.servers import Servers
 
 _queries = Queries("headway_testing", "world.sql")

@@ -10,14 +10,14 @@ from typing import Any, NoReturn, Self
 from uuid import UUID
 
 from headway import App, Client
-from headway.calendar import did_you_mean
+from headway.define.calendar import did_you_mean
 from headway_clock import monotonic
 from msgspec import Struct
 
 from headway_testing.awake import awake
 from headway_testing.clock import VirtualClock, instant
-from headway_testing.crew import Crew, Timed
 from headway_testing.outages import SERVICES, Outage, ServiceName, down_at, next_change
+from headway_testing.processes import Crew, Timed
 from headway_testing.servers import run_servers
 from headway_testing.settings import check as check_settings
 from headway_testing.watch import Watch

@@ -8,71 +8,74 @@ import click
 from click.shell_completion import CompletionItem
 from headway_service_kit.process import log_to_stderr
 
-from headway_cli.options import debug_option
+from headway_cli.terminal.options import debug_option
 
 # Every command in the order in which it is listed: its module, and what it does in a line. All of
 # it stands here, so that a list of the commands need not load each of them, which takes seconds.
 _SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Run it": {
-        "up": ("up", "Run everything for APP on this machine until Ctrl-C."),
-        "scheduler": ("services", "Run a scheduler: it decides when work is due."),
-        "dispatcher": ("services", "Run a dispatcher: it sees due work through."),
-        "console": ("services", "Run a console: the HTTP API and the web pages."),
-        "worker": ("services", "Run a worker: it runs the jobs of your app."),
+        "up": ("up.up", "Run everything for APP on this machine until Ctrl-C."),
+        "scheduler": ("serve.services", "Run a scheduler: it decides when work is due."),
+        "dispatcher": ("serve.services", "Run a dispatcher: it sees due work through."),
+        "console": ("serve.services", "Run a console: the HTTP API and the web pages."),
+        "worker": ("serve.services", "Run a worker: it runs the jobs of your app."),
     },
     "Set it up": {
-        "migrate": ("services", "Bring the schemas in PostgreSQL up to date."),
-        "provision": ("services", "Make the streams and consumers in NATS."),
-        "token": ("token_commands", "Make tokens for the API and the console."),
-        "sign-in": ("token_commands", "Print a link that signs you in to the console of 'up'."),
-        "settings": ("settings_command", "Show every setting that holds here, and who says so."),
+        "migrate": ("serve.services", "Bring the schemas in PostgreSQL up to date."),
+        "provision": ("serve.services", "Make the streams and consumers in NATS."),
+        "token": ("operate.tokens", "Make tokens for the API and the console."),
+        "sign-in": ("operate.tokens", "Print a link that signs you in to the console of 'up'."),
+        "settings": ("operate.settings", "Show every setting that holds here, and who says so."),
         "doctor": ("doctor.command", "Check the set-up, and say what to do about it."),
-        "notify": ("notify_commands", "Try the webhook for notifications, or make its secret."),
-        "completion": ("completion", "Let the shell complete commands, options and names."),
+        "notify": ("operate.notify", "Try the webhook for notifications, or make its secret."),
+        "completion": (
+            "terminal.completion",
+            "Let the shell complete commands and names.",
+        ),
     },
     "Look": {
         "top": ("top.command", "Show how things stand, live in the terminal."),
-        "manifests": ("look_commands", "List all manifests and how they stand."),
-        "manifest": ("look_commands", "Show one manifest with its definition."),
-        "groups": ("look_commands", "List all groups with their limits."),
-        "apps": ("app_commands", "List applications; rename, retire or give one back."),
-        "jobs": ("job_commands", "List jobs: their limits, what is in use, who serves them."),
-        "work": ("work_commands", "List work that is not settled, or show one piece of it."),
-        "runs": ("work_commands", "List runs, the newest first, or show one in full."),
-        "workers": ("workers_command", "List workers: who lives, who drains, and what they run."),
-        "events": ("event_commands", "Show what happened, and what happens."),
-        "audit": ("audit_command", "Show who changed what, the newest first."),
-        "preview": ("look_commands", "Show the next fire times of a manifest."),
-        "explain": ("look_commands", "Tell why a manifest ran, or did not, or why work waits."),
+        "manifests": ("schedules.show", "List all manifests and how they stand."),
+        "manifest": ("schedules.show", "Show one manifest with its definition."),
+        "groups": ("schedules.show", "List all groups with their limits."),
+        "apps": ("schedules.applications", "List applications; rename, retire or give one back."),
+        "jobs": ("schedules.jobs", "List jobs: their limits, what is in use, who serves them."),
+        "work": ("work.runs", "List work that is not settled, or show one piece of it."),
+        "runs": ("work.runs", "List runs, the newest first, or show one in full."),
+        "workers": ("work.workers", "List workers: who lives, who drains, and what they run."),
+        "events": ("work.events", "Show what happened, and what happens."),
+        "audit": ("history.audit", "Show who changed what, the newest first."),
+        "preview": ("schedules.show", "Show the next fire times of a manifest."),
+        "explain": ("schedules.show", "Tell why a manifest ran, or did not, or why work waits."),
     },
     "Operate": {
-        "trigger": ("change_commands", "Run manifests now, beside their schedules."),
-        "cancel": ("work_commands", "End runs or work early."),
-        "dead-letters": ("letter_commands", "Work that failed for good and needs a person."),
-        "pause": ("pause_commands", "Let nothing of some manifests begin for a while."),
-        "resume": ("pause_commands", "Let paused manifests go on."),
-        "enable": ("change_commands", "Let manifests fire."),
-        "disable": ("change_commands", "Keep manifests from firing."),
-        "change": ("change_commands", "Change what operators own of a manifest."),
-        "group": ("change_commands", "Change the limits of a group."),
-        "job": ("change_commands", "Change the limits of a job, over all groups."),
-        "delete": ("change_commands", "Delete manifests that no code declares."),
-        "enqueue": ("enqueue_commands", "Queue work of a job, without a manifest."),
+        "trigger": ("schedules.change", "Run manifests now, beside their schedules."),
+        "cancel": ("work.runs", "End runs or work early."),
+        "dead-letters": ("work.dead_letters", "Work that failed for good and needs a person."),
+        "pause": ("schedules.pause", "Let nothing of some manifests begin for a while."),
+        "resume": ("schedules.pause", "Let paused manifests go on."),
+        "enable": ("schedules.change", "Let manifests fire."),
+        "disable": ("schedules.change", "Keep manifests from firing."),
+        "change": ("schedules.change", "Change what operators own of a manifest."),
+        "group": ("schedules.change", "Change the limits of a group."),
+        "job": ("schedules.change", "Change the limits of a job, over all groups."),
+        "delete": ("schedules.change", "Delete manifests that no code declares."),
+        "enqueue": ("work.enqueue", "Queue work of a job, without a manifest."),
         "enqueued": (
-            "enqueue_commands",
+            "work.enqueue",
             "List enqueued work that waits to be queued, or was refused.",
         ),
-        "dismiss": ("enqueue_commands", "Forget enqueued work that was refused."),
+        "dismiss": ("work.enqueue", "Forget enqueued work that was refused."),
     },
     "Define": {
-        "plan": ("apply_commands", "Show what 'apply' would change, and which fire times."),
-        "apply": ("apply_commands", "Bring definitions to a running scheduler, all or none."),
-        "schedule": ("schedule_commands", "Make, change or delete manifests at run time."),
+        "plan": ("schedules.apply", "Show what 'apply' would change, and which fire times."),
+        "apply": ("schedules.apply", "Bring definitions to a running scheduler, all or none."),
+        "schedule": ("schedules.schedule", "Make, change or delete manifests at run time."),
     },
     "Prove, mend, measure": {
-        "verify": ("verify_command", "Prove the ledger and the tables right, or tell what is not."),
-        "history": ("history_commands", "Take history out of the database."),
-        "rebuild": ("history_commands", "Write the tables anew from history."),
+        "verify": ("history.verify", "Prove the ledger and the tables right, or tell what is not."),
+        "history": ("history.export", "Take history out of the database."),
+        "rebuild": ("history.export", "Write the tables anew from history."),
         "bench": ("bench.command", "Measure Headway on this machine."),
     },
 }
@@ -138,7 +141,7 @@ def run(arguments: list[str]) -> int:
         code: Any = headway.main(arguments, prog_name="headway", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - the outermost frame: nothing passes unexplained
         # Loaded only now: it knows the faults of every part, and so all of them.
-        faults = import_module("headway_cli.faults")
+        faults = import_module("headway_cli.terminal.errors")
         explained: int = faults.report(error, debug=logging.getLogger().isEnabledFor(logging.DEBUG))
         return explained
     return code if isinstance(code, int) else 0

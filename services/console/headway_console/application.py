@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from headway.control import Control
+from headway.client.control import Control
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from litestar import Litestar
@@ -13,7 +13,7 @@ from litestar.static_files import create_static_files_router
 from msgspec import Struct
 
 from headway_console.access.authentication import Authentication, Doorkeeper
-from headway_console.access.guarding import check_declared, guard, open_to_anyone
+from headway_console.access.guards import check_declared, guard, open_to_anyone
 from headway_console.api import ENDPOINTS
 from headway_console.api.endpoints import handler_of
 from headway_console.api.openapi import document_handler

@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Literal, assert_never
 from uuid import UUID
 
-from headway.control import PATIENT_SECONDS, Control, Refused, RequestFailed
+from headway.client.control import PATIENT_SECONDS, Control, Refused, RequestFailed
 from headway_clock import new_id, utc_now
 from headway_contract import subjects
 from headway_contract.dispatching import LetterFilter, LettersChanged, RetryRequest
-from headway_decisions.canaries import (
+from headway_decisions.retries.canaries import (
     AT_ONCE,
     STEPS,
     Finished,

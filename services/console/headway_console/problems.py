@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import asyncpg
 import msgspec
-from headway.control import (
+from headway.client.control import (
     Invalid,
     NotAnswered,
     NotThere,
@@ -15,7 +15,7 @@ from headway.control import (
     TimedOut,
     TooLarge,
 )
-from headway.definitions import InvalidDefinitions
+from headway.define.definitions import InvalidDefinitions
 from headway_contract.http import InvalidRequest
 from headway_postgres_kit import DatabaseUnavailable
 from litestar import Request, Response
@@ -23,8 +23,8 @@ from litestar.exceptions import HTTPException
 from msgspec import Struct
 
 from headway_console.access.attempts import TooManyAttempts
-from headway_console.access.forgery import Forged
-from headway_console.access.guarding import Forbidden, SignInNeeded
+from headway_console.access.csrf import Forged
+from headway_console.access.guards import Forbidden, SignInNeeded
 from headway_console.feed import FeedFull
 from headway_console.reading import BadCursor
 

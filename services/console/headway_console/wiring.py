@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidParameterValueError
-from headway.nats_control import NatsControl
+from headway.client.nats_control import NatsControl
 from headway_clock import new_secret
 from headway_contract.routes import Role
 from headway_jetstream_kit import Broker

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_jetstream_kit.controlling import BadRequest
+from headway_jetstream_kit.endpoints import BadRequest
 
 # What a page begins after: a time, and an id among those of one time.
 Place = tuple[datetime | None, UUID | None]

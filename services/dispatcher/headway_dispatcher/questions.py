@@ -34,14 +34,14 @@ from headway_contract.dispatching import (
 from headway_contract.lifecycle import Failure
 from headway_contract.progress import LogLine
 from headway_contract.settled import InputChange
-from headway_decisions import fingerprints
-from headway_jetstream_kit.controlling import Endpoint, Unknown
+from headway_decisions.retries import fingerprints
+from headway_jetstream_kit.endpoints import Endpoint, Unknown
 from headway_postgres_kit import Connection, Database
 from msgspec import structs
 
 from headway_dispatcher import store
-from headway_dispatcher.asked import typed
 from headway_dispatcher.pages import aware, cut, read_place
+from headway_dispatcher.requests import typed
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import question_queries as queries
 

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from headway_decisions.reaping import Witness
+from headway_decisions.runs.reaping import Witness
 from headway_history import History
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Migrations, Queries
 from headway_relay import Outbox, Rejected
-from headway_service_kit.answered import Answered
+from headway_service_kit.idempotency import Answered
 from msgspec import Struct
 
 SCHEMA = "dispatcher"

@@ -13,28 +13,28 @@ from headway_service_kit.passes import Wakeup
 from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher import metrics
-from headway_dispatcher.cancels import Cancels
-from headway_dispatcher.desk import Desk
-from headway_dispatcher.expiry import Expiry
-from headway_dispatcher.explain import Explanations
-from headway_dispatcher.gate import Gate, GateCall
-from headway_dispatcher.heartbeats import Heartbeats, Witness
-from headway_dispatcher.intake import Followers, work_intake
-from headway_dispatcher.job_consumers import JobConsumers
-from headway_dispatcher.leases import LeaseDesk
-from headway_dispatcher.letter_passes import LetterRetention, WaitingRetries
-from headway_dispatcher.orders import Orders
-from headway_dispatcher.progress import ProgressDesk
-from headway_dispatcher.projector import event_intake
+from headway_dispatcher.gate.expiry import Expiry
+from headway_dispatcher.gate.gate import Gate, GateCall
+from headway_dispatcher.gate.waits import Waits
+from headway_dispatcher.history.retention import Retention
+from headway_dispatcher.intake.prune import Prunes
+from headway_dispatcher.intake.work_intake import Followers, work_intake
+from headway_dispatcher.letters.passes import LetterRetention, WaitingRetries
+from headway_dispatcher.operate.cancel_pass import Cancels
+from headway_dispatcher.operate.desk import Desk
+from headway_dispatcher.operate.explain import Explanations
+from headway_dispatcher.operate.reconcile import ReconcileDesk
 from headway_dispatcher.provisioning import NotProvisioned, check_provisioned, provision_by
-from headway_dispatcher.prunes import Prunes
-from headway_dispatcher.reaper import Reaper
-from headway_dispatcher.reconcile import ReconcileDesk
-from headway_dispatcher.retention import Retention
+from headway_dispatcher.runs.heartbeats import Heartbeats, Witness
+from headway_dispatcher.runs.job_consumers import JobConsumers
+from headway_dispatcher.runs.leases import LeaseDesk
+from headway_dispatcher.runs.orders import Orders
+from headway_dispatcher.runs.progress import ProgressDesk
+from headway_dispatcher.runs.projector import event_intake
+from headway_dispatcher.runs.reaper import Reaper
+from headway_dispatcher.runs.stream_purge import purge_events
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
-from headway_dispatcher.tidying import purge_events
-from headway_dispatcher.waits import Waits
 
 logger = logging.getLogger(__name__)
 

@@ -29,24 +29,24 @@ from headway_contract.scheduling import (
     PreviewQuestion,
 )
 from headway_contract.waiting import OriginAnswer, OriginQuestion
-from headway_decisions import timing
-from headway_decisions.keys import InvalidKey, render_key
-from headway_decisions.ownership import group_owners, manifest_owners, read_group
-from headway_decisions.timing import Timing
-from headway_jetstream_kit.controlling import BadRequest, Conflict, Endpoint
+from headway_decisions.capacity.keys import InvalidKey, render_key
+from headway_decisions.declaring.ownership import group_owners, manifest_owners, read_group
+from headway_decisions.timing import timing
+from headway_decisions.timing.timing import Timing
+from headway_jetstream_kit.endpoints import BadRequest, Conflict, Endpoint
 from headway_postgres_kit import Clock, Connection, Database
 from msgspec import UNSET
 
-from headway_scheduler.asked import typed
-from headway_scheduler.explain import explain
-from headway_scheduler.finding import find_manifest
-from headway_scheduler.given import problem_of_given
-from headway_scheduler.ledger_questions import check_page
-from headway_scheduler.manifest import hold_of
-from headway_scheduler.origin import origin
-from headway_scheduler.plan import plan
-from headway_scheduler.preview import note_of, previewed
-from headway_scheduler.redefined import definition_of
+from headway_scheduler.declare.plan import plan
+from headway_scheduler.declare.stored_definitions import definition_of
+from headway_scheduler.explain.explain import explain
+from headway_scheduler.explain.ledger_pages import check_page
+from headway_scheduler.explain.origin import origin
+from headway_scheduler.explain.preview import note_of, previewed
+from headway_scheduler.fire.manifest import hold_of
+from headway_scheduler.input_checks import problem_of_given
+from headway_scheduler.lookup import find_manifest
+from headway_scheduler.requests import typed
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import groups, manifests
 

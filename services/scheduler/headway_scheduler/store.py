@@ -6,7 +6,7 @@ from uuid import UUID
 from headway_history import History
 from headway_postgres_kit import Connection, Database, Migrations, Queries
 from headway_relay import Outbox, Rejected
-from headway_service_kit.answered import Answered
+from headway_service_kit.idempotency import Answered
 
 SCHEMA = "scheduler"
 SOURCE = "headway/scheduler"

@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 
-from headway.definitions import Definitions
+from headway.define.definitions import Definitions
 from headway_clock import new_nonce
 from headway_jetstream_kit import ConsumerMissing
 from headway_postgres_kit import DATABASE_CLOCK, Clock
@@ -14,19 +14,19 @@ from headway_service_kit.service import Service, open_service
 from msgspec.structs import replace
 
 from headway_scheduler import metrics
-from headway_scheduler.desk import Desk, Followers
-from headway_scheduler.enqueue import Enqueue
-from headway_scheduler.heal import Healing
-from headway_scheduler.intake import settled_intake
+from headway_scheduler.declare.startup import apply_at_start
+from headway_scheduler.fire.tick import Alarm, Tick
+from headway_scheduler.healing.healing import Healing
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.recorder import Recorder
 from headway_scheduler.notifications.webhook import Webhook, webhook_of
-from headway_scheduler.pausing import Windows
+from headway_scheduler.operate.desk import Desk, Followers
+from headway_scheduler.operate.enqueue import Enqueue
+from headway_scheduler.operate.pause import Windows
+from headway_scheduler.outcomes.intake import settled_intake
 from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.startup import apply_at_start
 from headway_scheduler.store import MIGRATIONS, OUTBOX
-from headway_scheduler.tick import Alarm, Tick
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from headway_jetstream_kit import Broker
 from headway_tracing import traceparent
 from nats.errors import Error as NatsError
 
-from headway.context import Wanted
+from headway.define.jobs import holds_nul
 from headway.errors import ActivationRefused, ActivationUnavailable, LeaseLost
-from headway.jobs import holds_nul
+from headway.worker.context import Wanted
 from headway.worker.leases import Lease
 
 logger = logging.getLogger(__name__)

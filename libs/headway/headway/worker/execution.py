@@ -19,16 +19,16 @@ from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
 
-from headway.context import Context
+from headway.define.jobs import Job
 from headway.errors import ActivationRefused, ActivationUnavailable, LeaseLost
-from headway.jobs import Job
-from headway.run_log import current_reporter
 from headway.worker.activations import Activations
+from headway.worker.context import Context
 from headway.worker.failures import failure_of
+from headway.worker.fork_server import BodyFailed, Child, Nursery
 from headway.worker.leases import Lease
-from headway.worker.nursery import BodyFailed, Child, Nursery
 from headway.worker.outputs import encode_output
 from headway.worker.reports import Reports
+from headway.worker.run_log import current_reporter
 from headway.worker.threads import run_in_thread
 
 # What a stopping worker gives a body to end: it has had the time of the drain before.

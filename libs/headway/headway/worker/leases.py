@@ -17,7 +17,7 @@ from headway_contract.control import LeaseAnswer, LeaseQuestion
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunStarted
 from headway_contract.orders import RunDispatched
 from headway_jetstream_kit import Broker, NoAnswer, Refused, Stored
-from headway_jetstream_kit.publishing import Answer, publish
+from headway_jetstream_kit.publish import Answer, publish
 from headway_tracing import CONTEXTS_APART, span, traceparent
 from nats.errors import Error as NatsError
 

@@ -6,7 +6,7 @@ import msgspec
 from headway_contract.lifecycle import Failure
 from headway_contract.limits import OUTPUT_LIMIT, OUTPUT_TOO_LARGE
 
-from headway.jobs import holds_nul
+from headway.define.jobs import holds_nul
 from headway.worker.failures import failure_of
 
 

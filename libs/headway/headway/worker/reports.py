@@ -27,7 +27,7 @@ from headway_contract.progress import (
 from headway_jetstream_kit import Broker
 from nats.errors import Error as NatsError
 
-from headway.jobs import holds_nul
+from headway.define.jobs import holds_nul
 from headway.worker.failures import storable
 from headway.worker.leases import Lease
 

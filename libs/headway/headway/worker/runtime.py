@@ -15,18 +15,18 @@ from headway_contract.control import Heartbeat, HeartbeatReply
 from headway_contract.orders import RunDispatched
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.limited_log import LimitedLog
-from headway_jetstream_kit.pulling import ack, nak
+from headway_jetstream_kit.pull import ack, nak
 from headway_jetstream_kit.tasks import end
 from msgspec import Meta, Struct
 
-from headway.app import App
-from headway.jobs import Job
-from headway.run_log import CapturedLogging
+from headway.define.app import App
+from headway.define.jobs import Job
 from headway.worker.execution import HAND_BACK_SECONDS
-from headway.worker.finished import Finished
+from headway.worker.finished_leases import Finished
+from headway.worker.fork_server import Nursery
 from headway.worker.heartbeat import Heart, Instructions
 from headway.worker.leases import Lease
-from headway.worker.nursery import Nursery
+from headway.worker.run_log import CapturedLogging
 from headway.worker.tenure import OnEnded, Tenure
 
 logger = logging.getLogger(__name__)

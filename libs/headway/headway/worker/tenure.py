@@ -24,10 +24,10 @@ from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.tasks import end
 
-from headway.jobs import Job
+from headway.define.jobs import Job
 from headway.worker.execution import Execution, Outcome, StopReason
+from headway.worker.fork_server import Nursery
 from headway.worker.leases import Lease
-from headway.worker.nursery import Nursery
 
 logger = logging.getLogger(__name__)
 

@@ -16,15 +16,15 @@ editors help with.
 
 from pathlib import Path
 
-from headway.app import App
-from headway.assembly import assemble
-from headway.declarations import Declarations
-from headway.definitions import Definitions, InvalidDefinitions
-from headway.jobs import Job
-from headway.yaml_file.run_time import change_manifest as change_manifest
-from headway.yaml_file.run_time import load_manifest as load_manifest
-from headway.yaml_file.run_time import parse
-from headway.yaml_file.walking import Walk
+from headway.define.app import App
+from headway.define.assembly import assemble
+from headway.define.declarations import Declarations
+from headway.define.definitions import Definitions, InvalidDefinitions
+from headway.define.jobs import Job
+from headway.yaml_file.paths import Walk
+from headway.yaml_file.runtime_files import change_manifest as change_manifest
+from headway.yaml_file.runtime_files import load_manifest as load_manifest
+from headway.yaml_file.runtime_files import parse
 
 _NO_BODIES = (
     "declares jobs but holds no bodies, so no worker can run it: start the workers of those "

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from headway import batches
-from headway.declarations import Declarations
-from headway.when import When
+from headway.define import batches
+from headway.define.declarations import Declarations
+from headway.define.when import When
 from headway.yaml_file.nodes import Node
+from headway.yaml_file.paths import Walk
 from headway.yaml_file.records import CADENCES, BatchRecord
 from headway.yaml_file.terms import FILTERS, is_sound, terms_of, when_of
-from headway.yaml_file.walking import Walk
 
 
 def add_batch(walk: Walk, declared: Declarations, name: str, node: Node) -> None:

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from headway_contract.names import NAME_PATTERN
 from headway_contract.work import MOST_RUNS_OF_A_LEASE
-from headway_decisions import cron
-from headway_decisions.policies import LONGEST_JITTER_SECONDS
+from headway_decisions.firing.policies import LONGEST_JITTER_SECONDS
+from headway_decisions.timing import cron
 from msgspec import Meta, Struct
 
-from headway.calendar import Days, Months, Weeks
-from headway.definitions import LONGEST_GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS, Labels
+from headway.define.calendar import Days, Months, Weeks
+from headway.define.definitions import LONGEST_GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS, Labels
 
 MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
 _TIME = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"

@@ -2,15 +2,15 @@
 
 from typing import Any, cast
 
-from headway_decisions.calendar import Exclusion
+from headway_decisions.timing.calendar import Exclusion
 
-from headway import cadences, exclusions, marks
-from headway.declarations import Terms
-from headway.policies import allow, catch_up, fire_once, skip_missed
-from headway.when import When
+from headway.define import cadences, exclusions, marks
+from headway.define.declarations import Terms
+from headway.define.policies import allow, catch_up, fire_once, skip_missed
+from headway.define.when import When
 from headway.yaml_file.nodes import Node
+from headway.yaml_file.paths import Walk
 from headway.yaml_file.records import CADENCES, DayBounds
-from headway.yaml_file.walking import Walk
 
 FILTERS = DayBounds.__struct_fields__
 _PLAIN_TERMS = (

@@ -9,14 +9,14 @@ from typing import Any
 import click
 from headway_service_kit.process import run, stop_on_signals
 
-from headway_cli import options
-from headway_cli.asking import json_option, print_json, print_lines
 from headway_cli.bench.counters import Cost
-from headway_cli.bench.ground import Ground
 from headway_cli.bench.scenarios import SCENARIOS, Figures
-from headway_cli.progressing import progressing
-from headway_cli.reaching import unless_stopped
-from headway_cli.tables import table
+from headway_cli.bench.servers import Ground
+from headway_cli.serve.wait_for_servers import unless_stopped
+from headway_cli.terminal import options
+from headway_cli.terminal.connect import json_option, print_json, print_lines
+from headway_cli.terminal.progress import progressing
+from headway_cli.terminal.tables import table
 
 _WORK = 5000
 

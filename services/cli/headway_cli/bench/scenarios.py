@@ -13,9 +13,9 @@ from headway_contract.settled import WorkSettled
 from headway_jetstream_kit import Broker
 
 from headway_cli.bench.counters import cost
-from headway_cli.bench.ground import Ground, queries
 from headway_cli.bench.measured_app import ASKED
-from headway_cli.worker_process import PartEnded
+from headway_cli.bench.servers import Ground, queries
+from headway_cli.up.worker_process import PartEnded
 
 Figures = dict[str, Any]
 Scenario = Callable[[Ground, int], Awaitable[Figures]]

@@ -14,9 +14,9 @@ from headway_service_kit.process import run
 from headway_service_kit.settings import InvalidSettings, given
 from msgspec import Struct
 
-from headway_cli import options, settings
-from headway_cli.asking import AskSettings, Reached, asking, json_option, print_json
-from headway_cli.doctor.asked import (
+from headway_cli.doctor.findings import Area, Finding
+from headway_cli.doctor.machine import gather_machine, judge_machine
+from headway_cli.doctor.service_checks import (
     AskedFacts,
     gather_asked,
     judge_asked,
@@ -24,16 +24,17 @@ from headway_cli.doctor.asked import (
     judge_overview,
     read_standing,
 )
-from headway_cli.doctor.findings import Area, Finding
-from headway_cli.doctor.machine import gather_machine, judge_machine
 from headway_cli.doctor.streams import gather_streams, judge_streams
 from headway_cli.doctor.tables import gather_tables, judge_tables
-from headway_cli.plan import STREAM_BYTES
-from headway_cli.progressing import progressing
-from headway_cli.reaching import reach_broker, reach_database
-from headway_cli.running import NothingRuns, Running, is_alive, read_note
-from headway_cli.summary import counted
-from headway_cli.tables import printable
+from headway_cli.serve import settings
+from headway_cli.serve.running import NothingRuns, Running, is_alive, read_note
+from headway_cli.serve.wait_for_servers import reach_broker, reach_database
+from headway_cli.terminal import options
+from headway_cli.terminal.connect import AskSettings, Reached, asking, json_option, print_json
+from headway_cli.terminal.progress import progressing
+from headway_cli.terminal.tables import printable
+from headway_cli.up.plan import STREAM_BYTES
+from headway_cli.up.summary import counted
 
 IN_TROUBLE = 1
 _PATIENCE_SECONDS = 3.0

@@ -7,9 +7,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from headway_cli.doctor.findings import Area, Finding
-from headway_cli.known_settings import SECTIONS
-from headway_cli.running import LOCAL_NAME, NOTE_NAME, NothingRuns, is_alive, read_note
-from headway_cli.settings_command import is_wrong, settings_of
+from headway_cli.operate.settings import is_wrong, settings_of
+from headway_cli.reference.known_settings import SECTIONS
+from headway_cli.serve.running import LOCAL_NAME, NOTE_NAME, NothingRuns, is_alive, read_note
 
 _AREA = Area("here")
 # The passwords of embedded servers; the configuration of NATS holds its one, too.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from headway.control import NotAnswered, RequestFailed
+from headway.client.control import NotAnswered, RequestFailed
 from headway_console.reading.overview import Overview
 from headway_console.reading.runs import RunRow
 from headway_contract.routes import API
@@ -17,13 +17,13 @@ from msgspec import Struct
 from rich.console import Console, Group
 from rich.live import Live
 
-from headway_cli import options
-from headway_cli.asking import AskSettings, Reached, asking, json_option, print_json
+from headway_cli.terminal import options
+from headway_cli.terminal.connect import AskSettings, Reached, asking, json_option, print_json
 from headway_cli.top.frame import Standing, draw
 from headway_cli.top.keyboard import listening
 
 if TYPE_CHECKING:
-    from headway.http_control import HttpControl
+    from headway.client.http_control import HttpControl
 
 _RUNS = 50
 # Where nobody's window says how wide it is.
@@ -131,6 +131,6 @@ def _read(body: bytes, kind: Any) -> Any:
 
 def _control(given: AskSettings) -> "HttpControl":
     # Not above: it takes longer to load than a list of the commands may take.
-    from headway.http_control import HttpControl  # noqa: PLC0415
+    from headway.client.http_control import HttpControl  # noqa: PLC0415
 
     return HttpControl(given.url, token=given.token)

@@ -11,9 +11,9 @@ from headway_console.reading.system import state_of
 from msgspec import Struct
 from rich.text import Text
 
-from headway_cli.ages import told
-from headway_cli.summary import counted
-from headway_cli.tables import printable
+from headway_cli.terminal.ages import told
+from headway_cli.terminal.tables import printable
+from headway_cli.up.summary import counted
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _METER = 12

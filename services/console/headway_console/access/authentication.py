@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from headway_console.access.attempts import Attempts, Network, address_of
 from headway_console.access.issuer import Issuer, IssuerUnavailable, RoleRule, looks_like_jwt
-from headway_console.access.people import Person
+from headway_console.access.roles import Person
 from headway_console.access.sessions import Cookies, Revoked, Seal, Session
 from headway_console.access.tickets import Tickets
 from headway_console.access.tokens import Rejected, Tokens, fingerprint

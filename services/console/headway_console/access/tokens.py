@@ -23,7 +23,7 @@ from headway_contract.routes import Role
 from headway_service_kit.settings import InvalidSettings
 from msgspec import Meta, Struct
 
-from headway_console.access.people import Person
+from headway_console.access.roles import Person
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ Each entry has a role, a question and an answer, and `openapi` makes the documen
 from headway_console.api.canaries import CANARIES
 from headway_console.api.definitions import DEFINED
 from headway_console.api.endpoints import Endpoint
-from headway_console.api.forwarding import forwarded
+from headway_console.api.forward import forwarded
 from headway_console.api.lists import LISTS
 from headway_console.api.overview import OVERVIEW
 from headway_console.api.stream import STREAM

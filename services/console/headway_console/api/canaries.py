@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID, uuid5
 
-from headway.control import NotThere, Refused
+from headway.client.control import NotThere, Refused
 from headway_contract.control import Text
 from headway_contract.routes import LETTERS, Route
 from litestar import Request

@@ -3,9 +3,9 @@
 from typing import Annotated, Any
 
 import msgspec
-from headway.control import Control
-from headway.definitions import Definitions
-from headway.packing import pack
+from headway.client.control import Control
+from headway.define.definitions import Definitions
+from headway.define.packing import pack
 from headway.yaml_file import load_manifest, load_yaml
 from headway.yaml_file.records import ManifestRecord
 from headway_contract import subjects

@@ -11,8 +11,8 @@ from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from headway_console.access.guarding import needs
-from headway_console.access.people import Person
+from headway_console.access.guards import needs
+from headway_console.access.roles import Person
 
 IDEMPOTENCY_KEY = "idempotency-key"
 # As the document says it.

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict, TypeVar
 from uuid import UUID
 
-from headway.control import NotThere
+from headway.client.control import NotThere
 from headway_contract.dispatching import (
     DeadLetterStatus,
     LetterFilter,
@@ -27,7 +27,8 @@ from headway_postgres_kit import DATABASE_CLOCK, Connection, Database
 from litestar import Request
 from msgspec import Struct
 
-from headway_console.api.asked import (
+from headway_console.api.endpoints import Endpoint
+from headway_console.api.requests import (
     ApplicationsAsked,
     AuditAsked,
     EventsAsked,
@@ -41,7 +42,6 @@ from headway_console.api.asked import (
     WorkAsked,
     WorkersAsked,
 )
-from headway_console.api.endpoints import Endpoint
 from headway_console.reading import (
     Page,
     applications,

@@ -17,7 +17,7 @@ from litestar import Request, Response, get
 from msgspec import Struct, structs
 
 from headway_console import api
-from headway_console.access.guarding import needs
+from headway_console.access.guards import needs
 from headway_console.api.endpoints import Endpoint
 from headway_console.problems import MEDIA_TYPE, Problem
 

@@ -18,7 +18,7 @@ from litestar import Request
 from litestar.response import Stream
 from msgspec import Meta, Struct
 
-from headway_console.access.guarding import still_let_in
+from headway_console.access.guards import still_let_in
 from headway_console.api.endpoints import Endpoint
 from headway_console.feed import Feed, GoesOn, told
 from headway_console.reading.events import EventFilter, EventRow

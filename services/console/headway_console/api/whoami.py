@@ -6,7 +6,7 @@ from headway_contract.routes import SYSTEM, Role, Route
 from litestar import Request
 from msgspec import Struct
 
-from headway_console.access.people import Person
+from headway_console.access.roles import Person
 from headway_console.api.endpoints import Endpoint
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from litestar import Request, Response, get
 from msgspec import Struct
 
-from headway_console.access.guarding import needs
-from headway_console.pages.asked import filters_of, moment_of, text_of
+from headway_console.access.guards import needs
 from headway_console.pages.filters import compact
+from headway_console.pages.form_fields import filters_of, moment_of, text_of
 from headway_console.pages.shell import Page, show
 from headway_console.reading.audit import AuditEntry, AuditFilter, page_of_audit
 

@@ -9,11 +9,11 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
-from headway_console.access.guarding import needs, still_let_in
+from headway_console.access.guards import needs, still_let_in
 from headway_console.api.canaries import find_canary, stop_canary
 from headway_console.canaries import Canaries, Progress
-from headway_console.pages.asked import field_of
 from headway_console.pages.flash import go_to
+from headway_console.pages.form_fields import field_of
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import show
 

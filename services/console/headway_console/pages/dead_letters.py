@@ -4,15 +4,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from headway.client import Client
+from headway.client.client import Client
 from headway_contract.dispatching import LetterFilter, LetterResult, LetterState
 from headway_contract.http import InvalidRequest
 from litestar import Request, Response, get, post
 
-from headway_console.access.guarding import needs
+from headway_console.access.guards import needs
 from headway_console.canaries import Canaries
 from headway_console.pages import canary, letter
-from headway_console.pages.asked import (
+from headway_console.pages.flash import Kind, go_to
+from headway_console.pages.form_fields import (
     back,
     choice_of,
     field_of,
@@ -21,7 +22,6 @@ from headway_console.pages.asked import (
     moment_of,
     text_of,
 )
-from headway_console.pages.flash import Kind, go_to
 from headway_console.pages.shell import Page, show
 from headway_console.reading.dead_letters import (
     count_awaiting,

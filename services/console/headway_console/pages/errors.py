@@ -6,7 +6,7 @@ import msgspec
 from headway_contract.routes import API
 from litestar import Request, Response
 
-from headway_console.access.guarding import SignInNeeded
+from headway_console.access.guards import SignInNeeded
 from headway_console.pages.shell import show
 from headway_console.problems import problem_of, respond, sign_in_url
 

@@ -9,9 +9,9 @@ from headway_contract.http import InvalidRequest
 from litestar import Request, Response, get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
-from headway_console.access.guarding import needs, still_let_in
+from headway_console.access.guards import needs, still_let_in
 from headway_console.feed import Feed, Told, told
-from headway_console.pages.asked import choice_of, filters_of, id_asked, moment_of, text_of
+from headway_console.pages.form_fields import choice_of, filters_of, id_asked, moment_of, text_of
 from headway_console.pages.live import LONGEST_SECONDS, streamed
 from headway_console.pages.shell import Page, render, show
 from headway_console.reading.events import EventFilter, begin_to_follow, page_of_events

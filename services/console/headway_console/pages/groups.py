@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 from headway import Client
-from headway.control import NotAnswered, NotThere, RequestFailed
+from headway.client.control import NotAnswered, NotThere, RequestFailed
 from headway_contract.work import Rate
-from headway_decisions.rates import parse_rate, rate_in_words
+from headway_decisions.capacity.rates import parse_rate, rate_in_words
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
-from headway_console.access.guarding import needs
-from headway_console.pages.asking import back_of, client_of, refused
+from headway_console.access.guards import needs
+from headway_console.pages.control import back_of, client_of, refused
 from headway_console.pages.flash import go_to
 from headway_console.pages.shell import Page, show
 from headway_console.reading.groups import GroupRow, page_of_groups

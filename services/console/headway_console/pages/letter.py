@@ -4,18 +4,18 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway.client import Client
-from headway.control import Invalid, NotThere, RequestFailed
+from headway.client.client import Client
+from headway.client.control import Invalid, NotThere, RequestFailed
 from headway_contract import subjects
 from headway_contract.dispatching import DeadLetterAnswer
 from headway_contract.scheduling import InputAnswer, InputQuestion
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
-from headway_console.access.guarding import needs
-from headway_console.pages.asked import field_of
+from headway_console.access.guards import needs
 from headway_console.pages.filters import pretty
 from headway_console.pages.flash import go_to
+from headway_console.pages.form_fields import field_of
 from headway_console.pages.shell import show
 from headway_console.problems import problem_of
 from headway_console.reading.dead_letters import manifest_of, read_letter

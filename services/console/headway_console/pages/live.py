@@ -13,7 +13,7 @@ from headway_postgres_kit import Connection, Database, DatabaseUnavailable
 from litestar import Request, get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
-from headway_console.access.guarding import needs, still_let_in
+from headway_console.access.guards import needs, still_let_in
 from headway_console.feed import ASK_AGAIN_SECONDS, Feed, FeedEnded, FeedFull, GoesOn
 
 # A page that asks for itself more often does nothing else.

@@ -8,7 +8,7 @@ from headway_clock import utc_now
 from litestar import Request, Response, get
 from msgspec import Struct
 
-from headway_console.access.guarding import needs
+from headway_console.access.guards import needs
 from headway_console.pages.charts import throughput
 from headway_console.pages.shell import Page, show
 from headway_console.pages.zones import zone_of

@@ -2,16 +2,16 @@
 
 from typing import Any, get_args
 
-from headway.control import RequestFailed
-from headway.definitions import Definitions, InvalidDefinitions
+from headway.client.control import RequestFailed
+from headway.define.definitions import Definitions, InvalidDefinitions
 from headway.yaml_file import load_yaml
 from headway_contract.scheduling import ApplyAnswer, FireChange, FireTime, PrunePolicy
 from litestar import Request, Response, get, post
 from litestar.datastructures import UploadFile
 from msgspec import Struct
 
-from headway_console.access.guarding import needs
-from headway_console.pages.asking import client_of
+from headway_console.access.guards import needs
+from headway_console.pages.control import client_of
 from headway_console.pages.filters import count
 from headway_console.pages.flash import go_to
 from headway_console.pages.shell import Page, show

@@ -3,15 +3,15 @@
 from typing import Any
 from uuid import UUID
 
-from headway.client import Client
-from headway.control import NotThere
+from headway.client.client import Client
+from headway.client.control import NotThere
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
-from headway_console.access.guarding import needs, still_let_in
-from headway_console.pages.cancelling import cancel
+from headway_console.access.guards import needs, still_let_in
+from headway_console.pages.cancel import cancel
 from headway_console.pages.flash import go_to
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import show

@@ -6,16 +6,16 @@ from headway_contract.dispatching import RunStateAsked
 from litestar import Request, Response, get, post
 from msgspec.structs import replace
 
-from headway_console.access.guarding import needs
+from headway_console.access.guards import needs
 from headway_console.pages import run
-from headway_console.pages.asked import (
+from headway_console.pages.cancel import cancel
+from headway_console.pages.form_fields import (
     choice_of,
     filters_of,
     ids_of,
     moment_of,
     text_of,
 )
-from headway_console.pages.cancelling import cancel
 from headway_console.pages.shell import Page, show
 from headway_console.reading import Page as ListPage
 from headway_console.reading.manifests import find_id

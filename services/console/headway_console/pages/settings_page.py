@@ -4,15 +4,15 @@ import asyncio
 import os
 from typing import Any
 
-from headway.control import RequestFailed
+from headway.client.control import RequestFailed
 from headway_contract import subjects
 from headway_contract.operating import SettingsAnswer, SettingsQuestion, SettingStatus
-from headway_service_kit.describing import told_by
+from headway_service_kit.settings_text import told_by
 from litestar import Request, Response, get
 from msgspec import Struct, convert
 
-from headway_console.access.guarding import needs
-from headway_console.pages.asked import filters_of, text_of
+from headway_console.access.guards import needs
+from headway_console.pages.form_fields import filters_of, text_of
 from headway_console.pages.shell import Page, show
 
 _ASKED = {

@@ -12,8 +12,8 @@ from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
 from headway_console.access.authentication import Doorkeeper
-from headway_console.access.forgery import csrf_token
-from headway_console.access.people import Person, may
+from headway_console.access.csrf import csrf_token
+from headway_console.access.roles import Person, may
 from headway_console.pages.filters import FILTERS
 from headway_console.pages.flash import forget_flash, read_flash
 from headway_console.pages.zones import UTC, zone_of

@@ -11,10 +11,10 @@ from litestar.datastructures import Cookie
 
 from headway_console.access.attempts import TooManyAttempts
 from headway_console.access.authentication import Doorkeeper
-from headway_console.access.forgery import check_origin
-from headway_console.access.guarding import open_to_anyone
+from headway_console.access.csrf import check_origin
+from headway_console.access.guards import open_to_anyone
 from headway_console.access.issuer import Issuer, IssuerUnavailable, challenge_of, redirect_url
-from headway_console.access.people import Person
+from headway_console.access.roles import Person
 from headway_console.access.sessions import SIGNING_IN_LASTS, SigningIn
 from headway_console.access.tokens import Rejected
 from headway_console.pages.shell import show

@@ -7,7 +7,7 @@ from typing import Any
 from headway_clock import utc_now
 from litestar import Request, Response, get
 
-from headway_console.access.guarding import needs
+from headway_console.access.guards import needs
 from headway_console.pages.shell import Page, show
 from headway_console.reading.system import read_system
 from headway_console.streams import read_services, read_streams

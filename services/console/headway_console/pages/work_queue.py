@@ -3,17 +3,17 @@
 from typing import Any
 from uuid import UUID
 
-from headway.client import Client
-from headway.control import NotThere, RequestFailed
+from headway.client.client import Client
+from headway.client.control import NotThere, RequestFailed
 from headway_contract.dispatching import WorkStateAsked, WorkStatus
 from headway_contract.waiting import ExplainWorkAnswer
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from msgspec.structs import replace
 
-from headway_console.access.guarding import needs
-from headway_console.pages.asked import choice_of, filters_of, ids_of, text_of
-from headway_console.pages.cancelling import cancel
+from headway_console.access.guards import needs
+from headway_console.pages.cancel import cancel
+from headway_console.pages.form_fields import choice_of, filters_of, ids_of, text_of
 from headway_console.pages.shell import Page, show
 from headway_console.reading import Page as ListPage
 from headway_console.reading.manifests import find_id

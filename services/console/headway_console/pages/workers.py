@@ -3,16 +3,16 @@
 from datetime import timedelta
 from typing import Any
 
-from headway.control import RequestFailed
+from headway.client.control import RequestFailed
 from headway_clock import utc_now
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
 from litestar.response import ServerSentEvent
 
-from headway_console.access.guarding import needs, still_let_in
-from headway_console.pages.asked import filters_of, text_of
-from headway_console.pages.asking import back_of, client_of, refused
+from headway_console.access.guards import needs, still_let_in
+from headway_console.pages.control import back_of, client_of, refused
 from headway_console.pages.flash import go_to
+from headway_console.pages.form_fields import filters_of, text_of
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import Page, show
 from headway_console.reading.workers import look_at_workers, page_of_workers

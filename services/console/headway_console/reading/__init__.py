@@ -13,7 +13,7 @@ short one and an honest one, and not one that reads a million runs.
 Nothing here knows of HTTP, nor of who asks.
 """
 
-from headway_console.reading.connecting import connect_reader
+from headway_console.reading.connections import connect_reader
 from headway_console.reading.pages import BadCursor, Page
 
 __all__ = ["BadCursor", "Page", "connect_reader"]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 from headway_contract.dispatching import LettersChanged
-from headway_decisions import fingerprints
+from headway_decisions.retries import fingerprints
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 

@@ -15,8 +15,8 @@ from headway_contract.dispatching import (
 )
 from headway_contract.lifecycle import Failure
 from headway_contract.settled import InputChange
-from headway_decisions import fingerprints
-from headway_decisions.canaries import Fate
+from headway_decisions.retries import fingerprints
+from headway_decisions.retries.canaries import Fate
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from headway_contract.scheduling import FieldOwner
-from headway_decisions.ownership import group_owners, read_group
+from headway_decisions.declaring.ownership import group_owners, read_group
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 

@@ -5,9 +5,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-from headway_decisions import timing
-from headway_decisions.ownership import manifest_owners
-from headway_decisions.timing import Timing
+from headway_decisions.declaring.ownership import manifest_owners
+from headway_decisions.timing import timing
+from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 

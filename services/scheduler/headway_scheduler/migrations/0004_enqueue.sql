@@ -56,7 +56,7 @@ CREATE SCHEMA IF NOT EXISTS headway;
 
 -- The id of the work that a cause makes: the first 16 bytes of SHA-256 over the namespace of
 -- enqueued work and the cause, marked as version 8 of RFC 9562. PostgreSQL has no SHA-1, and so no
--- version 5, without an extension. headway_decisions.identity.enqueued_work_id says the same.
+-- version 5, without an extension. headway_decisions.firing.identity.enqueued_work_id says the same.
 CREATE OR REPLACE FUNCTION headway.work_id(cause text) RETURNS uuid
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$

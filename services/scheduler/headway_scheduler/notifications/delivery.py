@@ -10,12 +10,12 @@ from uuid import UUID
 from headway_clock import jitter, new_id
 from headway_contract import Event
 from headway_contract.notifications import Digest, Trial
-from headway_decisions.notifying import GiveUp, after_failure
+from headway_decisions.retries.notifications import GiveUp, after_failure
 from headway_history import Record
 from headway_postgres_kit import Clock, Database, note
 from msgspec import Struct
 
-from headway_scheduler.declare import audit
+from headway_scheduler.declare.declare import audit
 from headway_scheduler.metrics import Notified
 from headway_scheduler.notifications.webhook import Webhook
 from headway_scheduler.settings import SchedulerSettings

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
-from headway.control import NotThere, RequestFailed
+from headway.client.control import NotThere, RequestFailed
 from headway_clock import utc_now
 from headway_contract.operating import ManifestChanged
 from headway_contract.pausing import PauseAnswer, ResumeAnswer
@@ -13,8 +13,8 @@ from litestar import Request, Response, post
 from litestar.params import FromPath
 from msgspec import UNSET
 
-from headway_console.access.guarding import needs
-from headway_console.pages.asking import back_of, client_of, refused
+from headway_console.access.guards import needs
+from headway_console.pages.control import back_of, client_of, refused
 from headway_console.pages.flash import Kind, go_to
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules.detail import find, setting_of, show_schedule

@@ -11,13 +11,13 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from headway import Client
-from headway.control import NotAnswered
+from headway.client.control import NotAnswered
 from headway_contract.scheduling import FireTime
-from headway_decisions import identity
+from headway_decisions.firing import identity
 from litestar import Request
 from msgspec import Struct, structs
 
-from headway_console.pages.asking import client_of
+from headway_console.pages.control import client_of
 from headway_console.pages.schedules.month import instant
 from headway_console.reading.manifests import ManifestInFull
 from headway_console.reading.occurrences import Occurrence, read_span

@@ -4,19 +4,19 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from headway.control import NotAnswered, NotThere, RequestFailed
+from headway.client.control import NotAnswered, NotThere, RequestFailed
 from headway_clock import utc_now
 from headway_contract.scheduling import PreviewAnswer
 from litestar import Request, Response, get
 from litestar.params import FromPath
 
-from headway_console.access.guarding import needs
-from headway_console.pages.asking import client_of
+from headway_console.access.guards import needs
 from headway_console.pages.charts import durations
+from headway_console.pages.control import client_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
 from headway_console.pages.schedules.day import DayOf, read_day
-from headway_console.pages.schedules.words import called, told
+from headway_console.pages.schedules.messages import called, told
 from headway_console.pages.shell import show
 from headway_console.pages.zones import zone_of
 from headway_console.reading.calendar import Past, Stretch, read_past

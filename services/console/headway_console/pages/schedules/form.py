@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headway.inputs import problems_of_input
+from headway.define.inputs import problems_of_input
 from msgspec import Struct
 
 WHOLE = "input"

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 from litestar import Request, Response, get
 
-from headway_console.access.guarding import needs
+from headway_console.access.guards import needs
 from headway_console.pages.shell import show
 from headway_console.reading.groups import page_of_groups
 from headway_console.reading.manifests import (

@@ -1,0 +1,1 @@
+"""Capacity: caps, keys, rates and slots, and why work waits for them."""

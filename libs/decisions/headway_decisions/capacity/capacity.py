@@ -1,0 +1,408 @@
+"""What the gate lets through.
+
+The gate sees candidates in their order and the room that is left, and answers for each of
+them: admitted, or held with the reason. Room only shrinks within one pass, so the first
+candidate that a limit holds back shows that limit to all who come after it.
+
+A *lane* is the work of one job in one group: all of it meets the same limits but for keys
+and manifests, so a lane without room is passed over whole.
+
+A *spare* is an order that lies ready for a slot which is still taken. It holds capacity although
+nobody runs it, so it is given only where nobody else could use that: never for work with a key,
+and only while every limit that it counts against has more room than the fleet has idle slots, and
+more than one.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from headway_contract.work import Rate
+from msgspec import Struct, field
+
+from headway_decisions.capacity import rates
+from headway_decisions.capacity.rates import Bundle
+from headway_decisions.capacity.slots import IdleSlots, Worker
+
+Reason = Literal[
+    "group_disabled",
+    "manifest_disabled",
+    "no_worker",
+    "global_cap",
+    "group_cap",
+    "job_cap",
+    "rate",
+    "key",
+    "workers_full",
+]
+
+# So many orders more than a worker has slots lie ready for it, so that a slot that falls free is
+# filled without a round trip through the gate.
+MARGIN = 1
+
+# How many bytes of inputs one lease may carry: well under what a broker takes in one message.
+MOST_BYTES_OF_A_LEASE = 256 * 1024
+
+
+class GroupLimit(Struct, frozen=True, kw_only=True):
+    """The limits in force for a group. `max_active` none means no limit of its own."""
+
+    max_active: int | None = None
+    enabled: bool = True
+    rate: Rate | None = None
+    begun: tuple[Bundle, ...] = ()
+
+
+class JobLimit(Struct, frozen=True, kw_only=True):
+    """The limits in force for a job, and how many of its runs may share a lease."""
+
+    max_active: int | None = None
+    rate: Rate | None = None
+    begun: tuple[Bundle, ...] = ()
+    counts_globally: bool = True
+    batch: int = 1
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Every limit in force; groups and jobs that are not named have none."""
+
+    max_active: int
+    groups: dict[str, GroupLimit] = field(default_factory=dict)
+    jobs: dict[str, JobLimit] = field(default_factory=dict)
+
+    def group(self, name: str) -> GroupLimit:
+        """The limits of a group."""
+        return self.groups.get(name, _NO_GROUP_LIMIT)
+
+    def job(self, name: str) -> JobLimit:
+        """The limits of a job."""
+        return self.jobs.get(name, _NO_JOB_LIMIT)
+
+
+_NO_GROUP_LIMIT = GroupLimit()
+_NO_JOB_LIMIT = JobLimit()
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """Work that wants to run now.
+
+    `key_active` are the runs that hold its key already, `size` is how many bytes its input
+    takes, and `alone` says that it may share its lease with no other.
+    """
+
+    work: UUID
+    group: str
+    job: str
+    key: str | None = None
+    key_limit: int = 1
+    key_active: int = 0
+    manifest_disabled: bool = False
+    on_lost_contact: str = "stop"
+    size: int = 0
+    alone: bool = False
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """Runs that hold a slot now, by group and job, and leases that the live fleet has by job."""
+
+    active: dict[tuple[str, str], int] = field(default_factory=dict)
+    leases_on_fleet: dict[str, int] = field(default_factory=dict)
+
+
+class Admitted(Struct, frozen=True):
+    """May run, under a lease that those with the same number share."""
+
+    work: UUID
+    lease: int
+
+
+class Held(Struct, frozen=True):
+    """Waits, and why."""
+
+    work: UUID
+    reason: Reason
+
+
+Verdict = Admitted | Held
+
+Limited = Literal["group", "job"]
+
+
+class RateUse(Struct, frozen=True, kw_only=True):
+    """What began under the rate of a group or a job, and until when nothing more may."""
+
+    kind: Limited
+    name: str
+    begun: list[Bundle]
+    frees_at: datetime | None
+
+
+class _OpenLease(Struct):
+    number: int
+    runs_left: int
+    bytes_left: int
+    is_spare: bool
+
+
+class Room:
+    """What is left of every limit, while candidates are answered one after the other."""
+
+    def __init__(
+        self, limits: Limits, load: Load, fleet: Sequence[Worker], *, now: datetime
+    ) -> None:
+        self._limits = limits
+        self._now = now
+        self._all = limits.max_active
+        self._groups = _caps(limits.groups)
+        self._jobs = _caps(limits.jobs)
+        for (group, job), runs in load.active.items():
+            self._take(group, job, runs)
+        self._group_rates = _rate_rooms(limits.groups, now)
+        self._job_rates = _rate_rooms(limits.jobs, now)
+        self._begun: dict[tuple[Limited, str], int] = {}
+        self._fleet_of_job = _fleet_rooms(load, fleet)
+        self._fleet = sum(worker.slots + MARGIN for worker in fleet)
+        self._fleet -= sum(load.leases_on_fleet.values())
+        self._idle = IdleSlots(fleet, load.leases_on_fleet)
+        self._runs_of_a_lease: dict[str, int] = {}
+        self._open_leases: dict[tuple[str, str], _OpenLease] = {}
+        self._leases = 0
+        self._keys: dict[str, int] = {}
+
+    def closed(self, group: str, job: str) -> Reason | None:
+        """Why nothing of a lane may run, or none."""
+        return next(self.lacks(group, job), None)
+
+    def lacks(self, group: str, job: str) -> Iterator[Reason]:
+        """Everything for which nothing of a lane may run, in the order in which it is told."""
+        return (reason for reason, room in self._gates(group, job) if room <= 0)
+
+    def waits_for(self, group: str, job: str) -> Reason | None:
+        """Why that waits of a lane which the gate has passed over, or none.
+
+        What may have a spare has got it, so the rest of its lane waits for a slot, too.
+        """
+        reason = self.closed(group, job)
+        return "workers_full" if reason is None and not self._idle.could_run(job) else reason
+
+    def may_have_spare(self, group: str, job: str, *, keyed: bool) -> bool:
+        """Whether an order of a lane may lie ready for a slot that is taken."""
+        return not keyed and self._may_spare(job) and self.group_may_spare(group)
+
+    def group_may_spare(self, group: str) -> bool:
+        """Whether the limit of a group has room for an order that lies ready."""
+        return self._leaves_room(self._groups.get(group))
+
+    def has_order(self, group: str, job: str, *, keyed: bool) -> bool:
+        """Whether a worker may be given one more order of a lane."""
+        orders = self._idle.could_run(job) if keyed else self._orders_left(group, job)
+        return orders > 0
+
+    def groups(self, *, most: int) -> dict[str, int]:
+        """How much each group may still get, of those that have a limit."""
+        rooms = {}
+        for name, limit in self._limits.groups.items():
+            room = min(most, self._groups.get(name, most), self._group_rates.get(name, most))
+            rooms[name] = max(0, room) if limit.enabled else 0
+        return rooms
+
+    def jobs(self, *, most: int, spares: bool = True) -> dict[str, int]:
+        """How much each job may still get, of those that live workers serve.
+
+        Without `spares` only as much as there are idle slots for.
+        """
+        rooms = {}
+        for job, leases in self._fleet_of_job.items():
+            limit = self._limits.job(job)
+            room = min(most, self._jobs.get(job, most), self._job_rates.get(job, most))
+            orders = self._idle.could_run(job)
+            if spares and self._may_spare(job):
+                orders = max(orders, min(leases, self._fleet))
+            room = min(room, max(0, orders) * limit.batch)
+            rooms[job] = max(0, min(room, self._all) if limit.counts_globally else room)
+        return rooms
+
+    def spread(self, waiting: Mapping[str, int]) -> None:
+        """Let the leases of short jobs be no fuller than it takes to use every free slot.
+
+        `waiting` is all that waits of each job.
+        """
+        for job, count in waiting.items():
+            batch = self._limits.job(job).batch
+            if batch > 1:
+                self._runs_of_a_lease[job] = runs_of_a_lease(
+                    batch, waiting=count, free_slots=self._idle.could_run(job)
+                )
+
+    def answer(self, candidate: Candidate) -> Verdict:
+        """Admit one, if every limit has room for it."""
+        reason = self._held_back(candidate)
+        if reason is not None:
+            return Held(candidate.work, reason)
+        lease = self._lease_for(candidate)
+        self._take(candidate.group, candidate.job, 1)
+        self._begin("group", candidate.group, self._group_rates)
+        self._begin("job", candidate.job, self._job_rates)
+        if candidate.key is not None:
+            self._keys[candidate.key] = self._keys.get(candidate.key, 0) + 1
+        return Admitted(candidate.work, lease)
+
+    def rate_uses(self) -> list[RateUse]:
+        """What is to be remembered of the rates under which something was admitted."""
+        return [
+            self._rate_use(kind, name, rate, begun, self._begun[kind, name])
+            for kind, name, rate, begun in self._rates()
+            if (kind, name) in self._begun
+        ]
+
+    def rates_free_at(self) -> datetime | None:
+        """When the first of the rates that are used up has room again."""
+        uses = [
+            self._rate_use(kind, name, rate, begun, self._begun.get((kind, name), 0))
+            for kind, name, rate, begun in self._rates()
+        ]
+        return min((use.frees_at for use in uses if use.frees_at is not None), default=None)
+
+    def _rates(self) -> Iterator[tuple[Limited, str, Rate, tuple[Bundle, ...]]]:
+        for name, group in self._limits.groups.items():
+            if group.rate is not None:
+                yield "group", name, group.rate, group.begun
+        for name, job in self._limits.jobs.items():
+            if job.rate is not None:
+                yield "job", name, job.rate, job.begun
+
+    def _rate_use(
+        self, kind: Limited, name: str, rate: Rate, before: Sequence[Bundle], count: int
+    ) -> RateUse:
+        begun = rates.begin(rate, before, count, self._now)
+        frees_at = rates.frees_at(rate, begun, self._now)
+        return RateUse(kind=kind, name=name, begun=begun, frees_at=frees_at)
+
+    def _begin(self, kind: Limited, name: str, rooms: dict[str, int]) -> None:
+        if name in rooms:
+            rooms[name] -= 1
+            self._begun[kind, name] = self._begun.get((kind, name), 0) + 1
+
+    def _take(self, group: str, job: str, runs: int) -> None:
+        if self._limits.job(job).counts_globally:
+            self._all -= runs
+        if group in self._groups:
+            self._groups[group] -= runs
+        if job in self._jobs:
+            self._jobs[job] -= runs
+
+    def _gates(self, group: str, job: str) -> Iterator[tuple[Reason, int]]:
+        """What is left of every limit that a lane meets, in the order in which they are told."""
+        yield "group_disabled", int(self._limits.group(group).enabled)
+        yield "no_worker", int(job in self._fleet_of_job)
+        if self._limits.job(job).counts_globally:
+            yield "global_cap", self._all
+        yield "group_cap", self._groups.get(group, 1)
+        yield "job_cap", self._jobs.get(job, 1)
+        yield "rate", min(self._group_rates.get(group, 1), self._job_rates.get(job, 1))
+        yield "workers_full", self._orders_left(group, job)
+
+    def _orders_left(self, group: str, job: str) -> int:
+        orders = self._idle.could_run(job)
+        if self.may_have_spare(group, job, keyed=False):
+            orders = max(orders, min(self._fleet, self._fleet_of_job.get(job, 0)))
+        return orders
+
+    def _may_spare(self, job: str) -> bool:
+        """Whether the limits over everything and of a job have room for a spare."""
+        counted = self._all if self._limits.job(job).counts_globally else None
+        return self._leaves_room(counted) and self._jobs.get(job, 2) > 1
+
+    def _leaves_room(self, room: int | None) -> bool:
+        """Whether one less of a limit would do for every idle slot, and for one more at least."""
+        return room is None or room > max(1, self._idle.in_all)
+
+    def _held_back(self, candidate: Candidate) -> Reason | None:
+        reason = self.closed(candidate.group, candidate.job)
+        if reason == "workers_full" and self._shared(candidate) is not None:
+            reason = None
+        if reason is None and candidate.key is not None:
+            taken = candidate.key_active + self._keys.get(candidate.key, 0)
+            reason = "key" if taken >= candidate.key_limit else self._no_slot_for_key(candidate)
+        if candidate.manifest_disabled and reason != "group_disabled":
+            return "manifest_disabled"
+        return reason
+
+    def _no_slot_for_key(self, candidate: Candidate) -> Reason | None:
+        could_run = self._idle.could_run(candidate.job) or self._shared(candidate) is not None
+        return None if could_run else "workers_full"
+
+    def _shared(self, candidate: Candidate) -> _OpenLease | None:
+        """The lease that was begun in this pass and has room for one more of its kind."""
+        if candidate.alone:
+            return None
+        lease = self._open_leases.get((candidate.job, candidate.on_lost_contact))
+        if lease is None or lease.runs_left <= 0 or lease.bytes_left < candidate.size:
+            return None
+        keyed = candidate.key is not None
+        if lease.is_spare and not self.may_have_spare(candidate.group, candidate.job, keyed=keyed):
+            return None
+        return lease
+
+    def _lease_for(self, candidate: Candidate) -> int:
+        lease = self._shared(candidate)
+        if lease is None:
+            self._fleet -= 1
+            self._fleet_of_job[candidate.job] -= 1
+            lease = _OpenLease(
+                number=self._leases,
+                runs_left=self._runs_of_a_lease.get(
+                    candidate.job, self._limits.job(candidate.job).batch
+                ),
+                bytes_left=MOST_BYTES_OF_A_LEASE,
+                is_spare=not self._idle.take(candidate.job),
+            )
+            self._leases += 1
+            if not candidate.alone:
+                self._open_leases[candidate.job, candidate.on_lost_contact] = lease
+        lease.runs_left -= 1
+        lease.bytes_left -= candidate.size
+        return lease.number
+
+
+def admit(candidates: Sequence[Candidate], room: Room, *, more: bool = False) -> list[Verdict]:
+    """Answer every candidate, in the order given; `more` says that others wait behind them."""
+    if not more:
+        room.spread(Counter(candidate.job for candidate in candidates))
+    return [room.answer(candidate) for candidate in candidates]
+
+
+def runs_of_a_lease(batch: int, *, waiting: int, free_slots: int) -> int:
+    """How many runs of a short job one lease takes, so that no slot stays free for it.
+
+    What waits is spread over the slots that are free. Where none is, the lease lies ready for the
+    next one, and a full one saves the most.
+    """
+    return min(batch, -(-waiting // free_slots)) if free_slots > 0 else batch
+
+
+def _caps(limits: dict[str, GroupLimit] | dict[str, JobLimit]) -> dict[str, int]:
+    return {
+        name: limit.max_active for name, limit in limits.items() if limit.max_active is not None
+    }
+
+
+def _rate_rooms(
+    limits: dict[str, GroupLimit] | dict[str, JobLimit], now: datetime
+) -> dict[str, int]:
+    return {
+        name: rates.room(limit.rate, limit.begun, now)
+        for name, limit in limits.items()
+        if limit.rate is not None
+    }
+
+
+def _fleet_rooms(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:
+    """How many more leases of each job the live fleet may be given."""
+    jobs: dict[str, int] = {}
+    for worker in fleet:
+        for job in worker.jobs:
+            jobs[job] = jobs.get(job, 0) + worker.most(job) + MARGIN
+    return {job: room - load.leases_on_fleet.get(job, 0) for job, room in jobs.items()}

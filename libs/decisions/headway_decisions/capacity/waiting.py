@@ -1,0 +1,164 @@
+"""Why one piece of work waits: every gate that it passes.
+
+The gates are those of `capacity`, told one by one with their figures instead of answered in a
+breath, in the same order: the first that is closed is the reason for which the work waits. What
+should have begun by now passes none of them: it is settled before they are looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from headway_contract.waiting import GateStatus
+from msgspec import Struct, structs
+
+from headway_decisions.capacity import rates
+from headway_decisions.capacity.capacity import MARGIN, GroupLimit, JobLimit, Limits, Load, Room
+from headway_decisions.capacity.slots import Worker
+
+
+class Waiter(Struct, frozen=True, kw_only=True):
+    """Work that waits, as far as the gates look at it.
+
+    `key_kept` says that the gate holds it for its key and does not look at that now, be there room
+    or not: others come before it, or somebody states a smaller limit.
+    """
+
+    group: str
+    job: str
+    not_before: datetime
+    start_by: datetime | None = None
+    manifest: str | None = None
+    manifest_disabled: bool = False
+    key: str | None = None
+    key_limit: int = 1
+    key_active: int = 0
+    key_kept: bool = False
+
+
+def gates(
+    waiter: Waiter, limits: Limits, load: Load, fleet: Sequence[Worker], *, now: datetime
+) -> list[GateStatus]:
+    """Every gate in the order in which it is passed."""
+    return [
+        *_in_time(waiter, now),
+        *_switches(waiter, limits),
+        _time(waiter, now),
+        _served(waiter, fleet),
+        *_caps(waiter, limits, load),
+        *_rates(waiter, limits, now),
+        *_key(waiter),
+        _slots(waiter, load, fleet, Room(limits, load, fleet, now=now)),
+    ]
+
+
+def _in_time(waiter: Waiter, now: datetime) -> Iterator[GateStatus]:
+    """Whether work that may come too late has done so."""
+    if waiter.start_by is not None:
+        until = f"{waiter.start_by:%Y-%m-%d %H:%M:%S} UTC"
+        late = waiter.start_by <= now
+        text = f"it had to begin by {until}, and is settled as expired"
+        text = text if late else f"it may begin until {until}"
+        yield GateStatus(gate="start_by", open=not late, text=text)
+
+
+def _switches(waiter: Waiter, limits: Limits) -> Iterator[GateStatus]:
+    enabled = limits.group(waiter.group).enabled
+    state = "enabled" if enabled else "disabled, which holds everything in it"
+    yield GateStatus(gate="group_disabled", open=enabled, text=f"group {waiter.group!r} is {state}")
+    if waiter.manifest is not None:
+        held = waiter.manifest_disabled
+        # Who pauses a manifest disables it as far as is known here.
+        state = "disabled or paused, and nobody asked for this work" if held else "not in its way"
+        yield GateStatus(
+            gate="manifest_disabled", open=not held, text=f"manifest {waiter.manifest!r} is {state}"
+        )
+
+
+def _time(waiter: Waiter, now: datetime) -> GateStatus:
+    come = waiter.not_before <= now
+    return GateStatus(
+        gate="not_before",
+        open=come,
+        text="its time has come" if come else "its time has not come",
+        opens_at=None if come else waiter.not_before,
+    )
+
+
+def _served(waiter: Waiter, fleet: Sequence[Worker]) -> GateStatus:
+    serving = sum(waiter.job in worker.jobs for worker in fleet)
+    text = f"{serving} live worker(s) serve job {waiter.job!r}"
+    return GateStatus(gate="no_worker", open=serving > 0, used=serving, text=text)
+
+
+def _caps(waiter: Waiter, limits: Limits, load: Load) -> Iterator[GateStatus]:
+    counted = {
+        (group, job): runs
+        for (group, job), runs in load.active.items()
+        if limits.job(job).counts_globally
+    }
+    if limits.job(waiter.job).counts_globally:
+        yield _cap("global_cap", "over everything", sum(counted.values()), limits.max_active)
+    else:
+        text = f"job {waiter.job!r} does not count against the limit over everything"
+        yield GateStatus(gate="global_cap", open=True, text=text)
+    of_group = sum(runs for (group, _), runs in load.active.items() if group == waiter.group)
+    named = f"in group {waiter.group!r}"
+    yield _cap("group_cap", named, of_group, limits.group(waiter.group).max_active)
+    of_job = sum(runs for (_, job), runs in load.active.items() if job == waiter.job)
+    yield _cap("job_cap", f"of job {waiter.job!r}", of_job, limits.job(waiter.job).max_active)
+
+
+def _cap(gate: str, named: str, used: int, limit: int | None) -> GateStatus:
+    most = "no limit" if limit is None else f"of {limit}"
+    return GateStatus(
+        gate=gate,
+        open=limit is None or used < limit,
+        used=used,
+        limit=limit,
+        text=f"{used} active {named}, {most}" if limit is None else f"{used} {most} active {named}",
+    )
+
+
+def _rates(waiter: Waiter, limits: Limits, now: datetime) -> Iterator[GateStatus]:
+    limited: tuple[tuple[str, GroupLimit | JobLimit], ...] = (
+        (f"group {waiter.group!r}", limits.group(waiter.group)),
+        (f"job {waiter.job!r}", limits.job(waiter.job)),
+    )
+    for named, limit in limited:
+        if limit.rate is not None:
+            left = rates.room(limit.rate, limit.begun, now)
+            yield GateStatus(
+                gate="rate",
+                open=left > 0,
+                used=limit.rate.count - left,
+                limit=limit.rate.count,
+                text=f"{named} begins at most {rates.rate_in_words(limit.rate)}, {left} left",
+                opens_at=rates.frees_at(limit.rate, limit.begun, now),
+            )
+
+
+def _key(waiter: Waiter) -> Iterator[GateStatus]:
+    if waiter.key is not None:
+        status = _cap("key", f"with key {waiter.key!r}", waiter.key_active, waiter.key_limit)
+        if status.open and waiter.key_kept:
+            text = f"{status.text}, and the gate has not handed it on to this work"
+            status = structs.replace(status, open=False, text=text)
+        yield status
+
+
+def _slots(waiter: Waiter, load: Load, fleet: Sequence[Worker], room: Room) -> GateStatus:
+    keyed = waiter.key is not None
+    of_job = sum(worker.most(waiter.job) + MARGIN for worker in fleet if waiter.job in worker.jobs)
+    of_all = sum(worker.slots + MARGIN for worker in fleet)
+    used_by_job = load.leases_on_fleet.get(waiter.job, 0)
+    used_by_all = sum(load.leases_on_fleet.values())
+    # Whichever is the tighter: what its own workers may be given, or all workers together.
+    used, limit = min(
+        ((used_by_job, of_job), (used_by_all, of_all)), key=lambda pair: pair[1] - pair[0]
+    )
+    text = f"{used} of {limit} orders are with workers (a worker's slots and {MARGIN} more each)"
+    is_open = room.has_order(waiter.group, waiter.job, keyed=keyed)
+    if not is_open and used < limit:
+        why = "work with a key" if keyed else "what would take the last slots of a limit"
+        text += f", but no slot is idle, and {why} does not lie ready"
+    return GateStatus(gate="workers_full", open=is_open, used=used, limit=limit, text=text)

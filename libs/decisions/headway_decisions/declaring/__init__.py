@@ -1,0 +1,1 @@
+"""Declaring: which source may declare an application, and who owns each setting."""

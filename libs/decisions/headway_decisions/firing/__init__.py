@@ -1,0 +1,1 @@
+"""Firing: what to do with a due manifest: fire, skip, catch up or wait."""

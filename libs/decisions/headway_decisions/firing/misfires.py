@@ -1,0 +1,164 @@
+"""Which of the due times that have come fire, and what the others are skipped for.
+
+Skips that follow each other are decided together, as one stretch.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Literal
+
+from msgspec import structs
+
+from headway_decisions.firing import identity, views
+from headway_decisions.firing.views import Entry, ManifestView, Owed, has_room, take_slot
+from headway_decisions.timing import jitter, timing
+from headway_decisions.timing.cadence import Spaced
+
+_INSTANT = timedelta(microseconds=1)
+
+
+def judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry], bool]:
+    """Decide the due times up to now: which fire, and what the others are skipped for."""
+    first, ripe = view.next_due_at, latest_ripe(view, now)
+    if first is None or ripe is None:
+        return view, [], False
+    last, following = ripe
+    fires = _choose(view, first, last, now)
+    entries = list(_skips(view, first, last, fires))
+    caught_up = view.misfire.policy == "catch_up" and len(fires) > 1
+    # Those that are caught up with follow each other: they take the place of what came before them.
+    replaces = view.overlap.policy == "cancel_running" and bool(view.slots)
+    cancel = False
+    for due_at in fires:
+        view, entry = _fire(view, due_at, must=caught_up)
+        entries.append(entry)
+        cancel = cancel or (replaces and entry.decision == "owed")
+    view = structs.replace(view, next_due_at=following)
+    entries.sort(key=lambda entry: entry.first_due_at)
+    return view, entries, cancel
+
+
+def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) -> list[datetime]:
+    """The due times that fire, by the misfire policy, oldest first."""
+    if isinstance(view.timing.cadence, Spaced):
+        return [first]  # it waits for its last work, not for the clock, so it is never missed
+    latest = _latest_allowed(view, first, last)
+    if latest is None:
+        return []
+    misfire = view.misfire
+    late = now - fire_at(view, latest)
+    if misfire.policy == "skip" and late.total_seconds() > misfire.threshold_seconds:
+        return []
+    fires = [latest]
+    while misfire.policy == "catch_up" and len(fires) < misfire.limit:
+        earlier = _latest_allowed(view, first, fires[0] - _INSTANT)
+        if earlier is None:
+            break
+        fires.insert(0, earlier)
+    return fires
+
+
+def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[ManifestView, Entry]:
+    """Queue one due time, or do with it what the overlap policy says."""
+    decision: Literal["queued", "owed", "skipped"] = "queued"
+    reason, slot = None, 0
+    if has_room(view) and not view.owed:
+        view, slot = take_slot(view)
+    elif must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
+        decision, reason = "owed", views.STILL_OUTSTANDING
+        view = structs.replace(view, owed=(*view.owed, Owed(cause=identity.due_cause(due_at))))
+    else:
+        decision, reason = (
+            "skipped",
+            views.ONE_ALREADY_WAITS if view.owed else views.STILL_OUTSTANDING,
+        )
+    return view, Entry(
+        cause=identity.due_cause(due_at),
+        first_due_at=due_at,
+        last_due_at=due_at,
+        decision=decision,
+        reason=reason,
+        slot=slot,
+    )
+
+
+def _skips(
+    view: ManifestView, first: datetime, last: datetime, fires: list[datetime]
+) -> Iterator[Entry]:
+    """The stretches before, between and after the due times that fire."""
+    start: datetime | None = first
+    if fires == [first] and first == last:
+        return
+    for fire in [*fires, None]:
+        before = last if fire is None else fire - _INSTANT
+        if start is not None and start <= before:
+            end = timing.latest_due(view.timing, start, before) or start
+            yield skip(start, end, why_not(view, start, end))
+        if fire is not None:
+            start = timing.next_due(view.timing, fire)
+
+
+def why_not(view: ManifestView, first: datetime, last: datetime) -> str:
+    """Why the due times of a stretch do not fire."""
+    if _latest_allowed(view, first, last) is not None:
+        return in_window(view) if _was_paused(view, first, last) else views.MISSED
+    return f"{views.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
+
+
+def _was_paused(view: ManifestView, first: datetime, last: datetime) -> bool:
+    """Whether a stretch of due times lies in a window, or reaches into it."""
+    window = view.window
+    if window is None or last < window.since:
+        return False
+    return window.until is None or first <= window.until
+
+
+def in_window(view: ManifestView) -> str:
+    """The reason of what was skipped because of a window, with what that was for."""
+    reason = "" if view.window is None else view.window.reason
+    return f"{views.PAUSED}: {reason}" if reason else views.PAUSED
+
+
+def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:
+    """The last undecided due time that was let go by then, and the one that follows it.
+
+    Jitter may hold a due time back, and with it all that come after.
+    """
+    first = view.next_due_at
+    if first is None or fire_at(view, first) > until:
+        return None
+    following = timing.next_due(view.timing, first)
+    if following is None or following > until:
+        return first, following
+    latest = timing.latest_due(view.timing, first, until) or first
+    while fire_at(view, latest) > until:
+        latest = timing.latest_due(view.timing, first, latest - _INSTANT) or first
+    return latest, timing.next_due(view.timing, latest)
+
+
+def fire_at(view: ManifestView, due_at: datetime) -> datetime:
+    """When a due time is let go: later by the jitter that was drawn for it."""
+    return jitter.fire_at(view.timing, view.external_id, due_at, view.jitter_seconds)
+
+
+def _latest_allowed(view: ManifestView, first: datetime, last: datetime) -> datetime | None:
+    """The last due time from first to last that no exclusion covers."""
+    if last < first:
+        return None
+    if not view.timing.exclusions and last == first:
+        return first
+    latest = timing.latest_allowed(view.timing, first, last)
+    if latest is None and timing.excluded_by(view.timing, first) is None:
+        return first
+    return latest
+
+
+def skip(first: datetime, last: datetime, reason: str) -> Entry:
+    """One row for a stretch of due times that do not fire."""
+    return Entry(
+        cause=identity.stretch_cause(first, last),
+        first_due_at=first,
+        last_due_at=last,
+        decision="skipped",
+        reason=reason,
+    )

@@ -1,0 +1,116 @@
+"""What decisions about a manifest are made of: how it stands, and what is decided.
+
+The reasons are those of the ledger.
+"""
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from headway_decisions.firing.policies import Misfire, Overlap
+from headway_decisions.timing.timing import Timing
+
+# Why a manifest does not fire, however due it is.
+Hold = Literal[
+    "job_retired", "group_disabled", "manifest_disabled", "paused", "blocked_by_dead_letter"
+]
+JOB_RETIRED = "job_retired"
+GROUP_DISABLED = "group_disabled"
+MANIFEST_DISABLED = "manifest_disabled"
+PAUSED = "paused"
+
+MISSED = "missed"
+RETIMED = "retimed"
+EXCLUDED = "excluded"
+STILL_OUTSTANDING = "still_outstanding"
+ONE_ALREADY_WAITS = "one_already_waits"
+AWAITS_ROOM = "awaits_room"
+COLLAPSED = "collapsed_into_a_later_success"
+
+
+class Owed(Struct, frozen=True, kw_only=True):
+    """A decision that waits for room. An explicit one was asked for by somebody."""
+
+    cause: str
+    explicit: bool = False
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """When a manifest was paused, until when (none while it still is), and what for."""
+
+    since: datetime
+    until: datetime | None = None
+    reason: str = ""
+
+
+class ManifestView(Struct, frozen=True, kw_only=True):
+    """What the decision needs to know of a manifest.
+
+    `slots` are those that work under way takes up. `owed` is what waits for nothing but room;
+    the first of what waits for its time is due at `next_owed_at`. `settled_at` is when work of
+    it was last settled. `parent_success` is the number of its parent's latest success, for a
+    dependent that is not dormant; `seen_success` the one that was decided about last. `window` is
+    the last one in which it was paused. `also_disabled` says that the manifest itself is disabled
+    where `hold` names its group.
+    """
+
+    id: UUID
+    external_id: str
+    timing: Timing
+    next_due_at: datetime | None = None
+    jitter_seconds: float = 0.0
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Overlap()
+    hold: Hold | None = None
+    also_disabled: bool = False
+    slots: tuple[int, ...] = ()
+    owed: tuple[Owed, ...] = ()
+    next_owed_at: datetime | None = None
+    settled_at: datetime | None = None
+    parent: UUID | None = None
+    parent_success: int | None = None
+    seen_success: int = 0
+    window: Window | None = None
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One row of the ledger. `slot` is where queued work runs."""
+
+    cause: str
+    first_due_at: datetime
+    last_due_at: datetime
+    decision: Literal["queued", "owed", "skipped"]
+    reason: str | None = None
+    slot: int = 0
+
+
+class Release(Struct, frozen=True, kw_only=True):
+    """An owed decision for which there is room now."""
+
+    cause: str
+    slot: int
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What the ledger is told, and how the manifest goes on."""
+
+    manifest: UUID
+    entries: tuple[Entry, ...] = ()
+    releases: tuple[Release, ...] = ()
+    cancel_running: bool = False
+    next_due_at: datetime | None = None
+    wake_at: datetime | None = None
+    seen_success: int = 0
+
+
+def has_room(view: ManifestView) -> bool:
+    """Whether its overlap policy lets another piece of work begin."""
+    return len(view.slots) < view.overlap.slots
+
+
+def take_slot(view: ManifestView) -> tuple[ManifestView, int]:
+    """Put work into the first slot that is free."""
+    slot = next(number for number in range(len(view.slots) + 1) if number not in view.slots)
+    return structs.replace(view, slots=(*view.slots, slot)), slot

@@ -1,0 +1,1 @@
+"""Retries: what follows a failed run, a dead letter or a failed notification."""

@@ -1,0 +1,1 @@
+"""Runs: the transition table, event acceptance, folding and reaping."""

@@ -1,0 +1,161 @@
+"""Which lifecycle events count, judged under the lock on their lease.
+
+The broker's fence already lets only one claimant speak. The judgement here is made
+again, because a stream can be purged, expire or be wiped, and a fence that forgot
+protects nothing: an event counts if it carries the lease's token and comes from the
+process that holds the claim, and a run has one outcome.
+
+A lease also remembers how far its events have been projected, because whoever takes the
+lease away must fence with that and not with a fresh reading of the stream: otherwise a
+projector that lags behind would let a finished run be killed. The mark moves only along
+the chain in which every message names its predecessor.
+"""
+
+from typing import Literal
+from uuid import UUID
+
+from headway_contract.lifecycle import (
+    DISPATCHER_KINDS,
+    LeaseClaimed,
+    LeaseEvent,
+    LeaseRevoked,
+    RunActivated,
+    RunEvent,
+    RunFailed,
+    RunStarted,
+)
+from headway_contract.subjects import DISPATCHER
+from msgspec import Struct, structs
+
+from headway_decisions.runs.folding import Fact, Lifecycle, Run, fold
+
+Refusal = Literal[
+    "wrong_token",
+    "wrong_lease",
+    "not_the_claimant",
+    "already_claimed",
+    "lease_ended",
+    "unknown_run",
+    "already_started",
+    "run_ended",
+    "reserved_kind",
+]
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """A lease as the projector knows it."""
+
+    id: UUID
+    token: str
+    claimed_by: str | None = None
+    nonce: str | None = None
+    ended: bool = False
+    sequence: int = 0
+    loose_links: dict[int, int] = {}
+
+
+class Arrived(Struct, frozen=True, kw_only=True):
+    """One stored message: its place in the chain, who published it, and its events."""
+
+    worker: str
+    sequence: int
+    predecessor: int
+    facts: tuple[Fact, ...]
+
+
+class Judged(Struct, frozen=True, kw_only=True):
+    """The lease and its runs after a message, and for each event its refusal or none."""
+
+    lease: Lease
+    runs: dict[UUID, Run]
+    refusals: tuple[Refusal | None, ...]
+
+
+def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
+    """Accept or refuse each event of a message, in the order of the message."""
+    runs = dict(runs)
+    refusals: list[Refusal | None] = []
+    for fact in arrived.facts:
+        refusal = _refusal(lease, runs, arrived, fact.data)
+        refusals.append(refusal)
+        if refusal is None:
+            lease = _take(lease, arrived.worker, fact.data)
+            for run in _runs_of(runs, fact.data):
+                runs[run] = fold(runs[run], [fact])
+    if runs and all(run.ended for run in runs.values()):
+        lease = structs.replace(lease, ended=True)
+    lease = advance(lease, arrived.predecessor, arrived.sequence)
+    return Judged(lease=lease, runs=runs, refusals=tuple(refusals))
+
+
+def advance(lease: Lease, predecessor: int, sequence: int) -> Lease:
+    """Link one message into the chain and move the mark as far as it reaches."""
+    links = {**lease.loose_links, predecessor: sequence}
+    mark = lease.sequence
+    while mark in links:
+        mark = links.pop(mark)
+    links = {before: after for before, after in links.items() if after > mark}
+    return structs.replace(lease, sequence=mark, loose_links=links)
+
+
+def _refusal(
+    lease: Lease, runs: dict[UUID, Run], arrived: Arrived, data: LeaseEvent
+) -> Refusal | None:
+    if data.lease != lease.id:
+        return "wrong_lease"
+    if data.token != lease.token:
+        return "wrong_token"
+    if arrived.worker != DISPATCHER:
+        if not _is_claimant(lease, arrived.worker, data):
+            return "not_the_claimant"
+        if lease.ended and lease.claimed_by is None:
+            return "lease_ended"
+        if isinstance(data, RunFailed) and data.failure.kind in DISPATCHER_KINDS:
+            return "reserved_kind"
+    if isinstance(data, RunEvent):
+        return _run_refusal(runs.get(data.run), data, overtaken=_is_overtaken(lease, arrived))
+    if isinstance(data, LeaseClaimed) and any(run.host is not None for run in runs.values()):
+        return "already_claimed"
+    return None
+
+
+def _is_claimant(lease: Lease, worker: str, data: LeaseEvent) -> bool:
+    if isinstance(data, LeaseRevoked):
+        return False
+    return lease.claimed_by is None or (lease.claimed_by, lease.nonce) == (worker, data.nonce)
+
+
+def _is_overtaken(lease: Lease, arrived: Arrived) -> bool:
+    """Whether something that was stored after this message has been projected before it."""
+    return arrived.sequence < max(lease.loose_links.values(), default=0)
+
+
+def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal | None:
+    """A late start of an ended run still tells when it began; a second outcome tells nothing.
+
+    An activation counts if it was said before the end, even if the end was heard of first:
+    its publisher was told that it is stored.
+    """
+    if run is None:
+        return "unknown_run"
+    if isinstance(data, RunStarted):
+        return "already_started" if run.started_at is not None else None
+    if isinstance(data, RunActivated) and overtaken:
+        return None
+    return "run_ended" if run.ended else None
+
+
+def _take(lease: Lease, worker: str, data: LeaseEvent) -> Lease:
+    """An accepted event of an unclaimed lease implies its claim."""
+    if isinstance(data, LeaseRevoked):
+        return structs.replace(lease, ended=True)
+    if worker == DISPATCHER or lease.claimed_by is not None:
+        return lease
+    return structs.replace(lease, claimed_by=worker, nonce=data.nonce)
+
+
+def _runs_of(runs: dict[UUID, Run], data: Lifecycle) -> list[UUID]:
+    """A claim concerns every run of its lease, a run's event only that run."""
+    if isinstance(data, RunEvent):
+        return [data.run]
+    return list(runs) if isinstance(data, LeaseClaimed) else []

@@ -1,0 +1,63 @@
+"""Durations, weekdays and lists in words."""
+
+from collections.abc import Iterable
+
+from headway_decisions.timing.dates import WEEKDAYS
+
+_WEEKDAY_NAMES: dict[str, str] = dict(
+    zip(
+        WEEKDAYS,
+        ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+        strict=True,
+    )
+)
+_MONTH_NAMES = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+_UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+
+
+def duration(seconds: float) -> str:
+    """A length of time in its largest unit that fits: "1 hour", "90 minutes"."""
+    for size, unit in _UNITS:
+        count = seconds / size
+        if count == int(count):
+            return f"{int(count)} {unit}{'' if count == 1 else 's'}"
+    return f"{seconds} seconds"
+
+
+def listed(items: Iterable[object], word: str = "and") -> str:
+    """Items as a person lists them: "one, two and three"."""
+    *rest, last = (str(item) for item in items)
+    return f"{', '.join(rest)} {word} {last}" if rest else last
+
+
+def weekdays(days: Iterable[str], word: str = "and") -> str:
+    """Weekdays by their full names."""
+    return listed([_WEEKDAY_NAMES.get(day, day) for day in days], word)
+
+
+def months(numbers: Iterable[int]) -> str:
+    """Months by their names."""
+    return listed(_MONTH_NAMES[number - 1] for number in numbers)
+
+
+def month_days(days: Iterable[int | str]) -> str:
+    """Days of the month as ordinals: "1st, 15th and last day"."""
+    return listed(day if day == "last" else _ordinal(int(day)) for day in days) + " day"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 11 <= number <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -1,0 +1,1 @@
+"""Client: requests to the services over NATS or HTTP, and transactional enqueue."""

@@ -1,0 +1,233 @@
+"""Jobs: what they are called, how they run, and how their input is read.
+
+The body of a job is a Python function, or it is somewhere else, in another language: then a
+JSON Schema says what its input looks like.
+"""
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from headway_contract.fitting import show
+from headway_contract.work import Rate
+
+from headway.define import inputs, marks
+from headway.define.defaults import Defaults
+from headway.define.definitions import JobDefinition, JobTerms
+from headway.define.marks import Retry
+from headway.define.when import When
+
+# A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
+# of backslashes, or else it is only text about one.
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+# Marks a body whose input has no default.
+NO_DEFAULT = inspect.Parameter.empty
+
+# More than any worker has slots.
+_MOST_SLOTS = 1_000_000
+
+
+def holds_nul(encoded: bytes) -> bool:
+    """Whether encoded JSON holds a NUL character."""
+    return _NUL.search(encoded) is not None
+
+
+def _first(stated: Any, weaker: Any) -> Any:
+    return weaker if stated is None else stated
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredJob:
+    """What is known of a job wherever its body is."""
+
+    name: str
+    title: str = ""
+    category: str = ""
+    description: str = ""
+    group: str
+    # None leaves a term to the defaults of the app.
+    timeout_seconds: float | None = None
+    cancel_grace_seconds: float | None = None
+    priority: int | None = None
+    on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
+    takes_input: bool = True
+    max_active: int | None = None
+    rate: Rate | None = None
+    counts_globally: bool = True
+    batch: int = 1
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    start_within_seconds: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
+
+    def retry_stated(self) -> Retry | None:
+        """How its runs are retried, where that is stated."""
+        return None
+
+    def cadences(self) -> list[When]:
+        """The cadences that were stacked over it."""
+        return []
+
+    def input_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the input, or none where any JSON will do."""
+        return None
+
+    def problem_of_input(self, raw: Any) -> str | None:
+        """Why it cannot take an input, or none."""
+        return inputs.problem_of_input(self.input_schema(), self.takes_input, raw)
+
+    def definition(self, defaults: Defaults, schema: dict[str, Any] | None) -> JobDefinition:
+        """The job as plain data, with the schema of its input."""
+        return JobDefinition(
+            name=self.name,
+            title=self.title,
+            category=self.category,
+            description=self.description,
+            input_schema=schema,
+            takes_input=self.takes_input,
+            max_active=self.max_active,
+            rate=self.rate,
+            counts_globally=self.counts_globally,
+            batch=self.batch,
+            concurrency_key=self.concurrency_key,
+            concurrency_limit=self.concurrency_limit,
+            start_within_seconds=self.start_within_seconds,
+            terms=self.terms(defaults),
+        )
+
+    def terms(self, defaults: Defaults) -> JobTerms:
+        """What its work goes by where no manifest says otherwise."""
+        retry = self.retry_stated()
+        return JobTerms(
+            group=None if self.group == self.name else self.group,
+            priority=_first(self.priority, defaults.priority),
+            retry=defaults.retry if retry is None else retry.over(defaults.retry),
+            timeout_seconds=_first(self.timeout_seconds, defaults.timeout_seconds),
+            cancel_grace_seconds=_first(self.cancel_grace_seconds, defaults.cancel_grace_seconds),
+            on_lost_contact=self.on_lost_contact,
+            on_dead_letter=self.on_dead_letter,
+            labels=dict(self.labels) if isinstance(self.labels, Mapping) else self.labels,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteJob(DeclaredJob):
+    """A job whose body is somewhere else."""
+
+    retry: Retry | None = None
+    schema: dict[str, Any] | None = None
+
+    def retry_stated(self) -> Retry | None:
+        """How its runs are retried, where that is stated."""
+        return self.retry
+
+    def input_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the input, or none where any JSON will do."""
+        return self.schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(DeclaredJob):
+    """A named function that workers run, and the type of its input if it takes one."""
+
+    function: Callable[..., Any]
+    input_type: Any = None
+    # The value of the body's parameter where no input is given; `NO_DEFAULT` if it has none.
+    default_input: Any = NO_DEFAULT
+    # How a worker runs it: in a process of its own, how many at once, with its logging captured.
+    process: bool = False
+    worker_concurrency: int | None = None
+    capture_logging: bool = False
+    # Its body is in another program; the function only tells the type of its input.
+    elsewhere: bool = False
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the body is a coroutine function."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def retry_stated(self) -> Retry | None:
+        """How its runs are retried, read late: decorators may stand above the job's."""
+        return marks.of(self.function).retry
+
+    def cadences(self) -> list[When]:
+        """The cadences that were stacked over it."""
+        return marks.of(self.function).cadences
+
+    def read_input(self, raw: Any) -> Any:
+        """Convert JSON to what the body takes, or raise `msgspec.ValidationError`."""
+        if not self.takes_input:
+            if raw is not None:
+                raise msgspec.ValidationError(f"job {self.name!r} takes no input")
+            return None
+        if raw is None and self.default_input is not NO_DEFAULT:
+            return self.default_input
+        return msgspec.convert(raw, self.input_type)
+
+    def input_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the input, or none where any JSON will do."""
+        if not self.takes_input or self.input_type is Any:
+            return None
+        if self.default_input is NO_DEFAULT:
+            return msgspec.json.schema(self.input_type)
+        return msgspec.json.schema(self.input_type | None)
+
+    def problem_of_input(self, raw: Any) -> str | None:
+        """Why it cannot take an input, or none."""
+        try:
+            self.read_input(raw)
+        except (TypeError, ValueError) as error:  # a validation error is one of them
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - a type may have code of its own
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+def problems_of_running(job: Job) -> list[str]:
+    """What keeps workers from running a job as it wants to be run."""
+    problems = []
+    if job.process and "<" in job.function.__qualname__:
+        problems.append(
+            f"job {job.name!r} has process=True, but another process cannot find its function "
+            f"{job.function.__qualname__}: put it at the top level of a module"
+        )
+    most = job.worker_concurrency
+    is_number = isinstance(most, int) and not isinstance(most, bool)
+    if most is not None and not (is_number and 1 <= most <= _MOST_SLOTS):
+        problems.append(
+            f"job {job.name!r} has worker_concurrency={show(most)}: use a whole number from 1 to "
+            f"{_MOST_SLOTS}"
+        )
+    return problems
+
+
+class BodyInput(NamedTuple):
+    """The input of a body besides its context: whether it takes one, its type and its default."""
+
+    taken: bool
+    type: Any = None
+    default: Any = NO_DEFAULT
+
+
+def input_of_body(function: Callable[..., Any]) -> BodyInput:
+    """Read from its signature which input a body takes."""
+    parameters = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if not 1 <= len(parameters) <= 2:
+        raise TypeError(f"{function.__qualname__} must take a context and at most one input")
+    if len(parameters) == 1:
+        return BodyInput(taken=False)
+    parameter = parameters[1]
+    hints = typing.get_type_hints(function)
+    default = NO_DEFAULT if parameter.default is parameter.empty else parameter.default
+    return BodyInput(taken=True, type=hints.get(parameter.name, Any), default=default)

@@ -1,0 +1,142 @@
+"""What a benchmark stands on: embedded servers that count, and the services as processes."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import Any
+
+from headway import Client
+from headway.client.client import RequestFailed
+from headway_clock import monotonic
+from headway_embedded import NatsServer, PostgresServer, Warded, free_port, last_lines
+from headway_postgres_kit import Database, Queries
+
+from headway_cli.bench.counters import Counters
+from headway_cli.serve.services import apply_migrations
+from headway_cli.up.worker_process import PartEnded
+
+queries = Queries("headway_cli", "sql/bench.sql")
+
+APP = "headway_cli.bench.measured_app:app"
+SERVICE_SECONDS = 30.0
+_STREAM_BYTES = 512 * 1024**2
+_LOOK_AGAIN_SECONDS = 0.02
+
+
+class Ground:
+    """Servers and services of one benchmark; the stack ends them all."""
+
+    def __init__(self, stack: AsyncExitStack, folder: Path, *, slots: int) -> None:
+        self._stack = stack
+        self._slots = slots
+        self._log = folder / "services.log"
+        monitor = free_port()
+        self._postgres = PostgresServer(
+            folder, settings={"shared_preload_libraries": "pg_stat_statements"}
+        )
+        self._nats = NatsServer(folder, config_extra=f'http: "127.0.0.1:{monitor}"')
+        self._monitor_url = f"http://127.0.0.1:{monitor}"
+        self._services: dict[str, Warded] = {}
+
+    async def lay(self) -> None:
+        """Start the servers, then scheduler and dispatcher; workers come when they are wanted."""
+        for server in (self._postgres, self._nats):
+            await server.start()
+            self._stack.push_async_callback(server.stop)
+        self.database = await Database.connect(self._postgres.url, name="headway-bench")
+        self._stack.push_async_callback(self.database.close)
+        await apply_migrations(self.database)
+        async with self.database.acquire() as connection:
+            await connection.execute(queries["count_statements"])
+        self.counters = Counters(
+            self.database,
+            self._monitor_url,
+            {"postgresql": self._postgres.process_id, "nats": self._nats.process_id},
+        )
+        await self._start("dispatcher", "dispatcher")
+        await self._start("scheduler", "scheduler")
+        self.client = Client(self._nats.url, actor="headway-bench")
+        await self._stack.enter_async_context(self.client)
+        await self.until(self._scheduler_answers, what="the scheduler", within=SERVICE_SECONDS)
+
+    @property
+    def nats_url(self) -> str:
+        """Where NATS answers."""
+        return self._nats.url
+
+    async def need_worker(self) -> None:
+        """A worker, unless there is one."""
+        if not await self.count(queries["workers"]):
+            await self.start_worker()
+
+    async def start_worker(self) -> None:
+        """One worker more, and back when it was heard of."""
+        before = await self.count(queries["workers"])
+        await self._start(f"worker {before + 1}", "worker", "--slots", str(self._slots))
+
+        async def heard() -> bool:
+            return await self.count(queries["workers"]) > before
+
+        await self.until(heard, what="the worker to be heard of", within=SERVICE_SECONDS)
+
+    async def count(self, query: str) -> int:
+        """One number from the database."""
+        async with self.database.acquire() as connection:
+            number: int = await connection.fetchval(query)
+            return number
+
+    async def holds(self, query: str, *arguments: Any) -> bool:
+        """Whether something is so in the database; asked often, so it should cost little."""
+        async with self.database.acquire() as connection:
+            return bool(await connection.fetchval(query, *arguments))
+
+    async def until(self, done: Callable[[], Awaitable[bool]], *, what: str, within: float) -> None:
+        """Wait for something to be true; a service that ends by itself ends the benchmark."""
+        deadline = monotonic() + within
+        while not await done():
+            for name, service in self._services.items():
+                if service.returncode is not None:
+                    raise self._failed(f"the {name} ended by itself")
+            if monotonic() > deadline:
+                raise self._failed(f"waited {within:.0f} s for {what}")
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def _scheduler_answers(self) -> bool:
+        try:
+            await self.client.groups()
+        except RequestFailed:
+            return False
+        return True
+
+    def _failed(self, what: str) -> PartEnded:
+        return PartEnded(f"{what}; the services' last words:\n{last_lines(self._log)}")
+
+    async def _start(self, name: str, *arguments: str) -> None:
+        with self._log.open("ab") as log:
+            process = await Warded.start(
+                [sys.executable, "-m", "headway_cli", *arguments],
+                env=self._environment(),
+                cwd=Path.cwd(),
+                stdout=DEVNULL,
+                stderr=log.fileno(),
+            )
+        self._stack.push_async_callback(process.stop)
+        self._services[name] = process
+        self.counters.processes[name] = process.process_id
+
+    def _environment(self) -> dict[str, str]:
+        """Only our own settings: a benchmark measures the defaults."""
+        kept = {name: value for name, value in os.environ.items() if name[:8] != "HEADWAY_"}
+        return {
+            **kept,
+            "HEADWAY_DATABASE_URL": self._postgres.url,
+            "HEADWAY_NATS_URL": self._nats.url,
+            "HEADWAY_APP": APP,
+            "HEADWAY_PROVISION": "auto",
+            "HEADWAY_STREAM_MAX_BYTES": str(_STREAM_BYTES),
+            "HEADWAY_MAX_ACTIVE": str(max(100, 2 * self._slots)),
+        }

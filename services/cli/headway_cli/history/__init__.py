@@ -1,0 +1,1 @@
+"""Commands over history: audit, export, rebuild and verify."""

@@ -1,0 +1,1 @@
+"""Commands about manifests, groups, jobs, applications and pauses."""

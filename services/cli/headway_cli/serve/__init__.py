@@ -1,0 +1,1 @@
+"""Commands that run one service, and how they reach their database and broker."""

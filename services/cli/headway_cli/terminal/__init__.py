@@ -1,0 +1,1 @@
+"""Terminal: options, tables, times, confirmation and error output that commands share."""

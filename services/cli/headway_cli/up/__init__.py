@@ -1,0 +1,1 @@
+"""The `up` command: embedded servers, services, workers and the live view."""

@@ -1,0 +1,117 @@
+"""What `up` is going to do, read and checked before anything is started."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from headway.define.defaults import DefinitionSettings
+from headway.define.definitions import Definitions
+from headway.worker import WorkerSettings
+from headway.yaml_file import YamlApp
+from headway_console.settings import ConsoleSettings, check_exposure
+from headway_dispatcher.settings import DispatcherSettings
+from headway_scheduler.settings import SchedulerSettings
+from msgspec import Struct
+
+from headway_cli.serve import settings
+from headway_cli.serve.find_app import load_app
+from headway_cli.up.foreign_workers import WorkerCommand
+
+STREAM_BYTES = 256 * 1024**2
+_ANY_PORT = "127.0.0.1:0"
+
+# Stand in for the addresses of embedded servers, which are known only when those run.
+_EMBEDDED = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://embedded"}
+
+
+class UpSettings(Struct, frozen=True, kw_only=True):
+    """The settings that `up` itself heeds; a server without a URL is embedded."""
+
+    database_url: str | None = None
+    nats_url: str | None = None
+    nats_creds: str | None = None
+    health_address: str | None = None
+    worker_slots: int | None = None
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """The app, and the settings of every part."""
+
+    app: str
+    has_bodies: bool
+    worker_commands: list[WorkerCommand]
+    definitions: Definitions
+    data: Path
+    seconds: float | None
+    wait: float
+    settings: UpSettings
+    scheduler: SchedulerSettings
+    dispatcher: DispatcherSettings
+    console: ConsoleSettings
+
+
+def make_plan(
+    app: str,
+    flags: Mapping[str, Any],
+    *,
+    worker_commands: Sequence[WorkerCommand],
+    data: Path,
+    seconds: float | None,
+    wait: float,
+) -> Plan:
+    """Read the app and all settings; tells the problems of all parts together."""
+    given = {name: value for name, value in os.environ.items() if value}
+    environment = {**_EMBEDDED, **given}
+    settings.check(
+        [
+            *(UpSettings, SchedulerSettings, DispatcherSettings, ConsoleSettings, WorkerSettings),
+            DefinitionSettings,
+        ],
+        flags,
+        environment,
+    )
+    # One address cannot serve two services: `up` answers there for all of them.
+    shared = {**flags, "health_address": _ANY_PORT}
+    loaded = load_app(app)
+    has_bodies = not isinstance(loaded, YamlApp)
+    if not has_bodies and not worker_commands:
+        raise click.UsageError(
+            f"{app} declares jobs but holds no bodies, so nobody would run them: give the program "
+            "that does, as in --worker-command 'node worker.js'"
+        )
+    return Plan(
+        app=app,
+        has_bodies=has_bodies,
+        worker_commands=list(worker_commands),
+        definitions=loaded.definitions(settings.read_defaults(environment)),
+        data=data,
+        seconds=seconds,
+        wait=wait,
+        settings=settings.read(UpSettings, flags, given),
+        scheduler=settings.read(SchedulerSettings, shared, environment),
+        dispatcher=settings.read(DispatcherSettings, {**shared, **_small_streams()}, environment),
+        console=_console(shared, environment),
+    )
+
+
+def _console(flags: Mapping[str, Any], environment: Mapping[str, str]) -> ConsoleSettings:
+    """On any free port of this machine, unless told otherwise; refused where it would be open."""
+    port = flags.get("console_port")
+    given = {**flags, "console_address": None if port is None else f"127.0.0.1:{port}"}
+    read = settings.read(
+        ConsoleSettings, given, {"HEADWAY_CONSOLE_ADDRESS": _ANY_PORT, **environment}
+    )
+    check_exposure(read)
+    return read
+
+
+def _small_streams() -> dict[str, Any]:
+    """Everything in one command makes its streams itself, and small ones, unless told otherwise."""
+    wanted = {"provision": "auto", "stream_max_bytes": STREAM_BYTES}
+    return {
+        name: value
+        for name, value in wanted.items()
+        if not os.environ.get(f"HEADWAY_{name.upper()}")
+    }

@@ -1,0 +1,1 @@
+"""Commands about work, runs, workers, events and dead letters."""

@@ -1,0 +1,340 @@
+"""What the gate reads and writes."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_contract.orders import OrderedRun, RunDispatched
+from headway_contract.work import RetryPolicy
+from headway_decisions.capacity.capacity import (
+    Candidate,
+    GroupLimit,
+    JobLimit,
+    Limits,
+    Load,
+    RateUse,
+)
+from headway_decisions.capacity.slots import Worker
+from headway_history import Record
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Together, json_array
+from headway_relay import OutboxMessage
+from headway_tracing import trace_id
+from msgspec import Struct
+
+from headway_dispatcher.store import HISTORY, OUTBOX, SOURCE, Times, gates
+
+# One gate at a time, over all dispatchers, and before any statement that counts: in the same
+# statement the snapshot would be older than the lock.
+GATE_LOCK = 0x48570010
+_LANES_LOCK = 0x48570012
+# What a worker gets on top of timeout and grace to tell the end of a run by itself.
+_LENIENCE = 10.0
+
+
+class WaitingWork(Struct, frozen=True, kw_only=True):
+    """Work that could run, with all that its order will say."""
+
+    id: UUID
+    round: int
+    manifest_id: UUID | None
+    manifest: str | None
+    group: str
+    job: str
+    input: Any
+    input_schema: str | None
+    cause: str
+    due_at: datetime | None
+    start_by: datetime | None
+    retry: RetryPolicy
+    timeout_seconds: float
+    cancel_grace_seconds: float
+    on_lost_contact: str
+    attempts: int
+    traceparent: str | None
+    concurrency_key: str | None
+    concurrency_limit: int
+    key_active: int
+    manifest_disabled: bool
+    alone: bool
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long after its start the run must have ended."""
+        return self.timeout_seconds + self.cancel_grace_seconds + _LENIENCE
+
+    def candidate(self, *, shares: bool) -> Candidate:
+        """What the decision needs of it; its size matters only if it may share a lease."""
+        return Candidate(
+            work=self.id,
+            group=self.group,
+            job=self.job,
+            key=self.concurrency_key,
+            key_limit=self.concurrency_limit,
+            key_active=self.key_active,
+            manifest_disabled=self.manifest_disabled,
+            on_lost_contact=self.on_lost_contact,
+            size=len(msgspec.json.encode(self.input)) if shares else 0,
+            alone=self.alone,
+        )
+
+
+class Ordered(Struct, frozen=True, kw_only=True):
+    """An order, and the admitted work that it was made of, in the order of its runs."""
+
+    order: RunDispatched
+    works: list[WaitingWork]
+
+    @property
+    def runs(self) -> list[tuple[WaitingWork, OrderedRun]]:
+        """Each piece of work with its run."""
+        return list(zip(self.works, self.order.runs, strict=True))
+
+
+class Glance(Struct, frozen=True, kw_only=True):
+    """What can be seen of the queue without counting anything.
+
+    `times` are those of one reading; `not_before` and `start_by` are the earliest of what waits.
+    """
+
+    times: Times
+    keys_changed: bool
+    not_before: datetime | None
+    start_by: datetime | None
+    ready: bool = True
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When something becomes ready or expires by itself."""
+        return min((at for at in (self.not_before, self.start_by) if at is not None), default=None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be done now."""
+        next_at = self.next_at
+        is_time = next_at is not None and next_at <= self.times.schedule
+        return not (self.ready or self.keys_changed or is_time)
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """What the gate knows before it looks at any work."""
+
+    glance: Glance
+    load: Load
+    limits: Limits
+    fleet: list[Worker]
+
+
+class KeysSeenTo(Struct, frozen=True, kw_only=True):
+    """How many changes of keys were looked at, and how many keys somebody else had a row of."""
+
+    changed: int = 0
+    left_over: int = 0
+
+
+class GateTransaction:
+    """The reads and writes of one pass of the gate."""
+
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self.connection = connection
+        self._clock = clock
+
+    async def look(self) -> Glance:
+        """Look without the lock whether there is anything to do."""
+        [row] = await self.connection.fetch(gates["look"])
+        return await self._glance(row, ready=row["ready"])
+
+    async def situation(self, *, max_active: int, worker_silence: timedelta) -> Situation:
+        """Count what runs, and who is there to run more."""
+        [row] = await self.connection.fetch(gates["situation"], worker_silence)
+        active: dict[tuple[str, str], int] = {}
+        leases: dict[str, int] = {}
+        for load in row["active"] or ():
+            if load["group_name"] is None:
+                leases[load["job"]] = load["leases_on_fleet"]
+            else:
+                active[load["group_name"], load["job"]] = load["runs"]
+        return Situation(
+            glance=await self._glance(row),
+            load=Load(active=active, leases_on_fleet=leases),
+            limits=Limits(
+                max_active=max_active,
+                groups=msgspec.convert(row["groups"] or {}, dict[str, GroupLimit]),
+                jobs=msgspec.convert(row["jobs"] or {}, dict[str, JobLimit]),
+            ),
+            fleet=msgspec.convert(row["fleet"] or [], list[Worker]),
+        )
+
+    async def expired(self, now: datetime) -> list[UUID]:
+        """Work that has not begun in time, locked."""
+        rows = await self.connection.fetch(gates["expired"], now)
+        return sorted(row["id"] for row in rows)
+
+    async def ripen(self, now: datetime) -> int:
+        """Make ready, or let wait for its key, what has waited for its time."""
+        ripened: int = await self.connection.fetchval(gates["ripen"], now)
+        return ripened
+
+    async def hand_out_keys(self, *, limit: int) -> KeysSeenTo:
+        """Make ready what has waited for a key that has room."""
+        [row] = await self.connection.fetch(gates["hand_out_keys"], limit)
+        return KeysSeenTo(changed=row["changed"], left_over=row["left_over"])
+
+    async def candidates(
+        self,
+        groups: Sequence[tuple[str, int, bool]],
+        jobs: Sequence[tuple[str, int, int]],
+        *,
+        now: datetime,
+        limit: int,
+        group_step: timedelta,
+    ) -> list[WaitingWork]:
+        """The first of those who wait in each lane with room, in the order of the gate.
+
+        `groups` are those with limits, with their room and whether it has any for spares; `jobs`
+        those that can be run, with their room and how much of it is for idle slots.
+        """
+        rows = await self.connection.fetch(
+            gates["candidates"],
+            *([one[column] for one in groups] for column in range(3)),
+            *([one[column] for one in jobs] for column in range(3)),
+            now,
+            limit,
+            group_step,
+        )
+        return [_waiting_work(row) for row in rows]
+
+    async def dispatch(
+        self,
+        orders: Sequence[Ordered],
+        messages: Sequence[OutboxMessage],
+        uses: Sequence[RateUse],
+        *,
+        times: Times,
+    ) -> None:
+        """Write down what was admitted: leases, runs, work, history, and what tells of it.
+
+        The rows of the work are locked. `uses` is what began under rates.
+        """
+        runs = [(one.order, work, run) for one in orders for work, run in one.runs]
+        writes = Together()
+        writes.add(
+            gates["dispatch"],
+            [one.order.lease for one in orders],
+            [one.order.token for one in orders],
+            [one.order.job for one in orders],
+            # How long a lease stays unclaimed is a matter of liveness.
+            times.real,
+            [work.id for _, work, _ in runs],
+            [run.run for _, _, run in runs],
+            [order.lease for order, _, _ in runs],
+            [run.attempt for _, _, run in runs],
+            [trace_id(run.traceparent) for _, _, run in runs],
+            [work.patience_seconds for _, work, _ in runs],
+            times.schedule,
+        )
+        records = [_record(order, work, run, times.schedule) for order, work, run in runs]
+        HISTORY.append_to(writes, records, now=times.real)
+        OUTBOX.add_to(writes, messages)
+        if uses:
+            writes.add(
+                gates["note_rates"],
+                [use.kind for use in uses],
+                [use.name for use in uses],
+                json_array(use.begun for use in uses),
+                [use.frees_at for use in uses],
+            )
+        await writes.send(self.connection)
+
+    async def wait_for_key(self, works: Sequence[UUID]) -> None:
+        """Take candidates whose key has no room out of the gate's way."""
+        await self.connection.execute(gates["wait_for_key"], works)
+
+    async def put_aside(self, works: Sequence[UUID]) -> None:
+        """Take work of disabled manifests out of the gate's way."""
+        await self.connection.execute(gates["put_aside"], works)
+
+    async def lanes(self) -> list[tuple[str, str]] | None:
+        """The lanes that have ready work; none if another dispatcher is at them."""
+        if not await self.connection.fetchval(gates["lock_lanes"], _LANES_LOCK):
+            return None
+        rows = await self.connection.fetch(gates["lanes"])
+        return [(row["group_name"], row["job"]) for row in rows]
+
+    async def close_lanes(self, closed: Sequence[tuple[str, str, str]], *, now: datetime) -> None:
+        """Write down which lanes have no room, and why."""
+        await self.connection.execute(
+            gates["close_lanes"],
+            [group for group, _, _ in closed],
+            [job for _, job, _ in closed],
+            [reason for _, _, reason in closed],
+            now,
+        )
+
+    async def _glance(self, row: Any, *, ready: bool = True) -> Glance:
+        real: datetime = row["now"]
+        schedule = real if self._clock is DATABASE_CLOCK else await self._clock.now(self.connection)
+        return Glance(
+            times=Times(real=real, schedule=schedule),
+            keys_changed=row["keys_changed"],
+            not_before=row["not_before"],
+            start_by=row["start_by"],
+            ready=ready,
+        )
+
+
+def _record(order: RunDispatched, work: WaitingWork, run: OrderedRun, now: datetime) -> Record:
+    """The order of one run as history keeps it: without its token, which is secret."""
+    return Record(
+        event_id=str(order.lease) if len(order.runs) == 1 else f"{order.lease}.{run.run}",
+        type=RunDispatched.type,
+        subject=str(run.run),
+        source=SOURCE,
+        occurred_at=now,
+        # Its input is the work's, and stands there.
+        data={
+            "lease": order.lease,
+            "job": order.job,
+            "run": run.run,
+            "work": work.id,
+            "round": run.round,
+            "attempt": run.attempt,
+            "manifest": work.manifest,
+            "group": work.group,
+            "cause": work.cause,
+            "due_at": work.due_at,
+            "patience_seconds": work.patience_seconds,
+            "trace_id": trace_id(run.traceparent),
+        },
+        work=work.id,
+        run=run.run,
+        lease=order.lease,
+    )
+
+
+def _waiting_work(row: Any) -> WaitingWork:
+    return WaitingWork(
+        id=row["id"],
+        round=row["round"],
+        manifest_id=row["manifest_id"],
+        manifest=row["manifest"],
+        group=row["group_name"],
+        job=row["job"],
+        input=row["input"],
+        input_schema=row["input_schema"],
+        cause=row["cause"],
+        due_at=row["due_at"],
+        start_by=row["start_by"],
+        retry=msgspec.convert(row["retry"], RetryPolicy),
+        timeout_seconds=row["timeout_seconds"],
+        cancel_grace_seconds=row["cancel_grace_seconds"],
+        on_lost_contact=row["on_lost_contact"],
+        attempts=row["attempts"],
+        traceparent=row["traceparent"],
+        concurrency_key=row["concurrency_key"],
+        concurrency_limit=row["concurrency_limit"],
+        key_active=row["key_active"],
+        manifest_disabled=row["manifest_disabled"],
+        alone=row["alone"],
+    )

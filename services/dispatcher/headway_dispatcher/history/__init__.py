@@ -1,0 +1,1 @@
+"""History: append, verify, rebuild, export and prune the event history."""

@@ -1,0 +1,1 @@
+"""Intake: store work, limits, cancels and prunes that the scheduler publishes."""

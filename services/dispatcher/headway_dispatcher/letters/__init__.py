@@ -1,0 +1,1 @@
+"""Letters: dead letters, their retries and acknowledgements."""

@@ -1,0 +1,81 @@
+"""What became of a dead letter, in words for the person who asked."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from headway_contract.dispatching import LetterResult
+from headway_decisions.retries.letters import (
+    Acknowledged,
+    Letter,
+    LetterVerdict,
+    Refused,
+    Retried,
+    Waits,
+)
+
+
+def results(
+    ids: Sequence[UUID],
+    verdicts: Sequence[tuple[Letter, LetterVerdict]],
+    rows: dict[UUID, Any],
+) -> list[LetterResult]:
+    """One result for each letter that was named, in that order."""
+    found = {letter.id: (letter, verdict) for letter, verdict in verdicts}
+    return [
+        _result(*found[one], rows.get(one)) if one in found else _unknown(one)
+        for one in dict.fromkeys(ids)
+    ]
+
+
+def _unknown(letter: UUID) -> LetterResult:
+    return LetterResult(
+        dead_letter=letter,
+        result="unknown",
+        text=f"there is no dead letter {letter}: see 'headway dead-letters list --state all'",
+    )
+
+
+def _result(letter: Letter, verdict: LetterVerdict, row: Any) -> LetterResult:
+    match verdict:
+        case Retried():
+            word, text = "retried", f"runs again, in round {verdict.round}"
+        case Waits():
+            word = "waits"
+            text = f"runs again once work {verdict.taken_by} of its manifest has ended"
+        case Acknowledged():
+            word, text = "acknowledged", "acknowledged"
+        case Refused():
+            word, text = verdict.why, _refusal(verdict, row)
+    return LetterResult(
+        dead_letter=letter.id,
+        result=word,
+        work=letter.work,
+        round=verdict.round if isinstance(verdict, Retried) else letter.round,
+        text=f"dead letter {letter.id}: {text}",
+    )
+
+
+def _refusal(refused: Refused, row: Any) -> str:
+    match refused.why:
+        case "pruned":
+            return (
+                "its manifest was deleted, and what is left of it goes too: nothing of it can "
+                "run; declare the manifest again if it should"
+            )
+        case "job_retired":
+            return (
+                f"job {row['job']!r} is retired, because no application declares it: declare the "
+                "job again, or acknowledge the dead letter"
+            )
+        case "already_asked":
+            by, at = row["retry_asked_by"], row["retry_asked_at"]
+            return f"{by} asked for a retry at {_shown(at)}, and it waits for its slot"
+        case "already_retried":
+            return f"{row['actor']} retried it at {_shown(row['resolved_at'])}: see its work"
+    return f"{row['actor']} acknowledged it at {_shown(row['resolved_at'])}"
+
+
+def _shown(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,1 @@
+"""Operate: requests of people, programs and the scheduler: cancel, drain, explain, reconcile."""

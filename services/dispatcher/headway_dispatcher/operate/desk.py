@@ -1,0 +1,236 @@
+"""The desk: answers questions about work, and takes requests to cancel, retry and put away."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_contract import subjects
+from headway_contract.dispatching import (
+    AcknowledgeRequest,
+    CancelAnswer,
+    CancelRequest,
+    LettersChanged,
+    RetryRequest,
+)
+from headway_contract.operating import (
+    DrainAnswer,
+    DrainRequest,
+    SettingsAnswer,
+    SettingsQuestion,
+    SettingStatus,
+)
+from headway_contract.scheduling import InputAnswer, InputQuestion
+from headway_jetstream_kit import Broker
+from headway_jetstream_kit.endpoints import BadRequest, Unavailable, serve
+from headway_postgres_kit import Clock, Connection, Database, storable
+from headway_service_kit.settings_text import told_by
+from msgspec import UNSET, Struct, UnsetType
+from nats.errors import Error as NatsError
+
+from headway_dispatcher import store
+from headway_dispatcher.intake import prune
+from headway_dispatcher.intake.work_intake import Followers
+from headway_dispatcher.letters import letters
+from headway_dispatcher.operate import cancel_requests, drain
+from headway_dispatcher.pages import aware, cut, read_place
+from headway_dispatcher.questions import Questions, read_fingerprint
+from headway_dispatcher.requests import typed
+from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.store import ANSWERED, Times, letter_queries
+
+_PATIENCE = 3.0
+
+
+class _Chosen(Struct, frozen=True, kw_only=True):
+    """The letters that a request means; of a filter, one page."""
+
+    ids: list[UUID]
+    last: str = ""
+    more: bool = False
+    created_before: datetime | None = None
+
+
+class Desk:
+    """Answers for one dispatcher process; all dispatchers share the requests."""
+
+    def __init__(
+        self,
+        database: Database,
+        broker: Broker,
+        settings: DispatcherSettings,
+        *,
+        name: str,
+        clock: Clock,
+        wake: Followers,
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._database = database
+        self._broker = broker
+        self._clock = clock
+        self._wake = wake
+        self._questions = Questions(database, settings)
+
+    async def listen(self) -> None:
+        """Share the requests with all other dispatchers."""
+        await serve(
+            self._broker,
+            service="headway-dispatcher-desk",
+            queue=subjects.DISPATCHERS,
+            endpoints={
+                **self._questions.endpoints(),
+                subjects.RETRY_REQUEST: typed(RetryRequest, self.retry),
+                subjects.ACKNOWLEDGE_REQUEST: typed(AcknowledgeRequest, self.acknowledge),
+                subjects.CANCEL_REQUEST: typed(CancelRequest, self.cancel),
+                subjects.DRAIN_REQUEST: typed(DrainRequest, self.drain),
+                subjects.DISPATCHER_SETTINGS_QUESTION: typed(SettingsQuestion, self.settings),
+            },
+        )
+
+    async def retry(self, request: RetryRequest) -> LettersChanged:
+        """Run the work of dead letters again."""
+        key = UNSET if request.input is UNSET else await self._check_input(request)
+        wish = letters.Wish(actor=_actor(request), input=request.input, key=key)
+        async with self._changing() as (connection, times):
+
+            async def act() -> LettersChanged:
+                chosen = await _choose(connection, request, times.schedule)
+                results = await letters.retry(connection, chosen.ids, wish, times=times)
+                return LettersChanged(results=results, **_page_of(chosen))
+
+            answer = await ANSWERED.once(connection, request, LettersChanged, act, now=times.real)
+        self._wake.gate.call()
+        self._wake.relay.call()
+        return answer
+
+    async def acknowledge(self, request: AcknowledgeRequest) -> LettersChanged:
+        """Put dead letters away."""
+        async with self._changing() as (connection, times):
+
+            async def act() -> LettersChanged:
+                chosen = await _choose(connection, request, times.schedule)
+                results = await letters.acknowledge(
+                    connection, chosen.ids, note=request.note, actor=_actor(request), times=times
+                )
+                return LettersChanged(results=results, **_page_of(chosen))
+
+            answer = await ANSWERED.once(connection, request, LettersChanged, act, now=times.real)
+        self._wake.relay.call()
+        return answer
+
+    async def cancel(self, request: CancelRequest) -> CancelAnswer:
+        """End work early."""
+        async with self._changing() as (connection, times):
+            answer = await ANSWERED.once(
+                connection,
+                request,
+                CancelAnswer,
+                lambda: cancel_requests.cancel(connection, request, times=times),
+                now=times.real,
+            )
+        self._wake.cancels.call()
+        self._wake.gate.call()
+        self._wake.relay.call()
+        return answer
+
+    async def drain(self, request: DrainRequest) -> DrainAnswer:
+        """Let workers take no more orders."""
+        async with self._changing() as (connection, times):
+            return await ANSWERED.once(
+                connection,
+                request,
+                DrainAnswer,
+                lambda: drain.drain(connection, request, times=times),
+                now=times.real,
+            )
+
+    async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
+        """What holds in this process."""
+        told = [
+            msgspec.convert(one, SettingStatus, from_attributes=True)
+            for one in told_by(self._settings, os.environ)
+        ]
+        return SettingsAnswer(process=self._name, settings=told)
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[tuple[Connection, Times]]:
+        """A transaction during which no manifest is buried, and the time after that lock."""
+        async with self._database.transaction() as connection:
+            await prune.lock(connection)
+            yield connection, await store.read_times(connection, self._clock)
+
+    async def _check_input(self, request: RetryRequest) -> str | UnsetType | None:
+        """Refuse an input that the job would not take; returns the concurrency key that it makes.
+
+        The job's schema and what makes its keys are the scheduler's.
+        """
+        if len(request.dead_letters) != 1 or request.filter is not None:
+            raise BadRequest("an edited input is for one dead letter: name just that one")
+        [letter] = request.dead_letters
+        async with self._database.acquire() as connection:
+            row = await connection.fetchrow(letter_queries["job_of"], letter)
+        if row is None:
+            return UNSET  # that it is unknown is told with the result
+        job: str = row["job"]
+        question = msgspec.json.encode(
+            InputQuestion(
+                job=job,
+                input=request.input,
+                manifest_id=row["manifest_id"],
+                group=row["group_name"],
+            )
+        )
+        try:
+            reply = await self._broker.client.request(
+                subjects.INPUT_QUESTION, question, timeout=_PATIENCE
+            )
+            answer = msgspec.json.decode(reply.data, type=InputAnswer)
+        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
+            raise Unavailable(
+                f"the input of job {job!r} cannot be checked, because no scheduler answers "
+                f"({error or type(error).__name__}): start one, or retry it as it is"
+            ) from error
+        if answer.problem:
+            raise BadRequest(answer.problem)
+        return answer.concurrency_key
+
+
+async def _choose(
+    connection: Connection, request: RetryRequest | AcknowledgeRequest, now: datetime
+) -> _Chosen:
+    """The letters that are named, or the oldest that await somebody and match the filter."""
+    if request.filter is None:
+        if not request.dead_letters:
+            raise BadRequest("no dead letter is named: name some, or give a filter")
+        return _Chosen(ids=request.dead_letters)
+    asked = request.filter
+    if request.dead_letters or asked.state not in (None, "awaiting"):
+        raise BadRequest("give ids or a filter of letters that await somebody, not both")
+    before = aware(asked.created_before, "created_before") or now
+    print_, version = read_fingerprint(asked.fingerprint)
+    rows = await connection.fetch(
+        letter_queries["chosen"],
+        asked.group,
+        asked.job,
+        asked.manifest,
+        print_,
+        version,
+        aware(asked.created_after, "created_after"),
+        before,
+        *read_place(request.after),
+        request.limit + 1,
+    )
+    page, last, more = cut(rows, request.limit, "created_at")
+    return _Chosen(ids=[row["id"] for row in page], last=last, more=more, created_before=before)
+
+
+def _page_of(chosen: _Chosen) -> dict[str, Any]:
+    return {"last": chosen.last, "more": chosen.more, "created_before": chosen.created_before}
+
+
+def _actor(request: RetryRequest | AcknowledgeRequest) -> str:
+    return storable(request.actor) or "unknown"

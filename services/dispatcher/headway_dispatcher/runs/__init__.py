@@ -1,0 +1,1 @@
+"""Runs: leases, heartbeats, projection of worker events, settlement, and the reaper."""

@@ -1,0 +1,166 @@
+"""Store group settings: decide by `ownership` what changes, write it and announce it.
+
+Every writer holds the declaration lock, so a decision is still true when it is written.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import msgspec
+from headway.define.definitions import Definitions
+from headway_contract.work import GroupChanged, Rate
+from headway_decisions.capacity.rates import rate_in_words
+from headway_decisions.declaring import ownership
+from headway_decisions.declaring.ownership import GROUP_DEFAULTS, GroupSettings, read_group
+from headway_postgres_kit import Connection
+from msgspec import Struct, structs
+
+from headway_scheduler.fire.outbound_events import announce_group
+from headway_scheduler.store import OUTBOX, groups
+
+logger = logging.getLogger(__name__)
+
+
+class GroupChange(Struct, frozen=True, kw_only=True):
+    """A group that a declaration concerns, before and after it, and its number of manifests."""
+
+    before: GroupSettings
+    after: GroupSettings
+    manifests: int
+
+    @property
+    def replaced(self) -> dict[str, Any]:
+        """The fields whose value in force changes, with the values before."""
+        after = self.after.values
+        return {
+            field: value for field, value in self.before.values.items() if value != after[field]
+        }
+
+    def messages(self, *, resets_only: bool = False) -> list[str]:
+        """Describe each field that changes; `resets_only` leaves out those that code states."""
+        return [
+            f"group {self.after.name!r}, which has {self.manifests} manifest(s), changes: {field} "
+            f"from {shown(value)} to {shown(self.after.values[field])}{why}"
+            for field, value in self.replaced.items()
+            for why in ["" if field in self.after.declared else ": no code states it any more"]
+            if why or not resets_only
+        ]
+
+
+async def decide_groups(
+    connection: Connection, definitions: Definitions, used: Sequence[str] = ()
+) -> list[GroupChange]:
+    """Decide how a declaration changes the stored groups, also those that it no longer names."""
+    stated = _stated(definitions)
+    names = [*stated, *used]
+    rows = await connection.fetch(groups["concerned"], names, definitions.owner)
+    changes = []
+    for row in rows:
+        before = read_group(row)
+        after = ownership.restate(before, stated.get(before.name, {}), app=definitions.owner)
+        changes.append(GroupChange(before=before, after=after, manifests=row["manifests"]))
+    return changes
+
+
+async def write_groups(
+    connection: Connection, definitions: Definitions, used: Sequence[str], *, now: datetime
+) -> list[GroupChange]:
+    """Store and announce the groups of a declaration, also those that its manifests use.
+
+    All of them are announced again at every declaration, in case a message was lost.
+    """
+    names = sorted({*_stated(definitions), *used})
+    await connection.execute(groups["ensure"], names, definitions.owner, now)
+    # Nobody deletes them until this transaction ends.
+    await connection.fetch(groups["read"], names)
+    changes = await decide_groups(connection, definitions, names)
+    app = definitions.owner
+    changed = [_record(change.after, app) for change in changes if change.after != change.before]
+    if changed:
+        await connection.execute(groups["restate"], changed, now)
+    rows = await connection.fetch(groups["read"], [change.after.name for change in changes])
+    await OUTBOX.add(connection, [announce_group(group_changed(row), now=now) for row in rows])
+    return changes
+
+
+def changed_by_operator(
+    before: GroupSettings, stated: Mapping[str, Any], given_back: Sequence[str]
+) -> GroupSettings:
+    """Apply an operator's change; a field that is given back follows the code at once."""
+    touched = (before.touched | set(stated)) - set(given_back)
+    values = {**before.values, **stated}
+    return ownership.in_force(structs.replace(before, values=values, touched=touched))
+
+
+def group_changed(row: Any) -> GroupChanged:
+    """The event that tells the settings of a group."""
+    return GroupChanged(
+        group=row["name"],
+        version=row["version"],
+        max_active=row["max_active"],
+        priority=row["priority"],
+        enabled=row["enabled"],
+        rate=msgspec.convert(row["rate"], Rate | None),
+    )
+
+
+def group_deleted(row: Any) -> GroupChanged:
+    """The event that tells that a group is gone."""
+    return GroupChanged(group=row["name"], version=row["version"], deleted=True)
+
+
+async def remove_empty_groups(
+    connection: Connection,
+    *,
+    now: datetime,
+    owner: str | None = None,
+    stated: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+) -> None:
+    """Delete groups that nobody is in and nobody set anything of, and announce that.
+
+    Returns without a change if somebody moves into one of them at the same time: the next start
+    looks again. With `owner`, groups of other applications stay.
+    """
+    try:
+        async with connection.transaction():
+            rows = await connection.fetch(groups["empty"], owner, list(stated), only)
+            gone = await connection.fetch(groups["remove"], [row["name"] for row in rows], now)
+    except asyncpg.ForeignKeyViolationError:
+        logger.info("empty groups are in use again and stay for now")
+        return
+    messages = [announce_group(group_deleted(row), now=now) for row in gone]
+    await OUTBOX.add(connection, messages)
+
+
+def _stated(definitions: Definitions) -> dict[str, dict[str, Any]]:
+    """The settings that definitions state, by group; groups of manifests may state none."""
+    stated: dict[str, dict[str, Any]] = {}
+    for group in definitions.groups:
+        fields = {field: getattr(group, field) for field in GROUP_DEFAULTS}
+        stated[group.name] = {
+            field: msgspec.to_builtins(value)
+            for field, value in fields.items()
+            if value is not None
+        }
+    for manifest in definitions.manifests:
+        stated.setdefault(manifest.group, {})
+    return stated
+
+
+def _record(settings: GroupSettings, app: str) -> dict[str, Any]:
+    states = any(statement.app == app for statement in settings.declared.values())
+    return {
+        "name": settings.name,
+        **settings.values,
+        "declared": settings.declared,
+        "owner": app if states else None,
+    }
+
+
+def shown(value: Any) -> Any:
+    """A setting as people write it."""
+    return rate_in_words(msgspec.convert(value, Rate)) if isinstance(value, dict) else value

@@ -1,0 +1,260 @@
+"""A plan: what applying definitions would change, told without changing it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from headway.define.definitions import (
+    API_OWNER,
+    Definitions,
+    InvalidDefinitions,
+    ManifestDefinition,
+)
+from headway.define.packing import UnreadableDefinitions, unpack
+from headway.define.validation import problems_of as problems_of_definitions
+from headway_contract.scheduling import ApplyAnswer, ApplyRequest, PrunePolicy
+from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Stale
+from headway_decisions.timing.timing import Timing
+from headway_jetstream_kit.endpoints import BadRequest, Conflict
+from headway_postgres_kit import Connection
+from msgspec import structs
+
+from headway_scheduler.declare.checks import ForeignDefinitions, refuse_problems
+from headway_scheduler.declare.declare import Comparison, Known, compare, judge_source
+from headway_scheduler.declare.fire_changes import Firing, Move, changes
+from headway_scheduler.declare.first_times import first_due, late_in_words, past_in_words
+from headway_scheduler.declare.group_settings import decide_groups, shown
+from headway_scheduler.declare.inherited_terms import resolve
+from headway_scheduler.declare.one_shots import has_come
+from headway_scheduler.declare.retired_jobs import warnings_of_use
+from headway_scheduler.declare.startup import Leavers, leaving
+from headway_scheduler.declare.stored_definitions import kept_messages
+from headway_scheduler.lookup import queries
+
+
+async def plan(
+    connection: Connection, request: ApplyRequest, *, policy: PrunePolicy, now: datetime
+) -> ApplyAnswer:
+    """What applying these definitions would create, change, prune and disable."""
+    definitions = _read(request)
+    verdict = await judge_source(connection, definitions, "files", take_over=request.take_over)
+    refused = verdict.reason if isinstance(verdict, NotTheOwner) else ""
+    remarks = verdict.remarks if isinstance(verdict, MayDeclare) else ()
+    answer = ApplyAnswer(owner=definitions.owner, refused=refused)
+    if isinstance(verdict, Stale):
+        warning = (
+            f"generation {verdict.newest} of {definitions.owner!r} has declared its manifests "
+            f"already, which is newer than {definitions.generation}: nothing would change"
+        )
+        return structs.replace(answer, stale=True, warnings=[warning])
+    resolved = await resolve(connection, definitions)
+    definitions = resolved.definitions
+    compared = await compare(connection, definitions, resolved.followers)
+    await _refuse_problems(connection, definitions, compared, now)
+    leavers = leaving(definitions, compared.gone)
+    pruned, silenced = _leave(leavers, request.prune or policy)
+    stored = await _stored(connection, compared, [*pruned, *silenced])
+    # One that was left behind and silenced before is no news.
+    disabled = [
+        one
+        for one in silenced
+        if stored[one.external_id]["enabled"] or stored[one.external_id]["undeclared_at"] is None
+    ]
+    moves = _moves(compared, stored, [*pruned, *disabled], now)
+    horizon = now + timedelta(days=request.days)
+    # In a thread, because the tick shares this process.
+    told = await asyncio.to_thread(changes, moves, horizon)
+    return structs.replace(
+        answer,
+        created=sorted(one.external_id for one in compared.new),
+        changed=sorted(one.external_id for one in compared.changed),
+        unchanged=compared.unchanged,
+        pruned=sorted(one.external_id for one in pruned),
+        disabled=sorted(one.external_id for one in disabled),
+        fires=told.changes,
+        left_out=told.left_out,
+        warnings=[
+            *remarks,
+            *past_in_words(compared.retimed, now),
+            *late_in_words(_late(compared, stored, now)),
+            *kept_messages(compared.changed, stored),
+            *[
+                text
+                for change in await decide_groups(connection, definitions)
+                for text in change.messages()
+            ],
+            *await _jobs(connection, definitions),
+            *await _retired_jobs(connection, definitions, pruned),
+        ],
+    )
+
+
+def _read(request: ApplyRequest) -> Definitions:
+    try:
+        return unpack(request.definitions)
+    except UnreadableDefinitions as error:
+        raise BadRequest(str(error)) from error
+
+
+async def _refuse_problems(
+    connection: Connection, definitions: Definitions, compared: Comparison, now: datetime
+) -> None:
+    found = await asyncio.to_thread(problems_of_definitions, definitions)
+    try:
+        await refuse_problems(
+            connection, definitions, compared.known, found, retimed=compared.retimed, now=now
+        )
+    except ForeignDefinitions as error:
+        raise Conflict(str(error)) from error
+    except InvalidDefinitions as error:
+        raise BadRequest(str(error)) from error
+
+
+def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Known]]:
+    """Who would be deleted, and who would be disabled."""
+    pruned = [one for left in leavers.batches.values() for one in left]
+    if policy == "delete":
+        return [*pruned, *leavers.orphans], []
+    if policy == "disable":
+        return pruned, leavers.orphans
+    return pruned, []
+
+
+async def _stored(
+    connection: Connection, compared: Comparison, left: Sequence[Known]
+) -> dict[str, Any]:
+    """How those that change and those that leave fire now, by their external ids."""
+    changed = [compared.known[one.external_id].id for one in compared.changed]
+    rows = await connection.fetch(queries["firing_of"], [*changed, *(one.id for one in left)])
+    return {row["external_id"]: row for row in rows}
+
+
+def _moves(
+    compared: Comparison, stored: Mapping[str, Any], left: Sequence[Known], now: datetime
+) -> list[Move]:
+    """Who fires how before and after, for all whose times may change; new ones last.
+
+    Where there is no room for all, what people rely on already is more worth telling.
+    """
+    moves = []
+    for one in compared.changed:
+        row = stored[one.external_id]
+        before, after = _before(row), _changed(one, row, now)
+        if before != after:
+            moves.append(
+                Move(
+                    external_id=one.external_id,
+                    before=before,
+                    after=after,
+                    now=now,
+                )
+            )
+    for gone in left:
+        row = stored[gone.external_id]
+        moves.append(Move(external_id=gone.external_id, before=_before(row), now=now))
+    return moves + [
+        Move(external_id=one.external_id, after=_new(one, now), now=now) for one in compared.new
+    ]
+
+
+def _before(row: Any) -> Firing | None:
+    if not row["enabled"]:
+        return None
+    return Firing(
+        timing=msgspec.convert(row["timing"], Timing),
+        jitter_seconds=row["jitter_seconds"],
+        first=row["next_due_at"],
+    )
+
+
+def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
+    if not definition.enabled:
+        return None
+    return Firing(
+        timing=definition.timing,
+        jitter_seconds=definition.jitter_seconds,
+        first=first_due(definition, now),
+    )
+
+
+def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing | None:
+    """What operators have touched stays; a timing that stays keeps its next due time."""
+    touched = row["touched"]
+    retimed = msgspec.convert(row["timing"], Timing) != definition.timing
+    if not _is_enabled(definition, row, retimed):
+        return None
+    jitter = row["jitter_seconds"] if "jitter" in touched else definition.jitter_seconds
+    return Firing(
+        timing=definition.timing,
+        jitter_seconds=jitter,
+        first=first_due(definition, now) if retimed else row["next_due_at"],
+    )
+
+
+def _late(compared: Comparison, stored: Mapping[str, Any], now: datetime) -> list[Any]:
+    """One-shots that would be enabled after their time."""
+    kept = [(one, stored[one.external_id]) for one in compared.changed if not compared.retimes(one)]
+    return [
+        row
+        for one, row in kept
+        if not row["enabled"] and _is_enabled(one, row, retimed=False) and has_come(row, now)
+    ]
+
+
+def _is_enabled(definition: ManifestDefinition, row: Any, retimed: bool) -> bool:
+    """Whether a changed manifest would be enabled."""
+    enabled: bool = row["enabled"] if _stays_switched(row, retimed) else definition.enabled
+    return enabled
+
+
+def _stays_switched(row: Any, retimed: bool) -> bool:
+    """Whether a declaration leaves enabled or disabled what is so; as `update_manifest` does."""
+    match row["disabled_by"]:
+        case "pruned":
+            return False
+        case "once":
+            return not retimed
+    return "enabled" in row["touched"]
+
+
+async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
+    """Limits of jobs that would change; what operators have limited they go on limiting."""
+    stated = {job.name: job for job in definitions.jobs}
+    rows = await connection.fetch(queries["job_settings"], list(stated))
+    told = []
+    for row in rows:
+        for setting in ("max_active", "rate", "batch", "counts_globally"):
+            wanted = msgspec.to_builtins(getattr(stated[row["name"]], setting))
+            if wanted != row[setting] and setting not in row["operator_limits"]:
+                told.append(
+                    f"job {row['name']!r} changes: {setting} from {shown(row[setting])} "
+                    f"to {shown(wanted)}"
+                )
+    return told
+
+
+async def _retired_jobs(
+    connection: Connection, definitions: Definitions, pruned: Sequence[Known]
+) -> list[str]:
+    """Jobs that would be retired, and manifests that would still use a retired job."""
+    if definitions.owner == API_OWNER:
+        return []
+    stated = [job.name for job in definitions.jobs]
+    rows = await connection.fetch(queries["retired_after"], definitions.owner, stated)
+    dropped = dict.fromkeys(row["job"] for row in rows if row["retired_at"] is None)
+    # The manifests that are pruned, and those that are defined with another job from now on.
+    left = {one.external_id for one in pruned}
+    jobs = {one.external_id: one.job for one in definitions.manifests}
+    uses = [
+        row
+        for row in rows
+        if row["external_id"] is not None
+        and row["external_id"] not in left
+        and jobs.get(row["external_id"], row["job"]) == row["job"]
+    ]
+    return [
+        *(f"job {name!r} is no longer declared: it would be retired" for name in dropped),
+        *warnings_of_use(uses),
+    ]

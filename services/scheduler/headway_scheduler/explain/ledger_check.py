@@ -1,0 +1,187 @@
+"""Does the ledger tell of every fire time, once? A pure comparison over plain data.
+
+What should have fired follows from the timings that were in force: a timing counts from
+just after it was declared until its successor was, that moment included. Due times from
+the manifest's `next_due_at` on are undecided yet, which is as it should be while the
+manifest is paused, or nothing but excluded times has passed.
+
+Times that were decided together (a stretch) are stepped over, so a long pause of a dense
+cadence costs nothing to check.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from headway_decisions.timing import jitter, timing
+from headway_decisions.timing.cadence import Once, Spaced
+from headway_decisions.timing.timing import Timing
+from msgspec import Struct
+
+UNDECIDED = "no decision is in the ledger"
+TWICE = "decided more than once"
+NOT_DUE = "decided although it was no due time"
+OVERDUE = "still undecided: does a scheduler tick?"
+
+# How late a decision may be before it counts as missing.
+GRACE = timedelta(seconds=10)
+
+_INSTANT = timedelta(microseconds=1)
+
+
+class Version(Struct, frozen=True):
+    """A timing, and since when it is in force."""
+
+    since: datetime
+    timing: Timing
+
+
+class Decided(Struct, frozen=True):
+    """One row of the ledger that a clock made."""
+
+    first: datetime
+    last: datetime
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What is known of one manifest. `versions` and `decided` stand in the order of time."""
+
+    external_id: str
+    versions: Sequence[Version]
+    decided: Sequence[Decided]
+    next_due_at: datetime | None
+    paused: bool = False
+    jitter_seconds: float = 0.0
+    # How late a one-shot may be declared and still be due.
+    threshold_seconds: float = 60.0
+
+
+class Gap(Struct, frozen=True):
+    """Times that have one trouble in common."""
+
+    first: datetime
+    last: datetime
+    trouble: str
+
+
+class Checked(Struct, frozen=True):
+    """What a comparison came to. `until`: how far it got, if it did not get to the end."""
+
+    fire_times: int
+    gaps: list[Gap]
+    until: datetime | None = None
+
+
+class _Segment(Struct, frozen=True):
+    after: datetime
+    until: datetime
+    timing: Timing
+
+
+def check(facts: Facts, *, since: datetime, now: datetime, most: int = 100_000) -> Checked:
+    """Compare the fire times after `since` with the ledger, at most so many of them."""
+    segments = _segments(facts, now)
+    decided = sorted(facts.decided, key=lambda one: (one.first, one.last))
+    counted, gaps, until = _missing(facts, segments, decided, since, now, most)
+    gaps += _overlapping([one for one in decided if not _was_given_up(segments, one)])
+    gaps += _not_due(segments, [one for one in decided if one.first > since])
+    gaps += _overdue(facts, now)
+    return Checked(counted, sorted(gaps, key=lambda gap: gap.first), until)
+
+
+def _segments(facts: Facts, now: datetime) -> list[_Segment]:
+    """The stretches of time in which each timing was in force."""
+    ends = [version.since for version in facts.versions[1:]] + [now]
+    segments = []
+    for version, end in zip(facts.versions, ends, strict=True):
+        after = version.since
+        if isinstance(version.timing.cadence, Once):
+            after -= timedelta(seconds=facts.threshold_seconds)
+        segments.append(_Segment(after, end, version.timing))
+    return segments
+
+
+def _missing(
+    facts: Facts,
+    segments: Sequence[_Segment],
+    decided: Sequence[Decided],
+    since: datetime,
+    now: datetime,
+    most: int,
+) -> tuple[int, list[Gap], datetime | None]:
+    """Due times that no row covers; those that follow each other are one gap."""
+    end = now if facts.next_due_at is None else min(now, facts.next_due_at - _INSTANT)
+    gaps: list[Gap] = []
+    position, counted, open_gap = 0, 0, False
+    for segment in segments:
+        due = timing.next_due(segment.timing, max(segment.after, since))
+        while due is not None and due <= min(segment.until, end):
+            if counted == most:
+                return counted, gaps, due
+            counted += 1
+            while position < len(decided) and decided[position].last < due:
+                position += 1
+            covering = decided[position] if position < len(decided) else None
+            if covering is not None and covering.first <= due:
+                open_gap, due = False, max(due, min(covering.last, segment.until))
+            else:
+                first = gaps.pop().first if open_gap else due
+                gaps.append(Gap(first, due, UNDECIDED))
+                open_gap = True
+            due = timing.next_due(segment.timing, due)
+    return counted, gaps, None
+
+
+def _was_given_up(segments: Sequence[_Segment], one: Decided) -> bool:
+    """Whether a one-shot was declared long after its time, which may be another timing's, too."""
+    return any(
+        isinstance(segment.timing.cadence, Once)
+        and one.first <= segment.after
+        and _names(segment, one.first)
+        for segment in segments
+    )
+
+
+def _overlapping(decided: Sequence[Decided]) -> Iterator[Gap]:
+    latest: datetime | None = None
+    for one in decided:
+        if latest is not None and one.first <= latest:
+            yield Gap(one.first, min(one.last, latest), TWICE)
+        latest = one.last if latest is None else max(latest, one.last)
+
+
+def _not_due(segments: Sequence[_Segment], decided: Sequence[Decided]) -> Iterator[Gap]:
+    """Rows whose ends no timing that was in force then knows."""
+    if not segments:
+        return
+    for one in decided:
+        for at in {one.first, one.last}:
+            if at > segments[0].after and not any(_names(segment, at) for segment in segments):
+                yield Gap(one.first, one.last, NOT_DUE)
+                break
+
+
+def _names(segment: _Segment, at: datetime) -> bool:
+    named = timing.next_due(segment.timing, at - _INSTANT) == at
+    if isinstance(segment.timing.cadence, Once):
+        # One that was declared long after its time is given up, and says so.
+        return named
+    if isinstance(segment.timing.cadence, Spaced):
+        # When it is due follows from its runs, which the ledger does not hold; a new one at once.
+        return segment.after <= at <= segment.until
+    return named and segment.after < at <= segment.until
+
+
+def _overdue(facts: Facts, now: datetime) -> list[Gap]:
+    """What should have been decided by now; excluded times wait for the next that is allowed."""
+    first = facts.next_due_at
+    if first is None or facts.paused or not facts.versions:
+        return []
+    kept = facts.versions[-1].timing
+    allowed: datetime | None = first
+    if not isinstance(kept.cadence, Spaced):
+        allowed = timing.next_allowed(kept, first - _INSTANT)
+    if allowed is None:
+        return []
+    if jitter.fire_at(kept, facts.external_id, allowed, facts.jitter_seconds) + GRACE > now:
+        return []
+    return [Gap(first, timing.latest_due(kept, first, now) or first, OVERDUE)]

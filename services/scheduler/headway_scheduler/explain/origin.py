@@ -1,0 +1,49 @@
+"""What the scheduler knows of work that the dispatcher does not: it is still here, or long gone."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from headway_contract.waiting import OriginAnswer
+from headway_postgres_kit import Connection
+
+from headway_scheduler.lookup import queries
+
+
+async def origin(connection: Connection, work: UUID) -> OriginAnswer:
+    """How a piece of work stands here."""
+    row = await connection.fetchrow(queries["origin"], work)
+    if row is None:
+        return OriginAnswer()
+    state, text, since = _stands(row)
+    return OriginAnswer(
+        state=state,
+        text=text,
+        manifest=row["manifest"],
+        group=row["group_name"],
+        job=row["job"],
+        since=since,
+    )
+
+
+def _stands(row: Any) -> tuple[str, str, datetime]:
+    match row["enqueued_state"]:
+        case "waiting":
+            since = row["enqueued_at"]
+            text = "waits for a scheduler to take it up"
+            return "enqueued", f"was enqueued at {_at(since)} and {text}", since
+        case "refused":
+            since = row["enqueued_at"]
+            remedy = "enqueue it anew once that is mended, see 'headway enqueued'"
+            text = f"was enqueued at {_at(since)} and refused: {row['reason']}; {remedy}"
+            return "refused", text, since
+    if row["queued_at"] is None:
+        since = row["settled_at"] or row["decided_at"]
+        return "settled", f"was settled at {_at(since)}, and the rest is forgotten", since
+    since = row["queued_at"]
+    text = "is on its way to the dispatcher, which has not taken it in yet"
+    return "on_its_way", f"was queued at {_at(since)} and {text}", since
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

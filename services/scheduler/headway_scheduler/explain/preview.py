@@ -1,0 +1,153 @@
+"""Which fire times lie ahead of a manifest, and why they may not come."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from headway_contract.scheduling import FireTime
+from headway_decisions import wording
+from headway_decisions.timing import jitter, timing
+from headway_decisions.timing.cadence import Manual, Once, Spaced
+from headway_decisions.timing.calendar import SEARCH
+from headway_decisions.timing.days import Days
+from headway_decisions.timing.timing import Timing
+from msgspec import structs
+
+_INSTANT = timedelta(microseconds=1)
+# How much is looked at to count excluded times, and how many exclusions are named for them.
+_STEPS = 150_000
+_MOST_NAMED = 5
+
+_HOLDS = {
+    "job_retired": "no application declares its job any more: these times will be skipped until "
+    "one does",
+    "group_disabled": "its group is disabled: these times will be skipped until it is enabled",
+    "manifest_disabled": "it is disabled: these times will be skipped until it is enabled",
+    "paused": "it is paused: what comes due meanwhile is decided when that ends, by its misfire "
+    "policy",
+    "blocked_by_dead_letter": "a dead letter blocks it: these times will be skipped until that "
+    "is resolved",
+}
+
+
+def fire_time(external_id: str, kept: Timing, due_at: datetime, jitter_seconds: float) -> FireTime:
+    """One due time with all that is odd about it."""
+    return FireTime(
+        due_at=due_at,
+        fire_at=jitter.fire_at(kept, external_id, due_at, jitter_seconds),
+        local=timing.local(kept, due_at),
+        excluded=timing.excluded_by(kept, due_at),
+        dst=timing.clock_change(kept, due_at),
+    )
+
+
+def first_ahead(row: Any, kept: Timing, now: datetime) -> datetime | None:
+    """The next due time that can still fire: one that its jitter holds back counts too."""
+    stored: datetime | None = row["next_due_at"]
+    if stored is not None:
+        fires_at = jitter.fire_at(kept, row["external_id"], stored, row["jitter_seconds"])
+        if fires_at > now:
+            return stored
+    if isinstance(kept.cadence, Once):
+        # A one-shot whose time was decided never comes again, whatever its clock says.
+        return None
+    return timing.next_due(kept, now)
+
+
+def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str:
+    """Why there are no fire times, or why they may not come."""
+    notes = []
+    if row["trouble"]:
+        notes.append(f"it cannot be judged for now: {row['trouble']}")
+    if row["depends_on"] is not None:
+        woken = "only when a run of it asks for that" if row["dormant"] else "after each success"
+        notes.append(f"it has no times of its own: it follows {row['parent']!r}, {woken}")
+    elif isinstance(kept.cadence, Manual):
+        notes.append("it has no times: it runs when somebody triggers it")
+    elif isinstance(kept.cadence, Spaced):
+        notes.append(_spaced(row, kept, kept.cadence))
+    elif isinstance(kept.cadence, Once) and not has_times:
+        notes.append(_shot(row["next_due_at"]))
+    elif not has_times:
+        notes.append("its timing names no further time within ten years")
+    over = isinstance(kept.cadence, Once) and row["next_due_at"] is None
+    if hold is not None and not over:
+        notes.append(_HOLDS[hold])
+    return "; ".join(notes)
+
+
+def previewed(
+    row: Any,
+    kept: Timing,
+    *,
+    count: int,
+    after: datetime | None,
+    now: datetime,
+    each: bool = False,
+) -> list[FireTime]:
+    """The next times that fire, from `after` on or from now, those between them folded."""
+    first = first_ahead(row, kept, now) if after is None else timing.next_due(kept, after)
+    if isinstance(kept.cadence, Once) and row["next_due_at"] is None:
+        first = None
+    fires: list[FireTime] = []
+    days, firing = Days(), 0
+    while first is not None and firing < count:
+        one = fire_time(row["external_id"], kept, first, row["jitter_seconds"])
+        if each or one.excluded is None:
+            firing += 1
+            following = timing.next_due(kept, first)
+        else:
+            following = timing.next_allowed(kept, first)
+            one = _folded(kept, one, following, days)
+        fires.append(one)
+        first = following
+    return fires
+
+
+def _folded(kept: Timing, first: FireTime, reopens: datetime | None, days: Days) -> FireTime:
+    """All excluded times from the first to the one that fires again, if ever one does."""
+    end = first.due_at + SEARCH if reopens is None else reopens - _INSTANT
+    last = timing.latest_due(kept, first.due_at, end)
+    if last is None:
+        return first
+    begin, until = int(first.due_at.timestamp()), int(last.timestamp())
+    times = days.count(structs.replace(kept, exclusions=()), begin - 1, until, most_steps=_STEPS)
+    return structs.replace(
+        first,
+        excluded=" and ".join(_exclusions(kept, first.due_at, last)),
+        until=last,
+        times=0 if times is None else times,
+    )
+
+
+def _exclusions(kept: Timing, at: datetime | None, last: datetime) -> list[str]:
+    """What covers the times up to the last, each named once, and not more than a line holds."""
+    found: dict[str, None] = {}
+    for _ in range(_MOST_NAMED):
+        if at is None or at > last:
+            break
+        for one in kept.exclusions:
+            alone = structs.replace(kept, exclusions=(one,))
+            if timing.excluded_by(alone, at) is not None:
+                found[str(one)] = None
+                at = timing.next_allowed(alone, at)
+                break
+    return list(found)
+
+
+def _shot(due_at: datetime | None) -> str:
+    if due_at is None:
+        return "it is a one-shot and its time was decided: it will not fire again"
+    return f"it is a one-shot whose one time, {due_at:%Y-%m-%d %H:%M:%S} UTC, is not decided yet"
+
+
+def _spaced(row: Any, kept: Timing, cadence: Spaced) -> str:
+    spacing = wording.duration(cadence.seconds)
+    if row["outstanding"]:
+        return f"it fires {spacing} after the work under way has ended"
+    if row["next_due_at"] is not None:
+        fires_at = jitter.fire_at(
+            kept, row["external_id"], row["next_due_at"], row["jitter_seconds"]
+        )
+        next_at = f"{fires_at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"it fires next at {next_at}, and then {spacing} after its work has ended"
+    return f"it fires {spacing} after its work has ended"

@@ -1,0 +1,168 @@
+"""The tick: queue every manifest that is due, once.
+
+One decision for each occurrence, in one transaction with the work and the event that
+announces it. The tick sleeps until the next due time; its cost grows with what is due,
+not with what exists.
+"""
+
+from collections import defaultdict, deque
+from datetime import datetime
+from uuid import UUID
+
+from headway_decisions.firing.fairness import DueGroup, cycles_ahead, in_cycles, share
+from headway_postgres_kit import Clock, Connection, Database
+from headway_relay import Handover
+from headway_service_kit.passes import Wakeup
+from headway_tracing import span
+from msgspec import Struct
+
+from headway_scheduler.fire.advance import FAULTS_OF_A_ROW, advance
+from headway_scheduler.fire.record import earliest
+from headway_scheduler.store import TICK_LOCK, leaders, manifests
+
+# How soon a scheduler that lost the lock looks again.
+_LOST_THE_LOCK = 0.25
+# How many of those that are due are counted, as the statement says.
+_MOST_COUNTED = 100_000
+
+
+class Alarm(Wakeup):
+    """Wakes the tick, and knows when it will look by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks_at: datetime | None = None
+
+    def set_for(self, at: datetime | None) -> None:
+        """Have the tick look by this time; it is called only if it would not."""
+        if at is not None and (self._looks_at is None or at < self._looks_at):
+            self.call()
+
+    def looking(self) -> None:
+        """The tick looks now: whatever is set meanwhile, it may have missed."""
+        self._looks_at = None
+
+    def looks_at(self, at: datetime | None) -> None:
+        """The tick rests, and looks again at this time."""
+        self._looks_at = at
+
+
+class TickResult(Struct, frozen=True, kw_only=True):
+    """What a tick did, and when it has to look again, if that is known."""
+
+    led: bool
+    fired: int = 0
+    skipped: int = 0
+    next_at: datetime | None = None
+    rest: float | None = None
+
+
+class _Seen(Struct, frozen=True, kw_only=True):
+    """The manifests that are due at a time, and when others will be."""
+
+    at: datetime
+    due: list[UUID]
+    next_at: datetime | None
+
+
+class Tick:
+    """Ticks for one scheduler process."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        holder: str,
+        max_entries: int | None,
+        relay: Handover,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._holder = holder
+        self._max_entries = max_entries
+        self._relay = relay
+        self._clock = clock
+        self._known = False
+        # What the next cycles take, if more was due than one of them does.
+        self._ahead: deque[list[UUID]] = deque()
+
+    async def run_once(self) -> TickResult:
+        """Queue every manifest that is due, once."""
+        seen = await self._look()
+        # The first time also with nothing due: people see who leads before anything fires.
+        if not seen.due and self._known:
+            return TickResult(led=True, next_at=seen.next_at, rest=_rest(seen.next_at, seen.at))
+        try:
+            result = await self._fire(seen, one_by_one=False)
+        except FAULTS_OF_A_ROW:
+            result = await self._fire(seen, one_by_one=True)
+        self._known = self._known or result.led
+        return result
+
+    async def _look(self) -> _Seen:
+        """What is due. Nothing is locked yet: what is decided is decided by what the lock finds."""
+        limit = self._max_entries
+        beyond = None if limit is None else limit + 1
+        async with self._database.acquire() as connection:
+            now = await self._clock.now(connection)
+            if not self._ahead:
+                *rows, later = await connection.fetch(manifests["awake"], now, beyond)
+                if limit is None or len(rows) <= limit:
+                    return _Seen(at=now, due=[row["id"] for row in rows], next_at=later["wake_at"])
+                self._ahead.extend(await _fair_cycles(connection, now, limit))
+        return _Seen(at=now, due=self._ahead.popleft() if self._ahead else [], next_at=now)
+
+    async def _fire(self, seen: _Seen, *, one_by_one: bool) -> TickResult:
+        async with self._database.transaction() as connection:
+            led = await connection.fetch(
+                leaders["lead"], TICK_LOCK, self._holder, seen.at, seen.due
+            )
+            if not led:
+                self._ahead.clear()
+                return TickResult(led=False, rest=_LOST_THE_LOCK)
+            locked = [row["id"] for row in led[1:]]
+            with span("tick", due=len(seen.due)):
+                now = await self._clock.now(connection)
+                advanced = await advance(connection, locked, now=now, one_by_one=one_by_one)
+            next_at = earliest((seen.next_at, advanced.wake_at))
+            rest = _rest(next_at, await self._clock.now(connection))
+        if advanced.left_in_outbox:
+            self._relay.call()
+        self._relay.hand(advanced.messages)
+        return TickResult(
+            led=True,
+            fired=advanced.queued,
+            skipped=advanced.skipped,
+            next_at=next_at,
+            rest=rest,
+        )
+
+
+async def _fair_cycles(connection: Connection, now: datetime, limit: int) -> list[list[UUID]]:
+    """Of more than a cycle takes, a fair share of each group, for this cycle and some to come."""
+    groups = await _due_groups(connection, now, limit)
+    room = limit * cycles_ahead(sum(group.due for group in groups), limit)
+    shares = share(groups, room)
+    rows = await connection.fetch(
+        manifests["awake_of_groups"], now, list(shares), list(shares.values())
+    )
+    shared: dict[str, list[UUID]] = defaultdict(list)
+    for row in rows:
+        shared[row["name"]].append(row["id"])
+    return in_cycles(shared, limit)
+
+
+async def _due_groups(connection: Connection, now: datetime, limit: int) -> list[DueGroup]:
+    """The groups with something due, also those that a backlog of others hides."""
+    rows = await connection.fetch(manifests["awake_groups"], now)
+    if sum(row["due"] for row in rows) >= _MOST_COUNTED:
+        counted = [row["name"] for row in rows]
+        rows += await connection.fetch(manifests["awake_others"], now, counted, limit)
+    return [
+        DueGroup(name=row["name"], priority=row["priority"], due=row["due"], since=row["since"])
+        for row in rows
+    ]
+
+
+def _rest(next_at: datetime | None, now: datetime) -> float | None:
+    return None if next_at is None else max(0.0, (next_at - now).total_seconds())

@@ -1,0 +1,1 @@
+"""Healing: ask the dispatcher about unsettled work and settings, and republish lost messages."""

@@ -1,0 +1,126 @@
+"""What is asked for about enqueued work: enqueue, list, dismiss."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+from headway.define.inputs import problem_of_input
+from headway_contract.scheduling import (
+    DismissRequest,
+    EnqueueAnswer,
+    EnqueuedAnswer,
+    EnqueuedQuestion,
+    EnqueuedStatus,
+    EnqueueRequest,
+)
+from headway_postgres_kit import Connection
+
+from headway_scheduler.declare.declare import audit
+from headway_scheduler.operate.manifests import Invalid, NotThere, Refused
+from headway_scheduler.store import HISTORY, enqueued, manifests
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+# What headway.enqueue() refuses with; anything else is a fault of ours.
+_REFUSALS: dict[type[Exception], type[Refused]] = {
+    asyncpg.UndefinedObjectError: NotThere,
+    asyncpg.InvalidParameterValueError: Invalid,
+    asyncpg.UniqueViolationError: Refused,
+    asyncpg.ObjectNotInPrerequisiteStateError: Refused,
+}
+
+
+async def enqueue(
+    connection: Connection, request: EnqueueRequest, *, now: datetime
+) -> EnqueueAnswer:
+    """Enqueue work as an application would; an input that does not fit is refused at once."""
+    await _check_input(connection, request)
+    delay = request.delay_seconds
+    before = await _enqueued_before(connection, request)
+    try:
+        work = await connection.fetchval(
+            enqueued["enqueue"],
+            request.job,
+            request.input,
+            request.group,
+            request.priority,
+            None if delay is None else timedelta(seconds=delay),
+            request.not_before,
+            request.start_by,
+            request.key,
+            request.traceparent,
+        )
+    except tuple(_REFUSALS) as error:
+        raise _REFUSALS[type(error)](_told(error)) from error
+    if before:
+        text = f"{request.job}: the key {request.key!r} enqueued it before, as work {work}"
+        return EnqueueAnswer(work=work, text=text)
+    data = {"job": request.job, "key": request.key}
+    await _audit(connection, "headway.work.enqueued.v1", str(work), request, data, now)
+    return EnqueueAnswer(work=work, text=f"{request.job}: enqueued as work {work}")
+
+
+async def _enqueued_before(connection: Connection, request: EnqueueRequest) -> bool:
+    """Whether the key has its work already; two at once may both be told that theirs is new."""
+    if request.key is None:
+        return False
+    return bool(await connection.fetchval(enqueued["is_known"], request.job, request.key))
+
+
+async def list_enqueued(connection: Connection, question: EnqueuedQuestion) -> EnqueuedAnswer:
+    """What is not queued yet, or never was.
+
+    A page ends only where the time changes, for the next one begins behind that time.
+    """
+    rows = await connection.fetch(
+        enqueued["page"], question.after or _LONG_AGO, question.limit, question.refused_only
+    )
+    found = [
+        EnqueuedStatus(
+            work=row["work_id"],
+            job=row["job"],
+            key=row["key"],
+            group=row["group_name"],
+            enqueued_by=row["enqueued_by"],
+            enqueued_at=row["enqueued_at"],
+            state=row["state"],
+            reason=row["reason"],
+        )
+        for row in rows
+    ]
+    return EnqueuedAnswer(enqueued=found, more=bool(rows) and rows[0]["more"])
+
+
+async def dismiss(connection: Connection, request: DismissRequest, *, now: datetime) -> str:
+    """Forget work that was refused; the audit keeps why."""
+    row = await connection.fetchrow(enqueued["lock_refused"], request.work)
+    if row is None:
+        raise NotThere(
+            f"work {request.work} was not refused, or not enqueued at all: see 'headway enqueued'"
+        )
+    await connection.execute(enqueued["dismiss"], request.work)
+    data = {"job": row["job"], "key": row["key"], "reason": row["reason"]}
+    await _audit(connection, "headway.work.dismissed.v1", str(request.work), request, data, now)
+    return f"work {request.work} of job {row['job']}: forgotten"
+
+
+async def _check_input(connection: Connection, request: EnqueueRequest) -> None:
+    rows = await connection.fetch(manifests["jobs"], [request.job])
+    for job in rows:
+        problem = problem_of_input(job["input_schema"], job["takes_input"], request.input)
+        if problem is not None:
+            raise Invalid(f"the input does not fit job {request.job!r}: {problem}")
+
+
+def _told(error: Any) -> str:
+    """What the function said, and its remedy."""
+    said = error.message.removeprefix("headway: ")
+    return f"{said}: {error.hint}" if error.hint else said
+
+
+async def _audit(
+    connection: Connection, kind: str, subject: str, request: Any, data: Any, now: datetime
+) -> None:
+    source = f"operator/{request.actor or 'unknown'}"
+    record = audit(kind, subject, source, msgspec.to_builtins(data), now)
+    await HISTORY.append(connection, [record], now=now)
