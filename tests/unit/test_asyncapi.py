@@ -210,9 +210,7 @@ def test_what_is_not_described_is_told_with_its_remedy(monkeypatch):
         with pytest.raises(Undescribed, match=r"no subject is known for \['asked.request'\]"):
             document()
     with monkeypatch.context() as patched:
-        patched.setattr(
-            subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False
-        )
+        patched.setattr(subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False)
         with pytest.raises(Undescribed, match="'new' has no question or request"):
             document()
 
@@ -220,9 +218,7 @@ def test_what_is_not_described_is_told_with_its_remedy(monkeypatch):
 def test_a_new_request_appears_by_itself(monkeypatch):
     monkeypatch.setitem(asyncapi.CONTROL, "new.request", Asked)
     monkeypatch.setitem(asyncapi.CONTROL, "new.answer", Asked)
-    monkeypatch.setattr(
-        subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False
-    )
+    monkeypatch.setattr(subjects, "NEW_REQUEST", "headway.control.dispatcher.new", raising=False)
     made = document()
     assert "operator.send.control.dispatcher.new" in made["operations"]
     assert "dispatcher.receive.control.dispatcher.new" in made["operations"]

@@ -5,23 +5,26 @@ import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import uvloop
 from headway_clock import jitter
+from headway_tracing.log import JsonFormatter, TextFormatter, get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
+
+LogForm = Literal["auto", "json", "text"]
 
 Result = TypeVar("Result")
 
 
-def log_to_stderr(*, debug: bool = False) -> None:
-    """One line an entry, on standard error, so that standard output stays clean."""
+def log_to_stderr(*, debug: bool = False, form: LogForm = "auto") -> None:
+    """Write log entries to standard error: text at a terminal, else one JSON object a line."""
+    is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextFormatter() if is_text else JsonFormatter())
     logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if debug else logging.INFO,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        force=True,
+        level=logging.DEBUG if debug else logging.INFO, handlers=[handler], force=True
     )
     for noisy in ("asyncio", "httpcore", "httpx", "nats", "opentelemetry", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -64,6 +67,6 @@ async def keep_trying(
         except faults as error:
             if give_up_after is not None and tries >= give_up_after:
                 raise
-            logger.warning("%s: %s; trying again in %.1f s", what, error, pause)
+            log.warning("retrying", action=what, error=error, delay_seconds=round(pause, 1))
         await asyncio.sleep(pause * (1 + jitter(0.2)))
         pause = min(pause * 2, 15.0)

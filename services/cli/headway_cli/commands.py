@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
-from headway_service_kit.process import log_to_stderr
 
-from headway_cli.terminal.options import debug_option
+from headway_cli.terminal.options import debug_option, start_logging
 
 # Every command in the order in which it is listed: its module, and what it does in a line. All of
 # it stands here, so that a list of the commands need not load each of them, which takes seconds.
@@ -136,8 +135,8 @@ def headway() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every expected fault is a line with a remedy."""
-    log_to_stderr()
     try:
+        start_logging()
         code: Any = headway.main(arguments, prog_name="headway", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - the outermost frame: nothing passes unexplained
         # Loaded only now: it knows the faults of every part, and so all of them.

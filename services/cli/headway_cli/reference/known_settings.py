@@ -1,6 +1,6 @@
 """Every setting there is, by who heeds it."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from headway.define.defaults import DefinitionSettings
 from headway_console.settings import ConsoleSettings
@@ -31,6 +31,10 @@ class CommandSettings(Struct, frozen=True, kw_only=True):
         str | None, Meta(description="Who asks there; see `headway token new`.", extra=SECRET)
     ] = None
     debug: Annotated[bool, Meta(description="Log more, and show tracebacks.")] = False
+    log_format: Annotated[
+        Literal["auto", "json", "text"],
+        Meta(description="Format of the log: `auto` is text at a terminal, else JSON."),
+    ] = "auto"
 
 
 class Section(Struct, frozen=True, kw_only=True):

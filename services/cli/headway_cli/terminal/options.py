@@ -2,13 +2,14 @@
 
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 from uuid import UUID
 
 import click
-from headway_service_kit.process import log_to_stderr
+from headway_service_kit.process import LogForm, log_to_stderr
 
 from headway_cli.terminal.times import MOMENT_HELP, PastMoment
 
@@ -36,9 +37,19 @@ def seconds_option(flag: str, name: str, description: str, **attributes: Any) ->
     )
 
 
+def start_logging(*, debug: bool = False) -> None:
+    """Log to standard error in the format that HEADWAY_LOG_FORMAT names."""
+    chosen = os.environ.get("HEADWAY_LOG_FORMAT") or "auto"
+    if chosen not in get_args(LogForm):
+        raise click.UsageError(
+            f"HEADWAY_LOG_FORMAT: {chosen!r} is not a log format: use auto, json or text"
+        )
+    log_to_stderr(debug=debug, form=cast("LogForm", chosen))
+
+
 def _log_more(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
     if value:
-        log_to_stderr(debug=True)
+        start_logging(debug=True)
 
 
 def read_json(given: str, hint: str = "'--input'") -> Any:

@@ -1,0 +1,127 @@
+"""Structured log entries: a stable event phrase plus fields.
+
+    log = get_logger(__name__)
+    log.warning("consumer reset failed", job=job, error=error)
+
+The phrase never contains values, so that it can be searched and alerted on. At a terminal an
+entry is one line, `consumer reset failed job=mail error="timed out"`; elsewhere it is one JSON
+object with the ids of the current trace. `log_context` adds fields, such as the ids of a run, to
+every entry inside it.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from opentelemetry import trace
+
+_NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
+_context: ContextVar[Mapping[str, Any]] = ContextVar("headway_log_context", default=_NO_FIELDS)
+
+
+class Entry:
+    """The message of a log record: an event phrase and its fields."""
+
+    __slots__ = ("event", "fields")
+
+    def __init__(self, event: str, fields: Mapping[str, Any]) -> None:
+        self.event = event
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return " ".join(
+            [self.event, *(f"{key}={_text(value)}" for key, value in self.fields.items())]
+        )
+
+
+class Log:
+    """A logger whose entries are an event phrase plus fields."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, /, **fields: Any) -> None:
+        """Log at level DEBUG."""
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, /, **fields: Any) -> None:
+        """Log at level INFO."""
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, /, **fields: Any) -> None:
+        """Log at level WARNING."""
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, /, **fields: Any) -> None:
+        """Log at level ERROR."""
+        self._write(logging.ERROR, event, fields)
+
+    def exception(self, event: str, /, **fields: Any) -> None:
+        """Log at level ERROR, with the traceback of the current exception."""
+        self._write(logging.ERROR, event, fields, exc_info=True)
+
+    def _write(
+        self, level: int, event: str, fields: dict[str, Any], *, exc_info: bool = False
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            merged = {**_context.get(), **fields}
+            self._logger.log(level, Entry(event, merged), exc_info=exc_info, stacklevel=3)
+
+
+def get_logger(name: str) -> Log:
+    """Return the structured logger of a module."""
+    return Log(name)
+
+
+@contextmanager
+def log_context(**fields: Any) -> Iterator[None]:
+    """Add fields to every entry that is logged inside."""
+    token = _context.set({**_context.get(), **fields})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+class TextFormatter(logging.Formatter):
+    """One line an entry, for people at a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object an entry, with the ids of the current trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record of ours or of any other library."""
+        entry = (
+            record.msg if isinstance(record.msg, Entry) else Entry(record.getMessage(), _NO_FIELDS)
+        )
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": entry.event,
+        }
+        current = trace.get_current_span().get_span_context()
+        if current.is_valid:
+            line["trace_id"] = trace.format_trace_id(current.trace_id)
+            line["span_id"] = trace.format_span_id(current.span_id)
+        for key, value in entry.fields.items():
+            line[f"{key}_" if key in line else key] = value
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    """Render a field so that one entry stays one line and fields stay apart."""
+    text = str(value)
+    plain = text.isprintable() and text and not any(mark in text for mark in ' "=')
+    return text if plain else json.dumps(text, ensure_ascii=False)
