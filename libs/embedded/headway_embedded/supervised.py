@@ -13,7 +13,7 @@ from typing import Self
 from headway_embedded.accounts import Account
 from headway_embedded.errors import EmbeddedError
 
-WARDEN = Path(__file__).with_name("warden.py")
+WARDEN = Path(__file__).with_name("supervisor.py")
 
 STOP_SECONDS = 30.0
 GRACE_SECONDS = 4.0

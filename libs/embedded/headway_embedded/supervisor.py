@@ -2,7 +2,7 @@
 
 A script of its own with nothing but the standard library, so that it is up in milliseconds:
 
-    python -I -S warden.py CHANNEL PARENT STOP_SIGNAL GRACE UID:GID PROGRAM [ARGUMENT ...]
+    python -I -S supervisor.py CHANNEL PARENT STOP_SIGNAL GRACE UID:GID PROGRAM [ARGUMENT ...]
 
 CHANNEL is a socket to the parent, one message a line. It tells `started PID` or `failed REASON`,
 and at last `exited CODE`; it is told `stop SECONDS` and `kill`. Its end of file means that the
