@@ -89,7 +89,7 @@ class Nursery:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "headway.worker.child",
+                "headway.worker.forked_process",
                 str(theirs.fileno()),
                 given,
                 pass_fds=(theirs.fileno(),),

@@ -1,6 +1,6 @@
 """The other side of `nursery`: the process that forks, and the children that run bodies.
 
-    python -m headway.worker.child <control socket> <what to load>
+    python -m headway.worker.forked_process <control socket> <what to load>
 
 The one that forks has one thread and does nothing but fork, reap and tell. A child runs one
 body in its main thread, while another listens whether it is to stop; if the worker is gone,
