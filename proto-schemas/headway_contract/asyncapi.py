@@ -131,6 +131,8 @@ _OTHER_ANSWERS = {
     "dismiss": "changed.answer",
     "notify_test": "changed.answer",
     "retry": "letters_changed.answer",
+    "begin_canary": "canary_status.answer",
+    "stop_canary": "canary_status.answer",
     "acknowledge": "letters_changed.answer",
     "cancel_outstanding": "cancel.answer",
 }

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from headway_contract import (
     applications,
+    canaries,
     control,
     dispatching,
     healing,
@@ -119,6 +120,9 @@ CONTROL: dict[str, type[Struct]] = {
     "dead_letter.question": dispatching.DeadLetterQuestion,
     "dead_letter.answer": dispatching.DeadLetterAnswer,
     "retry.request": dispatching.RetryRequest,
+    "begin_canary.request": canaries.BeginCanaryRequest,
+    "stop_canary.request": canaries.StopCanaryRequest,
+    "canary_status.answer": canaries.CanaryStatus,
     "acknowledge.request": dispatching.AcknowledgeRequest,
     "letters_changed.answer": dispatching.LettersChanged,
     "cancel.request": dispatching.CancelRequest,

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from headway_contract import (
     applications,
+    canaries,
     dispatching,
     operating,
     pausing,
@@ -306,6 +307,18 @@ FORWARDED: tuple[Route, ...] = (
         subject=subjects.ACKNOWLEDGE_REQUEST, seconds=PATIENT_SECONDS,
         key="key",
         question=dispatching.AcknowledgeRequest, answer=dispatching.LettersChanged,
+    ),
+    Route(
+        name="begin_canary", method="POST", path="/dead-letters/canaries", role="operator",
+        tag=LETTERS, summary="Retry the dead letters of a failure: 1, then 10, then all.",
+        subject=subjects.BEGIN_CANARY_REQUEST, key="key",
+        question=canaries.BeginCanaryRequest, answer=canaries.CanaryStatus,
+    ),
+    Route(
+        name="stop_canary", method="POST", path="/dead-letters/canaries/{canary}/stop",
+        role="operator", tag=LETTERS, summary="Stop a canary; work under way continues.",
+        subject=subjects.STOP_CANARY_REQUEST,
+        question=canaries.StopCanaryRequest, answer=canaries.CanaryStatus,
     ),
     Route(
         name="plan", method="POST", path="/plan", role="viewer", tag=DEFINITIONS,

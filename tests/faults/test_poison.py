@@ -440,6 +440,7 @@ async def test_good_work_among_generated_messages(world):
         relay=Handover(),
         cancels=Wakeup(),
         prunes=Wakeup(),
+        canaries=Wakeup(),
         consumers=Wakeup(),
     )
     intake = work_intake(

@@ -1,13 +1,18 @@
-"""Canaries of dead letters: what they retry, when they stop, and in whose name."""
+"""Canaries of dead letters: which letters they retry, when they stop, and in whose name."""
 
 from uuid import UUID
 
+import pytest
 import pytest_asyncio
 from headway.client.client import Client
+from headway.client.control import NotThere
 from headway.client.nats_control import NatsControl
-from headway_console.canaries import Canaries, Progress
+from headway_contract import subjects
+from headway_contract.canaries import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
 from support.troubled_app import TroubledApp
 from support.world import until
+
+RETRIED = "SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'retried'"
 
 
 @pytest_asyncio.fixture
@@ -20,15 +25,8 @@ async def app(world) -> TroubledApp:
     return made
 
 
-@pytest_asyncio.fixture
-async def canaries(world):
-    made = Canaries(world.database, NatsControl(world.broker))
-    yield made
-    await made.stop()
-
-
 async def fail(world, many: int, item: str = "lamp") -> str:
-    """So many dead letters of one failure; returns its fingerprint."""
+    """Make dead letters of one failure; returns its fingerprint."""
     client = Client(control=NatsControl(world.broker), actor="ada")
     for _ in range(many):
         await client.enqueue("ship", {"item": item})
@@ -36,26 +34,31 @@ async def fail(world, many: int, item: str = "lamp") -> str:
     return str(await world.value("SELECT fingerprint FROM dispatcher.dead_letter LIMIT 1"))
 
 
-async def ended(canaries: Canaries, canary: UUID) -> Progress:
-    async def ask() -> bool:
-        told = canaries.read(canary)
-        return told is not None and told.state != "running"
-
-    await until(ask, within=30, what="the canary ends")
-    told = canaries.read(canary)
-    assert told is not None
-    return told
+async def begin(world, fingerprint: str, *, actor: str = "grace") -> CanaryStatus:
+    request = BeginCanaryRequest(fingerprint=fingerprint, actor=actor)
+    return await NatsControl(world.broker).ask(subjects.BEGIN_CANARY_REQUEST, request, CanaryStatus)
 
 
-async def test_all_are_retried_once_the_failure_is_gone(world, app, canaries):
+async def stop(world, canary: UUID) -> CanaryStatus:
+    """Stop a canary; one that has ended is returned as it is."""
+    request = StopCanaryRequest(canary=canary, actor="grace")
+    return await NatsControl(world.broker).ask(subjects.STOP_CANARY_REQUEST, request, CanaryStatus)
+
+
+async def ended(world, canary: UUID) -> CanaryStatus:
+    await world.until("SELECT state <> 'running' FROM dispatcher.canary WHERE id = $1", canary)
+    return await stop(world, canary)
+
+
+async def test_all_are_retried_once_the_failure_is_gone(world, app):
     fingerprint = await fail(world, 13)
     app.broken = False
-    begun = await canaries.begin(fingerprint, actor="grace")
-    again = await canaries.begin(fingerprint, actor="somebody else")
+    begun = await begin(world, fingerprint)
+    again = await begin(world, fingerprint, actor="somebody else")
     assert again.id == begun.id, "one canary of a failure at a time"
-    told = await ended(canaries, begun.id)
-    assert (told.state, told.awaiting) == ("finished", 13)
-    assert [step.fates for step in told.steps] == [
+    canary = await ended(world, begun.id)
+    assert (canary.state, canary.awaiting) == ("finished", 13)
+    assert [step.fates for step in canary.steps] == [
         {"completed": 1},
         {"completed": 10},
         {"completed": 2},
@@ -65,71 +68,77 @@ async def test_all_are_retried_once_the_failure_is_gone(world, app, canaries):
     await world.until_settled()
 
 
-async def test_it_stops_when_the_failure_comes_back(world, app, canaries):
+async def test_it_stops_when_the_failure_comes_back(world, app):
     fingerprint = await fail(world, 3)
-    begun = await canaries.begin(fingerprint, actor="grace")
-    told = await ended(canaries, begun.id)
-    assert told.state == "stopped"
-    assert "the same failure came back" in told.reason
-    retried = "SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'retried'"
-    assert await world.value(retried) == 1
+    begun = await begin(world, fingerprint)
+    canary = await ended(world, begun.id)
+    assert canary.state == "stopped"
+    assert "the same failure returned" in canary.reason
+    assert await world.value(RETRIED) == 1
     await world.until_settled()
 
 
-async def test_nothing_to_retry_is_a_canary_that_has_finished(world, app, canaries):
-    begun = await canaries.begin("f00dfeedcafe", actor="grace")
-    told = await ended(canaries, begun.id)
-    assert (told.state, told.retried) == ("finished", ())
+async def test_nothing_to_retry_is_a_canary_that_has_finished(world, app):
+    begun = await begin(world, "f00dfeedcafe")
+    canary = await ended(world, begun.id)
+    assert (canary.state, [step.fates for step in canary.steps]) == ("finished", [{}, {}, {}])
 
 
-async def test_a_dispatcher_that_does_not_answer_ends_it_with_the_reason(world, canaries):
-    begun = await canaries.begin("f00dfeedcafe", actor="grace")
-    told = await ended(canaries, begun.id)
-    assert told.state == "failed"
-    assert "is it running?" in told.reason
-
-
-async def test_where_it_stopped_is_known_after_a_restart(world, app, canaries):
+async def test_another_dispatcher_continues_it(world):
+    app = TroubledApp()
+    first = await world.dispatcher()
+    await world.scheduler(app.app, tick="off")
+    worker = await world.worker(app.app)
     fingerprint = await fail(world, 13)
     app.broken = False
-    begun = await canaries.begin(fingerprint, actor="grace")
-    await world.until("SELECT count(*) FROM dispatcher.answered")
-    await canaries.stop()
+    await worker.stop()
+    begun = await begin(world, fingerprint)
+    await world.until(f"SELECT ({RETRIED}) = 1")
+    await first.stop()
+    await world.dispatcher()
+    await world.worker(app.app)
+    canary = await ended(world, begun.id)
+    assert (canary.state, canary.actor) == ("finished", "grace")
+    assert sum(step.fates.get("completed", 0) for step in canary.steps) == 13
     await world.until_settled()
-    retried = await world.value(
-        "SELECT count(*) FROM dispatcher.dead_letter WHERE state = 'retried'"
-    )
-    restarted = Canaries(world.database, NatsControl(world.broker))
-    assert restarted.read(begun.id) is None
-    told = await restarted.find(begun.id)
-    assert told is not None
-    assert (told.state, told.awaiting, told.actor) == ("stopped", 13, "grace")
-    assert "Begin another" in told.reason
-    assert sum(step.fates.get("completed", 0) for step in told.steps) == retried < 13
-    another = await restarted.begin(told.fingerprint, actor="grace")
-    assert another.id != begun.id
-    assert (await ended(restarted, another.id)).state == "finished"
-    assert await restarted.find(UUID(int=1)) is None
+
+
+async def test_a_person_stops_it(world):
+    app = TroubledApp()
+    await world.dispatcher()
+    await world.scheduler(app.app, tick="off")
+    worker = await world.worker(app.app)
+    fingerprint = await fail(world, 3)
+    await worker.stop()
+    begun = await begin(world, fingerprint)
+    await world.until(f"SELECT ({RETRIED}) = 1")
+    canary = await stop(world, begun.id)
+    assert (canary.state, canary.reason) == ("stopped", "stopped by grace")
+    app.broken = False
+    await world.worker(app.app)
     await world.until_settled()
+    assert await world.value(RETRIED) == 1, "the work under way continued, and nothing followed"
+    with pytest.raises(NotThere, match="there is no canary"):
+        await stop(world, UUID(int=1))
 
 
 async def test_it_is_begun_and_read_over_the_api(world, app, console):
     fingerprint = await fail(world, 2)
     app.broken = False
     path, key = "/api/v1/dead-letters/canaries", {"Idempotency-Key": "k"}
-    asked = {"fingerprint": fingerprint}
+    body = {"fingerprint": fingerprint}
     async with console.signed_in("operator") as client:
-        begun = (await client.post(path, json=asked, headers=key)).json()
+        begun = (await client.post(path, json=body, headers=key)).json()
 
         async def finished():
-            told = (await client.get(f"{path}/{begun['id']}")).json()
-            return told["state"] == "finished"
+            canary = (await client.get(f"{path}/{begun['id']}")).json()
+            return canary["state"] == "finished"
 
         await until(finished, within=20, what="the canary has finished")
-        told = (await client.get(f"{path}/{begun['id']}")).json()
-        assert [step["fates"] for step in told["steps"]] == [{"completed": 1}] * 2 + [{}]
-        assert told["actor"] == "ada-operator"
-        assert (await client.post(path, json=asked, headers=key)).json() == told
+        canary = (await client.get(f"{path}/{begun['id']}")).json()
+        assert [step["fates"] for step in canary["steps"]] == [{"completed": 1}] * 2 + [{}]
+        assert canary["actor"] == "ada-operator"
+        assert (await client.post(path, json=body, headers=key)).json() == canary
         other = await client.post(path, json={"fingerprint": "other"}, headers=key)
         assert (other.status_code, "other parameters" in other.text) == (409, True)
         stopped = await client.post(f"{path}/{begun['id']}/stop")

@@ -151,20 +151,14 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "failures: of any state": lambda c: dead_letters.page_of_failures(c, state=None),
         **{n: lambda c, f=f: dead_letters.page_of_letters(c, f) for n, f in letter_lists.items()},
         "dead letters: counted": dead_letters.count_awaiting,
-        "stages of a canary": lambda c: canaries.read_stages(c, named("canary")),
-        "whose a canary is": lambda c: canaries.read_begun(
-            c, named(f"letter {named(f'work {number}')}")
-        ),
+        "canary": lambda c: canaries.read_canary(c, named("canary")),
+        "latest canary of a failure": lambda c: canaries.latest_canary(c, "f00d"),
         "dead letter in full": lambda c: dead_letters.read_letter(
             c, named(f"letter {named(f'work {number}')}")
         ),
         "id of the manifest of a dead letter": lambda c: dead_letters.manifest_of(
             c, named(f"letter {named(f'work {number}')}")
         ),
-        "fates of dead letters": lambda c: dead_letters.read_fates(
-            c, [named(f"letter {named(f'work {one}')}") for one in range(100)]
-        ),
-        "dead letters: counted of a failure": lambda c: dead_letters.count_of_failure(c, "f00d"),
         "a look at workers": workers.look_at_workers,
         "workers: alive": lambda c: workers.page_of_workers(c, heard_since=heard, alive_only=True),
         "workers": lambda c: workers.page_of_workers(c, heard_since=heard),

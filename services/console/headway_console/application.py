@@ -17,7 +17,6 @@ from headway_console.access.guards import check_declared, guard, open_to_anyone
 from headway_console.api import ENDPOINTS
 from headway_console.api.endpoints import handler_of
 from headway_console.api.openapi import document_handler
-from headway_console.canaries import Canaries
 from headway_console.envelope import Envelope
 from headway_console.feed import Feed
 from headway_console.pages import HANDLERS, PAGES
@@ -41,7 +40,6 @@ class Parts(Struct, frozen=True, kw_only=True):
     feed: Feed
     origins: frozenset[str]
     listening: Listening
-    canaries: Canaries
     broker: Broker
 
 

@@ -26,7 +26,6 @@ from headway_console.application import (
     known_origins,
     make_application,
 )
-from headway_console.canaries import Canaries
 from headway_console.feed import Feed
 from headway_console.pages.live import Listening
 from headway_console.reading import connect_reader
@@ -56,12 +55,10 @@ class ConsoleService(Service):
         self.port = 0
         self.listening = Listening(self.feed, database)
         self.control = NatsControl(broker)
-        self.canaries = Canaries(database, self.control)
 
     async def stop(self) -> None:
         """Stop everything."""
         await self.feed.stop()  # or the streams would keep the server from stopping
-        await self.canaries.stop()
         if self.server is not None:
             await self.server.stop()
         if self.issuer is not None:
@@ -110,7 +107,6 @@ async def start_console(
                 feed=service.feed,
                 origins=known_origins(settings, service.port),
                 listening=service.listening,
-                canaries=service.canaries,
                 broker=service.broker,
             )
         )

@@ -19,6 +19,7 @@ from headway_dispatcher.gate.waits import Waits
 from headway_dispatcher.history.retention import Retention
 from headway_dispatcher.intake.prune import Prunes
 from headway_dispatcher.intake.work_intake import Followers, work_intake
+from headway_dispatcher.letters.canaries import Canaries
 from headway_dispatcher.letters.passes import LetterRetention, WaitingRetries
 from headway_dispatcher.operate.cancel_pass import Cancels
 from headway_dispatcher.operate.desk import Desk
@@ -93,6 +94,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
         relay=Handover(),
         cancels=Wakeup(),
         prunes=Wakeup(),
+        canaries=Wakeup(),
         consumers=consumers.wakeup,
     )
     heartbeats = Heartbeats(database, broker, settings, name=name, gate=wake.gate)
@@ -179,6 +181,8 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("prunes", prunes.run_once, wake.prunes)
     retries = WaitingRetries(database, clock=clock, wake=wake)
     service.keep("letters", retries.run_once)
+    canaries = Canaries(database, clock=clock, wake=wake)
+    service.keep("canaries", canaries.run_once, wake.canaries)
     purge = LetterRetention(database, days=settings.dead_letter_days, clock=clock)
     service.keep("letter-retention", purge.run_once, poll=settings.clean_up_seconds)
     # Workers must hear from us whatever our own troubles are, so this one hardly rests.

@@ -1,49 +1,29 @@
-"""How dead letters of one failure are retried with care: one, then ten, then all.
+"""Decide the next step of a canary: dead letters of one failure, retried 1, then 10, then all.
 
-A step is over when all that it retried has settled. It went well if something completed and the
-failure did not come back; only then does the next step begin. As soon as the failure comes back
-everything stops, whatever is still under way. What ended in another failure does not stop a step
-in which something completed: it is told, and stands among the dead letters again.
+A step is over when everything that it retried has settled. The next step begins if something of
+the step completed and the failure did not return. As soon as the failure returns, the canary
+stops, even while other retries are under way. Another failure does not stop a step in which
+something completed; it is counted, and makes a dead letter of its own.
 
-Of the last step only so many are under way at once, so that there is still something to stop.
+The last step keeps at most `AT_ONCE` letters under way, so that a stop still has an effect.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
-from uuid import UUID
 
 from msgspec import Struct
 
-# How many each step retries; none means all that are left.
+# The number of letters that each step retries; `None` means all remaining letters.
 STEPS: tuple[int | None, ...] = (1, 10, None)
-# How many of the last step may be under way at once, and are asked for at once.
 AT_ONCE = 100
 
+# `ended` is work that was cancelled or expired: it does not show whether the failure is gone.
 Fate = Literal["under_way", "completed", "came_back", "failed_otherwise", "ended"]
-
-
-class Retried(Struct, frozen=True, kw_only=True):
-    """A letter that was retried, and what became of it.
-
-    `ended` is work that ended without an answer to whether the failure is gone: it was cancelled,
-    or it expired.
-    """
-
-    letter: UUID
-    step: int
-    fate: Fate
-
-
-class Standing(Struct, frozen=True, kw_only=True):
-    """How a canary stands: in which step it is, and whether there are letters left to retry."""
-
-    step: int
-    retried: tuple[Retried, ...] = ()
-    more: bool = True
+Fates = Mapping[str, int]
 
 
 class RetryNext(Struct, frozen=True, kw_only=True):
-    """Retry so many more, as part of this step."""
+    """Retry more letters as part of this step."""
 
     step: int
     letters: int
@@ -51,19 +31,19 @@ class RetryNext(Struct, frozen=True, kw_only=True):
 
 
 class Wait(Struct, frozen=True, kw_only=True):
-    """Look again later."""
+    """Check again later."""
 
     reason: str
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
-    """It goes no further."""
+    """Retry nothing more."""
 
     reason: str
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """Everything was retried, and has settled."""
+    """Every letter was retried and has settled."""
 
     reason: str
 
@@ -71,56 +51,50 @@ class Finished(Struct, frozen=True, kw_only=True):
 Verdict = RetryNext | Wait | Stopped | Finished
 
 
-def judge(standing: Standing) -> Verdict:
-    """What to do next."""
-    back = _count(standing.retried, "came_back")
-    if back:
+def judge(step: int, fates: Sequence[Fates], *, more: bool) -> Verdict:
+    """Decide how a canary continues; `fates` has one entry per step."""
+    retried = sum(sum(counts.values()) for counts in fates)
+    returned = _total(fates, "came_back")
+    if returned:
         return Stopped(
-            reason=f"the same failure came back for {_letters(back)} of "
-            f"{len(standing.retried)} retried"
+            reason=f"the same failure returned for {_letters(returned)} of {retried} retried"
         )
-    of_step = [one for one in standing.retried if one.step == standing.step]
-    under_way = _count(of_step, "under_way")
-    wanted = _wanted(standing, len(of_step), under_way)
-    if wanted and standing.more:
-        return RetryNext(step=standing.step, letters=wanted, reason=_why(standing.step, wanted))
+    current = fates[step]
+    under_way = current.get("under_way", 0)
+    wanted = _wanted(step, sum(current.values()), under_way)
+    if wanted and more:
+        return RetryNext(step=step, letters=wanted, reason=_reason(step, wanted))
     if under_way:
         return Wait(reason=f"{_letters(under_way)} of this step under way")
-    return _after_step(standing, of_step)
-
-
-def _after_step(standing: Standing, of_step: Sequence[Retried]) -> Verdict:
-    """All of the step has settled, and the failure has not come back."""
-    if not standing.retried:
-        return Finished(reason="no dead letter of this failure awaits anybody")
-    completed = _count(of_step, "completed")
-    if of_step and not completed:
+    if not retried:
+        return Finished(reason="no open dead letter of this failure")
+    if current and not current.get("completed"):
         return Stopped(
-            reason=f"nothing of this step ({_letters(len(of_step))}) completed: "
-            "it failed otherwise, or was ended"
+            reason=f"nothing of this step ({_letters(sum(current.values()))}) completed: "
+            "it failed in another way, or was cancelled"
         )
-    following = standing.step + 1
-    if not standing.more or following >= len(STEPS):
-        total = _count(standing.retried, "completed")
-        return Finished(reason=f"all {_letters(len(standing.retried))} settled, {total} completed")
-    letters = STEPS[following] or AT_ONCE
-    return RetryNext(step=following, letters=letters, reason=_why(following, letters))
+    if not more or step + 1 >= len(STEPS):
+        return Finished(
+            reason=f"all {_letters(retried)} settled, {_total(fates, 'completed')} completed"
+        )
+    letters = STEPS[step + 1] or AT_ONCE
+    return RetryNext(step=step + 1, letters=letters, reason=_reason(step + 1, letters))
 
 
-def _wanted(standing: Standing, asked: int, under_way: int) -> int:
-    """How many more this step may retry now."""
-    size = STEPS[standing.step]
-    return max(0, (AT_ONCE - under_way) if size is None else (size - asked))
+def _wanted(step: int, retried: int, under_way: int) -> int:
+    """Return how many more letters this step may retry now."""
+    size = STEPS[step]
+    return max(0, (AT_ONCE - under_way) if size is None else (size - retried))
 
 
-def _why(step: int, letters: int) -> str:
+def _reason(step: int, letters: int) -> str:
     if STEPS[step] is None:
-        return f"the steps before went well: all that are left, {letters} at once"
+        return f"earlier steps succeeded: all remaining letters, {letters} at once"
     return f"step {step + 1} of {len(STEPS)}: {_letters(letters)}"
 
 
-def _count(retried: Sequence[Retried], fate: Fate) -> int:
-    return sum(one.fate == fate for one in retried)
+def _total(fates: Sequence[Fates], fate: Fate) -> int:
+    return sum(counts.get(fate, 0) for counts in fates)
 
 
 def _letters(number: int) -> str:

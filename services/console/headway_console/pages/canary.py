@@ -1,8 +1,11 @@
-"""A canary and how far it is: dead letters of one failure, one, then ten, then all."""
+"""The page of a canary: dead letters of one failure, retried 1, then 10, then all."""
 
 from typing import Any
 from uuid import UUID
 
+from headway.client.control import Control
+from headway_contract import subjects
+from headway_contract.canaries import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
 from headway_contract.http import InvalidRequest
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
@@ -10,48 +13,50 @@ from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
 from headway_console.access.guards import needs, still_let_in
-from headway_console.api.canaries import find_canary, stop_canary
-from headway_console.canaries import Canaries, Progress
+from headway_console.api.canaries import find_canary
 from headway_console.pages.flash import go_to
 from headway_console.pages.form_fields import field_of
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import show
+from headway_console.reading.canaries import read_canary
 
 
 @post("/dead-letters/canary", opt=needs("operator"))
 async def begin(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Begin one for a failure, or go to the one that is at it."""
+    """Begin a canary for a failure, or open the one that runs."""
     fingerprint = await field_of(request, "of")
     if not fingerprint:
-        raise InvalidRequest("a canary of which failure? The form names none")
-    canaries: Canaries = request.app.state.canaries
-    told = await canaries.begin(fingerprint, actor=request.user.name)
-    return go_to(request, f"/dead-letters/canary/{told.id}")
+        raise InvalidRequest("the form names no failure to retry")
+    control: Control = request.app.state.control
+    question = BeginCanaryRequest(fingerprint=fingerprint, actor=request.user.name)
+    canary = await control.ask(subjects.BEGIN_CANARY_REQUEST, question, CanaryStatus)
+    return go_to(request, f"/dead-letters/canary/{canary.id}")
 
 
 @get("/dead-letters/canary/{canary:uuid}", opt=needs("viewer"))
 async def canary_page(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[str]:
-    """How far it is."""
+    """Show the progress of a canary."""
     return show(request, "canary.html", canary=await find_canary(request, canary))
 
 
 @get("/dead-letters/canary/{canary:uuid}/live", opt=needs("viewer"), sync_to_thread=False)
 def canary_live(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> ServerSentEvent:
-    """Say when it has come further."""
-    canaries: Canaries = request.app.state.canaries
+    """Send an event when the canary changes."""
     listening: Listening = request.app.state.listening
 
-    async def look(_: Connection) -> Progress | None:
-        return await canaries.find(canary)
+    async def look(connection: Connection) -> CanaryStatus | None:
+        return await read_canary(connection, canary)
 
     return streamed(listening.to(look, still_let_in(request)))
 
 
 @post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"))
 async def stop(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[Any]:
-    """Go no further; what is under way goes on."""
-    await stop_canary(request, canary)
-    return go_to(request, f"/dead-letters/canary/{canary}", text="it goes no further")
+    """Stop a canary; work under way continues."""
+    control: Control = request.app.state.control
+    question = StopCanaryRequest(canary=canary, actor=request.user.name)
+    await control.ask(subjects.STOP_CANARY_REQUEST, question, CanaryStatus)
+    return go_to(request, f"/dead-letters/canary/{canary}", text="Canary stopped")
 
 
 HANDLERS = (begin, canary_page, canary_live, stop)

@@ -10,7 +10,6 @@ from headway_contract.http import InvalidRequest
 from litestar import Request, Response, get, post
 
 from headway_console.access.guards import needs
-from headway_console.canaries import Canaries
 from headway_console.pages import canary, letter
 from headway_console.pages.flash import Kind, go_to
 from headway_console.pages.form_fields import (
@@ -23,6 +22,7 @@ from headway_console.pages.form_fields import (
     text_of,
 )
 from headway_console.pages.shell import Page, show
+from headway_console.reading.canaries import latest_canary
 from headway_console.reading.dead_letters import (
     count_awaiting,
     page_of_failures,
@@ -79,14 +79,14 @@ async def letters(request: Request[Any, Any, Any]) -> Response[str]:
     )
     async with request.app.state.database.acquire() as connection:
         found = await page_of_letters(connection, asked, cursor=cursor)
-    canaries: Canaries = request.app.state.canaries
+        canary_of_failure = await latest_canary(connection, fingerprint) if fingerprint else None
     return show(
         request,
         "letters.html",
         page=found,
         values=filters_of(request, *_OF_LETTERS),
         fingerprint=fingerprint,
-        canary=canaries.of_failure(fingerprint) if fingerprint else None,
+        canary=canary_of_failure,
         cursor=cursor or "",
     )
 

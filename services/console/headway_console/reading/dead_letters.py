@@ -1,6 +1,5 @@
 """Dead letters: by what failed, those of one failure, and one in full."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,7 +15,6 @@ from headway_contract.dispatching import (
 from headway_contract.lifecycle import Failure
 from headway_contract.settled import InputChange
 from headway_decisions.retries import fingerprints
-from headway_decisions.retries.canaries import Fate
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
@@ -110,29 +108,6 @@ async def count_awaiting(connection: Connection) -> int:
     """How many dead letters await somebody."""
     count: int = await connection.fetchval(queries["awaiting"])
     return count
-
-
-async def count_of_failure(connection: Connection, fingerprint: str) -> int:
-    """How many letters of a failure await somebody."""
-    count: int = await connection.fetchval(queries["count"], *fingerprints.read(fingerprint))
-    return count
-
-
-async def read_fates(connection: Connection, letters: Sequence[UUID]) -> dict[UUID, Fate]:
-    """What became of letters that were retried; those that are gone with their manifest ended."""
-    rows = await connection.fetch(queries["retried"], list(letters))
-    found = {row["id"]: _fate(row) for row in rows}
-    return {letter: found.get(letter, "ended") for letter in letters}
-
-
-def _fate(row: Any) -> Fate:
-    if row["following"] is not None:
-        return "came_back" if row["following"] == row["fingerprint"] else "failed_otherwise"
-    if row["state"] != "retried":  # its slot is taken yet, or somebody has put it away
-        return "under_way" if row["retry_asked_at"] is not None else "ended"
-    if row["work"] != "settled":
-        return "under_way"
-    return "completed" if row["outcome"] == "completed" else "ended"
 
 
 def _failure_group(row: Any) -> FailureGroup:

@@ -48,6 +48,7 @@ class Followers(Struct, frozen=True, kw_only=True):
     relay: Handover
     cancels: Wakeup
     prunes: Wakeup
+    canaries: Wakeup
     consumers: Wakeup
 
 

@@ -10,7 +10,7 @@ from headway_dispatcher.history import history_records
 from headway_dispatcher.intake import prune
 from headway_dispatcher.intake.work_intake import Followers
 from headway_dispatcher.letters import letters
-from headway_dispatcher.store import HISTORY, letter_queries
+from headway_dispatcher.store import HISTORY, canary_queries, letter_queries
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class LetterRetention:
         async with self._database.transaction() as connection:
             oldest = await self._clock.now(connection) - self._kept
             status = await connection.execute(letter_queries["purge"], oldest, _BATCH)
+            await connection.execute(canary_queries["purge"], oldest)
             purged = int(status.rpartition(" ")[2])
             if purged:
                 await HISTORY.append(connection, [history_records.letters_forgotten(oldest)])

@@ -9,6 +9,12 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import subjects
+from headway_contract.canaries import (
+    BeginCanaryRequest,
+    CanaryRef,
+    CanaryStatus,
+    StopCanaryRequest,
+)
 from headway_contract.dispatching import (
     AcknowledgeRequest,
     CancelAnswer,
@@ -34,7 +40,7 @@ from nats.errors import Error as NatsError
 from headway_dispatcher import store
 from headway_dispatcher.intake import prune
 from headway_dispatcher.intake.work_intake import Followers
-from headway_dispatcher.letters import letters
+from headway_dispatcher.letters import canaries, letters
 from headway_dispatcher.operate import cancel_requests, drain
 from headway_dispatcher.pages import aware, cut, read_place
 from headway_dispatcher.questions import Questions, read_fingerprint
@@ -85,6 +91,8 @@ class Desk:
                 **self._questions.endpoints(),
                 subjects.RETRY_REQUEST: typed(RetryRequest, self.retry),
                 subjects.ACKNOWLEDGE_REQUEST: typed(AcknowledgeRequest, self.acknowledge),
+                subjects.BEGIN_CANARY_REQUEST: typed(BeginCanaryRequest, self.begin_canary),
+                subjects.STOP_CANARY_REQUEST: typed(StopCanaryRequest, self.stop_canary),
                 subjects.CANCEL_REQUEST: typed(CancelRequest, self.cancel),
                 subjects.DRAIN_REQUEST: typed(DrainRequest, self.drain),
                 subjects.DISPATCHER_SETTINGS_QUESTION: typed(SettingsQuestion, self.settings),
@@ -121,6 +129,30 @@ class Desk:
             answer = await ANSWERED.once(connection, request, LettersChanged, act, now=times.real)
         self._wake.relay.call()
         return answer
+
+    async def begin_canary(self, request: BeginCanaryRequest) -> CanaryStatus:
+        """Begin to retry the dead letters of a failure in steps."""
+        async with self._changing() as (connection, times):
+            begun = await ANSWERED.once(
+                connection,
+                request,
+                CanaryRef,
+                lambda: canaries.begin(
+                    connection, request, actor=_actor(request), now=times.schedule
+                ),
+                now=times.real,
+            )
+            status = await canaries.read_status(connection, begun.canary)
+        self._wake.canaries.call()
+        return status
+
+    async def stop_canary(self, request: StopCanaryRequest) -> CanaryStatus:
+        """Stop a canary; work under way continues."""
+        async with self._changing() as (connection, times):
+            await canaries.stop(
+                connection, request.canary, actor=_actor(request), now=times.schedule
+            )
+            return await canaries.read_status(connection, request.canary)
 
     async def cancel(self, request: CancelRequest) -> CancelAnswer:
         """End work early."""
@@ -232,5 +264,7 @@ def _page_of(chosen: _Chosen) -> dict[str, Any]:
     return {"last": chosen.last, "more": chosen.more, "created_before": chosen.created_before}
 
 
-def _actor(request: RetryRequest | AcknowledgeRequest) -> str:
+def _actor(
+    request: RetryRequest | AcknowledgeRequest | BeginCanaryRequest | StopCanaryRequest,
+) -> str:
     return storable(request.actor) or "unknown"

@@ -1,11 +1,9 @@
--- name: stages
--- What the dispatcher answered to the retries of a canary, the first of them first. $1 what their
--- keys begin with.
-SELECT key, answer, answered_at FROM dispatcher.answered
-WHERE kind = 'RetryRequest.LettersChanged' AND starts_with(key, $1)
-ORDER BY answered_at, key
+-- name: canary
+-- One canary. $1 id.
+SELECT id, fingerprint, actor, began_at, ended_at, awaiting, state, reason, step, steps
+FROM dispatcher.canary WHERE id = $1
 
--- name: begun
--- Of which failure a canary is, and who began it, by a letter that it has retried. $1 letter.
-SELECT fingerprint, code_version, coalesce(actor, retry_asked_by, '') AS actor
-FROM dispatcher.dead_letter WHERE id = $1
+-- name: latest
+-- The latest canary of a failure. $1 fingerprint.
+SELECT id, fingerprint, actor, began_at, ended_at, awaiting, state, reason, step, steps
+FROM dispatcher.canary WHERE fingerprint = $1 ORDER BY began_at DESC LIMIT 1

@@ -1,0 +1,203 @@
+"""Canaries: retry the dead letters of one failure in steps, and stop when the failure returns.
+
+A canary is one row. The desk begins and stops it, and a pass of any dispatcher advances it, so
+it survives a restart of every process. Each step is an ordinary retry in the name of the person
+who began the canary. It retries letters that existed when it began, the oldest first.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from headway_clock import new_id
+from headway_contract.canaries import BeginCanaryRequest, CanaryRef, CanaryStatus, CanaryStep
+from headway_decisions.retries import fingerprints
+from headway_decisions.retries.canaries import (
+    STEPS,
+    Fate,
+    Finished,
+    RetryNext,
+    Stopped,
+    Verdict,
+    judge,
+)
+from headway_jetstream_kit.endpoints import Unknown
+from headway_postgres_kit import Clock, Connection, Database
+from msgspec import Struct
+
+from headway_dispatcher import store
+from headway_dispatcher.intake import prune
+from headway_dispatcher.intake.work_intake import Followers
+from headway_dispatcher.letters import letters
+from headway_dispatcher.store import Times, canary_queries, letter_queries
+
+_CHECK_EVERY_SECONDS = 0.5
+
+
+async def begin(
+    connection: Connection, request: BeginCanaryRequest, *, actor: str, now: datetime
+) -> CanaryRef:
+    """Begin a canary, or return the one that runs for the same failure."""
+    canary = new_id()
+    steps = [CanaryStep(size=size, fates={}) for size in STEPS]
+    status = await connection.execute(
+        canary_queries["begin"],
+        canary,
+        request.fingerprint,
+        actor,
+        now,
+        *fingerprints.read(request.fingerprint),
+        msgspec.to_builtins(steps),
+    )
+    if status == "INSERT 0 0":
+        canary = await connection.fetchval(canary_queries["running_of"], request.fingerprint)
+    return CanaryRef(canary=canary)
+
+
+async def stop(connection: Connection, canary: UUID, *, actor: str, now: datetime) -> None:
+    """Stop a canary; work under way continues, and an ended canary stays as it is."""
+    await connection.execute(canary_queries["stop"], canary, f"stopped by {actor}", now)
+
+
+async def read_status(connection: Connection, canary: UUID) -> CanaryStatus:
+    """Return the status of a canary; raises `Unknown`."""
+    row = await connection.fetchrow(canary_queries["status"], canary)
+    if row is None:
+        raise Unknown(f"there is no canary {canary}")
+    return msgspec.convert(dict(row), CanaryStatus)
+
+
+class _Retried(Struct, frozen=True, kw_only=True):
+    """The letters that a pass retried, and where the next pass continues."""
+
+    under_way: list[UUID]
+    more: bool
+    after_at: datetime | None
+    after_id: UUID | None
+
+
+class Canaries:
+    """Advances running canaries, for one dispatcher process."""
+
+    def __init__(self, database: Database, *, clock: Clock, wake: Followers) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake = wake
+
+    async def run_once(self) -> float | None:
+        """Advance every running canary by one step at most."""
+        async with self._database.acquire() as connection:
+            rows = await connection.fetch(canary_queries["running"])
+        for row in rows:
+            await self._advance(row["id"])
+        return _CHECK_EVERY_SECONDS if rows else None
+
+    async def _advance(self, canary: UUID) -> None:
+        async with self._database.transaction() as connection:
+            await prune.lock(connection)
+            row = await connection.fetchrow(canary_queries["lock"], canary)
+            if row is None:
+                return
+            times = await store.read_times(connection, self._clock)
+            fates = await _read_fates(connection, row["under_way"])
+            steps = msgspec.convert(row["steps"], list[CanaryStep])
+            steps[row["step"]] = _settle(steps[row["step"]], fates)
+            verdict = judge(row["step"], [step.fates for step in steps], more=row["more"])
+            retried = await _retry(connection, row, fates, verdict, times)
+            await _record(connection, row, steps, verdict, retried, times.schedule)
+        if isinstance(verdict, RetryNext):
+            self._wake.gate.call()
+            self._wake.relay.call()
+
+
+async def _read_fates(connection: Connection, under_way: Sequence[UUID]) -> dict[UUID, Fate]:
+    """Return what became of letters; one that was deleted with its manifest has ended."""
+    rows = await connection.fetch(canary_queries["fates"], under_way)
+    found = {row["id"]: _fate(row) for row in rows}
+    return {letter: found.get(letter, "ended") for letter in under_way}
+
+
+def _fate(row: Any) -> Fate:
+    if row["following"] is not None:
+        return "came_back" if row["following"] == row["fingerprint"] else "failed_otherwise"
+    if row["state"] != "retried":  # it waits for its slot, or a person acknowledged it
+        return "under_way" if row["retry_asked_at"] is not None else "ended"
+    if row["work"] != "settled":
+        return "under_way"
+    return "completed" if row["outcome"] == "completed" else "ended"
+
+
+def _settle(step: CanaryStep, fates: dict[UUID, Fate]) -> CanaryStep:
+    settled = Counter({**step.fates, "under_way": 0})
+    return CanaryStep(size=step.size, fates=dict(settled + Counter(fates.values())))
+
+
+async def _retry(
+    connection: Connection, row: Any, fates: dict[UUID, Fate], verdict: Verdict, times: Times
+) -> _Retried:
+    """Retry the next letters, if the verdict says so."""
+    under_way = [letter for letter, fate in fates.items() if fate == "under_way"]
+    if not isinstance(verdict, RetryNext):
+        return _Retried(
+            under_way=under_way,
+            more=row["more"],
+            after_at=row["after_at"],
+            after_id=row["after_id"],
+        )
+    found = await connection.fetch(
+        letter_queries["chosen"],
+        *(None, None, None),
+        *fingerprints.read(row["fingerprint"]),
+        None,
+        row["began_at"],
+        row["after_at"],
+        row["after_id"],
+        verdict.letters + 1,
+    )
+    page = found[: verdict.letters]
+    wish = letters.Wish(actor=row["actor"])
+    results = await letters.retry(connection, [letter["id"] for letter in page], wish, times=times)
+    # Letters that another person resolved meanwhile are not part of the canary.
+    taken = [result.dead_letter for result in results if result.result in ("retried", "waits")]
+    return _Retried(
+        under_way=under_way + taken,
+        more=len(found) > len(page),
+        after_at=page[-1]["created_at"] if page else row["after_at"],
+        after_id=page[-1]["id"] if page else row["after_id"],
+    )
+
+
+async def _record(
+    connection: Connection,
+    row: Any,
+    steps: list[CanaryStep],
+    verdict: Verdict,
+    retried: _Retried,
+    now: datetime,
+) -> None:
+    step, state = row["step"], "running"
+    match verdict:
+        case RetryNext():
+            step = verdict.step
+            fates = Counter({**steps[step].fates, "under_way": len(retried.under_way)})
+            steps[step] = CanaryStep(size=steps[step].size, fates=dict(+fates))
+        case Stopped():
+            state = "stopped"
+        case Finished():
+            state = "finished"
+    await connection.execute(
+        canary_queries["record"],
+        row["id"],
+        state,
+        verdict.reason,
+        None if state == "running" else now,
+        step,
+        msgspec.to_builtins(steps),
+        retried.under_way,
+        retried.more,
+        retried.after_at,
+        retried.after_id,
+    )
