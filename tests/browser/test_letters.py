@@ -117,7 +117,7 @@ async def test_a_canary_stops_by_itself_when_the_failure_comes_back(page: Page, 
     await page.get_by_role("button", name="Canary: 1, 10, all").click()
     await confirm(page)
     await expect(page.get_by_role("heading", level=1)).to_contain_text("stopped")
-    await expect(page.locator(".lead")).to_contain_text("the same failure came back for 1 letter")
+    await expect(page.locator(".lead")).to_contain_text("the same failure returned for 1 letter")
     await look_closely(page, "canary-stopped")
     await system.world.until(AWAITING, 5)
     await page.reload()

@@ -32,8 +32,8 @@ WRONG = [
     ("/dead-letters/change", {"action": "retry"}, 422, "nothing is checked"),
     ("/dead-letters/change", {"action": "retry-all"}, 422, "all of which failure?"),
     ("/dead-letters/change", {"action": "burn"}, 422, "is nothing that can be done"),
-    ("/dead-letters/canary", {}, 422, "of which failure?"),
-    (f"/dead-letters/canary/{ID}/stop", {}, 404, "nobody knows a canary"),
+    ("/dead-letters/canary", {}, 422, "names no failure"),
+    (f"/dead-letters/canary/{ID}/stop", {}, 503, "is it running?"),
 ]
 
 
@@ -52,7 +52,7 @@ ASKED = [
     (f"/runs/{ID}", 404, "there is no run"),
     (f"/work/{ID}", 404, "there is no work"),
     (f"/dead-letters/{ID}", 404, "there is no dead letter"),
-    (f"/dead-letters/canary/{ID}", 404, "nobody knows a canary"),
+    (f"/dead-letters/canary/{ID}", 404, "there is no canary"),
     ("/events/feed?after=x", 422, "is the number of an event"),
 ]
 

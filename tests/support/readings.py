@@ -151,8 +151,8 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "failures: of any state": lambda c: dead_letters.page_of_failures(c, state=None),
         **{n: lambda c, f=f: dead_letters.page_of_letters(c, f) for n, f in letter_lists.items()},
         "dead letters: counted": dead_letters.count_awaiting,
-        "canary": lambda c: canaries.read_canary(c, named("canary")),
-        "latest canary of a failure": lambda c: canaries.latest_canary(c, "f00d"),
+        "canary in full": lambda c: canaries.read_canary(c, named("canary")),
+        "latest canary of a failure in full": lambda c: canaries.latest_canary(c, "f00d"),
         "dead letter in full": lambda c: dead_letters.read_letter(
             c, named(f"letter {named(f'work {number}')}")
         ),
