@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import psutil
 import pytest
 import pytest_asyncio
 import uvloop
@@ -20,6 +22,31 @@ from support.world import World
 # How long an example takes says something about the machine, and nothing about the code.
 settings.register_profile("headway", deadline=None)
 settings.load_profile("headway")
+
+
+MEMORY_DISK = Path("/dev/shm")
+MEMORY_NEEDED = 4 * 1024**3
+
+
+def pytest_configure() -> None:
+    """Keep temporary files in memory where there is room.
+
+    A database is some 700 files. A journaling disk takes a third of a second of processor time to
+    create them for each test; memory takes 15 milliseconds. TMPDIR overrides this.
+    """
+    if "TMPDIR" not in os.environ and _has_room(MEMORY_DISK):
+        os.environ["TMPDIR"] = str(MEMORY_DISK)  # inherited by xdist's workers and by commands
+        tempfile.tempdir = None
+
+
+def _has_room(disk: Path) -> bool:
+    """Whether the disk is writable, may hold programs, and has room for a run of all tests."""
+    if not disk.is_dir() or not os.access(disk, os.W_OK):
+        return False
+    if os.statvfs(disk).f_flag & os.ST_NOEXEC:
+        return False
+    available = psutil.virtual_memory().available
+    return min(shutil.disk_usage(disk).free, available) >= MEMORY_NEEDED
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -95,6 +95,8 @@ class TestOrders:
         worker = await world.worker(app)
         await world.fire(app)
         await until(lambda: _finished(worker), within=10, what="the run has ended")
+        # Only the second dispatcher may publish the order again.
+        await dispatcher.end_pass("orders")
         for stream in (subjects.EVENTS_STREAM, subjects.RUNS_STREAM):
             await world.broker.api(f"STREAM.DELETE.{stream}")
         await world.dispatcher(orphan_timeout_seconds=3)
