@@ -21,7 +21,7 @@ from headway_contract.lifecycle import LeaseClaimed, LeaseEvent, RunCompleted
 from headway_contract.orders import RunDispatched
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
-from headway_decisions.runs.texts import storable
+from headway_decisions.runs.report_limits import storable_json
 from headway_dispatcher.gate.gate import GateCall
 from headway_dispatcher.intake.work_intake import Followers, work_intake
 from headway_dispatcher.runs.projector import event_intake
@@ -203,7 +203,7 @@ class Orders:
                 aside[body] -= 1
                 continue
             try:
-                events = decode(storable(body))
+                events = decode(storable_json(body))
             except Malformed:
                 pytest.fail(f"neither applied nor put aside: {body[:200]!r}")
             for one in events:

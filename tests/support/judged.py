@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from headway_decisions.firing import identity
-from headway_decisions.firing.policies import Overlap
-from headway_decisions.firing.views import Entry, ManifestView
+from headway_decisions.firing.manifest_state import Entry, ManifestView, Overlap
 from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
 

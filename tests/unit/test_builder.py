@@ -19,7 +19,7 @@ from headway import (
 )
 from headway.define.definitions import Batch
 from headway_contract.work import RetryPolicy
-from headway_decisions.firing.policies import Misfire, Overlap
+from headway_decisions.firing.manifest_state import Misfire, Overlap
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.calendar import ExcludedDays
 from headway_decisions.timing.timing import Timing

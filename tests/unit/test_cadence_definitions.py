@@ -29,7 +29,7 @@ from headway import (
     spaced,
     weekly,
 )
-from headway_decisions.firing.policies import Misfire, Overlap
+from headway_decisions.firing.manifest_state import Misfire, Overlap
 from headway_decisions.timing.cadence import (
     Cron,
     Daily,

@@ -7,7 +7,7 @@ from headway.define.policies import skip_missed
 from headway.yaml_file import read_app
 from headway_cli.serve.settings import read_defaults
 from headway_contract.work import RetryPolicy
-from headway_decisions.firing.policies import Misfire, Overlap
+from headway_decisions.firing.manifest_state import Misfire, Overlap
 from headway_service_kit.settings import InvalidSettings
 
 GIVEN = DefinitionSettings(

@@ -3,9 +3,15 @@
 from datetime import timedelta
 
 import pytest
-from headway_decisions.firing import due, identity, views
-from headway_decisions.firing.policies import Misfire, Overlap
-from headway_decisions.firing.views import ManifestView, Owed, Release, Verdict
+from headway_decisions.firing import due, identity, jitter, manifest_state
+from headway_decisions.firing.manifest_state import (
+    ManifestView,
+    Misfire,
+    Overlap,
+    Owed,
+    Release,
+    Verdict,
+)
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Every, Manual, Once, Spaced
 from headway_decisions.timing.calendar import ExcludedTimes, Filters
@@ -300,7 +306,7 @@ class TestSpaced:
 
     def test_nobody_looks_before_its_jitter_lets_it_go(self):
         shaken = self.spaced(settled_at=NOON, jitter_seconds=300.0)
-        fires_at = identity.fire_at(NAME, noon(10), 300)
+        fires_at = jitter.draw_jitter(NAME, noon(10), 300)
         assert noon(10) < fires_at < noon(15)
         assert due.judge(shaken, now=noon(1)).wake_at == fires_at
         ripe = structs.replace(shaken, next_due_at=noon(10))
@@ -426,8 +432,8 @@ class TestRest:
 class TestWindows:
     """While a manifest is paused nothing is decided; afterwards the misfire policy is asked."""
 
-    WINDOW = views.Window(since=noon(-1), reason="new disks")
-    OVER = views.Window(since=noon(-1), until=noon(7.2), reason="new disks")
+    WINDOW = manifest_state.Window(since=noon(-1), reason="new disks")
+    OVER = manifest_state.Window(since=noon(-1), until=noon(7.2), reason="new disks")
 
     def test_nothing_is_decided_in_it(self):
         paused = view(hold="paused", window=self.WINDOW)
@@ -455,12 +461,12 @@ class TestWindows:
         assert due.judge(later, now=noon(11)).entries == (skipped(9, 10, "missed"), fired(11))
 
     def test_what_somebody_asked_for_passes(self):
-        asked = views.Owed(cause="trigger:x", explicit=True)
+        asked = manifest_state.Owed(cause="trigger:x", explicit=True)
         paused = view(hold="paused", window=self.WINDOW, owed=(asked,))
         assert [one.cause for one in due.release(paused, now=noon(1)).releases] == ["trigger:x"]
 
     def test_a_change_of_its_timing_skips_what_came_due_in_it(self):
         paused = view(hold="paused", window=self.WINDOW)
-        after, entries = due.account(paused, views.PAUSED, until=noon(3))
+        after, entries = due.account(paused, manifest_state.PAUSED, until=noon(3))
         assert entries == [skipped(0, 3, "paused: new disks")]
         assert after.next_due_at == noon(4)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from headway_decisions.capacity.expiry import came_too_late
 from headway_decisions.runs.folding import Run
+from headway_decisions.runs.reaping import expired_before_start
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -17,7 +17,7 @@ def taken_back(**fields) -> Run:
 
 @pytest.mark.parametrize("start_by", [NOON - SECOND, NOON])
 def test_what_nobody_began_in_time_came_too_late(start_by):
-    assert came_too_late(start_by, taken_back(), cancel_requested=False)
+    assert expired_before_start(start_by, taken_back(), cancel_requested=False)
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_what_nobody_began_in_time_came_too_late(start_by):
     ids=["no time set", "in time", "somebody asked", "begun", "completed", "live"],
 )
 def test_anything_else_did_not(start_by, run, cancel_requested):
-    assert not came_too_late(start_by, run, cancel_requested=cancel_requested)
+    assert not expired_before_start(start_by, run, cancel_requested=cancel_requested)

@@ -4,8 +4,13 @@ import json
 
 import pytest
 from headway_contract.lifecycle import Failure
-from headway_decisions.retries.differences import difference
-from headway_decisions.retries.fingerprints import fingerprint, normalised, read, shown
+from headway_decisions.retries.dead_letters import (
+    fingerprint,
+    format_fingerprint,
+    input_changes,
+    mask_message,
+    parse_fingerprint,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
@@ -32,7 +37,7 @@ from msgspec import UNSET
     ],
 )
 def test_what_differs_from_run_to_run_is_masked(one, other):
-    assert normalised(one) == normalised(other)
+    assert mask_message(one) == mask_message(other)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +50,7 @@ def test_what_differs_from_run_to_run_is_masked(one, other):
     ],
 )
 def test_what_is_said_counts(one, other):
-    assert normalised(one) != normalised(other)
+    assert mask_message(one) != mask_message(other)
 
 
 def test_job_and_kind_count_and_stacks_do_not():
@@ -57,10 +62,10 @@ def test_job_and_kind_count_and_stacks_do_not():
 
 
 def test_the_version_of_the_code_goes_with_it():
-    assert shown("3f9a", "1.4.2") == "3f9a@1.4.2"
-    assert shown("3f9a", "") == "3f9a"
-    assert read("3f9a@1.4.2") == ("3f9a", "1.4.2")
-    assert read("3f9a") == ("3f9a", None), "any version"
+    assert format_fingerprint("3f9a", "1.4.2") == "3f9a@1.4.2"
+    assert format_fingerprint("3f9a", "") == "3f9a"
+    assert parse_fingerprint("3f9a@1.4.2") == ("3f9a", "1.4.2")
+    assert parse_fingerprint("3f9a") == ("3f9a", None), "any version"
 
 
 @given(st.text(max_size=3000))
@@ -102,7 +107,7 @@ def as_text(value):
 @given(JSON, JSON)
 def test_a_difference_makes_the_one_out_of_the_other(was, now):
     wanted = as_text(now)
-    changes = difference(was, now)
+    changes = input_changes(was, now)
     assert (changes == []) == (as_text(was) == wanted)
     assert as_text(apply(was, changes)) == wanted
 
@@ -110,7 +115,7 @@ def test_a_difference_makes_the_one_out_of_the_other(was, now):
 def test_a_difference_is_small():
     was = {"a": {"b": [1, 2], "c/d": True}, "gone": None}
     now = {"a": {"b": [1, 3], "c/d": 1}}
-    assert [(one.path, one.was, one.now) for one in difference(was, now)] == [
+    assert [(one.path, one.was, one.now) for one in input_changes(was, now)] == [
         ("/gone", None, UNSET),
         ("/a/b/1", 2, 3),
         ("/a/c~1d", True, 1),

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from headway_contract.scheduling import FireChange, FireMove
-from headway_decisions.timing import jitter
+from headway_decisions.firing import jitter
 from headway_decisions.timing import timing as timings
 from headway_decisions.timing.cadence import (
     Cadence,

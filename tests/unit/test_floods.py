@@ -2,7 +2,7 @@
 
 import logging
 
-from headway_decisions.runs.flood_limit import Allowance, FloodLimit
+from headway_decisions.runs.report_limits import Allowance, FloodLimit
 from headway_jetstream_kit.limited_log import LimitedLog
 
 

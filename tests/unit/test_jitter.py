@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from headway_decisions.firing import due, identity
-from headway_decisions.timing import jitter
+from headway_decisions.firing import due, jitter
 from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
 from msgspec import structs
@@ -13,25 +12,27 @@ from support.judged import NAME, NOON, fired, noon, view
 
 class TestJitter:
     def test_it_is_never_early_and_always_the_same(self):
-        moments = {identity.fire_at(NAME, noon(at), 30) for at in range(200)}
-        late = {(identity.fire_at(NAME, noon(at), 30) - noon(at)).seconds for at in range(500)}
+        moments = {jitter.draw_jitter(NAME, noon(at), 30) for at in range(200)}
+        late = {(jitter.draw_jitter(NAME, noon(at), 30) - noon(at)).seconds for at in range(500)}
         assert late == set(range(31)), "whole seconds from none to all of it"
-        assert moments == {identity.fire_at(NAME, noon(at), 30) for at in range(200)}
+        assert moments == {jitter.draw_jitter(NAME, noon(at), 30) for at in range(200)}
 
     def test_it_is_another_for_another_manifest(self):
-        late = [identity.fire_at(f"m-{number}", NOON, 30) for number in range(500)]
+        late = [jitter.draw_jitter(f"m-{number}", NOON, 30) for number in range(500)]
         assert len(set(late)) == 31
         assert max(late.count(one) for one in late) < 40, "no second has many more than others"
 
     def test_it_stays_what_it_is_from_release_to_release(self):
         """Or tests of users, and plans that were made before, would no longer be true."""
-        late = [(identity.fire_at("nightly", noon(at), 600) - noon(at)).seconds for at in range(4)]
+        late = [
+            (jitter.draw_jitter("nightly", noon(at), 600) - noon(at)).seconds for at in range(4)
+        ]
         assert late == [520, 403, 27, 569]
 
     def test_a_due_time_waits_for_its_jitter(self):
         jittery = view(jitter_seconds=50)
         wake = due.wake_at(jittery)
-        assert wake == identity.fire_at(NAME, NOON, 50)
+        assert wake == jitter.draw_jitter(NAME, NOON, 50)
         assert wake > NOON
         assert due.judge(jittery, now=wake - timedelta(seconds=1)).entries == ()
         assert due.judge(jittery, now=wake).entries == (fired(0),)

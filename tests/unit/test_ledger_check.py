@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_decisions.timing import jitter
+from headway_decisions.firing import jitter
 from headway_decisions.timing.cadence import Daily, Every, Manual, Once, Spaced
 from headway_decisions.timing.calendar import ExcludedDates
 from headway_decisions.timing.timing import Timing

@@ -3,8 +3,14 @@
 from uuid import UUID, uuid4
 
 import pytest
-from headway_decisions.retries import letters
-from headway_decisions.retries.letters import Acknowledged, Letter, Refused, Retried, Waits
+from headway_decisions.retries import dead_letters
+from headway_decisions.retries.dead_letters import (
+    Acknowledged,
+    Letter,
+    Refused,
+    RetryNow,
+    RetryWaits,
+)
 from msgspec.structs import replace
 
 MANIFEST, WORK = UUID(int=1), UUID(int=2)
@@ -12,12 +18,12 @@ LETTER = Letter(id=UUID(int=3), work=WORK, round=1, state="awaiting", slot=(MANI
 
 
 def verdicts(*given: Letter) -> list:
-    return [verdict for _, verdict in letters.retry(given)]
+    return [verdict for _, verdict in dead_letters.judge_retries(given)]
 
 
 def test_a_retry_begins_the_next_round():
-    assert verdicts(LETTER) == [Retried(round=2)]
-    assert verdicts(replace(LETTER, round=4, slot=None)) == [Retried(round=5)]
+    assert verdicts(LETTER) == [RetryNow(round=2)]
+    assert verdicts(replace(LETTER, round=4, slot=None)) == [RetryNow(round=5)]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ def test_what_cannot_be_is_refused(change, why):
 
 def test_it_waits_for_whoever_is_in_its_slot():
     other = uuid4()
-    assert verdicts(replace(LETTER, taken_by=other)) == [Waits(taken_by=other)]
+    assert verdicts(replace(LETTER, taken_by=other)) == [RetryWaits(taken_by=other)]
 
 
 def test_the_first_of_a_slot_gets_it():
@@ -47,9 +53,9 @@ def test_the_first_of_a_slot_gets_it():
     elsewhere = replace(LETTER, id=uuid4(), work=uuid4(), slot=(MANIFEST, 1))
     loose = replace(LETTER, id=uuid4(), work=uuid4(), slot=None)
     assert verdicts(LETTER, second, elsewhere, loose, loose) == [
-        Retried(round=2),
-        Waits(taken_by=WORK),
-        *[Retried(round=2)] * 3,
+        RetryNow(round=2),
+        RetryWaits(taken_by=WORK),
+        *[RetryNow(round=2)] * 3,
     ]
 
 
@@ -57,7 +63,9 @@ def test_a_letter_whose_retry_waits_can_be_put_away():
     asked = replace(LETTER, asked=True, job_retired=True)
     done = replace(LETTER, state="acknowledged")
     pruned = replace(LETTER, pruned=True)
-    found = [verdict for _, verdict in letters.acknowledge([LETTER, asked, done, pruned])]
+    found = [
+        verdict for _, verdict in dead_letters.judge_acknowledgements([LETTER, asked, done, pruned])
+    ]
     assert found == [
         Acknowledged(),
         Acknowledged(),

@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_decisions.retries.notifications import GiveUp, SendAgain, after_failure
+from headway_decisions.retries.retries import GiveUp, SendAgain, after_failed_notification
 
 CREATED = datetime(2027, 3, 1, tzinfo=UTC)
 
 
 def verdict(*, attempts: int, age: float, spread: float = 0.0):
-    return after_failure(
+    return after_failed_notification(
         attempts=attempts,
         created_at=CREATED,
         now=CREATED + timedelta(seconds=age),

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from headway_contract.scheduling import FireTime
-from headway_decisions.firing import identity
+from headway_decisions.firing import jitter
 from headway_decisions.timing.cadence import Daily, Every, Spaced
 from headway_decisions.timing.calendar import ExcludedDays, ExcludedRange, ExcludedTimes, Exclusion
 from headway_decisions.timing.timing import Timing
@@ -87,7 +87,7 @@ def test_a_spaced_one_is_told_with_its_jitter():
         "next_due_at": NOW,
         "jitter_seconds": 600,
     }
-    fires_at = identity.fire_at("m", NOW, 600)
+    fires_at = jitter.draw_jitter("m", NOW, 600)
     assert fires_at > NOW
     note = note_of(row, Timing(cadence=Spaced(3600)), None, has_times=False)
     assert note.startswith(f"it fires next at {fires_at:%Y-%m-%d %H:%M:%S} UTC, ")

@@ -14,7 +14,7 @@ from headway_contract.lifecycle import (
     RunFailed,
 )
 from headway_contract.limits import OUTPUT_LIMIT
-from headway_decisions.runs.sizes import bounded
+from headway_decisions.runs.report_limits import bound_event
 
 LEASE = UUID("01930000-0000-7000-8000-000000000003")
 RIGHTS = {"lease": LEASE, "token": "t", "nonce": "n"}
@@ -38,14 +38,14 @@ def said(data):
     ],
 )
 def test_what_fits_stays_as_it_is(data):
-    assert bounded(said(data), LARGE) == said(data)
+    assert bound_event(said(data), LARGE) == said(data)
 
 
 def test_an_output_is_measured_only_where_the_message_is_large():
     largest = RunCompleted(**RIGHTS, run=LEASE, output="x" * (OUTPUT_LIMIT - 2))
-    assert bounded(said(largest), LARGE) == said(largest)
+    assert bound_event(said(largest), LARGE) == said(largest)
     larger = RunCompleted(**RIGHTS, run=LEASE, output="x" * (OUTPUT_LIMIT - 1))
-    failed = bounded(said(larger), LARGE)
+    failed = bound_event(said(larger), LARGE)
     assert failed.type == RunFailed.type
     assert failed.id == "1"
     assert failed.data.failure.kind == "output_too_large"
@@ -54,6 +54,6 @@ def test_an_output_is_measured_only_where_the_message_is_large():
 
 
 def test_what_is_too_long_is_cut():
-    assert len(bounded(said(LeaseClaimed(**RIGHTS, host="h" * 999)), 999).data.host) == 255
+    assert len(bound_event(said(LeaseClaimed(**RIGHTS, host="h" * 999)), 999).data.host) == 255
     cancelled = RunCancelled(**RIGHTS, run=LEASE, reason="r" * 9999)
-    assert len(bounded(said(cancelled), 9999).data.reason) == 4096
+    assert len(bound_event(said(cancelled), 9999).data.reason) == 4096

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from headway_decisions.runs.texts import storable
+from headway_decisions.runs.report_limits import storable_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,23 +28,25 @@ from hypothesis import strategies as st
     ],
 )
 def test_what_cannot_be_stored_is_replaced(body, text):
-    assert msgspec.json.decode(storable(body)) == text
+    assert msgspec.json.decode(storable_json(body)) == text
 
 
 def test_in_keys_too():
-    assert msgspec.json.decode(storable(rb'{"a\u0000":{"\ud800":1}}')) == {"a\\0": {"\ufffd": 1}}
+    assert msgspec.json.decode(storable_json(rb'{"a\u0000":{"\ud800":1}}')) == {
+        "a\\0": {"\ufffd": 1}
+    }
 
 
 @pytest.mark.parametrize("body", [b"", b"rubbish", b"\\", b'"\\u00', b"[" * 9])
 def test_what_is_no_json_is_left_alone(body):
-    assert storable(body) == body
+    assert storable_json(body) == body
 
 
 @given(st.text(alphabet=st.sampled_from('a\x00\ud800\udc00"\\u0d\U0001f600')))
 def test_any_text_becomes_storable_and_storable_text_stays(text):
     body = json.dumps(text).encode()
-    told = msgspec.json.decode(storable(body))
+    told = msgspec.json.decode(storable_json(body))
     told.encode()
     assert "\x00" not in told
     if "\x00" not in text and not any("\ud800" <= one <= "\udfff" for one in text):
-        assert storable(body) == body
+        assert storable_json(body) == body

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from headway_decisions.runs.diagrams import redraw
-from headway_decisions.runs.meanings import run_table, work_table
+from headway_decisions.runs.diagrams import redraw, run_diagram, run_table, work_table
 from headway_decisions.runs.transitions import (
     RUN_STATES,
     RUN_TRANSITIONS,
@@ -18,7 +17,6 @@ from headway_decisions.runs.transitions import (
     WorkState,
     next_run_state,
     next_work_state,
-    run_diagram,
 )
 
 

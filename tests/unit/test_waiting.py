@@ -7,8 +7,7 @@ from headway_contract.work import Rate
 from headway_decisions.capacity.capacity import GroupLimit, JobLimit, Limits, Load, Room
 from headway_decisions.capacity.rates import Bundle
 from headway_decisions.capacity.slots import Worker
-from headway_decisions.capacity.turns import estimate_start, rate_turn
-from headway_decisions.capacity.waiting import Waiter, gates
+from headway_decisions.capacity.waiting import Waiter, estimate_start, gates, rate_turn
 from hypothesis import given
 from hypothesis import strategies as st
 

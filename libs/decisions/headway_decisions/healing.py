@@ -10,7 +10,7 @@ would only make the backlog longer. A stream that went back behind the mark says
 it may still hold the older part of what was told. It gets a new mark, at its present end.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -153,3 +153,32 @@ def pause(asks: int, *, first: timedelta) -> timedelta:
     """How long to wait before the same is asked again: doubling, up to an hour."""
     doubled: timedelta = first * 2 ** min(asks, 30)
     return max(first, min(doubled, LONGEST_PAUSE))
+
+
+class ConsumerChanges(Struct, frozen=True, kw_only=True):
+    """Jobs whose consumer is to be made or brought up to date, and jobs whose one is to go."""
+
+    make: list[str]
+    delete: list[str]
+
+
+def consumer_changes(
+    existing: Collection[str],
+    needed: Mapping[str, bool],
+    *,
+    checked: Collection[str],
+    tried: Mapping[str, float],
+) -> ConsumerChanges:
+    """Compare the jobs that have a consumer with the jobs that need one.
+
+    `needed` has every declared job. `checked` are jobs whose consumer is known to have the right
+    settings. Jobs whose turn was longest ago come first (`tried` says when), so that a job that
+    cannot get its consumer never holds up the others.
+    """
+    have = set(existing)
+    make = [job for job, is_needed in needed.items() if is_needed]
+    make = [job for job in make if job not in have or job not in checked]
+    return ConsumerChanges(
+        make=sorted(make, key=lambda job: (tried.get(job, float("-inf")), job)),
+        delete=sorted(job for job in have if not needed.get(job, False)),
+    )

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from headway_decisions.timing.dates import WEEKDAYS
-
-_WEEKDAY_NAMES: dict[str, str] = dict(
-    zip(
-        WEEKDAYS,
-        ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
-        strict=True,
-    )
-)
+_WEEKDAY_NAMES = {
+    "mon": "Monday",
+    "tue": "Tuesday",
+    "wed": "Wednesday",
+    "thu": "Thursday",
+    "fri": "Friday",
+    "sat": "Saturday",
+    "sun": "Sunday",
+}
 _MONTH_NAMES = (
     "January",
     "February",

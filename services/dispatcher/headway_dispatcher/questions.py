@@ -34,7 +34,7 @@ from headway_contract.dispatching import (
 from headway_contract.lifecycle import Failure
 from headway_contract.progress import LogLine
 from headway_contract.settled import InputChange
-from headway_decisions.retries import fingerprints
+from headway_decisions.retries import dead_letters
 from headway_jetstream_kit.endpoints import Endpoint, Unknown
 from headway_postgres_kit import Connection, Database
 from msgspec import structs
@@ -236,7 +236,7 @@ class Questions:
 
 def read_fingerprint(given: str | None) -> tuple[str | None, str | None]:
     """A fingerprint that was asked for, and the version with it; none means any."""
-    return (None, None) if given is None else fingerprints.read(given)
+    return (None, None) if given is None else dead_letters.parse_fingerprint(given)
 
 
 def _letter_status(row: Any) -> DeadLetterStatus:
@@ -244,7 +244,7 @@ def _letter_status(row: Any) -> DeadLetterStatus:
         dead_letter=row["id"],
         work=row["work_id"],
         group=row["group_name"],
-        fingerprint=fingerprints.shown(row["fingerprint"], row["code_version"]),
+        fingerprint=dead_letters.format_fingerprint(row["fingerprint"], row["code_version"]),
         failure_kind=row["failure_kind"] or "",
         failure_message=row["failure_message"] or "",
         **{

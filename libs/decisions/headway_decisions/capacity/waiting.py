@@ -5,8 +5,9 @@ breath, in the same order: the first that is closed is the reason for which the 
 should have begun by now passes none of them: it is settled before they are looked at.
 """
 
+import heapq
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from headway_contract.waiting import GateStatus
 from msgspec import Struct, structs
@@ -162,3 +163,114 @@ def _slots(waiter: Waiter, load: Load, fleet: Sequence[Worker], room: Room) -> G
         why = "work with a key" if keyed else "what would take the last slots of a limit"
         text += f", but no slot is idle, and {why} does not lie ready"
     return GateStatus(gate="workers_full", open=is_open, used=used, limit=limit, text=text)
+
+
+# A group and a job.
+Lane = tuple[str, str]
+
+
+def lanes_in_line(
+    own: Lane,
+    gate: str,
+    lanes: Sequence[Lane],
+    limits: Limits,
+    room: Room,
+    fleet: Sequence[Worker],
+    *,
+    now: datetime,
+) -> list[Lane]:
+    """The lanes that stand in one line with this one before a gate."""
+    return [
+        lane
+        for lane in lanes
+        if lane == own
+        or (
+            _competes(own, gate, lane, limits, fleet, now)
+            and not _blocked_elsewhere(own, lane, limits, room, fleet, now)
+        )
+    ]
+
+
+def estimate_start(
+    *,
+    ends: Sequence[datetime],
+    ahead: Sequence[timedelta],
+    surplus: int = 0,
+    now: datetime,
+) -> datetime:
+    """When the slot falls free that is this work's turn, if every run takes as long as usual.
+
+    `ends` is when those who hold the slots should be done, `ahead` how long those take who get the
+    slots first, one after the other as they fall free. So many as are in `surplus` leave no slot
+    behind, because a limit was lowered under them.
+    """
+    slots = [max(now, end) for end in ends] or [now]
+    heapq.heapify(slots)
+    for _ in range(min(surplus, len(slots) - 1)):
+        heapq.heappop(slots)
+    for duration in ahead:
+        heapq.heapreplace(slots, slots[0] + duration)
+    return slots[0]
+
+
+def rate_turn(own: Lane, limits: Limits, *, ahead: int, now: datetime) -> datetime | None:
+    """When it is this work's turn under the rates that are used up, if any is."""
+    group, job = own
+    turns = [
+        rates.turn(limit.rate, limit.begun, ahead, now)
+        for limit in (limits.group(group), limits.job(job))
+        if limit.rate is not None and rates.room(limit.rate, limit.begun, now) <= 0
+    ]
+    return max(turns, default=None)
+
+
+def _competes(
+    own: Lane, gate: str, lane: Lane, limits: Limits, fleet: Sequence[Worker], now: datetime
+) -> bool:
+    """Whether what opens a gate for one of two lanes could be taken by the other."""
+    match gate:
+        case "global_cap":
+            return limits.job(lane[1]).counts_globally
+        case "group_cap":
+            return lane[0] == own[0]
+        case "job_cap" | "no_worker":
+            return lane[1] == own[1]
+        case "rate":
+            of_group, of_job = _used_up_rates(own, limits, now)
+            return (of_group and lane[0] == own[0]) or (of_job and lane[1] == own[1])
+    return _share_workers(own, lane, fleet)
+
+
+def _blocked_elsewhere(
+    own: Lane, lane: Lane, limits: Limits, room: Room, fleet: Sequence[Worker], now: datetime
+) -> bool:
+    """Whether a lane is closed by something that is nothing to the other."""
+    return any(
+        _is_other_limit(reason, own, lane, limits, fleet, now) for reason in room.lacks(*lane)
+    )
+
+
+def _is_other_limit(
+    reason: str, own: Lane, lane: Lane, limits: Limits, fleet: Sequence[Worker], now: datetime
+) -> bool:
+    match reason:
+        case "global_cap":
+            return not limits.job(own[1]).counts_globally
+        case "group_disabled" | "group_cap":
+            return lane[0] != own[0]
+        case "no_worker" | "job_cap":
+            return lane[1] != own[1]
+        case "rate":
+            of_group, of_job = _used_up_rates(lane, limits, now)
+            return (of_group and lane[0] != own[0]) or (of_job and lane[1] != own[1])
+    return not _share_workers(own, lane, fleet)
+
+
+def _share_workers(own: Lane, lane: Lane, fleet: Sequence[Worker]) -> bool:
+    return any(own[1] in worker.jobs and lane[1] in worker.jobs for worker in fleet)
+
+
+def _used_up_rates(lane: Lane, limits: Limits, now: datetime) -> Iterator[bool]:
+    """Whether the rate of a lane's group is used up, and that of its job."""
+    for limit in (limits.group(lane[0]), limits.job(lane[1])):
+        yield limit.rate is not None and rates.room(limit.rate, limit.begun, now) <= 0

@@ -21,15 +21,7 @@ from uuid import UUID
 from msgspec import structs
 
 from headway_decisions.firing import identity
-from headway_decisions.firing.misfires import (
-    fire_at,
-    in_window,
-    judge_due,
-    latest_ripe,
-    skip,
-    why_not,
-)
-from headway_decisions.firing.views import (
+from headway_decisions.firing.manifest_state import (
     AWAITS_ROOM,
     COLLAPSED,
     GROUP_DISABLED,
@@ -45,6 +37,14 @@ from headway_decisions.firing.views import (
     Verdict,
     has_room,
     take_slot,
+)
+from headway_decisions.firing.misfires import (
+    fire_at,
+    in_window,
+    judge_due,
+    latest_ripe,
+    skip,
+    why_not,
 )
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Spaced

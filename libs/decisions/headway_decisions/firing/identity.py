@@ -8,12 +8,9 @@ work, whoever decides it, however often. A decision is forgotten one day. A due 
 never come again, but a key may, and means other work then: no id is ever used twice.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
-from uuid import NAMESPACE_OID, UUID, uuid5
-
-_CHANCES = 1 << 128
-_JITTER = uuid5(NAMESPACE_OID, "headway.jitter")
+from uuid import UUID, uuid5
 
 # What is told apart by keys of people and programs, who may use them again one day.
 _KEYED = ("trigger", "activation", "backfill")
@@ -21,12 +18,12 @@ _KEYED = ("trigger", "activation", "backfill")
 
 def due_cause(due_at: datetime) -> str:
     """The cause of work that a due time made."""
-    return f"due:{_stamp(due_at)}"
+    return f"due:{stamp(due_at)}"
 
 
 def stretch_cause(first: datetime, last: datetime) -> str:
     """The key of occurrences that were decided together; one alone is named by its time."""
-    return due_cause(first) if first == last else f"stretch:{_stamp(first)}/{_stamp(last)}"
+    return due_cause(first) if first == last else f"stretch:{stamp(first)}/{stamp(last)}"
 
 
 def success_cause(parent: UUID, first: int, last: int) -> str:
@@ -64,7 +61,7 @@ def trigger_cause(key: str) -> str:
 
 def backfill_cause(due_at: datetime) -> str:
     """The cause of work that somebody asked for in place of a due time of the past."""
-    return f"backfill:{_stamp(due_at)}"
+    return f"backfill:{stamp(due_at)}"
 
 
 def occurrence_of(cause: str) -> datetime | None:
@@ -81,22 +78,11 @@ def work_id(manifest: UUID, cause: str, decided_at: datetime) -> UUID:
     it, is part of the name.
     """
     keyed = kind_of(cause) in _KEYED
-    return uuid5(manifest, f"{cause}@{_stamp(decided_at)}" if keyed else cause)
+    return uuid5(manifest, f"{cause}@{stamp(decided_at)}" if keyed else cause)
 
 
-def fire_at(external_id: str, due_at: datetime, jitter_seconds: float) -> datetime:
-    """When a due time is let go: never early, and the same whenever it is asked.
-
-    The chance is drawn from the names of manifest and time, so it is known before there is such a
-    manifest, and no restart draws anew.
-    """
-    if not jitter_seconds:
-        return due_at
-    chance = uuid5(_JITTER, f"{external_id}:{_stamp(due_at)}").int / _CHANCES
-    return due_at + timedelta(seconds=int(chance * (jitter_seconds + 1)))
-
-
-def _stamp(at: datetime) -> str:
+def stamp(at: datetime) -> str:
+    """Format an instant as text that is part of a cause."""
     # In UTC, because the two passings of a repeated hour are equal as keys.
     return _written(at.astimezone(UTC))
 

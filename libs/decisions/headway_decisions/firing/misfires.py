@@ -9,9 +9,9 @@ from typing import Literal
 
 from msgspec import structs
 
-from headway_decisions.firing import identity, views
-from headway_decisions.firing.views import Entry, ManifestView, Owed, has_room, take_slot
-from headway_decisions.timing import jitter, timing
+from headway_decisions.firing import identity, jitter, manifest_state
+from headway_decisions.firing.manifest_state import Entry, ManifestView, Owed, has_room, take_slot
+from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Spaced
 
 _INSTANT = timedelta(microseconds=1)
@@ -65,12 +65,12 @@ def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[Manifest
     if has_room(view) and not view.owed:
         view, slot = take_slot(view)
     elif must or (view.overlap.policy in ("queue_one", "cancel_running") and not view.owed):
-        decision, reason = "owed", views.STILL_OUTSTANDING
+        decision, reason = "owed", manifest_state.STILL_OUTSTANDING
         view = structs.replace(view, owed=(*view.owed, Owed(cause=identity.due_cause(due_at))))
     else:
         decision, reason = (
             "skipped",
-            views.ONE_ALREADY_WAITS if view.owed else views.STILL_OUTSTANDING,
+            manifest_state.ONE_ALREADY_WAITS if view.owed else manifest_state.STILL_OUTSTANDING,
         )
     return view, Entry(
         cause=identity.due_cause(due_at),
@@ -101,8 +101,8 @@ def _skips(
 def why_not(view: ManifestView, first: datetime, last: datetime) -> str:
     """Why the due times of a stretch do not fire."""
     if _latest_allowed(view, first, last) is not None:
-        return in_window(view) if _was_paused(view, first, last) else views.MISSED
-    return f"{views.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
+        return in_window(view) if _was_paused(view, first, last) else manifest_state.MISSED
+    return f"{manifest_state.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
 
 
 def _was_paused(view: ManifestView, first: datetime, last: datetime) -> bool:
@@ -116,7 +116,7 @@ def _was_paused(view: ManifestView, first: datetime, last: datetime) -> bool:
 def in_window(view: ManifestView) -> str:
     """The reason of what was skipped because of a window, with what that was for."""
     reason = "" if view.window is None else view.window.reason
-    return f"{views.PAUSED}: {reason}" if reason else views.PAUSED
+    return f"{manifest_state.PAUSED}: {reason}" if reason else manifest_state.PAUSED
 
 
 def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:

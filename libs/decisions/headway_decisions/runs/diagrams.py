@@ -9,10 +9,64 @@ arrows between `<!-- table: NAME -->` and `<!-- end -->`.
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
-from headway_decisions.runs.meanings import run_table, work_table
-from headway_decisions.runs.transitions import run_diagram, work_diagram
+from headway_decisions.runs.transitions import (
+    RUN_MOVE_MEANINGS,
+    RUN_STATE_MEANINGS,
+    RUN_STATES,
+    RUN_TRANSITIONS,
+    TERMINAL,
+    WORK_MOVE_MEANINGS,
+    WORK_STATE_MEANINGS,
+    WORK_STATES,
+    WORK_TRANSITIONS,
+)
+
+
+def run_diagram() -> str:
+    """The table of a run as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> pending: admitted"]
+    lines += [f"    {state} --> {to}: {move}" for (state, move), to in RUN_TRANSITIONS.items()]
+    lines += [f"    {state} --> [*]" for state in RUN_STATES if state in TERMINAL]
+    return "\n".join(lines)
+
+
+def work_diagram() -> str:
+    """The table of work as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> queued: work.queued"]
+    moves = cast("dict[tuple[str, str], str]", WORK_TRANSITIONS)
+    lines += [f"    {state} --> {to}: {move}" for (state, move), to in moves.items()]
+    lines.append("    settled --> [*]")
+    return "\n".join(lines)
+
+
+def run_table() -> str:
+    """States and arrows of a run as Markdown."""
+    states = {state: RUN_STATE_MEANINGS[state] for state in RUN_STATES}
+    return _state_table(states) + "\n\n" + _move_table(RUN_TRANSITIONS, RUN_MOVE_MEANINGS)
+
+
+def work_table() -> str:
+    """States and arrows of work as Markdown."""
+    states = {state: WORK_STATE_MEANINGS[state] for state in WORK_STATES}
+    return _state_table(states) + "\n\n" + _move_table(WORK_TRANSITIONS, WORK_MOVE_MEANINGS)
+
+
+def _state_table(meanings: Mapping[Any, str]) -> str:
+    rows = [f"| `{state}` | {meaning} |" for state, meaning in meanings.items()]
+    return "\n".join(["| state | means |", "|---|---|", *rows])
+
+
+def _move_table(transitions: Mapping[Any, Any], meanings: Mapping[Any, str]) -> str:
+    rows = [
+        f"| `{state}` | `{to}` | {move} | {meanings[move]} |"
+        for (state, move), to in transitions.items()
+    ]
+    return "\n".join(["| from | to | move | when |", "|---|---|---|---|", *rows])
+
 
 _DIAGRAMS = {"run": run_diagram, "work": work_diagram}
 _TABLES = {"run": run_table, "work": work_table}

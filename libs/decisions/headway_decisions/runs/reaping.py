@@ -16,6 +16,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from headway_decisions.capacity.slots import Worker
+from headway_decisions.runs.folding import Run
 
 # Why a lease is taken away: its worker fell silent, nobody claimed it, or a run will not end.
 Silence = Literal["orphaned", "undelivered", "timed_out"]
@@ -82,3 +83,18 @@ def _ending(why: Silence, run: LiveRun, *, shared: bool) -> Ending:
             return "timed_out" if run.overdue or not shared else "recalled"
         case _:
             assert_never(why)
+
+
+def expired_before_start(start_by: datetime | None, run: Run, *, cancel_requested: bool) -> bool:
+    """Whether a run was taken back because its work had to begin by then.
+
+    Nobody asked for its end, nobody had begun with it, and its time was over.
+    """
+    return (
+        run.state == "cancelled"
+        and run.started_at is None
+        and run.finished_at is not None
+        and not cancel_requested
+        and start_by is not None
+        and start_by <= run.finished_at
+    )

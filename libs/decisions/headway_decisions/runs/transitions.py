@@ -10,7 +10,7 @@ so, but for one move: a person may ask for a dead letter's work to run again. Th
 next round, with runs of its own; the runs that failed stay as they ended.
 """
 
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 RunState = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 RunMove = Literal["started", "completed", "failed", "cancelled"]
@@ -79,18 +79,35 @@ def next_work_state(state: WorkState, move: WorkMove) -> WorkState:
         raise IllegalMove(f"work that is {state} cannot be {move}") from None
 
 
-def run_diagram() -> str:
-    """The table of a run as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> pending: admitted"]
-    lines += [f"    {state} --> {to}: {move}" for (state, move), to in RUN_TRANSITIONS.items()]
-    lines += [f"    {state} --> [*]" for state in RUN_STATES if state in TERMINAL]
-    return "\n".join(lines)
+RUN_STATE_MEANINGS: dict[RunState, str] = {
+    "pending": "ordered: it holds a slot, and nobody has begun",
+    "in_progress": "a worker has told that its body has begun",
+    "completed": "the body returned",
+    "failed": "the body raised, or the run ended without its doing; the failure's kind says which",
+    "cancelled": "it was asked to stop, or taken back before it began",
+}
 
+RUN_MOVE_MEANINGS: dict[RunMove, str] = {
+    "started": "`run.started` of the process that holds the lease",
+    "completed": "`run.completed` of that process",
+    "failed": "`run.failed` of that process, or of the dispatcher that gave it up",
+    "cancelled": "`run.cancelled` of that process, or of the dispatcher that took it back",
+}
 
-def work_diagram() -> str:
-    """The table of work as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> queued: work.queued"]
-    moves = cast("dict[tuple[str, str], str]", WORK_TRANSITIONS)
-    lines += [f"    {state} --> {to}: {move}" for (state, move), to in moves.items()]
-    lines.append("    settled --> [*]")
-    return "\n".join(lines)
+WORK_STATE_MEANINGS: dict[WorkState, str] = {
+    "queued": "it waits for the gate, with a reason",
+    "dispatched": "it has one live run",
+    "waiting": "a run of it has ended, and it waits to run again, with a reason",
+    "settled": "it came to its end; the outcome says how",
+}
+
+WORK_MOVE_MEANINGS: dict[WorkMove, str] = {
+    "admitted": "the gate found room and ordered a run",
+    "completed": "its run completed",
+    "cancelled": "somebody asked for its end, or its manifest is gone",
+    "retry": "its run failed, and may be tried again",
+    "dead_lettered": "its run failed for the last time: a person has to look",
+    "coalesced": "its manifest's slot was taken by other work",
+    "expired": "it had not begun by the time after which it is no longer wanted",
+    "retried": "somebody wants its dead letter tried again: its next round begins",
+}

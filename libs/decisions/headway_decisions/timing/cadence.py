@@ -17,12 +17,19 @@ from msgspec import Meta, Struct
 
 from headway_decisions import wording
 from headway_decisions.timing import cron
-from headway_decisions.timing.dates import WEEKDAYS as WEEKDAYS
-from headway_decisions.timing.dates import WEEKS as WEEKS
-from headway_decisions.timing.dates import Week as Week
-from headway_decisions.timing.dates import Weekday as Weekday
-from headway_decisions.timing.dates import days_in_month, months_from, weeks_of
-from headway_decisions.timing.times import midnight, moment, second_of_day, time_of_day
+from headway_decisions.timing.times import WEEKDAYS as WEEKDAYS
+from headway_decisions.timing.times import WEEKS as WEEKS
+from headway_decisions.timing.times import Week as Week
+from headway_decisions.timing.times import Weekday as Weekday
+from headway_decisions.timing.times import (
+    days_in_month,
+    midnight,
+    moment,
+    months_from,
+    second_of_day,
+    time_of_day,
+    weeks_of,
+)
 
 DAY_SECONDS = 86_400
 LONGEST_SPACING_SECONDS = 10 * 366 * DAY_SECONDS

@@ -15,8 +15,16 @@ from headway_decisions import wording
 from headway_decisions.timing import times
 from headway_decisions.timing.cadence import Clocked
 from headway_decisions.timing.cron import SEARCH_YEARS
-from headway_decisions.timing.dates import WEEKDAYS, Week, Weekday, first_of_next_month, weeks_of
-from headway_decisions.timing.times import DAY, SECOND, midnight
+from headway_decisions.timing.times import (
+    DAY,
+    SECOND,
+    WEEKDAYS,
+    Week,
+    Weekday,
+    first_of_next_month,
+    midnight,
+    weeks_of,
+)
 
 SEARCH = timedelta(days=SEARCH_YEARS * 366)
 _FOR_EVER = midnight(date.max)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from croniter import CroniterBadCronError, croniter
 
-from headway_decisions.timing.dates import days_in_month, first_of_next_month
+from headway_decisions.timing.times import days_in_month, first_of_next_month
 
 SEARCH_YEARS = 10
 # The names that cron knows for common expressions. `@reboot` is not among them: it has no time.

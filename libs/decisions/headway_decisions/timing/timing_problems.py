@@ -29,7 +29,7 @@ from headway_decisions.timing.calendar import (
     ExcludedTimes,
     Filters,
 )
-from headway_decisions.timing.dates import WEEKDAYS, WEEKS
+from headway_decisions.timing.times import WEEKDAYS, WEEKS
 
 IS_EMPTY = "is empty: name at least one of"
 _LONGEST_SHOWN = 80

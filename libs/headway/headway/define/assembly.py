@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from headway_decisions.firing.policies import Misfire
+from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 

@@ -9,7 +9,7 @@ import msgspec
 from headway_contract.fitting import Misfit, fit, problem_of
 from headway_contract.limits import INPUT_LIMIT
 from headway_contract.names import InvalidName, check_manifest_id, check_name
-from headway_decisions.firing.lineage import find_cycles
+from headway_decisions.declaring.lineage import find_cycles
 from headway_decisions.timing import timing as timings
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing

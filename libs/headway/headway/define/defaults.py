@@ -7,7 +7,7 @@ the environment of whoever declares (`DefinitionSettings`), then what is built i
 from typing import Annotated, Literal, TypedDict
 
 from headway_contract.work import Priority, RetryPolicy, Seconds
-from headway_decisions.firing.policies import LONGEST_JITTER_SECONDS, Misfire, Overlap
+from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing import timing_problems
 from msgspec import Meta, Struct
 from msgspec.structs import replace

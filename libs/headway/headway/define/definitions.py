@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from headway_contract.work import MOST_RUNS_OF_A_LEASE, Priority, Rate, RetryPolicy
 from headway_decisions.declaring import ownership
-from headway_decisions.firing.policies import LONGEST_JITTER_SECONDS, Misfire, Overlap
+from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing.timing import Timing
 from msgspec import Meta, Struct
 

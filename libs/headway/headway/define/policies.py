@@ -6,7 +6,7 @@ every(minutes=5, misfire=skip_missed(), overlap="queue_one")
 import re
 from typing import Literal
 
-from headway_decisions.firing.policies import MOST_CAUGHT_UP, Misfire, Overlap
+from headway_decisions.firing.manifest_state import MOST_CAUGHT_UP, Misfire, Overlap
 
 from headway.define.calendar import did_you_mean
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar
 
-from headway_decisions.firing.policies import Overlap
+from headway_decisions.firing.manifest_state import Overlap
 from headway_decisions.timing.cadence import Cadence
 from headway_decisions.timing.calendar import Filters
 from headway_decisions.timing.timing import Timing

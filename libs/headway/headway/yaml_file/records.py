@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from headway_contract.names import NAME_PATTERN
 from headway_contract.work import MOST_RUNS_OF_A_LEASE
-from headway_decisions.firing.policies import LONGEST_JITTER_SECONDS
+from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS
 from headway_decisions.timing import cron
 from msgspec import Meta, Struct
 

@@ -14,7 +14,7 @@ from headway_contract.dispatching import (
 )
 from headway_contract.lifecycle import Failure
 from headway_contract.settled import InputChange
-from headway_decisions.retries import fingerprints
+from headway_decisions.retries import dead_letters
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
@@ -71,7 +71,9 @@ async def page_of_letters(
 ) -> Page[DeadLetterStatus]:
     """A page of dead letters, the newest first."""
     print_, version = (
-        (None, None) if asked.fingerprint is None else fingerprints.read(asked.fingerprint)
+        (None, None)
+        if asked.fingerprint is None
+        else dead_letters.parse_fingerprint(asked.fingerprint)
     )
     rows = await connection.fetch(
         queries["page"],
@@ -112,7 +114,7 @@ async def count_awaiting(connection: Connection) -> int:
 
 def _failure_group(row: Any) -> FailureGroup:
     return FailureGroup(
-        fingerprint=fingerprints.shown(row["fingerprint"], row["code_version"]),
+        fingerprint=dead_letters.format_fingerprint(row["fingerprint"], row["code_version"]),
         failure_kind=row["failure_kind"] or "",
         failure_message=row["failure_message"] or "",
         jobs=list(row["jobs"]),
@@ -132,7 +134,7 @@ def _status(row: Any) -> DeadLetterStatus:
         dead_letter=row["id"],
         work=row["work_id"],
         group=row["group_name"],
-        fingerprint=fingerprints.shown(row["fingerprint"], row["code_version"]),
+        fingerprint=dead_letters.format_fingerprint(row["fingerprint"], row["code_version"]),
         failure_kind=row["failure_kind"] or "",
         failure_message=row["failure_message"] or "",
         **{

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 from headway_clock import new_id
 from headway_contract.canaries import BeginCanaryRequest, CanaryRef, CanaryStatus, CanaryStep
-from headway_decisions.retries import fingerprints
+from headway_decisions.retries import dead_letters
 from headway_decisions.retries.canaries import (
     STEPS,
     Fate,
@@ -49,7 +49,7 @@ async def begin(
         request.fingerprint,
         actor,
         now,
-        *fingerprints.read(request.fingerprint),
+        *dead_letters.parse_fingerprint(request.fingerprint),
         msgspec.to_builtins(steps),
     )
     if status == "INSERT 0 0":
@@ -150,7 +150,7 @@ async def _retry(
     found = await connection.fetch(
         letter_queries["chosen"],
         *(None, None, None),
-        *fingerprints.read(row["fingerprint"]),
+        *dead_letters.parse_fingerprint(row["fingerprint"]),
         None,
         row["began_at"],
         row["after_at"],

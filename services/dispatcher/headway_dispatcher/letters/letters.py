@@ -20,9 +20,14 @@ import msgspec
 from headway_clock import new_id
 from headway_contract.dispatching import LetterResult
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, InputChange
-from headway_decisions.retries import letters as rules
-from headway_decisions.retries.differences import difference
-from headway_decisions.retries.letters import Acknowledged, Letter, Retried, Waits
+from headway_decisions.retries import dead_letters as rules
+from headway_decisions.retries.dead_letters import (
+    Acknowledged,
+    Letter,
+    RetryNow,
+    RetryWaits,
+    input_changes,
+)
 from headway_decisions.runs.transitions import next_work_state
 from headway_history import Record
 from headway_postgres_kit import Connection, json_array, savepoint
@@ -66,7 +71,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
     def edit_of(self, row: Any) -> list[InputChange] | None:
         """How the input differs from the one that failed; none where it was not edited."""
-        return None if self.input is UNSET else difference(row["input"], self.input)
+        return None if self.input is UNSET else input_changes(row["input"], self.input)
 
 
 class _Found(Struct, frozen=True, kw_only=True):
@@ -82,13 +87,13 @@ async def retry(
     """Run the work of letters again; says of each what became of it. Burying is locked out."""
     while True:
         found = await _lock(connection, ids)
-        verdicts = rules.retry(found.letters)
-        begun = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, Retried)]
+        verdicts = rules.judge_retries(found.letters)
+        begun = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, RetryNow)]
         queued = await _begin_rounds(connection, begun, wish, times.schedule)
         if queued is not None:
             break
         # Work came into one of the slots at this very moment; the next look will see it.
-    asked = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, Waits)]
+    asked = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, RetryWaits)]
     await _ask(connection, asked, wish, times)
     edits = [wish.edit_of(row) for row in begun]
     await _resolve(connection, list(zip(begun, edits, strict=True)), wish.actor, queued, times)
@@ -100,7 +105,7 @@ async def acknowledge(
 ) -> list[LetterResult]:
     """Put letters away; says of each what became of it. Burying is locked out."""
     found = await _lock(connection, ids)
-    verdicts = rules.acknowledge(found.letters)
+    verdicts = rules.judge_acknowledgements(found.letters)
     put_away = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, Acknowledged)]
     await connection.execute(
         letter_queries["resolve"],
@@ -129,8 +134,8 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
         return 0
     found = await _lock(connection, [row["id"] for row in free])
     # The wish was judged when it was made; what is left to decide is whose turn it is.
-    verdicts = rules.retry(structs.replace(letter, asked=False) for letter in found.letters)
-    begun = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, Retried)]
+    verdicts = rules.judge_retries(structs.replace(letter, asked=False) for letter in found.letters)
+    begun = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, RetryNow)]
     resumed = 0
     for row in begun:
         edited = row["edit"] is not None

@@ -6,13 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.dispatching import LetterResult
-from headway_decisions.retries.letters import (
+from headway_decisions.retries.dead_letters import (
     Acknowledged,
     Letter,
     LetterVerdict,
     Refused,
-    Retried,
-    Waits,
+    RetryNow,
+    RetryWaits,
 )
 
 
@@ -39,9 +39,9 @@ def _unknown(letter: UUID) -> LetterResult:
 
 def _result(letter: Letter, verdict: LetterVerdict, row: Any) -> LetterResult:
     match verdict:
-        case Retried():
+        case RetryNow():
             word, text = "retried", f"runs again, in round {verdict.round}"
-        case Waits():
+        case RetryWaits():
             word = "waits"
             text = f"runs again once work {verdict.taken_by} of its manifest has ended"
         case Acknowledged():
@@ -52,7 +52,7 @@ def _result(letter: Letter, verdict: LetterVerdict, row: Any) -> LetterResult:
         dead_letter=letter.id,
         result=word,
         work=letter.work,
-        round=verdict.round if isinstance(verdict, Retried) else letter.round,
+        round=verdict.round if isinstance(verdict, RetryNow) else letter.round,
         text=f"dead letter {letter.id}: {text}",
     )
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headway_contract.waiting import GateStatus, SlotHolder
-from headway_decisions.capacity import turns
+from headway_decisions.capacity import waiting
 from headway_decisions.capacity.capacity import Room
-from headway_decisions.capacity.turns import Lane
+from headway_decisions.capacity.waiting import Lane
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
@@ -87,7 +87,7 @@ class Lookout:
             return await self._ahead_with_key()
         limits, fleet = self._situation.limits, self._situation.fleet
         lanes = await self._connection.fetch(gate_queries["lanes"])
-        line = turns.line(
+        line = waiting.lanes_in_line(
             self._own,
             "workers_full" if gate is None else gate.gate,
             [(one["group_name"], one["job"]) for one in lanes],
@@ -152,7 +152,7 @@ class Lookout:
         before = sum(ahead.values())
         if gate.gate == "rate":
             limits = self._situation.limits
-            at = turns.rate_turn(self._own, limits, ahead=before, now=self._now)
+            at = waiting.rate_turn(self._own, limits, ahead=before, now=self._now)
             return Estimate(at=at, basis=f"the rate, with {before} before it")
         holders = await self.holders(gate)
         if not holders:
@@ -182,7 +182,7 @@ class Lookout:
         for job, number in ahead.items():
             line += [typical[job].duration] * min(number, MOST_COUNTED)
         over = 0 if gate.gate == "workers_full" else (gate.used or 0) - (gate.limit or 0)
-        return turns.estimate_start(
+        return waiting.estimate_start(
             ends=[one.since + typical[one.job].duration for one in running],
             ahead=line,
             surplus=max(0, over),

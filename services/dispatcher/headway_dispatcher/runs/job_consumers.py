@@ -9,7 +9,7 @@ import logging
 
 from headway_clock import monotonic
 from headway_contract import subjects
-from headway_decisions.capacity.consumers import judge
+from headway_decisions.healing import consumer_changes
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import consumer_names, delete_consumer, ensure_consumer
@@ -49,7 +49,7 @@ class JobConsumers:
         existing = {job for name in names if (job := subjects.job_of_consumer(name)) is not None}
         async with self._database.acquire() as connection:
             rows = await connection.fetch(consumer_queries["jobs"], sorted(existing))
-        changes = judge(
+        changes = consumer_changes(
             existing,
             {row["name"]: row["needed"] for row in rows},
             checked=self._checked,

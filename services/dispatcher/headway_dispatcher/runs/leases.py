@@ -17,7 +17,7 @@ from headway_contract.lifecycle import Activation, Failure, LeaseEvent
 from headway_decisions.runs import acceptance
 from headway_decisions.runs.acceptance import Arrived, Lease
 from headway_decisions.runs.folding import Fact, Run
-from headway_decisions.runs.texts import storable
+from headway_decisions.runs.report_limits import storable_json
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.endpoints import serve, typed
@@ -80,7 +80,7 @@ async def _get(broker: Broker, request: dict[str, Any]) -> StoredMessage | None:
     worker, events = NOBODY, []
     try:
         _, worker = subjects.lease_and_worker(message["subject"])
-        events = decode(storable(base64.b64decode(message.get("data", ""))))
+        events = decode(storable_json(base64.b64decode(message.get("data", ""))))
     except ValueError as error:  # the message counts for nothing, but the fence includes it
         logger.debug("unreadable message: %s: %s", message["subject"], error)
     lifecycle = [

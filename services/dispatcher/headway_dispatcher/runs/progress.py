@@ -15,9 +15,8 @@ from headway_clock import monotonic
 from headway_contract import subjects
 from headway_contract.nulls import decode_lenient
 from headway_contract.progress import Progress
-from headway_decisions.runs.flood_limit import Allowance, FloodLimit
 from headway_decisions.runs.progress import Kept, News, Teller, digest, refusal, size_of
-from headway_decisions.runs.texts import storable
+from headway_decisions.runs.report_limits import Allowance, FloodLimit, storable_json
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
@@ -71,7 +70,7 @@ class ProgressDesk:
                 if not self._admits(lease, worker):
                     self._lose(1, "progress over the limit", f"lease {lease} of worker {worker}")
                     return
-                progress = decode_lenient(storable(message.data), Progress)
+                progress = decode_lenient(storable_json(message.data), Progress)
             except (msgspec.DecodeError, ValueError) as error:
                 self._lose(1, "progress unreadable", f"{message.subject}: {error}")
                 return

@@ -29,8 +29,7 @@ from headway_contract.subjects import DISPATCHER
 from headway_decisions.runs import acceptance
 from headway_decisions.runs.acceptance import Arrived, Judged, Lease
 from headway_decisions.runs.folding import Fact, Run, clamp, end_of
-from headway_decisions.runs.sizes import bounded
-from headway_decisions.runs.texts import storable
+from headway_decisions.runs.report_limits import bound_event, storable_json
 from headway_history import Record
 from headway_history.retained import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
@@ -463,8 +462,8 @@ def _read(message: Message) -> Told:
     except ValueError as error:
         raise Unreadable(str(error)) from error
     size = len(message.body)
-    known = events_in(structs.replace(message, body=storable(message.body)))
-    events = [bounded(one, size) for one in known if isinstance(one.data, LeaseEvent)]
+    known = events_in(structs.replace(message, body=storable_json(message.body)))
+    events = [bound_event(one, size) for one in known if isinstance(one.data, LeaseEvent)]
     PASSED_OVER.add("events_that_are_no_workers", len(known) - len(events))
     return Told(
         message=message,

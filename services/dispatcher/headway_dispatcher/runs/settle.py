@@ -15,10 +15,10 @@ from headway_contract import Event
 from headway_contract.lifecycle import Activation, Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import RetryPolicy
-from headway_decisions.capacity import expiry
 from headway_decisions.retries import retries
-from headway_decisions.retries.fingerprints import fingerprint
+from headway_decisions.retries.dead_letters import fingerprint
 from headway_decisions.retries.retries import DeadLetter, Retry
+from headway_decisions.runs import reaping
 from headway_decisions.runs.folding import Run, unite
 from headway_decisions.runs.transitions import WorkMove, next_work_state
 from headway_history import Record
@@ -209,7 +209,7 @@ def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
 
 def _as_it_ended(row: Any, run: Run) -> _Settled:
     """Work whose run did not fail. One that was taken back unbegun was no attempt."""
-    if expiry.came_too_late(
+    if reaping.expired_before_start(
         row["start_by"], run, cancel_requested=row["cancel_requested_at"] is not None
     ):
         return _expired(row)

@@ -27,7 +27,7 @@ from headway_decisions.declaring.app_sources import (
     Verdict,
     judge_declaration,
 )
-from headway_decisions.firing import identity, views
+from headway_decisions.firing import identity, manifest_state
 from headway_decisions.timing.timing import Timing
 from headway_history import Record
 from headway_postgres_kit import Clock, Connection, json_array
@@ -318,9 +318,9 @@ async def _finish_the_past(
     if may_fire:
         await advance(connection, locked, now=now)
     else:
-        await account_for(connection, gone, until=now, now=now, otherwise=views.MISSED)
+        await account_for(connection, gone, until=now, now=now, otherwise=manifest_state.MISSED)
     # What jitter still held back would fire at a time that no longer exists.
-    await account_for(connection, gone, until=now, now=now, otherwise=views.RETIMED)
+    await account_for(connection, gone, until=now, now=now, otherwise=manifest_state.RETIMED)
 
 
 async def _members_of_switched_jobs(connection: Connection, definitions: Definitions) -> set[UUID]:
@@ -483,7 +483,7 @@ async def _give_up_shots(
             first_due_at=at,
             last_due_at=at,
             decision="skipped",
-            reason=views.MISSED,
+            reason=manifest_state.MISSED,
         )
         for external_id, at in past_shots(definitions, now).items()
     ]

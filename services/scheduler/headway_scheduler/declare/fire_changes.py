@@ -10,7 +10,8 @@ from math import floor
 from typing import NamedTuple
 
 from headway_contract.scheduling import FireChange, FireMove, FiresLeftOut, FireTime
-from headway_decisions.timing import jitter, timing
+from headway_decisions.firing import jitter
+from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct, structs

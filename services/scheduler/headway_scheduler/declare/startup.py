@@ -9,7 +9,7 @@ from datetime import datetime
 from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.scheduling import PrunePolicy
 from headway_decisions.declaring.app_sources import Source
-from headway_decisions.firing import views
+from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
 from msgspec import Struct, structs
 
@@ -174,7 +174,9 @@ class _Cleaning:
             locked = await lock_manifests(connection, [one.id for one in left])
             if silence:
                 # Nobody was there to decide what came due before: that is no reason of today's.
-                await account_for(connection, locked, until=now, now=now, otherwise=views.MISSED)
+                await account_for(
+                    connection, locked, until=now, now=now, otherwise=manifest_state.MISSED
+                )
             rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
             if silence:
                 await put_to_rest(connection, locked, now=now)

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract.scheduling import LedgerEntry
-from headway_decisions.firing import due, identity, views
-from headway_decisions.timing import jitter, timing
+from headway_decisions.firing import due, identity, jitter, manifest_state
+from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Once, Spaced
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct, structs
@@ -30,7 +30,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     row: Any
     subject: Subject
     terms: TermsOverTime
-    view: views.ManifestView | None
+    view: manifest_state.ManifestView | None
     versions: Sequence[Version]
     before: Sequence[LedgerEntry]
     after: Sequence[LedgerEntry]
@@ -133,7 +133,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
         fires_at = jitter.fire_at(kept, row["external_id"], at, row["jitter_seconds"])
         excluded = timing.excluded_by(kept, at)
         if excluded is not None and (at > self.now or self._is_open(at)):
-            why_not = messages.reason(self.subject, f"{views.EXCLUDED}: {excluded}")
+            why_not = messages.reason(self.subject, f"{manifest_state.EXCLUDED}: {excluded}")
             return [f"{shown} is a due time, but will not fire: {why_not}"]
         why = self._pause()
         held = [] if why is None else [messages.paused(self.subject, why)]
@@ -143,7 +143,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
         if not self._is_open(at):
             return [self._gap(shown, at)]
         if held:
-            later = "be decided" if why == views.PAUSED else "be recorded as skipped"
+            later = "be decided" if why == manifest_state.PAUSED else "be recorded as skipped"
             later = f"it will {later} when the pause ends"
             return [f"{shown} was a due time and has not fired; {later}.", *held]
         if fires_at > self.now:
@@ -216,13 +216,13 @@ class Explanation(Struct, frozen=True, kw_only=True):
         """That an exclusion covers a time which was skipped with others for another reason."""
         by = timing.excluded_by(kept, at)
         reason = entry.reason or ""
-        if by is None or entry.decision != "skipped" or reason.startswith(views.EXCLUDED):
+        if by is None or entry.decision != "skipped" or reason.startswith(manifest_state.EXCLUDED):
             return []
         return [messages.left_out(self.subject, at, by)]
 
     def _came_too_late(self, entry: LedgerEntry) -> bool:
         """Whether the declaration of a one-shot itself gave its time up."""
-        return entry.reason == views.MISSED and any(
+        return entry.reason == manifest_state.MISSED and any(
             version.since == entry.decided_at
             and isinstance(version.timing.cadence, Once)
             and timing.next_due(version.timing, entry.first_due_at - _INSTANT) == entry.first_due_at

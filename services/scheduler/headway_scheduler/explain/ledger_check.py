@@ -12,7 +12,8 @@ cadence costs nothing to check.
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from headway_decisions.timing import jitter, timing
+from headway_decisions.firing import jitter
+from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once, Spaced
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct

@@ -9,7 +9,7 @@ from typing import Any
 
 from headway_contract.scheduling import LedgerEntry
 from headway_decisions import wording
-from headway_decisions.firing import identity, views
+from headway_decisions.firing import identity, manifest_state
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
@@ -111,18 +111,18 @@ def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
     """Reasons that lie in when it fires, and in how long it takes."""
     then, now = subject.then, subject.terms
     match kind:
-        case views.MISSED:
+        case manifest_state.MISSED:
             return policy_messages.missed(then, now, made_good=subject.made_good)
-        case views.EXCLUDED:
+        case manifest_state.EXCLUDED:
             return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
-        case views.RETIMED:
+        case manifest_state.RETIMED:
             return (
                 "its jitter still held it back when its timing was changed. "
                 "The new timing holds from then on."
             )
-        case views.STILL_OUTSTANDING:
+        case manifest_state.STILL_OUTSTANDING:
             return policy_messages.no_room(then, now)
-        case views.ONE_ALREADY_WAITS:
+        case manifest_state.ONE_ALREADY_WAITS:
             return policy_messages.one_waits(then, now)
     return None
 
@@ -139,7 +139,7 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
             return _disabled(subject)
         case "group_disabled":
             return _group_disabled(subject)
-        case views.PAUSED:
+        case manifest_state.PAUSED:
             return policy_messages.paused(
                 subject.then, subject.terms, detail, made_good=subject.made_good
             )
@@ -150,7 +150,7 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
                 "a dead letter blocked it: earlier work of it had failed for good and waited for "
                 f"a person. {remedy}"
             )
-        case views.COLLAPSED:
+        case manifest_state.COLLAPSED:
             return (
                 "a later success of its parent came before it could run, and one run stands "
                 "for all of them."
@@ -182,7 +182,7 @@ def paused(subject: Subject, why: str) -> str:
             )
         case "manifest_disabled":
             return _disabled_now(subject)
-        case views.PAUSED:
+        case manifest_state.PAUSED:
             return (
                 f"It is paused{subject.pause}: nothing of it begins, and what comes due is decided "
                 f"when that ends, by its misfire policy {subject.terms.misfire!r}. Resume it with "
@@ -193,11 +193,13 @@ def paused(subject: Subject, why: str) -> str:
                 f"It is held: the dead letter {subject.blocked_by} blocks it. Retry or "
                 "acknowledge that dead letter, and it goes on."
             )
-        case views.STILL_OUTSTANDING | views.ONE_ALREADY_WAITS:
+        case manifest_state.STILL_OUTSTANDING | manifest_state.ONE_ALREADY_WAITS:
             since = ""
             if subject.working_since is not None:
                 since = f" since {subject.at(subject.working_since)}"
-            waits = ", and one more waits already" if why == views.ONE_ALREADY_WAITS else ""
+            waits = (
+                ", and one more waits already" if why == manifest_state.ONE_ALREADY_WAITS else ""
+            )
             return f"Work of it is under way{since}{waits}{_meanwhile(subject)}."
     return f"It is held: {why}."
 
@@ -206,7 +208,7 @@ def owed_success(parent: str, number: int | None, why: str) -> str:
     """A run that a success of its parent asks for, and that a hold keeps waiting."""
     until = {
         "group_disabled": "its group is enabled",
-        views.PAUSED: "it is resumed",
+        manifest_state.PAUSED: "it is resumed",
         "blocked_by_dead_letter": "that dead letter is resolved",
     }.get(why, "that work has ended")
     return f"Success number {number} of {parent!r} is owed: one run follows when {until}."
@@ -272,7 +274,7 @@ def _owed(code: str | None) -> str:
             return "it runs as soon as its group is enabled"
         case "coalesced":
             return "its work was folded into other work, so it runs again when that has ended"
-        case views.STILL_OUTSTANDING:
+        case manifest_state.STILL_OUTSTANDING:
             return "it runs as soon as the work that was under way then has ended"
     return "it runs as soon as the work under way has ended"
 

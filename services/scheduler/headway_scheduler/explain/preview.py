@@ -5,7 +5,8 @@ from typing import Any
 
 from headway_contract.scheduling import FireTime
 from headway_decisions import wording
-from headway_decisions.timing import jitter, timing
+from headway_decisions.firing import jitter
+from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Once, Spaced
 from headway_decisions.timing.calendar import SEARCH
 from headway_decisions.timing.days import Days

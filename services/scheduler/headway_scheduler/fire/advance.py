@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from headway_decisions.firing import due, views
-from headway_decisions.firing.views import Verdict
+from headway_decisions.firing import due, manifest_state
+from headway_decisions.firing.manifest_state import Verdict
 from headway_jetstream_kit.tasks import end
 from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
@@ -90,7 +90,7 @@ async def account_for(
     if not ids:
         return
     rows: list[LedgerRow] = []
-    moved: list[views.ManifestView] = []
+    moved: list[manifest_state.ManifestView] = []
     for manifest in await read_manifests(connection, ids, now=now):
         if isinstance(manifest, UnreadableManifest):
             continue
@@ -134,12 +134,12 @@ async def leave_parents(connection: Connection, ids: Iterable[UUID], *, now: dat
 
 
 def _account(
-    view: views.ManifestView, until: datetime, otherwise: str | None
-) -> tuple[views.ManifestView, list[views.Entry]]:
+    view: manifest_state.ManifestView, until: datetime, otherwise: str | None
+) -> tuple[manifest_state.ManifestView, list[manifest_state.Entry]]:
     reason = due.pause(view) or otherwise
     if reason is None:
         return due.account_excluded(view, until=until)
-    if reason == views.PAUSED and otherwise is None:
+    if reason == manifest_state.PAUSED and otherwise is None:
         # What came due in a window is decided when that ends, by whichever state comes then.
         return view, []
     if otherwise is not None:

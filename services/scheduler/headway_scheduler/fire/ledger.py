@@ -8,7 +8,7 @@ from uuid import UUID
 from headway.define.inputs import problem_of_input
 from headway_decisions.capacity.keys import InvalidKey, render_key
 from headway_decisions.firing import identity
-from headway_decisions.firing.views import Entry, Verdict
+from headway_decisions.firing.manifest_state import Entry, Verdict
 from msgspec import Struct, structs
 
 from headway_scheduler.fire.manifest import Manifest, OwedEntry

@@ -9,8 +9,14 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from headway_contract.work import RetryPolicy
-from headway_decisions.firing.policies import Misfire, Overlap
-from headway_decisions.firing.views import Hold, ManifestView, Owed, Window
+from headway_decisions.firing.manifest_state import (
+    Hold,
+    ManifestView,
+    Misfire,
+    Overlap,
+    Owed,
+    Window,
+)
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection
 from msgspec import Struct

@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from headway_decisions.firing import due, identity
-from headway_decisions.firing.views import MISSED, Verdict
+from headway_decisions.firing.jitter import fire_at
+from headway_decisions.firing.manifest_state import MISSED, Verdict
 from headway_decisions.timing.cadence import Once
-from headway_decisions.timing.jitter import fire_at
 from headway_postgres_kit import Connection, json_array, note
 from headway_relay import OutboxMessage, stamped
 from msgspec import Struct, structs

@@ -10,7 +10,7 @@ from uuid import UUID
 from headway_clock import jitter, new_id
 from headway_contract import Event
 from headway_contract.notifications import Digest, Trial
-from headway_decisions.retries.notifications import GiveUp, after_failure
+from headway_decisions.retries.retries import GiveUp, after_failed_notification
 from headway_history import Record
 from headway_postgres_kit import Clock, Database, note
 from msgspec import Struct
@@ -109,7 +109,7 @@ class Delivery:
             return Attempt(state="delivered", **common)
         async with self._database.acquire() as connection:
             now = await self._clock.now(connection)
-        verdict = after_failure(
+        verdict = after_failed_notification(
             attempts=row["attempts"],
             created_at=row["created_at"],
             now=now,

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from headway_contract.scheduling import BackfillAnswer, BackfillRequest, TriggerRequest
-from headway_decisions.firing import backfill_range, identity, views
-from headway_decisions.firing.backfill_range import MOST_BACKFILLED
+from headway_decisions.firing import identity, manifest_state
+from headway_decisions.firing.backfill import MOST_BACKFILLED, range_occurrences, range_problem
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
@@ -64,10 +64,10 @@ async def _range(
 ) -> Range:
     since, until = aware(request.since), aware(request.until)
     kept = manifest.view.timing
-    problem = backfill_range.problem_of_range(kept, since, until, now=now)
+    problem = range_problem(kept, since, until, now=now)
     if problem is not None:
         raise Invalid(f"manifest {request.manifest!r} cannot be backfilled: {problem}")
-    times = backfill_range.occurrences(kept, since, until)
+    times = range_occurrences(kept, since, until)
     if len(times) > MOST_BACKFILLED:
         raise Invalid(
             f"manifest {request.manifest!r} has more than {MOST_BACKFILLED} occurrences from "
@@ -106,7 +106,7 @@ async def _owe(
             first_due_at=due_at,
             last_due_at=due_at,
             decision="owed",
-            reason=views.AWAITS_ROOM,
+            reason=manifest_state.AWAITS_ROOM,
             actor=request.actor or None,
             explicit=True,
         )

@@ -17,7 +17,7 @@ from headway_contract.scheduling import (
 )
 from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.declaring import ownership
-from headway_decisions.firing import identity, views
+from headway_decisions.firing import identity, manifest_state
 from headway_jetstream_kit.endpoints import Unknown
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
@@ -195,7 +195,7 @@ async def _trigger(
         first_due_at=now,
         last_due_at=now,
         decision="owed",
-        reason=views.AWAITS_ROOM,
+        reason=manifest_state.AWAITS_ROOM,
         actor=request.actor or None,
         explicit=True,
         has_input=request.input is not UNSET,

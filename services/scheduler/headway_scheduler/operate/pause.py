@@ -21,8 +21,8 @@ from headway_contract.pausing import (
     ResumedManifest,
     ResumeRequest,
 )
-from headway_decisions.firing import due, views
-from headway_decisions.firing.views import ManifestView
+from headway_decisions.firing import due, manifest_state
+from headway_decisions.firing.manifest_state import ManifestView
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Spaced
 from headway_postgres_kit import Clock, Connection, Database
@@ -207,7 +207,7 @@ def _made_good(told: ResumedManifest) -> int:
 
 
 def _after_window(view: ManifestView, now: datetime) -> ManifestView:
-    hold = None if view.hold == views.PAUSED else view.hold
+    hold = None if view.hold == manifest_state.PAUSED else view.hold
     window = None if view.window is None else structs.replace(view.window, until=now)
     return structs.replace(view, hold=hold, window=window)
 

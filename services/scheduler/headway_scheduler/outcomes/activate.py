@@ -9,7 +9,7 @@ from headway.define.inputs import problem_of_input
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import ActivationRequested
 from headway_decisions.capacity.keys import InvalidKey, render_key
-from headway_decisions.firing import identity, views
+from headway_decisions.firing import identity, manifest_state
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare.retired_jobs import retired
@@ -109,7 +109,7 @@ def _row(target: Any, request: ActivationRequested, one: Activation, now: dateti
         first_due_at=now,
         last_due_at=now,
         decision="owed",
-        reason=views.AWAITS_ROOM,
+        reason=manifest_state.AWAITS_ROOM,
         # Without one the dependent's own input is taken.
         has_input=one.input is not None,
         input=one.input,

@@ -10,9 +10,7 @@ MOST_BACKFILLED = 1000
 _INSTANT = timedelta(microseconds=1)
 
 
-def problem_of_range(
-    kept: Timing, since: datetime, until: datetime, *, now: datetime
-) -> str | None:
+def range_problem(kept: Timing, since: datetime, until: datetime, *, now: datetime) -> str | None:
     """Say why a range cannot be backfilled, with the remedy; `None` if it can."""
     if isinstance(kept.cadence, Manual | Spaced):
         return "it has no times of its own to make good: trigger it without a range"
@@ -23,7 +21,7 @@ def problem_of_range(
     return None
 
 
-def occurrences(kept: Timing, since: datetime, until: datetime) -> list[datetime]:
+def range_occurrences(kept: Timing, since: datetime, until: datetime) -> list[datetime]:
     """The due times from `since` to `until`, both included, that no exclusion covers.
 
     At most one more than may be backfilled, which tells that there are too many.

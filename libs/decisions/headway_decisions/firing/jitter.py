@@ -1,11 +1,15 @@
 """When a due time is let go: its jitter, kept within the step to the next one."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import ceil
+from uuid import NAMESPACE_OID, uuid5
 
 from headway_decisions.firing import identity
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
+
+_CHANCES = 1 << 128
+_JITTER = uuid5(NAMESPACE_OID, "headway.jitter")
 
 
 def fire_at(kept: Timing, external_id: str, due_at: datetime, jitter_seconds: float) -> datetime:
@@ -21,4 +25,16 @@ def fire_at(kept: Timing, external_id: str, due_at: datetime, jitter_seconds: fl
         # Whole seconds are drawn: a part of one may make one more.
         if ceil(jitter_seconds) >= step:
             jitter_seconds = max(0.0, step / 2 - 1)
-    return identity.fire_at(external_id, due_at, jitter_seconds)
+    return draw_jitter(external_id, due_at, jitter_seconds)
+
+
+def draw_jitter(external_id: str, due_at: datetime, jitter_seconds: float) -> datetime:
+    """When a due time is let go: never early, and the same whenever it is asked.
+
+    The chance is drawn from the names of manifest and time, so it is known before there is such a
+    manifest, and no restart draws anew.
+    """
+    if not jitter_seconds:
+        return due_at
+    chance = uuid5(_JITTER, f"{external_id}:{identity.stamp(due_at)}").int / _CHANCES
+    return due_at + timedelta(seconds=int(chance * (jitter_seconds + 1)))

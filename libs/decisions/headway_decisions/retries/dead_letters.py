@@ -1,0 +1,178 @@
+"""What becomes of dead letters that somebody sees to.
+
+A letter is resolved once. A retry begins the next round of its work in the slot that the work
+had; while other work of the manifest is in that slot, it waits for it, so that two rounds, or
+two pieces of work where one is allowed, never run at once.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+from headway_contract.lifecycle import Failure
+from headway_contract.settled import InputChange
+from msgspec import Struct
+
+# A manifest's slot; work without a manifest has none, and is in nobody's way.
+Slot = tuple[UUID, int]
+
+Refusal = Literal[
+    "already_retried", "already_acknowledged", "already_asked", "pruned", "job_retired"
+]
+
+
+class Letter(Struct, frozen=True, kw_only=True):
+    """A dead letter, locked and read, and who is in the slot of its work."""
+
+    id: UUID
+    work: UUID
+    round: int
+    state: str
+    asked: bool = False
+    pruned: bool = False
+    job_retired: bool = False
+    slot: Slot | None = None
+    taken_by: UUID | None = None
+
+
+class RetryNow(Struct, frozen=True, kw_only=True):
+    """Its work is queued again, in this round."""
+
+    round: int
+
+
+class RetryWaits(Struct, frozen=True, kw_only=True):
+    """Its work will be queued again once this other work has left the slot."""
+
+    taken_by: UUID
+
+
+class Acknowledged(Struct, frozen=True):
+    """It is put away."""
+
+
+class Refused(Struct, frozen=True, kw_only=True):
+    """It stays as it is."""
+
+    why: Refusal
+
+
+RetryVerdict = RetryNow | RetryWaits | Refused
+LetterVerdict = RetryVerdict | Acknowledged
+
+
+def judge_retries(letters: Iterable[Letter]) -> list[tuple[Letter, RetryVerdict]]:
+    """Judge a retry of letters, in their order: the first of a slot gets it."""
+    given: dict[Slot, UUID] = {}
+    verdicts: list[tuple[Letter, RetryVerdict]] = []
+    for letter in letters:
+        verdict = _retry(letter, given)
+        if isinstance(verdict, RetryNow) and letter.slot is not None:
+            given[letter.slot] = letter.work
+        verdicts.append((letter, verdict))
+    return verdicts
+
+
+def _retry(letter: Letter, given: dict[Slot, UUID]) -> RetryVerdict:
+    refusal = _refusal(letter)
+    if refusal is not None:
+        return refusal
+    # No worker serves a retired job: the round would wait for ever.
+    if letter.job_retired:
+        return Refused(why="job_retired")
+    if letter.asked:
+        return Refused(why="already_asked")
+    taken_by = letter.taken_by
+    if taken_by is None and letter.slot is not None:
+        taken_by = given.get(letter.slot)
+    return RetryNow(round=letter.round + 1) if taken_by is None else RetryWaits(taken_by=taken_by)
+
+
+def judge_acknowledgements(
+    letters: Sequence[Letter],
+) -> list[tuple[Letter, Acknowledged | Refused]]:
+    """Judge an acknowledgement; a retry that was asked for and still waits is withdrawn by it."""
+    return [(letter, _refusal(letter) or Acknowledged()) for letter in letters]
+
+
+def _refusal(letter: Letter) -> Refused | None:
+    # Nothing of a manifest that is gone may run, and its letters go with it.
+    if letter.pruned:
+        return Refused(why="pruned")
+    match letter.state:
+        case "awaiting":
+            return None
+        case "retried":
+            return Refused(why="already_retried")
+    return Refused(why="already_acknowledged")
+
+
+# Beyond this a message repeats itself, or lists what it was given.
+_READ = 2000
+_LENGTH = 12
+
+_MASKS = (
+    (re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>]+", re.IGNORECASE), "<url>"),
+    (re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|`[^`\n]*`"), "<text>"),
+    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][\w.@+-]+){2,}[\\/]?"), "<path>"),
+    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<hex>"),
+    # Letters and digits in one word: an id of somebody's making, or a digest.
+    (re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{6,}\b"), "<id>"),
+    (re.compile(r"\b[0-9a-f]{12,}\b", re.IGNORECASE), "<hex>"),
+    (re.compile(r"[-+]?\d+(?:[.,:]\d+)*"), "<n>"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+def mask_message(message: str) -> str:
+    """A message with everything masked that differs between two of the same failures."""
+    text = message[:_READ]
+    for pattern, mask in _MASKS:
+        text = pattern.sub(mask, text)
+    return text.strip()
+
+
+def fingerprint(job: str, failure: Failure) -> str:
+    """Equal for failures of a job that are the same one."""
+    parts = [job, failure.kind, mask_message(failure.message)]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:_LENGTH]
+
+
+def format_fingerprint(print_: str, code_version: str) -> str:
+    """A fingerprint as people see it: with the version of the code that failed, if known."""
+    return f"{print_}@{code_version}" if code_version else print_
+
+
+def parse_fingerprint(given: str) -> tuple[str, str | None]:
+    """A fingerprint as people give it; without a version any is meant."""
+    print_, at, code_version = given.strip().partition("@")
+    return print_, code_version if at else None
+
+
+def input_changes(was: Any, now: Any) -> list[InputChange]:
+    """Every place that differs; lists of different lengths differ as a whole."""
+    return list(_changes("", was, now))
+
+
+def _changes(path: str, was: Any, now: Any) -> Iterator[InputChange]:
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in sorted(was.keys() - now.keys()):
+            yield InputChange(path=_below(path, key), was=was[key])
+        for key, value in now.items():
+            if key in was:
+                yield from _changes(_below(path, key), was[key], value)
+            else:
+                yield InputChange(path=_below(path, key), now=value)
+    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for index, (before, after) in enumerate(zip(was, now, strict=True)):
+            yield from _changes(_below(path, index), before, after)
+    elif was != now or isinstance(was, bool) is not isinstance(now, bool):
+        yield InputChange(path=path, was=was, now=now)
+
+
+def _below(path: str, step: object) -> str:
+    return f"{path}/{str(step).replace('~', '~0').replace('/', '~1')}"

@@ -1,0 +1,132 @@
+"""Events of workers, cut to what is kept of them.
+
+A worker in any language is told the limits, and may not keep them. What is too long is cut; an
+output that is too large cannot be cut, so its run failed, as it would have at a worker that
+had looked.
+"""
+
+import re
+from collections.abc import Hashable
+
+import msgspec
+from headway_contract import Event
+from headway_contract.lifecycle import Failure, LeaseClaimed, RunCancelled, RunCompleted, RunFailed
+from headway_contract.limits import (
+    KIND_LIMIT,
+    KINDS_LIMIT,
+    MESSAGE_LIMIT,
+    OUTPUT_LIMIT,
+    OUTPUT_TOO_LARGE,
+    STACK_LIMIT,
+)
+from msgspec import Struct, structs
+
+_HOST_LIMIT = 255
+
+
+def bound_event(event: Event, message_size: int) -> Event:
+    """The event as it is kept; `message_size` is that of the whole message, in bytes."""
+    match event.data:
+        case RunFailed(failure=failure):
+            return _with(event, structs.replace(event.data, failure=_cut_failure(failure)))
+        case RunCancelled(reason=reason) if len(reason) > MESSAGE_LIMIT:
+            return _with(event, structs.replace(event.data, reason=reason[:MESSAGE_LIMIT]))
+        case LeaseClaimed(host=host) if len(host) > _HOST_LIMIT:
+            return _with(event, structs.replace(event.data, host=host[:_HOST_LIMIT]))
+        # To measure an output costs as much as to read it, and few messages are large.
+        case RunCompleted() as completed if message_size > OUTPUT_LIMIT:
+            return _measured(event, completed)
+    return event
+
+
+def _measured(event: Event, completed: RunCompleted) -> Event:
+    size = len(msgspec.json.encode(completed.output))
+    if size <= OUTPUT_LIMIT:
+        return event
+    failure = Failure(
+        kind=OUTPUT_TOO_LARGE,
+        message=f"the output has {size} bytes, more than {OUTPUT_LIMIT}: "
+        "store it elsewhere and return where it is found",
+        retryable=False,
+    )
+    failed = RunFailed(
+        lease=completed.lease,
+        token=completed.token,
+        nonce=completed.nonce,
+        run=completed.run,
+        failure=failure,
+    )
+    return _with(event, failed)
+
+
+def _cut_failure(failure: Failure) -> Failure:
+    return structs.replace(
+        failure,
+        kind=failure.kind[:KIND_LIMIT],
+        kinds=[kind[:KIND_LIMIT] for kind in failure.kinds[:KINDS_LIMIT]],
+        message=failure.message[:MESSAGE_LIMIT],
+        stack=failure.stack[-STACK_LIMIT:],
+    )
+
+
+def _with(event: Event, data: RunFailed | RunCancelled | LeaseClaimed) -> Event:
+    return structs.replace(event, type=data.type, data=data)
+
+
+NUL_SHOWN = "\\0"
+UNREADABLE_SHOWN = "\ufffd"
+
+# Whole escapes, so that an escaped backslash before a `u` is not taken for the start of one.
+_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPES = re.compile(_PAIR + rb"|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+
+
+def storable_json(body: bytes) -> bytes:
+    """JSON whose text can be stored; what is no JSON stays what it is."""
+    if not body.isascii():
+        body = body.decode(errors="replace").encode()
+    return _ESCAPES.sub(_storable_escape, body) if b"\\u" in body else body
+
+
+def _storable_escape(escape: re.Match[bytes]) -> bytes:
+    spelled = escape[0]
+    if spelled == b"\\u0000":
+        return NUL_SHOWN.replace("\\", "\\\\").encode()
+    if _HALF.fullmatch(spelled):
+        return UNREADABLE_SHOWN.encode()
+    return spelled
+
+
+class Allowance(Struct, frozen=True, kw_only=True):
+    """So many messages at once, and so many a second in the long run."""
+
+    burst: float
+    per_second: float
+
+
+class FloodLimit:
+    """Admits messages by sender as long as each keeps within its allowance."""
+
+    def __init__(self, allowance: Allowance, *, most_senders: int = 20_000) -> None:
+        self._allowance = allowance
+        self._most = most_senders
+        # Tokens left of each sender, and when they were counted.
+        self._buckets: dict[Hashable, tuple[float, float]] = {}
+
+    def admits(self, sender: Hashable, now: float) -> bool:
+        """Whether one more message is within the allowance; `now` is in seconds and only rises."""
+        burst, per_second = self._allowance.burst, self._allowance.per_second
+        tokens, counted_at = self._buckets.get(sender, (burst, now))
+        tokens = min(burst, tokens + (now - counted_at) * per_second)
+        admitted = tokens >= 1.0
+        self._buckets[sender] = (tokens - 1.0 if admitted else tokens, now)
+        if len(self._buckets) > self._most:
+            self._forget(now)
+        return admitted
+
+    def _forget(self, now: float) -> None:
+        """Forget senders whose bucket is full again; all of them if that is not enough."""
+        refill = self._allowance.burst / self._allowance.per_second
+        kept = {key: one for key, one in self._buckets.items() if now - one[1] < refill}
+        self._buckets = kept if len(kept) < self._most else {}
