@@ -331,6 +331,20 @@ class TestEnqueuedAndNotTakenUp:
                 await client.cancel(work)
 
 
+async def test_a_second_cancel_answers_already_settled_before_the_scheduler_heard_of_the_first(
+    world, nats_url
+):
+    await world.dispatcher()
+    scheduler = await world.fire(app_with(idle))
+    work = await world.until("SELECT id FROM dispatcher.work_queue WHERE state = 'queued'")
+    await scheduler.end_pass("intake")
+    async with Client(nats_url, actor="ada") as client:
+        [first] = (await client.cancel_manifest("m")).results
+        [again] = (await client.cancel_manifest("m")).results
+    assert (first.work, first.result) == (work, "settled")
+    assert (again.work, again.result) == (work, "already_settled")
+
+
 async def _tell(world, data) -> None:
     body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
     await publish(world.broker, subjects.work("ops"), body)
