@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from headway_errors import NATS_CODE, ErrorKind
+
 from headway_contract import subjects
 
 Json = dict[str, Any]
@@ -16,13 +18,7 @@ _ABOUT = {
     "published it.",
 }
 REFUSAL = "refusal"
-_REFUSALS = {
-    "400": "wrong by itself",
-    "404": "names something that there is not",
-    "409": "not as things are",
-    "500": "the service has failed",
-    "503": "cannot be had now",
-}
+_REFUSALS = {NATS_CODE[kind]: kind.value.replace("_", " ") for kind in ErrorKind}
 TRAITS = {
     "relayed": (subjects.MESSAGE_ID_HEADER,),
     "fenced": (subjects.EXPECTED_SEQUENCE_HEADER, subjects.EXPECTED_SUBJECT_HEADER),

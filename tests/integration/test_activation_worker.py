@@ -15,8 +15,9 @@ from headway_contract.lifecycle import Activation, RunActivated
 from headway_contract.scheduling import ActivationAnswer, ActivationQuestion
 from headway_contract.settled import ActivationRequested, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
+from headway_errors import Invalid
 from headway_jetstream_kit import Stored
-from headway_jetstream_kit.endpoints import BadRequest, serve, typed
+from headway_jetstream_kit.endpoints import serve, typed
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
@@ -37,7 +38,7 @@ class Scheduler:
         async def answer(question: ActivationQuestion) -> ActivationAnswer:
             self.questions.append(question)
             if question.activations[0].manifest == "bad-request":
-                raise BadRequest("no such thing")
+                raise Invalid("no such thing")
             return ActivationAnswer(problems=self.problems)
 
         await serve(

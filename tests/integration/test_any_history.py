@@ -27,6 +27,7 @@ from headway_contract.scheduling import (
     LedgerQuestion,
     TriggerRequest,
 )
+from headway_errors import Rejected
 from headway_scheduler.explain.ledger_check import OVERDUE
 from headway_scheduler.explain.ledger_pages import check_page
 from headway_scheduler.operate import manifests, pause
@@ -121,7 +122,7 @@ class History:
         enabled = not (await self.timeline.manifest(name))["enabled"]
         try:
             await self.timeline.do(manifests.change, ChangeRequest(manifest=name, enabled=enabled))
-        except manifests.Refused as refused:
+        except Rejected as refused:
             if "is a one-shot" not in str(refused):
                 raise
 

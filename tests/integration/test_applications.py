@@ -5,11 +5,11 @@ import logging
 import pytest
 import pytest_asyncio
 from headway import App, Client, every
-from headway.client.control import NotThere, Refused
 from headway_contract import decode
 from headway_contract.applications import RetireAppRequest
 from headway_contract.scheduling import DeleteRequest
 from headway_contract.work import GroupChanged, JobChanged
+from headway_errors import NotFound, Rejected
 from headway_scheduler.operate import applications, manifests
 from support.timeline import Timeline
 from support.world import World
@@ -73,7 +73,7 @@ class TestOwnership:
             planned = await client.plan(wanted)
             assert "'billing' is declared by its code" in planned.refused
             assert "--take-over" in planned.refused
-            with pytest.raises(Refused, match=r"'billing' is declared by its code.*--take-over"):
+            with pytest.raises(Rejected, match=r"'billing' is declared by its code.*--take-over"):
                 await client.apply(wanted)
         assert await owned(world) == {"a": 60}
         assert await application(world) == ("code", 3, "app/billing")
@@ -147,7 +147,7 @@ class TestRename:
             ("billing", "operator/ada"),
             ("invoices", "operator/ada"),
         ]
-        with pytest.raises(NotThere, match=r"it was renamed to 'invoices' at .* by ada"):
+        with pytest.raises(NotFound, match=r"it was renamed to 'invoices' at .* by ada"):
             await client.rename_app("billing", "invoices")
 
     async def test_statements_about_groups_move_and_can_be_withdrawn(self, world, client):
@@ -175,13 +175,13 @@ class TestRename:
     async def test_a_name_that_is_taken_or_unknown_is_refused(self, world, client):
         await world.declare(app_with("a"))
         await world.declare(App("crm"))
-        with pytest.raises(Refused, match="there is an application 'crm' already: retire that"):
+        with pytest.raises(Rejected, match="there is an application 'crm' already: retire that"):
             await client.rename_app("billing", "crm")
-        with pytest.raises(NotThere, match="there is no application 'bilding'"):
+        with pytest.raises(NotFound, match="there is no application 'bilding'"):
             await client.rename_app("bilding", "invoices")
-        with pytest.raises(Refused, match="'api' is no application"):
+        with pytest.raises(Rejected, match="'api' is no application"):
             await client.rename_app("api", "invoices")
-        with pytest.raises(Refused, match="cannot be called 'api'"):
+        with pytest.raises(Rejected, match="cannot be called 'api'"):
             await client.rename_app("billing", "api")
         assert await application(world) == ("code", 0, "app/billing")
 
@@ -213,7 +213,7 @@ class TestRetire:
         told = [one.data for row in rows for one in decode(row["body"])]
         told = [one for one in told if isinstance(one, JobChanged) and one.job == "job"]
         assert told[-1].retired
-        with pytest.raises(manifests.NotThere, match=r"it was retired at .* by ada"):
+        with pytest.raises(NotFound, match=r"it was retired at .* by ada"):
             await timeline.do(applications.retire, RetireAppRequest(app="billing"))
         again = await timeline.declare(app_with("a", "b"))
         assert again.declared.created == ["a", "b", "job-many-x"], (
@@ -259,5 +259,5 @@ class TestRetire:
             "SELECT external_id, wake_at FROM scheduler.manifest WHERE pruning_at IS NULL"
         )
         assert tuple(row) == ("made", None)
-        with pytest.raises(manifests.NotThere):
+        with pytest.raises(NotFound):
             await timeline.do(manifests.delete, DeleteRequest(manifest="a"))

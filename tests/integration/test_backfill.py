@@ -7,10 +7,10 @@ import pytest_asyncio
 from headway import App, allow, daily, exclude_dates, manual
 from headway_contract import decode
 from headway_contract.scheduling import BackfillRequest
+from headway_errors import Invalid
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
 from headway_scheduler.operate import backfill
-from headway_scheduler.operate.manifests import Invalid
 from support.timeline import START, Timeline
 
 DAY = timedelta(days=1)

@@ -5,10 +5,10 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 from headway.client.client import Client
-from headway.client.control import NotThere
 from headway.client.nats_control import NatsControl
 from headway_contract import subjects
 from headway_contract.canaries import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
+from headway_errors import NotFound
 from support.troubled_app import TroubledApp
 from support.world import until
 
@@ -118,7 +118,7 @@ async def test_a_person_stops_it(world):
     await world.worker(app.app)
     await world.until_settled()
     assert await world.value(RETRIED) == 1, "the work under way continued, and nothing followed"
-    with pytest.raises(NotThere, match="there is no canary"):
+    with pytest.raises(NotFound, match="there is no canary"):
         await stop(world, UUID(int=1))
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from headway import App, Client, InvalidDefinitions, Item, cron, daily, every, manual
 from headway.client.client import RequestFailed
-from headway.client.control import Invalid, Refused
 from headway.define.definitions import Definitions, JobDefinition
 from headway_contract import subjects
 from headway_contract.scheduling import GroupsAnswer, ManifestsAnswer
+from headway_errors import Invalid, Rejected
 from support.cadences import when_made_due
 
 
@@ -73,7 +73,7 @@ async def test_code_does_not_take_what_was_made_at_run_time(world, nats_url):
     app.schedule("a", job="job", when=manual())
     async with Client(nats_url) as client:
         await client.schedule("a", job="job", when=manual())
-        with pytest.raises(Refused, match=r"'a' was made at run time .* \('headway delete a'\)"):
+        with pytest.raises(Rejected, match=r"'a' was made at run time .* \('headway delete a'\)"):
             await client.apply(app.definitions())
 
 
@@ -201,7 +201,7 @@ async def test_what_operators_do(world, nats_url):
 async def test_a_request_that_nats_would_not_take_is_refused_before_it_is_sent(world, nats_url):
     async with Client(nats_url) as client:
         job = JobDefinition(name="big", description=os.urandom(1_000_000).hex())
-        with pytest.raises(RequestFailed, match=r"NATS takes 1048576 at most.*max_payload"):
+        with pytest.raises(RequestFailed, match=r"NATS accepts 1048576 at most.*max_payload"):
             await client.apply(Definitions(owner="big", jobs=(job,)))
 
 

@@ -7,18 +7,11 @@ from uuid import UUID
 
 import pytest
 from headway import App, Client, manual
-from headway.client.control import (
-    Invalid,
-    NotAnswered,
-    NotThere,
-    Refused,
-    RequestFailed,
-    TooLarge,
-)
 from headway_console.api import ENDPOINTS
 from headway_console.reading.dead_letters import read_letter
 from headway_contract.http import cursor_of
 from headway_contract.scheduling import EnqueuedQuestion
+from headway_errors import Conflict, Invalid, NotFound, RequestFailed, TooLarge, Unavailable
 from headway_scheduler.operate.enqueue_requests import list_enqueued
 from support.cadences import when_made_due
 from support.letters import Ops
@@ -133,17 +126,17 @@ async def test_everything_that_is_wrong_with_a_manifest_or_a_body_is_told_at_onc
 
 
 ASKED = [
-    (lambda one: one.manifest("nobody"), NotThere),
-    (lambda one: one.cancel_group("nobody"), NotThere),
+    (lambda one: one.manifest("nobody"), NotFound),
+    (lambda one: one.cancel_group("nobody"), NotFound),
     (lambda one: one.trigger("nightly", input="no number"), Invalid),
     (lambda one: one.enqueue("sync", input="no number"), Invalid),
-    (lambda one: one.enqueue("nobody"), NotThere),
-    (lambda one: one.delete("nightly"), Refused),
-    (lambda one: one.trigger("nightly", key="k", input=2), Refused),
-    (lambda one: one.run(UUID(int=0)), NotAnswered),
+    (lambda one: one.enqueue("nobody"), NotFound),
+    (lambda one: one.delete("nightly"), Conflict),
+    (lambda one: one.trigger("nightly", key="k", input=2), Conflict),
+    (lambda one: one.run(UUID(int=0)), Unavailable),
     (lambda one: one.trigger("nightly", input=["x" * 1_100_000]), TooLarge),
 ]
-STATUSES = {NotThere: 404, Invalid: 422, Refused: 409, NotAnswered: 503, TooLarge: 413}
+STATUSES = {NotFound: 404, Invalid: 422, Conflict: 409, Unavailable: 503, TooLarge: 413}
 
 
 async def test_a_failure_is_the_same_over_nats_and_over_http(world, console, nats_url):
@@ -158,7 +151,7 @@ async def test_a_failure_is_the_same_over_nats_and_over_http(world, console, nat
             for client in (nats, over_http):
                 with pytest.raises(RequestFailed) as failed:
                     await asking(client)
-                assert type(failed.value) is kind, failed.value
+                assert failed.value.kind is kind.kind, failed.value
                 told.append(str(failed.value).partition("\n")[0])
             # But for the length of the name of who asks, which is in the request.
             assert re.sub(r"\d+ bytes", "", told[0]) == re.sub(r"\d+ bytes", "", told[1])
@@ -393,7 +386,7 @@ async def test_a_client_asks_over_http_what_it_asks_over_nats(world, console, mo
         assert (await over_http.work(work.work)).status == work
         cancelled = await over_http.cancel(work.work)
         assert cancelled.result == "already_settled"
-        with pytest.raises(NotThere, match="there is no manifest 'nobody'"):
+        with pytest.raises(NotFound, match="there is no manifest 'nobody'"):
             await over_http.manifest("nobody")
         with pytest.raises(RequestFailed, match="is operator, and this needs the role admin"):
             await over_http.schedule("x", job="sync", when=manual(), input=1)
@@ -401,14 +394,14 @@ async def test_a_client_asks_over_http_what_it_asks_over_nats(world, console, mo
         with pytest.raises(RequestFailed, match="does not know you: the token is not known"):
             await stranger.manifests()
     async with Client("http://127.0.0.1:1") as nowhere:
-        with pytest.raises(NotAnswered, match="is its console running"):
+        with pytest.raises(Unavailable, match="is its console running"):
             await nowhere.manifests()
 
 
 async def test_what_code_owns_is_not_changed_by_hand(world, console):
     await world.scheduler(an_app(), tick="off")
     async with Client(console.url, token=console.tokens["admin"]) as client:
-        with pytest.raises(Refused, match="nightly"):
+        with pytest.raises(Conflict, match="nightly"):
             await client.schedule("nightly", job="sync", when=manual(), input=1)
         made = await client.schedule("mine", job="sync", when=manual(), input=1)
         assert (made.owner, made.created) == ("api", ["mine"])

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 import pytest_asyncio
 from headway import App, Client, every, manual
-from headway.client.control import NotThere, Refused
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
 from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
+from headway_errors import NotFound, Rejected
 from headway_scheduler.operate import manifests
 from support.timeline import Timeline
 
@@ -52,7 +52,7 @@ async def test_who_deleted_it_and_when_is_told(timeline, act, asked, confirmed):
     timeline.at(minutes=9)
     if confirmed:
         await timeline.confirm_prunes()
-    with pytest.raises(manifests.NotThere) as caught:
+    with pytest.raises(NotFound) as caught:
         await timeline.do(act, asked)
     assert str(caught.value) == (
         "there is no manifest 'x': it was deleted at 2027-03-01 12:05:00 UTC by ada"
@@ -62,9 +62,9 @@ async def test_who_deleted_it_and_when_is_told(timeline, act, asked, confirmed):
 async def test_what_its_application_dropped_is_told_so(timeline):
     await timeline.declare(app_with("x", "y"))
     await timeline.declare(app_with("y"))
-    with pytest.raises(manifests.NotThere, match=r"12:00:00 UTC by the application 'billing'$"):
+    with pytest.raises(NotFound, match=r"12:00:00 UTC by the application 'billing'$"):
         await timeline.do(manifests.trigger, TriggerRequest(manifest="x"))
-    with pytest.raises(manifests.NotThere, match="no manifest 'yy': did you mean 'y'"):
+    with pytest.raises(NotFound, match="no manifest 'yy': did you mean 'y'"):
         await timeline.do(manifests.trigger, TriggerRequest(manifest="yy"))
 
 
@@ -83,7 +83,7 @@ async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
         ):
             assert not deleting.done()
         await declaring.execute("UPDATE scheduler.manifest SET undeclared_at = NULL")
-    with pytest.raises(manifests.Refused, match="is declared by the application 'billing'"):
+    with pytest.raises(Rejected, match="is declared by the application 'billing'"):
         await deleting
 
 
@@ -97,10 +97,10 @@ async def test_the_same_key_is_answered_alike_and_deletes_once(world, nats_url):
         await client.schedule("x", job="job", when=manual())
         assert await client.delete("x", key="k") == first
         assert (await client.manifest("x")).status.enabled, "the one that was made since stays"
-        with pytest.raises(Refused, match=r"the key 'k' was used at .* with other parameters"):
+        with pytest.raises(Rejected, match=r"the key 'k' was used at .* with other parameters"):
             await client.delete("y", key="k")
         await client.delete("x", key="another")
-        with pytest.raises(NotThere, match=r"'x': it was deleted at .* UTC by ada"):
+        with pytest.raises(NotFound, match=r"'x': it was deleted at .* UTC by ada"):
             await client.delete("x")
 
 

@@ -12,6 +12,7 @@ from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, Trigg
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
+from headway_errors import Rejected
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.declare import startup
 from headway_scheduler.operate import manifests
@@ -266,7 +267,7 @@ class TestDeadLetters:
         await tick_at(timeline, 5)
         await timeline.dead_letter("m")
         await timeline.do(manifests.change, ChangeRequest(manifest="m", enabled=False))
-        with pytest.raises(manifests.Refused, match="dead letter"):
+        with pytest.raises(Rejected, match="dead letter"):
             await timeline.do(manifests.trigger, TriggerRequest(manifest="m"))
 
 
@@ -417,7 +418,7 @@ class TestOperatorsAndStarts:
     async def test_an_input_that_could_not_travel_is_refused(self, timeline, given, complaint):
         await timeline.declare(jobs_with(str))
         await timeline.declare(at_run_time(app_with().definitions(), input="x"))
-        with pytest.raises(manifests.Refused, match=complaint):
+        with pytest.raises(Rejected, match=complaint):
             await timeline.do(manifests.trigger, TriggerRequest(manifest="m", input=given))
         assert await timeline.ledger("m") == []
 

@@ -127,7 +127,7 @@ async def test_an_error_reply_is_a_failure_and_its_question_is_asked_again(world
     await world.declare(nightly())
     me = healing_of(world)
     dispatcher.fails = True
-    with pytest.raises(ReconcileFailed, match=r"subject=\S+ code=500 error=the service failed"):
+    with pytest.raises(ReconcileFailed, match=r"kind=failed error=\S+: the service failed"):
         await me.run_once()
     dispatcher.fails = False
     assert await me.run_once() is not None
@@ -147,9 +147,9 @@ async def test_a_failure_is_a_warning_and_the_pass_is_unhealthy(world, dispatche
         return body if "healing:" in body else None
 
     body = await until(report, within=20, what="healing is not ready")
-    assert f"subject={subjects.RECONCILE_QUESTION} code=500" in body
+    assert f"kind=failed error={subjects.RECONCILE_QUESTION}" in body
     warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    assert any("reconcile failed: subject=" in line for line in warnings)
+    assert any("reconcile failed: kind=failed" in line for line in warnings)
     dispatcher.fails = False
 
     async def ready():
@@ -164,7 +164,7 @@ async def test_no_dispatcher_at_all_is_told_once_and_is_no_failure(world, caplog
     me = healing_of(world)
     for _ in range(3):
         assert await me.run_once() is None
-    told = [one.getMessage() for one in caplog.records if "no dispatcher answers" in one.message]
+    told = [one.getMessage() for one in caplog.records if "no service answers" in one.message]
     assert len(told) == 1
 
 

@@ -211,36 +211,36 @@ class TestPagesOfLetters:
 
     async def ask_once(self, standing, asked) -> list[UUID]:
         asked.clear()
-        await reconcile_settings.ask_about(lambda told_at: False)
+        await standing.ask_about(lambda told_at: False)
         return list(asked)
 
     async def test_all_at_first_and_in_doubt_then_one_page_after_the_other(
         self, letters, standing, asked
     ):
-        assert await self.ask_once(reconcile_settings, asked) == letters
+        assert await self.ask_once(standing, asked) == letters
         for page in (letters[:2], letters[2:4], letters[4:], letters[:2]):
-            assert await self.ask_once(reconcile_settings, asked) == page
-        reconcile_settings.ask_at_once()
-        assert await self.ask_once(reconcile_settings, asked) == letters
+            assert await self.ask_once(standing, asked) == page
+        standing.ask_at_once()
+        assert await self.ask_once(standing, asked) == letters
 
     async def test_all_again_if_nobody_answered(self, letters, standing, asked, answers):
         answers.append(None)
         with pytest.raises(CannotAsk):
-            await self.ask_once(reconcile_settings, asked)
+            await self.ask_once(standing, asked)
         assert asked == letters[:2]
         answers.append(ReconcileAnswer())
-        assert await self.ask_once(reconcile_settings, asked) == letters
+        assert await self.ask_once(standing, asked) == letters
 
     async def test_from_the_beginning_if_the_others_were_seen_to(
         self, world, letters, standing, asked
     ):
         for _ in range(2):
-            await self.ask_once(reconcile_settings, asked)
+            await self.ask_once(standing, asked)
         await world.value(
             "DELETE FROM scheduler.unresolved WHERE dead_letter = ANY($1)", letters[2:]
         )
-        assert await self.ask_once(reconcile_settings, asked) == []
-        assert await self.ask_once(reconcile_settings, asked) == letters[:2]
+        assert await self.ask_once(standing, asked) == []
+        assert await self.ask_once(standing, asked) == letters[:2]
 
 
 class TestStanding:

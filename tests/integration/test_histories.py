@@ -18,6 +18,7 @@ from headway_contract.scheduling import (
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
+from headway_errors import Rejected
 from headway_scheduler.explain.ledger_pages import check_page
 from headway_scheduler.operate import manifests
 from support.timeline import START, Timeline
@@ -148,7 +149,7 @@ class History:
         request = TriggerRequest(manifest=self.chance.choice(NAMES), delay_seconds=delay)
         try:
             await self.timeline.do(manifests.trigger, request)
-        except manifests.Refused as refused:
+        except Rejected as refused:
             if "dead letter" not in str(refused):
                 raise
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 from headway import App, Client, every, retry
-from headway.client.control import Refused
+from headway_errors import Rejected
 from headway_postgres_kit import DATABASE_CLOCK, note
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.facts import Missed
@@ -153,7 +153,7 @@ async def test_without_a_webhook_nothing_is_written(world):
     await world.until("SELECT count(*) = 1 FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 0
     async with Client(world.nats_url) as client:
-        with pytest.raises(Refused, match="set HEADWAY_WEBHOOK_URL"):
+        with pytest.raises(Rejected, match="set HEADWAY_WEBHOOK_URL"):
             await client.test_notification()
 
 
@@ -245,7 +245,7 @@ async def test_somebody_tries_the_webhook(world, receiver):
         answer = await client.test_notification()
         assert answer.text == "the webhook took the test notification"
         receiver.statuses = [401]
-        with pytest.raises(Refused, match="did not take the test notification: status 401"):
+        with pytest.raises(Rejected, match="did not take the test notification: status 401"):
             await client.test_notification()
     assert [one["data"] for one in receiver.of("test")] == [{"actor": "ada"}] * 2
     kinds = [row["type"] for row in await world.rows(AUDIT)]

@@ -3,7 +3,6 @@
 import pytest
 import pytest_asyncio
 from headway import App, Client, every, once, skip_missed
-from headway.client.control import Refused
 from headway.define.packing import pack
 from headway_contract.pausing import PauseRequest, ResumeRequest
 from headway_contract.scheduling import (
@@ -12,6 +11,7 @@ from headway_contract.scheduling import (
     ChangeRequest,
     TriggerRequest,
 )
+from headway_errors import Rejected
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.operate import manifests, pause
 from support.timeline import Timeline
@@ -108,7 +108,7 @@ async def test_one_that_has_had_its_shot_is_not_enabled_and_nothing_is_half_done
         await timeline.ledger("a"),
         await audited(timeline),
     )
-    with pytest.raises(manifests.Refused, match=r"one-shot.*another time.*'headway trigger a'"):
+    with pytest.raises(Rejected, match=r"one-shot.*another time.*'headway trigger a'"):
         await switch(timeline, enabled=True, attempts=7)
     assert dict(await timeline.manifest("a")) == before
     assert await timeline.ledger("a") == ledger
@@ -120,7 +120,7 @@ async def test_with_a_dead_letter_the_remedy_is_to_retry_that(timeline):
     await timeline.declare(shot())
     await fire(timeline)
     work, letter = await timeline.dead_letter("a")
-    with pytest.raises(manifests.Refused, match=f"retry its dead letter {letter}"):
+    with pytest.raises(Rejected, match=f"retry its dead letter {letter}"):
         await switch(timeline, enabled=True)
     await timeline.resolve("a", work, letter, retried=True)
     await timeline.settle("a")
@@ -260,7 +260,7 @@ async def test_clients_hear_it_and_of_many_the_others_are_enabled(world, nats_ur
     app.schedule("b", job="job", when=every(hours=1))
     await world.scheduler(app, tick="off")
     async with Client(nats_url, actor="ada") as client:
-        with pytest.raises(Refused, match=r"'a' is a one-shot, once at .*its time has passed"):
+        with pytest.raises(Rejected, match=r"'a' is a one-shot, once at .*its time has passed"):
             await client.enable("a")
         await client.disable("b")
         spent, other = await client.change_many("a", "b", action="enable", key="k")

@@ -13,6 +13,7 @@ from headway_contract.scheduling import (
     ChangeRequest,
     TriggerRequest,
 )
+from headway_errors import Invalid, Rejected
 from headway_scheduler.operate import job_limits, manifests, pause
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
@@ -85,7 +86,7 @@ async def test_the_same_key_for_something_else_is_refused(timeline, fields, name
     await trigger(timeline, key="order-7", input=7)
     timeline.at(minutes=1)
     assert (await trigger(timeline, key="order-7", input=7)).result == "known"
-    with pytest.raises(manifests.Refused, match=named):
+    with pytest.raises(Rejected, match=named):
         await trigger(timeline, key="order-7", **fields)
     assert len(await told(timeline, "work.queued")) == 1
 
@@ -181,7 +182,7 @@ async def test_a_key_remembers_its_delay(timeline):
     await trigger(timeline, key="later", delay_seconds=60.5)
     timeline.at(minutes=1)
     assert (await trigger(timeline, key="later", delay_seconds=60.5)).result == "known"
-    with pytest.raises(manifests.Refused, match=r"delay was 60\.5, now 0\.0"):
+    with pytest.raises(Rejected, match=r"delay was 60\.5, now 0\.0"):
         await trigger(timeline, key="later")
 
 
@@ -335,7 +336,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
     await timeline.declare(app_with())
     await trigger(timeline)
     await timeline.dead_letter("a")
-    with pytest.raises(manifests.Refused, match="blocked by the dead letter"):
+    with pytest.raises(Rejected, match="blocked by the dead letter"):
         await trigger(timeline)
 
 
@@ -348,7 +349,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
 )
 async def test_what_cannot_be_is_refused_and_leaves_nothing_behind(timeline, fields, complaint):
     await timeline.declare(app_with())
-    with pytest.raises(manifests.Refused, match=complaint):
+    with pytest.raises(Rejected, match=complaint):
         await timeline.do(manifests.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
     assert await timeline.ledger("a") == []
 
@@ -366,15 +367,13 @@ async def test_a_change_that_means_nothing_is_refused(timeline, fields, complain
     app.schedule("b", job="job", when=manual(), input=1)
     await timeline.declare(app)
     named = "b" if "jitter_seconds" in fields else "a"
-    with pytest.raises(manifests.Invalid, match=complaint):
+    with pytest.raises(Invalid, match=complaint):
         await timeline.do(manifests.change, ChangeRequest(manifest=named, **fields))
     group = ChangeGroupRequest(group="ops", priority=1, give_back=["priority"])
-    with pytest.raises(
-        manifests.Invalid, match="group 'ops': priority cannot be changed and given"
-    ):
+    with pytest.raises(Invalid, match="group 'ops': priority cannot be changed and given"):
         await timeline.do(manifests.change_group, group)
     job = ChangeJobRequest(job="job", rate=None, give_back=["rate"])
-    with pytest.raises(manifests.Invalid, match="job 'job': rate cannot be changed and given back"):
+    with pytest.raises(Invalid, match="job 'job': rate cannot be changed and given back"):
         await timeline.do(job_limits.change_job, job)
 
 
@@ -417,7 +416,7 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
     )
     rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
     assert (rows[0]["max_active"], rows[0]["touched"]) == (3, [])
-    with pytest.raises(manifests.Refused, match="no group 'nobody'"):
+    with pytest.raises(Rejected, match="no group 'nobody'"):
         await timeline.do(manifests.change_group, ChangeGroupRequest(group="nobody", priority=1))
 
 
@@ -462,7 +461,7 @@ async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timel
         ("operator/me", 1),
         ("operator/unknown", 3),
     ]
-    with pytest.raises(manifests.Refused, match="no job 'nobody': declared are sync"):
+    with pytest.raises(Rejected, match="no job 'nobody': declared are sync"):
         await ask(ChangeJobRequest(job="nobody", max_active=1))
 
 

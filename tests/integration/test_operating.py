@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 from headway import App, Client
-from headway.client.control import NotThere, RequestFailed
 from headway.client.nats_control import NatsControl
 from headway_contract import subjects
 from headway_contract.operating import SettingsAnswer, SettingsQuestion
+from headway_errors import NotFound, RequestFailed
 from headway_scheduler.operate import desk
 from support.cadences import when_made_due
 
@@ -188,4 +188,4 @@ async def test_services_tell_their_settings_and_no_secret(world, subject, settin
 async def test_where_nobody_answers_that_is_told(world, client):
     with pytest.raises(RequestFailed) as raised:
         await client.drain("w1")
-    assert not isinstance(raised.value, NotThere)
+    assert not isinstance(raised.value, NotFound)

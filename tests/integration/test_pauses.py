@@ -8,7 +8,7 @@ from headway import App, catch_up, every
 from headway_contract import decode
 from headway_contract.pausing import PauseRequest, ResumeRequest
 from headway_contract.scheduling import TriggerRequest
-from headway_jetstream_kit.endpoints import BadRequest
+from headway_errors import NotFound, Rejected
 from headway_relay import Handover
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
@@ -98,11 +98,11 @@ async def test_manifests_are_chosen_by_name_group_label_or_all(timeline):
     assert len(await chosen(all=True)) == 4
     assert (await timeline.manifest("once"))["paused_at"] is None
     for wrong in ({}, {"group": "mail", "all": True}, {"labels": {"team": "x"}}):
-        with pytest.raises(manifests.Refused):
+        with pytest.raises(Rejected):
             await pause_manifest(timeline, **wrong)
-    with pytest.raises(BadRequest, match="did you mean 'once'"):
+    with pytest.raises(NotFound, match="did you mean 'once'"):
         await pause_manifest(timeline, manifests=["onse"])
-    with pytest.raises(manifests.Refused, match="has passed"):
+    with pytest.raises(Rejected, match="has passed"):
         await pause_manifest(timeline, all=True, until=START)
     nothing = await resume(timeline, all=True)
     assert (nothing.count, nothing.text) == (0, "nothing that was meant is paused")

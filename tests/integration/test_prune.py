@@ -7,6 +7,7 @@ from headway.define.definitions import API_OWNER, Definitions, ManifestDefinitio
 from headway_contract.scheduling import ChangeRequest, DeleteRequest
 from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
+from headway_errors import Rejected
 from headway_scheduler.declare import prune
 from headway_scheduler.operate import manifests
 from msgspec import structs
@@ -219,11 +220,11 @@ async def test_only_what_was_made_at_run_time_can_be_deleted(timeline):
         external_id="x", job="job", group="extra", timing=Timing(cadence=Every(60))
     )
     await timeline.declare(Definitions(owner=API_OWNER, manifests=(made,)))
-    with pytest.raises(manifests.Refused, match="remove it from the code"):
+    with pytest.raises(Rejected, match="remove it from the code"):
         await timeline.do(manifests.delete, DeleteRequest(manifest="a"))
     await timeline.do(manifests.delete, DeleteRequest(manifest="x", actor="me"))
     assert await names(timeline) == {"a"}
-    with pytest.raises(manifests.Refused, match="no manifest 'x'"):
+    with pytest.raises(Rejected, match="no manifest 'x'"):
         await timeline.do(manifests.change, ChangeRequest(manifest="x", enabled=False))
 
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from headway import App, Client, daily, every, exclude_days, exclude_range, manual, once, spaced
 from headway.client.client import RequestFailed
-from headway.client.control import Invalid
 from headway.define.definitions import ManifestDefinition
+from headway_errors import Invalid
 from msgspec import convert
 from support.cadences import when_made_due
 

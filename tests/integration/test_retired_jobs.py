@@ -7,13 +7,13 @@ import headway
 import pytest
 import pytest_asyncio
 from headway import App, Client, every
-from headway.client.control import Refused
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
 from headway_contract import decode
 from headway_contract.lifecycle import Activation
 from headway_contract.scheduling import ApplyRequest, BackfillRequest, TriggerRequest
 from headway_contract.work import JobChanged
+from headway_errors import Rejected
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.operate import manifests
@@ -111,21 +111,21 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match='job "report" is retired'):
         await headway.enqueue(application, "report")
     assert await headway.enqueue(application, "report", key="k") == work, "a key finds its work"
-    with pytest.raises(manifests.Refused, match=r"'report' is retired.*declare the job again"):
+    with pytest.raises(Rejected, match=r"'report' is retired.*declare the job again"):
         await timeline.do(manifests.trigger, TriggerRequest(manifest="billing-report"))
     past = BackfillRequest(
         manifest="billing-report",
         since=timeline.clock.at - timedelta(hours=5),
         until=timeline.clock.at,
     )
-    with pytest.raises(manifests.Refused, match=r"'report' is retired.*declare the job again"):
+    with pytest.raises(Rejected, match=r"'report' is retired.*declare the job again"):
         await timeline.do(backfill, past)
     await world.dispatcher()
     await world.scheduler(tick="off")
     async with Client(nats_url, actor="ada") as client:
-        with pytest.raises(Refused, match=r'"report" is retired.*Declare the job again'):
+        with pytest.raises(Rejected, match=r'"report" is retired.*Declare the job again'):
             await client.enqueue("report")
-        with pytest.raises(Refused, match="'report' is retired"):
+        with pytest.raises(Rejected, match="'report' is retired"):
             await client.schedule("another", job="report", when=every(hours=1))
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 from headway import App, Client, daily, every, manual, retry
-from headway.client.control import Invalid
 from headway.yaml_file import load_manifest
+from headway_errors import Invalid
 from support.invariants import check_invariants
 
 TERMS = (

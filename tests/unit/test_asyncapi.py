@@ -13,8 +13,7 @@ from headway_contract import asyncapi, subjects
 from headway_contract.asyncapi import Undescribed, address_of, document, requests
 from headway_contract.envelope import EventData
 from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
-from headway_jetstream_kit import endpoints
-from headway_jetstream_kit.endpoints import BadRequest, Conflict, Unavailable, Unknown
+from headway_errors import NATS_CODE
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
 
 SERVICES = Path(__file__).parents[2] / "services"
@@ -109,10 +108,7 @@ def test_who_asks_is_answered():
 def test_services_may_refuse_and_how_is_said():
     refusal = DOCUMENT["components"]["messages"]["refusal"]
     headers = refusal["headers"]["properties"]
-    assert set(headers[subjects.ERROR_CODE_HEADER]["enum"]) == {
-        *(one.code for one in (BadRequest, Unknown, Conflict, Unavailable)),
-        endpoints.FAILED,
-    }
+    assert set(headers[subjects.ERROR_CODE_HEADER]["enum"]) == set(NATS_CODE.values())
     assert (subjects.ERROR_HEADER, subjects.ERROR_CODE_HEADER) == (
         ERROR_HEADER,
         ERROR_CODE_HEADER,
@@ -128,7 +124,7 @@ def test_services_may_refuse_and_how_is_said():
 def asked_in(folder: str) -> set[str]:
     """The subjects on which a service asks another, by its code."""
     code = "\n".join(path.read_text() for path in (SERVICES / folder).rglob("*.py"))
-    called = re.findall(r"client\.request\(\s*subjects\.([A-Z_]+)", code)
+    called = re.findall(r"\bask\(\s*(?:self\._)?broker,\s*subjects\.([A-Z_]+)", code)
     return {getattr(subjects, name) for name in called}
 
 

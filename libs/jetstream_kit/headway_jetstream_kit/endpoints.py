@@ -1,12 +1,13 @@
 """Request/reply endpoints as NATS micro services, so that `nats micro` finds them."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from importlib import metadata
 from typing import TypeVar
 
 import msgspec
+from headway_errors import NATS_CODE, ErrorKind, Invalid, RequestFailed
+from headway_tracing.log import get_logger
 from msgspec import Struct
 from nats.errors import Error as NatsError
 from nats.micro import add_service
@@ -15,49 +16,17 @@ from nats.micro.service import Service
 
 from headway_jetstream_kit.connection import Broker
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Endpoint = Callable[[bytes], Awaitable[bytes]]
 Question = TypeVar("Question", bound=Struct)
 
 
-# What kind of error an answer is, in the header where micro services say so.
-INVALID = "400"
-UNKNOWN = "404"
-CONFLICT = "409"
-FAILED = "500"
-UNAVAILABLE = "503"
-
-
-class BadRequest(Exception):
-    """The request is at fault, whoever makes it and whenever; its text is the answer."""
-
-    code = INVALID
-
-
-class Unknown(BadRequest):
-    """The request names something that there is not."""
-
-    code = UNKNOWN
-
-
-class Conflict(BadRequest):
-    """The request is sound, and cannot be carried out as things are."""
-
-    code = CONFLICT
-
-
-class Unavailable(BadRequest):
-    """What the answer depends on cannot be had now; the same request may be made again."""
-
-    code = UNAVAILABLE
-
-
 async def serve(
     broker: Broker, *, service: str, queue: str, endpoints: dict[str, Endpoint]
 ) -> Service:
-    """Answer requests on the endpoints' subjects, shared with all others in the queue."""
-    made = await add_service(
+    """Answer requests on the endpoints' subjects as a member of the queue group."""
+    micro = await add_service(
         broker.client,
         name=service,
         version=metadata.version("headway-jetstream-kit"),
@@ -65,8 +34,8 @@ async def serve(
     )
     for subject, endpoint in endpoints.items():
         name = subject.rpartition(".")[2]
-        await made.add_endpoint(name=name, subject=subject, handler=_concurrently(endpoint))
-    return made
+        await micro.add_endpoint(name=name, subject=subject, handler=_concurrently(endpoint))
+    return micro
 
 
 def typed(
@@ -75,24 +44,24 @@ def typed(
     *,
     misfits: Callable[[bytes, type[Question]], list[str]] = lambda body, question: [],  # noqa: ARG005
 ) -> Endpoint:
-    """An endpoint that reads and writes JSON; what cannot be read is the asker's fault.
+    """Return an endpoint that reads and writes JSON and rejects an unreadable body.
 
-    `misfits` tells all that is wrong with a body, where the first mistake is not enough.
+    `misfits` lists every problem of a body, where the first one is not enough.
     """
 
     async def endpoint(body: bytes) -> bytes:
         try:
-            asked = msgspec.json.decode(body, type=question)
+            request = msgspec.json.decode(body, type=question)
         except (msgspec.DecodeError, RecursionError) as error:
-            told = misfits(body, question) or [f"not a {question.__name__}: {error}"]
-            raise BadRequest("\n".join(told)) from error
-        return msgspec.json.encode(await answer(asked))
+            problems = misfits(body, question) or [f"not a {question.__name__}: {error}"]
+            raise Invalid("\n".join(problems)) from error
+        return msgspec.json.encode(await answer(request))
 
     return endpoint
 
 
 def _concurrently(endpoint: Endpoint) -> Callable[[Request], Awaitable[None]]:
-    """A handler that does not let one slow request hold up the next."""
+    """Return a handler that answers requests concurrently."""
     running: set[asyncio.Task[None]] = set()
 
     async def handle(request: Request) -> None:
@@ -107,13 +76,16 @@ async def _answer(endpoint: Endpoint, request: Request) -> None:
     try:
         try:
             await request.respond(await endpoint(request.data))
-        except BadRequest as error:
-            # In the body as well: a header has no room for several lines.
-            await request.respond_error(error.code, str(error), data=str(error).encode())
+        except RequestFailed as error:
+            # A header has one line; the body has all of them.
+            code = NATS_CODE[error.kind]
+            await request.respond_error(code, str(error), data=str(error).encode())
         except NatsError:
             raise
         except Exception:
-            logger.exception("endpoint %s", request.subject)
-            await request.respond_error(FAILED, "the service failed; its log says why")
+            log.exception("endpoint failed", subject=request.subject)
+            await request.respond_error(
+                NATS_CODE[ErrorKind.FAILED], "the service failed; its log says why"
+            )
     except NatsError as error:
-        logger.warning("answering on %s: %s", request.subject, error)
+        log.warning("reply failed", subject=request.subject, error=error)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 import msgspec
-from headway_jetstream_kit.endpoints import Conflict
+from headway_errors import Conflict
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 

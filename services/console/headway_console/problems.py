@@ -1,4 +1,4 @@
-"""What went wrong, as RFC 9457 tells it: one shape for every error, with what to do about it."""
+"""Errors of the HTTP API as RFC 9457 problem documents."""
 
 import logging
 from typing import Any
@@ -6,17 +6,9 @@ from urllib.parse import quote
 
 import asyncpg
 import msgspec
-from headway.client.control import (
-    Invalid,
-    NotAnswered,
-    NotThere,
-    Refused,
-    RequestFailed,
-    TimedOut,
-    TooLarge,
-)
 from headway.define.definitions import InvalidDefinitions
 from headway_contract.http import InvalidRequest
+from headway_errors import HTTP_STATUS, ErrorKind, RequestFailed, Unavailable
 from headway_postgres_kit import DatabaseUnavailable
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
@@ -44,48 +36,68 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     instance: str = ""
 
 
-# The first kind that fits says the status, the type and the title; more special ones come first.
-_KINDS: tuple[tuple[tuple[type[Exception], ...], int, str, str], ...] = (
-    ((SignInNeeded,), 401, "sign-in-needed", "Nobody knows who asks"),
-    ((Forbidden,), 403, "forbidden", "Your role is not enough"),
-    ((Forged,), 403, "forged", "The request was not made by our own page"),
-    ((InvalidRequest, InvalidDefinitions, BadCursor), 422, "invalid", "The request does not fit"),
-    ((asyncpg.DataError,), 422, "invalid", "The request does not fit"),
-    ((msgspec.DecodeError,), 400, "unreadable", "The request cannot be read"),
-    ((TooManyAttempts,), 429, "too-many", "Too many sign-ins have failed"),
-    ((NotThere,), 404, "not-there", "There is no such thing"),
-    ((TooLarge,), 413, "too-large", "The request is too large"),
-    ((Invalid,), 422, "invalid", "The request does not fit"),
-    ((Refused,), 409, "refused", "The service has refused"),
-    ((TimedOut,), 504, "timed-out", "No service has answered in time"),
-    ((FeedFull,), 503, "full", "Too many streams are open"),
-    ((NotAnswered,), 503, "not-answered", "No service has answered"),
-    ((RequestFailed,), 502, "service-failed", "The service has failed"),
-    ((DatabaseUnavailable,), 503, "database-unavailable", "PostgreSQL does not answer"),
+# The type and the title of each kind of error; the status is `HTTP_STATUS[kind]`.
+_NAMES: dict[ErrorKind, tuple[str, str]] = {
+    ErrorKind.INVALID: ("invalid", "Invalid request"),
+    ErrorKind.UNAUTHENTICATED: ("sign-in-needed", "Sign in first"),
+    ErrorKind.FORBIDDEN: ("forbidden", "Your role does not allow this"),
+    ErrorKind.NOT_FOUND: ("not-there", "Not found"),
+    ErrorKind.CONFLICT: ("refused", "Not possible in the current state"),
+    ErrorKind.TOO_LARGE: ("too-large", "The request is too large"),
+    ErrorKind.TOO_MANY: ("too-many", "Too many failed sign-ins"),
+    ErrorKind.FAILED: ("service-failed", "The service failed"),
+    ErrorKind.UNAVAILABLE: ("not-answered", "No service answers"),
+    ErrorKind.TIMED_OUT: ("timed-out", "No service answered in time"),
+}
+# Exceptions that are no `RequestFailed`.
+_KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
+    (SignInNeeded, ErrorKind.UNAUTHENTICATED),
+    (Forbidden, ErrorKind.FORBIDDEN),
+    (InvalidRequest, ErrorKind.INVALID),
+    (InvalidDefinitions, ErrorKind.INVALID),
+    (BadCursor, ErrorKind.INVALID),
+    (asyncpg.DataError, ErrorKind.INVALID),
+    (TooManyAttempts, ErrorKind.TOO_MANY),
 )
-# Nothing is wrong with the request: the same may do in a moment, and this is when.
+# Exceptions that the API names more exactly than by their kind.
+_SPECIAL: tuple[tuple[type[Exception], int, str, str], ...] = (
+    (Forged, 403, "forged", "The request does not come from a page of this console"),
+    (msgspec.DecodeError, 400, "unreadable", "The request is unreadable"),
+    (FeedFull, 503, "full", "Too many streams are open"),
+    (DatabaseUnavailable, 503, "database-unavailable", "PostgreSQL does not answer"),
+)
+# The same request may succeed after this many seconds.
 _TRY_AGAIN = (503, 504)
 _TRY_AGAIN_AFTER = "5"
 _SEE_TO = "The console itself runs: see to the scheduler, the dispatcher and NATS"
 
 
 def problem_of(error: Exception) -> Problem:
-    """The problem that an exception stands for."""
+    """Return the problem document of an exception."""
     if isinstance(error, SignInNeeded) and error.unknown.unavailable:
         return _problem(503, "issuer-unavailable", "The OIDC issuer does not answer", error)
     if isinstance(error, HTTPException):
         return _of_http(error)
-    for kinds, status, kind, title in _KINDS:
-        if isinstance(error, kinds):
-            detail = f"{error}\n{_SEE_TO}" if isinstance(error, NotAnswered) else error
-            return _problem(status, kind, title, detail)
-    logger.error("unforeseen", exc_info=error)
-    text = "this is a defect of the console; its log says more"
-    return _problem(500, "unforeseen", "Something unforeseen", text)
+    for special, status, name, title in _SPECIAL:
+        if isinstance(error, special):
+            return _problem(status, name, title, error)
+    kind = _kind_of(error)
+    if kind is None:
+        logger.error("unexpected exception in a request", exc_info=error)
+        text = "this is a defect of the console; its log says more"
+        return _problem(500, "unforeseen", "Unexpected error", text)
+    detail = f"{error}\n{_SEE_TO}" if isinstance(error, Unavailable) else error
+    return _problem(HTTP_STATUS[kind], *_NAMES[kind], detail)
+
+
+def _kind_of(error: Exception) -> ErrorKind | None:
+    if isinstance(error, RequestFailed):
+        return error.kind
+    return next((kind for known, kind in _KINDS if isinstance(error, known)), None)
 
 
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    """The answer to a request that failed: a problem, or for people a page."""
+    """Return the response to a request that failed."""
     problem = msgspec.structs.replace(problem_of(error), instance=request.url.path)
     headers = {"WWW-Authenticate": 'Bearer realm="headway"'} if problem.status == 401 else {}
     if problem.status in _TRY_AGAIN:
@@ -103,7 +115,7 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 
 def sign_in_url(path: str) -> str:
-    """Where somebody signs in who wanted to see something."""
+    """Return the sign-in page that leads back to a path."""
     return f"/sign-in?next={quote(path, safe='')}"
 
 
@@ -113,9 +125,9 @@ def _problem(status: int, kind: str, title: str, detail: object) -> Problem:
 
 def _of_http(error: HTTPException) -> Problem:
     words = {
-        404: ("not-there", "There is no such page"),
-        405: ("method", "This is not how it is asked"),
+        404: ("not-there", "No such page"),
+        405: ("method", "Method not allowed"),
         413: ("too-large", "The request is too large"),
     }
-    kind, title = words.get(error.status_code, ("invalid", "The request does not fit"))
+    kind, title = words.get(error.status_code, _NAMES[ErrorKind.INVALID])
     return _problem(error.status_code, kind, title, error.detail)

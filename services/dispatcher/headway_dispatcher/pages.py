@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_jetstream_kit.endpoints import BadRequest
+from headway_errors import Invalid
 
 # What a page begins after: a time, and an id among those of one time.
 Place = tuple[datetime | None, UUID | None]
@@ -18,11 +18,11 @@ def read_place(after: str) -> Place:
     try:
         moment, identity = datetime.fromisoformat(at), UUID(name)
     except ValueError as error:
-        raise BadRequest(
+        raise Invalid(
             f"after={after!r} is no place in a list: send the 'last' of the answer before"
         ) from error
     if moment.tzinfo is None:
-        raise BadRequest(f"after={after!r} has a time without an offset")
+        raise Invalid(f"after={after!r} has a time without an offset")
     return moment, identity
 
 
@@ -43,5 +43,5 @@ def cut(rows: list[Any], limit: int, at: str, identity: str = "id") -> tuple[lis
 def aware(at: datetime | None, what: str) -> datetime | None:
     """A time with its offset; without one it could mean anything."""
     if at is not None and at.tzinfo is None:
-        raise BadRequest(f"{what}={at.isoformat()} has no offset: write {at.isoformat()}Z")
+        raise Invalid(f"{what}={at.isoformat()} has no offset: write {at.isoformat()}Z")
     return at

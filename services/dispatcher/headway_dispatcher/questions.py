@@ -35,7 +35,8 @@ from headway_contract.lifecycle import Failure
 from headway_contract.progress import LogLine
 from headway_contract.settled import InputChange
 from headway_decisions.retries import dead_letters
-from headway_jetstream_kit.endpoints import Endpoint, Unknown
+from headway_errors import NotFound
+from headway_jetstream_kit.endpoints import Endpoint
 from headway_postgres_kit import Connection, Database
 from msgspec import structs
 
@@ -96,7 +97,7 @@ class Questions:
         async with self._reading() as connection:
             row = await connection.fetchrow(queries["letter"], question.id)
         if row is None:
-            raise Unknown(
+            raise NotFound(
                 f"there is no dead letter {question.id}, and none of such work: "
                 "see 'headway dead-letters list --state all'"
             )
@@ -129,7 +130,7 @@ class Questions:
         async with self._reading() as connection:
             row = await connection.fetchrow(queries["work"], question.id)
             if row is None:
-                raise Unknown(
+                raise NotFound(
                     f"the dispatcher knows no work and no run {question.id}: it may still be on "
                     "its way, or be forgotten; see 'headway work'"
                 )
@@ -160,7 +161,7 @@ class Questions:
             row = await connection.fetchrow(queries["run"], question.run)
             lines = await connection.fetch(queries["run_log"], question.run)
         if row is None:
-            raise Unknown(f"there is no run {question.run}: see 'headway runs'")
+            raise NotFound(f"there is no run {question.run}: see 'headway runs'")
         failure = row["failure"]
         return RunAnswer(
             status=_run_status(row),
@@ -206,7 +207,7 @@ class Questions:
         # A group of which no limits are known has none, but may have work.
         names = {*limited, *(group for group, _ in runs), *reasons, *awaiting}
         if question.group is not None and not names:
-            raise Unknown(f"no work of a group {question.group!r} has come: see 'headway groups'")
+            raise NotFound(f"no work of a group {question.group!r} has come: see 'headway groups'")
         return OccupancyAnswer(
             max_active=self._settings.max_active,
             groups=[

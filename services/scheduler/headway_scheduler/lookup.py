@@ -3,7 +3,7 @@
 import difflib
 from typing import Any
 
-from headway_jetstream_kit.endpoints import Unknown
+from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
 
 from headway_scheduler.explain.messages import by_whom
@@ -20,7 +20,7 @@ async def find_manifest(connection: Connection, external_id: str) -> Any:
     row = await connection.fetchrow(queries["find_manifest"], external_id.replace("\x00", ""))
     if row is not None:
         return row
-    raise Unknown(await _unknown(connection, external_id))
+    raise NotFound(await _unknown(connection, external_id))
 
 
 async def _unknown(connection: Connection, external_id: str) -> str:

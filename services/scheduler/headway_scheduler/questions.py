@@ -33,7 +33,8 @@ from headway_decisions.capacity.keys import InvalidKey, render_key
 from headway_decisions.declaring.ownership import group_owners, manifest_owners, read_group
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
-from headway_jetstream_kit.endpoints import BadRequest, Conflict, Endpoint
+from headway_errors import Conflict, Invalid
+from headway_jetstream_kit.endpoints import Endpoint
 from headway_postgres_kit import Clock, Connection, Database
 from msgspec import UNSET
 
@@ -188,12 +189,12 @@ class Questions:
 def aware(at: datetime) -> datetime:
     """A time with its offset; without one it could mean anything."""
     if at.tzinfo is None:
-        raise BadRequest(
+        raise Invalid(
             f"the time {at.isoformat()} has no offset: write one, as in {at.isoformat()}Z"
         )
     if at.year not in _KNOWN_YEARS:
         first, last = _KNOWN_YEARS[0], _KNOWN_YEARS[-1]
-        raise BadRequest(f"the year of {at.isoformat()} is not between {first} and {last}")
+        raise Invalid(f"the year of {at.isoformat()} is not between {first} and {last}")
     return at
 
 

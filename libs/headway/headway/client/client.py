@@ -50,12 +50,12 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
+from headway_errors import RequestFailed as RequestFailed
 from headway_tracing import traceparent
 from msgspec import UNSET, structs
 
 from headway.client.changes import Changes
 from headway.client.control import PATIENT_SECONDS, Control
-from headway.client.control import RequestFailed as RequestFailed
 from headway.client.nats_control import NatsControl
 from headway.client.operations import Operations
 from headway.client.pauses import Pauses

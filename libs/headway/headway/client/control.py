@@ -15,34 +15,6 @@ USUAL_SECONDS = 5.0
 PATIENT_SECONDS = 30.0
 
 
-class RequestFailed(Exception):
-    """A service refused a request, or none answered; the text says why, a reason a line."""
-
-
-class Refused(RequestFailed):
-    """The service has understood the request and will not do it, as things are."""
-
-
-class Invalid(Refused):
-    """The request is at fault, whatever the state of things: change it."""
-
-
-class TooLarge(Invalid):
-    """The request has more bytes than can be sent at once."""
-
-
-class NotThere(Refused):
-    """The request names something that there is not."""
-
-
-class NotAnswered(RequestFailed):
-    """No service has answered: it does not run, or cannot be reached, or takes too long."""
-
-
-class TimedOut(NotAnswered):
-    """A service has not answered in time; it may have done what was asked for, or still do it."""
-
-
 class Control(Protocol):
     """Asks services, by the subject on which they answer."""
 

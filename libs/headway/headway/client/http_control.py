@@ -10,37 +10,16 @@ from typing import Any, Self
 import httpx
 import msgspec
 from headway_contract import http
+from headway_errors import RequestFailed, TimedOut, Unavailable, failure, kind_of_status
 from msgspec import Struct
 
-from headway.client.control import (
-    USUAL_SECONDS,
-    Answer,
-    Invalid,
-    NotAnswered,
-    NotThere,
-    Refused,
-    RequestFailed,
-    TimedOut,
-    TooLarge,
-)
+from headway.client.control import USUAL_SECONDS, Answer
 
 # What a proxy between us may take, beside the time that a service has.
 _SLACK_SECONDS = 5.0
 # The server says something at least this often while nothing happens.
 _SILENCE_SECONDS = 60.0
-# The same failures as over NATS; what has no like there is just a failed request.
-_FAILURES: dict[int, type[RequestFailed]] = {
-    400: Invalid,
-    404: NotThere,
-    409: Refused,
-    413: TooLarge,
-    422: Invalid,
-    429: NotAnswered,
-    502: NotAnswered,
-    503: NotAnswered,
-    504: TimedOut,
-}
-# The service itself has failed, which is not the gateway that a proxy means by 502.
+# The service itself failed; any other 502 is a proxy that did not reach us.
 _SERVICE_FAILED = "urn:headway:problem:service-failed"
 
 
@@ -128,9 +107,9 @@ class HttpControl:
         except httpx.HTTPError as error:
             raise self._not_answered(error) from error
 
-    def _not_answered(self, error: httpx.HTTPError) -> NotAnswered:
+    def _not_answered(self, error: httpx.HTTPError) -> Unavailable:
         reason = str(error) or type(error).__name__
-        kind = TimedOut if isinstance(error, httpx.ReadTimeout) else NotAnswered
+        kind = TimedOut if isinstance(error, httpx.ReadTimeout) else Unavailable
         return kind(
             f"Headway at {self.url} does not answer ({reason}): is its console running? "
             "Check HEADWAY_URL"
@@ -159,7 +138,9 @@ def _failure(status: int, body: bytes, url: str) -> RequestFailed:
         return RequestFailed(f"Headway at {url} does not know you: {text}")
     if problem.get("type") == _SERVICE_FAILED:
         return RequestFailed(text)
-    return _FAILURES.get(status, RequestFailed)(text)
+    if status in (429, 502):
+        return Unavailable(text)
+    return failure(kind_of_status(status), text)
 
 
 def _problem(body: bytes) -> dict[str, Any]:

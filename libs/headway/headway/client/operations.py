@@ -46,9 +46,10 @@ from headway_contract.scheduling import (
     ManifestAnswer,
     ManifestQuestion,
 )
+from headway_errors import RequestFailed
 from msgspec import UNSET, Struct, structs
 
-from headway.client.control import PATIENT_SECONDS, Asking, RequestFailed
+from headway.client.control import PATIENT_SECONDS, Asking
 
 # How many entries one question asks for: an answer has to fit into one message.
 _PAGE = 200

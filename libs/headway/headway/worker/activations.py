@@ -19,9 +19,10 @@ from headway_contract.lifecycle import Activation, RunActivated
 from headway_contract.limits import INPUT_LIMIT
 from headway_contract.orders import OrderedRun
 from headway_contract.scheduling import ActivationAnswer, ActivationQuestion
+from headway_errors import Invalid, RequestFailed
 from headway_jetstream_kit import Broker
+from headway_jetstream_kit.ask import ask
 from headway_tracing import traceparent
-from nats.errors import Error as NatsError
 
 from headway.define.jobs import holds_nul
 from headway.errors import ActivationRefused, ActivationUnavailable, LeaseLost
@@ -198,33 +199,30 @@ class Activations:
     async def _ask(self, manifest: str, activations: list[Activation]) -> None:
         """Ask the scheduler whether all of them may be woken."""
         question = ActivationQuestion(manifest=manifest, activations=activations)
-        body = msgspec.json.encode(question)
         trouble = ""
         for number in range(TRIES):
             if number:
                 await asyncio.sleep(0.1 * 2**number * (1 + jitter(0.2)))
             try:
-                reply = await self._broker.client.request(
-                    subjects.ACTIVATION_QUESTION, body, timeout=_TIMEOUT
+                answer = await ask(
+                    self._broker,
+                    subjects.ACTIVATION_QUESTION,
+                    question,
+                    ActivationAnswer,
+                    timeout=_TIMEOUT,
                 )
-                headers = reply.headers or {}
-                if headers.get(subjects.ERROR_CODE_HEADER) == "400":
-                    raise ActivationRefused(
-                        headers.get(subjects.ERROR_HEADER, "the scheduler refused")
-                    )
-                if subjects.ERROR_HEADER not in headers:
-                    problems = msgspec.json.decode(reply.data, type=ActivationAnswer).problems
-                    break
-                trouble = headers[subjects.ERROR_HEADER]
-            except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
-                trouble = str(error) or type(error).__name__
+                break
+            except Invalid as error:
+                raise ActivationRefused(str(error)) from error
+            except RequestFailed as error:
+                trouble = str(error)
             logger.debug("asking whether %s may activate: %s", manifest, trouble)
         else:
             raise ActivationUnavailable(
                 f"no scheduler answered {TRIES} times whether {manifest} may activate: {trouble}"
             )
-        if problems:
-            raise ActivationRefused("\n".join(problems))
+        if answer.problems:
+            raise ActivationRefused("\n".join(answer.problems))
 
     async def _say(self, activations: list[Activation]) -> None:
         told = RunActivated(

@@ -8,9 +8,10 @@ import msgspec
 from headway_clock import monotonic
 from headway_contract import subjects
 from headway_contract.control import CancelPush, Heartbeat, HeartbeatReply
+from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker
+from headway_jetstream_kit.ask import ask
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
 logger = logging.getLogger(__name__)
 
@@ -63,13 +64,15 @@ class Heart:
 
     async def beat(self) -> None:
         """One heartbeat; silence is reported with how long it has lasted."""
-        body = msgspec.json.encode(self._describe())
         try:
-            reply = await self._broker.client.request(
-                subjects.HEARTBEAT, body, timeout=self._interval
+            instructions = await ask(
+                self._broker,
+                subjects.HEARTBEAT,
+                self._describe(),
+                HeartbeatReply,
+                timeout=self._interval,
             )
-            instructions = msgspec.json.decode(reply.data, type=HeartbeatReply)
-        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
+        except RequestFailed as error:
             logger.debug("heartbeat: %s", error)
             self.unanswered += 1
             self._on_silence(self.silence())

@@ -16,10 +16,11 @@ from headway_contract import Event, EventData, encode, event, subjects
 from headway_contract.control import LeaseAnswer, LeaseQuestion
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunStarted
 from headway_contract.orders import RunDispatched
+from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker, NoAnswer, Refused, Stored
+from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.publish import Answer, publish
 from headway_tracing import CONTEXTS_APART, span, traceparent
-from nats.errors import Error as NatsError
 
 logger = logging.getLogger(__name__)
 
@@ -204,11 +205,10 @@ class Lease:
     async def _ask(self) -> LeaseAnswer:
         question = LeaseQuestion(lease=self.order.lease, worker=self.worker, nonce=self._nonce)
         try:
-            reply = await self._broker.client.request(
-                subjects.LEASE_QUESTION, msgspec.json.encode(question), timeout=3
+            return await ask(
+                self._broker, subjects.LEASE_QUESTION, question, LeaseAnswer, timeout=3
             )
-            return msgspec.json.decode(reply.data, type=LeaseAnswer)
-        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
+        except RequestFailed as error:
             return LeaseAnswer(answer="undecided", reason=str(error))
 
     async def _publish(self, events: list[Event], *, expected: int) -> Answer:

@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta
 
 import msgspec
-from headway.client.control import RequestFailed
 from headway.client.http_control import HttpControl
 from headway_clock import utc_now
 from headway_console.reading.manifests import page_of_jobs
 from headway_console.reading.overview import Overview, read_overview
 from headway_console.reading.system import state_of
 from headway_contract.routes import API
+from headway_errors import RequestFailed
 from headway_postgres_kit import DATABASE_CLOCK, Database
 from msgspec import Struct
 

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import click
 from headway import Client
-from headway.client.control import Refused
 from headway.define.definitions import API_OWNER
 from headway_contract.operating import ManifestChanged
 from headway_contract.scheduling import Changed, ManifestStatus, TriggerAnswer
 from headway_contract.work import Rate
 from headway_decisions.capacity.rates import parse_rate
+from headway_errors import Conflict, Rejected
 from msgspec import UNSET
 
 from headway_cli.schedules.backfill import backfill_range
@@ -383,7 +383,7 @@ def _change_many(
             click.echo(f"and {len(done) - _LISTED} more")
     if refused:
         more = [f"and {len(refused) - _LISTED} more"] if len(refused) > _LISTED else []
-        raise Refused("\n".join([*refused[:_LISTED], *more]))
+        raise Conflict("\n".join([*refused[:_LISTED], *more]))
 
 
 def _limit_it(
@@ -420,7 +420,7 @@ def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any, *, as_json:
         for manifest_id in manifest_ids:
             try:
                 done.append(await act(client, manifest_id))
-            except Refused as error:
+            except Rejected as error:
                 refused.append(str(error))
                 continue
             if not as_json:
@@ -430,4 +430,4 @@ def _each(reached: Reached, manifest_ids: tuple[str, ...], act: Any, *, as_json:
     if as_json and done:
         print_json(done)
     if refused:
-        raise Refused("\n".join(refused))
+        raise Conflict("\n".join(refused))

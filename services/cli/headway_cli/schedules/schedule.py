@@ -7,10 +7,10 @@ from typing import Any
 import click
 import msgspec
 from headway import Client
-from headway.client.control import NotThere, Refused
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway.yaml_file import change_manifest, load_manifest, nodes
 from headway_contract.scheduling import ApplyAnswer, ManifestStatus
+from headway_errors import Conflict, NotFound
 
 from headway_cli.schedules.change import delete
 from headway_cli.serve import settings
@@ -124,11 +124,11 @@ def add(reached: Reached, manifest_id: str, as_json: bool, **stated: Any) -> Non
     async def ask(client: Client) -> tuple[ApplyAnswer, ManifestStatus]:
         try:
             known = (await client.manifest(manifest_id)).status
-        except NotThere:
+        except NotFound:
             return await _apply(client, definitions)
         whose = "" if known.owner == API_OWNER else f" of the application {known.owner!r}"
         remedy = f"use 'headway schedule change {manifest_id}'" if not whose else "use another id"
-        raise Refused(f"there is a manifest {manifest_id!r}{whose} already: {remedy}")
+        raise Conflict(f"there is a manifest {manifest_id!r}{whose} already: {remedy}")
 
     _tell(*reached.ask(ask), as_json=as_json)
 
@@ -150,7 +150,7 @@ def change(reached: Reached, manifest_id: str, as_json: bool, **stated: Any) -> 
     async def ask(client: Client) -> tuple[ApplyAnswer, ManifestStatus]:
         found = await client.manifest(manifest_id)
         if found.status.owner != API_OWNER:
-            raise Refused(
+            raise Conflict(
                 f"manifest {manifest_id!r} is declared by the application "
                 f"{found.status.owner!r}: change it in its code"
             )

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import click
 from headway import Client
-from headway.client.control import NotThere
 from headway_clock import utc_now
 from headway_contract.dispatching import GroupOccupancy
 from headway_contract.scheduling import (
@@ -18,6 +17,7 @@ from headway_contract.scheduling import (
 )
 from headway_contract.waiting import ExplainWorkAnswer, GateStatus
 from headway_decisions.capacity.rates import rate_in_words
+from headway_errors import NotFound
 
 from headway_cli.terminal.completion import complete_manifests
 from headway_cli.terminal.connect import Reached, asking, json_option, print_json, print_lines
@@ -193,10 +193,10 @@ async def _explained(client: Client, named: str) -> ExplainWorkAnswer:
     """Why work waits, by its id or by that of a run, which is what people have at hand."""
     try:
         return await client.explain_work(named)
-    except NotThere as error:
+    except NotFound as error:
         try:
             found = await client.work(UUID(named))
-        except (NotThere, ValueError):
+        except (NotFound, ValueError):
             raise error from None
         return await client.explain_work(found.status.work)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from headway.client.control import NotAnswered, RequestFailed
 from headway_console.reading.overview import Overview
 from headway_console.reading.runs import RunRow
 from headway_contract.routes import API
+from headway_errors import RequestFailed, Unavailable
 from headway_service_kit.process import run, stop_on_signals
 from msgspec import Struct
 from rich.console import Console, Group
@@ -96,7 +96,7 @@ async def _watch(given: AskSettings, every: float) -> None:
                 await _pause(stop, again, every)
                 try:
                     standing, note = await _look(control), ""
-                except NotAnswered as error:
+                except Unavailable as error:
                     note = f"{error}; trying again".replace("\n", " ")
 
 

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import click
 import msgspec
-from headway.client.control import NotAnswered
 from headway_contract.routes import API
 from headway_dispatcher.history.events import HistoryEvent
+from headway_errors import Unavailable
 from headway_service_kit.process import run as run_program
 from headway_service_kit.process import stop_on_signals
 from msgspec import Struct
@@ -158,7 +158,7 @@ async def _hear(control: "HttpControl", asked: Query, after: str, as_json: bool)
                 seen.add(one.id)
                 if identity not in ("", after):
                     after, seen = identity, {one.id}
-        except NotAnswered as error:
+        except Unavailable as error:
             click.echo(f"headway: {error}; trying again", err=True)
         await asyncio.sleep(_AGAIN_SECONDS)
 

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import click
 from headway import Client
-from headway.client.control import NotAnswered, NotThere
 from headway_clock import monotonic
 from headway_contract.dispatching import WorkAnswer
+from headway_errors import NotFound, Unavailable
 
 from headway_cli.terminal.connect import Reached, print_json
 from headway_cli.terminal.progress import Advance, progressing
@@ -46,10 +46,10 @@ async def outcome_of(client: Client, work: UUID, advance: Advance) -> WorkAnswer
     while True:
         try:
             found = await client.work(work)
-        except NotThere:
+        except NotFound:
             heard_at = monotonic()
             advance(0, now="on its way")
-        except NotAnswered:
+        except Unavailable:
             if monotonic() - heard_at > _SILENCE_SECONDS:
                 raise
             advance(0, now="nobody answers; trying again")

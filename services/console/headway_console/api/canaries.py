@@ -3,9 +3,9 @@
 from typing import Any
 from uuid import UUID
 
-from headway.client.control import NotThere
 from headway_contract.canaries import CanaryQuestion, CanaryStatus
 from headway_contract.routes import LETTERS, Route
+from headway_errors import NotFound
 from litestar import Request
 
 from headway_console.api.endpoints import Endpoint
@@ -13,11 +13,11 @@ from headway_console.reading.canaries import read_canary
 
 
 async def find_canary(request: Request[Any, Any, Any], canary: UUID) -> CanaryStatus:
-    """Return one canary; raises `NotThere`."""
+    """Return one canary; raises `NotFound`."""
     async with request.app.state.database.acquire() as connection:
         found = await read_canary(connection, canary)
     if found is None:
-        raise NotThere(f"there is no canary {canary}")
+        raise NotFound(f"there is no canary {canary}")
     return found
 
 

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict, TypeVar
 from uuid import UUID
 
-from headway.client.control import NotThere
 from headway_contract.dispatching import (
     DeadLetterStatus,
     LetterFilter,
@@ -23,6 +22,7 @@ from headway_contract.routes import (
     WORK,
     Route,
 )
+from headway_errors import NotFound
 from headway_postgres_kit import DATABASE_CLOCK, Connection, Database
 from litestar import Request
 from msgspec import Struct
@@ -136,7 +136,7 @@ async def _audit(db: Connection, asked: AuditAsked, _: "Now", page: Paging) -> A
 async def _occurrences(db: Connection, asked: OccurrencesAsked, _: "Now", page: Paging) -> Any:
     manifest = await manifests.find_id(db, asked.manifest)
     if manifest is None:
-        raise NotThere(f"there is no manifest {asked.manifest!r}: see 'headway manifests'")
+        raise NotFound(f"there is no manifest {asked.manifest!r}: see 'headway manifests'")
     return await ledger.page_of_occurrences(db, manifest, **page)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headway import Client
-from headway.client.control import RequestFailed
+from headway_errors import RequestFailed
 from litestar import Request, Response
 
 from headway_console.pages.flash import go_to

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 from headway import Client
-from headway.client.control import NotAnswered, NotThere, RequestFailed
 from headway_contract.work import Rate
 from headway_decisions.capacity.rates import parse_rate, rate_in_words
+from headway_errors import NotFound, RequestFailed, Unavailable
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
@@ -34,7 +34,7 @@ async def group(request: Request[Any, Any, Any], name: FromPath[str]) -> Respons
     async with request.app.state.database.acquire() as connection:
         page = await page_of_groups(connection, name=name)
     if not page.items:
-        raise NotThere(f"there is no group {name!r}: declaring a job in it makes one")
+        raise NotFound(f"there is no group {name!r}: declaring a job in it makes one")
     return show(request, "group.html", group=page.items[0], rate_of=rate_of)
 
 
@@ -47,7 +47,7 @@ async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
     for name in names:
         try:
             await client.change_group(name, enabled=sent.get("action") == "enable")
-        except NotAnswered as error:
+        except Unavailable as error:
             return refused(request, back, error)  # nor would it for the others
         except RequestFailed as error:
             wrong.append(f"{name}: {error}")

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import msgspec
 from headway.client.client import Client
-from headway.client.control import Invalid, NotThere, RequestFailed
 from headway_contract import subjects
 from headway_contract.dispatching import DeadLetterAnswer
 from headway_contract.scheduling import InputAnswer, InputQuestion
+from headway_errors import Invalid, NotFound, RequestFailed
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
@@ -136,7 +136,7 @@ async def _read(request: Request[Any, Any, Any], letter: UUID) -> DeadLetterAnsw
     async with request.app.state.database.acquire() as connection:
         found = await read_letter(connection, letter)
     if found is None:
-        raise NotThere(f"there is no dead letter {letter}: it may have been cleaned up")
+        raise NotFound(f"there is no dead letter {letter}: it may have been cleaned up")
     return found
 
 

@@ -2,10 +2,10 @@
 
 from typing import Any, get_args
 
-from headway.client.control import RequestFailed
 from headway.define.definitions import Definitions, InvalidDefinitions
 from headway.yaml_file import load_yaml
 from headway_contract.scheduling import ApplyAnswer, FireChange, FireTime, PrunePolicy
+from headway_errors import RequestFailed
 from litestar import Request, Response, get, post
 from litestar.datastructures import UploadFile
 from msgspec import Struct

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from headway.client.client import Client
-from headway.client.control import NotThere
+from headway_errors import NotFound
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
@@ -69,7 +69,7 @@ async def _read(request: Request[Any, Any, Any], run: UUID) -> RunInFull:
     async with request.app.state.database.acquire() as connection:
         found = await read_run(connection, run)
     if found is None:
-        raise NotThere(f"there is no run {run}: it may be older than the history that is kept")
+        raise NotFound(f"there is no run {run}: it may be older than the history that is kept")
     return found
 
 

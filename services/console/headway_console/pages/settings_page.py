@@ -4,9 +4,9 @@ import asyncio
 import os
 from typing import Any
 
-from headway.client.control import RequestFailed
 from headway_contract import subjects
 from headway_contract.operating import SettingsAnswer, SettingsQuestion, SettingStatus
+from headway_errors import RequestFailed
 from headway_service_kit.settings_text import told_by
 from litestar import Request, Response, get
 from msgspec import Struct, convert

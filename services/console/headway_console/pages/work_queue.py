@@ -4,9 +4,9 @@ from typing import Any
 from uuid import UUID
 
 from headway.client.client import Client
-from headway.client.control import NotThere, RequestFailed
 from headway_contract.dispatching import WorkStateAsked, WorkStatus
 from headway_contract.waiting import ExplainWorkAnswer
+from headway_errors import NotFound, RequestFailed
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from msgspec.structs import replace
@@ -86,7 +86,7 @@ async def work_page(request: Request[Any, Any, Any], work: FromPath[UUID]) -> Re
         found = await read_work(connection, work)
     explanation, trouble = await _explain(request, work)
     if found is None and explanation is None:
-        raise NotThere(
+        raise NotFound(
             f"there is no work {work} in the dispatcher: it may be on its way, or older than the "
             "history that is kept"
         )

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from headway.client.control import RequestFailed
 from headway_clock import utc_now
+from headway_errors import RequestFailed
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
 from litestar.response import ServerSentEvent

@@ -24,7 +24,7 @@ from headway_decisions.retries.canaries import (
     Verdict,
     judge,
 )
-from headway_jetstream_kit.endpoints import Unknown
+from headway_errors import NotFound
 from headway_postgres_kit import Clock, Connection, Database
 from msgspec import Struct
 
@@ -63,10 +63,10 @@ async def stop(connection: Connection, canary: UUID, *, actor: str, now: datetim
 
 
 async def read_status(connection: Connection, canary: UUID) -> CanaryStatus:
-    """Return the status of a canary; raises `Unknown`."""
+    """Return the status of a canary; raises `NotFound`."""
     row = await connection.fetchrow(canary_queries["status"], canary)
     if row is None:
-        raise Unknown(f"there is no canary {canary}")
+        raise NotFound(f"there is no canary {canary}")
     return msgspec.convert(dict(row), CanaryStatus)
 
 

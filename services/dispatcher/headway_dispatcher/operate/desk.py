@@ -30,12 +30,13 @@ from headway_contract.operating import (
     SettingStatus,
 )
 from headway_contract.scheduling import InputAnswer, InputQuestion
+from headway_errors import Invalid, RequestFailed, Unavailable
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.endpoints import BadRequest, Unavailable, serve
+from headway_jetstream_kit.ask import ask
+from headway_jetstream_kit.endpoints import serve
 from headway_postgres_kit import Clock, Connection, Database, storable
 from headway_service_kit.settings_text import told_by
 from msgspec import UNSET, Struct, UnsetType
-from nats.errors import Error as NatsError
 
 from headway_dispatcher import store
 from headway_dispatcher.intake import prune
@@ -201,33 +202,30 @@ class Desk:
         The job's schema and what makes its keys are the scheduler's.
         """
         if len(request.dead_letters) != 1 or request.filter is not None:
-            raise BadRequest("an edited input is for one dead letter: name just that one")
+            raise Invalid("an edited input is for one dead letter: name just that one")
         [letter] = request.dead_letters
         async with self._database.acquire() as connection:
             row = await connection.fetchrow(letter_queries["job_of"], letter)
         if row is None:
             return UNSET  # that it is unknown is told with the result
         job: str = row["job"]
-        question = msgspec.json.encode(
-            InputQuestion(
-                job=job,
-                input=request.input,
-                manifest_id=row["manifest_id"],
-                group=row["group_name"],
-            )
+        question = InputQuestion(
+            job=job,
+            input=request.input,
+            manifest_id=row["manifest_id"],
+            group=row["group_name"],
         )
         try:
-            reply = await self._broker.client.request(
-                subjects.INPUT_QUESTION, question, timeout=_PATIENCE
+            answer = await ask(
+                self._broker, subjects.INPUT_QUESTION, question, InputAnswer, timeout=_PATIENCE
             )
-            answer = msgspec.json.decode(reply.data, type=InputAnswer)
-        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
+        except RequestFailed as error:
             raise Unavailable(
                 f"the input of job {job!r} cannot be checked, because no scheduler answers "
-                f"({error or type(error).__name__}): start one, or retry it as it is"
+                f"({error}): start one, or retry it as it is"
             ) from error
         if answer.problem:
-            raise BadRequest(answer.problem)
+            raise Invalid(answer.problem)
         return answer.concurrency_key
 
 
@@ -237,11 +235,11 @@ async def _choose(
     """The letters that are named, or the oldest that await somebody and match the filter."""
     if request.filter is None:
         if not request.dead_letters:
-            raise BadRequest("no dead letter is named: name some, or give a filter")
+            raise Invalid("no dead letter is named: name some, or give a filter")
         return _Chosen(ids=request.dead_letters)
     asked = request.filter
     if request.dead_letters or asked.state not in (None, "awaiting"):
-        raise BadRequest("give ids or a filter of letters that await somebody, not both")
+        raise Invalid("give ids or a filter of letters that await somebody, not both")
     before = aware(asked.created_before, "created_before") or now
     print_, version = read_fingerprint(asked.fingerprint)
     rows = await connection.fetch(

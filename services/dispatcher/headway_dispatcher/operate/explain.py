@@ -3,12 +3,10 @@
 It is read without the gate's lock, and so is true of a moment that may have passed.
 """
 
-import logging
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from headway_contract import subjects
 from headway_contract.waiting import (
     ExplainWorkAnswer,
@@ -18,11 +16,13 @@ from headway_contract.waiting import (
 )
 from headway_decisions.capacity import waiting
 from headway_decisions.capacity.waiting import Waiter
+from headway_errors import NotFound, RequestFailed
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.endpoints import Unknown, serve, typed
+from headway_jetstream_kit.ask import ask
+from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import Clock, Connection, Database
+from headway_tracing.log import get_logger
 from msgspec import structs
-from nats.errors import Error as NatsError
 
 from headway_dispatcher.gate.store import GateTransaction
 from headway_dispatcher.operate.explain_messages import before_its_turn, sentence, unheard
@@ -30,7 +30,7 @@ from headway_dispatcher.operate.wait_estimate import MOST_COUNTED, Lookout, wait
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import explanations, question_queries
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _MOST_HOLDERS = 20
 # How long the scheduler is waited for: less than whoever asks waits for this answer.
@@ -72,7 +72,7 @@ class Explanations:
         """What the scheduler says of work that has not come here, or is gone."""
         origin = await self._ask_origin(work)
         if origin.state == "unknown":
-            raise Unknown(
+            raise NotFound(
                 f"work {work} is not known to the dispatcher: it was never queued, is on its way, "
                 "went with its manifest, or is forgotten"
             )
@@ -87,15 +87,13 @@ class Explanations:
         )
 
     async def _ask_origin(self, work: UUID) -> OriginAnswer:
-        question = msgspec.json.encode(OriginQuestion(work=work))
+        question = OriginQuestion(work=work)
         try:
-            reply = await self._broker.client.request(
-                subjects.ORIGIN_QUESTION, question, timeout=_PATIENCE
+            return await ask(
+                self._broker, subjects.ORIGIN_QUESTION, question, OriginAnswer, timeout=_PATIENCE
             )
-            return msgspec.json.decode(reply.data, type=OriginAnswer)
-        except (OSError, TimeoutError, NatsError, msgspec.DecodeError) as error:
-            # Then nobody knows more than that it is not here.
-            logger.info("asking the scheduler for work %s: %s", work, error)
+        except RequestFailed as error:
+            log.info("origin of work unknown", work=work, error=error)
             return OriginAnswer()
 
     async def _of_waiting(self, connection: Connection, row: Any) -> ExplainWorkAnswer:

@@ -21,7 +21,9 @@ from headway_contract.control import (
     ReleaseLease,
 )
 from headway_contract.nulls import decode_lenient
+from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker, BrokerUnavailable
+from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
 from headway_service_kit.after_commit import PASSED_OVER
@@ -324,11 +326,13 @@ class Witness:
         """Beat once."""
         heartbeat = Heartbeat(worker=subjects.DISPATCHER, nonce=self._name)
         try:
-            await self._broker.client.request(
+            await ask(
+                self._broker,
                 subjects.WITNESS,
-                msgspec.json.encode(heartbeat),
+                heartbeat,
+                HeartbeatReply,
                 timeout=self._settings.heartbeat_seconds,
             )
-        except (OSError, TimeoutError, NatsError) as error:
+        except RequestFailed as error:
             raise BrokerUnavailable(f"own heartbeat: {error}") from error
         return self._settings.heartbeat_seconds

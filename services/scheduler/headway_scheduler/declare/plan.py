@@ -17,7 +17,7 @@ from headway.define.validation import problems_of as problems_of_definitions
 from headway_contract.scheduling import ApplyAnswer, ApplyRequest, PrunePolicy
 from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Stale
 from headway_decisions.timing.timing import Timing
-from headway_jetstream_kit.endpoints import BadRequest, Conflict
+from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import structs
 
@@ -95,7 +95,7 @@ def _read(request: ApplyRequest) -> Definitions:
     try:
         return unpack(request.definitions)
     except UnreadableDefinitions as error:
-        raise BadRequest(str(error)) from error
+        raise Invalid(str(error)) from error
 
 
 async def _refuse_problems(
@@ -109,7 +109,7 @@ async def _refuse_problems(
     except ForeignDefinitions as error:
         raise Conflict(str(error)) from error
     except InvalidDefinitions as error:
-        raise BadRequest(str(error)) from error
+        raise Invalid(str(error)) from error
 
 
 def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Known]]:

@@ -27,7 +27,7 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_scheduler.healing.reconcile import CannotAsk, Turn, ask
+from headway_scheduler.healing.reconcile import CannotAsk, Turn, ask_dispatcher
 from headway_scheduler.healing.reconcile_settings import Standing, told
 from headway_scheduler.healing.republish import retell_cancels, retell_forward, retell_work
 from headway_scheduler.healing.stream_marks import read_marks, take_mark
@@ -158,7 +158,7 @@ class Healing:
         return result
 
     async def _ask(self, question: ReconcileQuestion) -> ReconcileAnswer:
-        answer = await ask(self._broker, self._turn, question)
+        answer = await ask_dispatcher(self._broker, self._turn, question)
         self._is_alone = False
         return answer
 

@@ -7,14 +7,13 @@ two ever heal at once, something is told twice, which does no harm.
 
 from datetime import timedelta
 
-import msgspec
 from headway_contract import subjects
 from headway_contract.healing import ReconcileAnswer, ReconcileQuestion
+from headway_errors import NoResponder, RequestFailed
 from headway_jetstream_kit import Broker
+from headway_jetstream_kit.ask import ask
 from headway_postgres_kit import Database
 from headway_service_kit.passes import ExpectedFault
-from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 
 from headway_scheduler.store import heals
 
@@ -50,31 +49,21 @@ class Turn:
             await connection.execute(heals["end_turn"], self._holder)
 
 
-async def ask(broker: Broker, turn: Turn, question: ReconcileQuestion) -> ReconcileAnswer:
+async def ask_dispatcher(
+    broker: Broker, turn: Turn, question: ReconcileQuestion
+) -> ReconcileAnswer:
     """Return the dispatcher's answer, or raise `CannotAsk` or `ReconcileFailed`."""
     if not await turn.take():
         raise CannotAsk("another scheduler heals")
-    subject = subjects.RECONCILE_QUESTION
     try:
-        reply = await broker.client.request(
-            subjects.RECONCILE_QUESTION, msgspec.json.encode(question), timeout=_ANSWER_SECONDS
+        return await ask(
+            broker,
+            subjects.RECONCILE_QUESTION,
+            question,
+            ReconcileAnswer,
+            timeout=_ANSWER_SECONDS,
         )
-    except NoRespondersError as error:
-        raise CannotAsk(f"no dispatcher answers on {subject}: is one running?") from error
-    except TimeoutError as error:
-        raise ReconcileFailed(
-            f"reconcile failed: subject={subject} error=no answer within {_ANSWER_SECONDS:g} s"
-        ) from error
-    except (OSError, NatsError) as error:
-        raise ReconcileFailed(f"reconcile failed: subject={subject} error={error!r}") from error
-    headers = reply.headers or {}
-    if subjects.ERROR_HEADER in headers:
-        code = headers.get(subjects.ERROR_CODE_HEADER)
-        text = reply.data.decode(errors="replace") or headers[subjects.ERROR_HEADER]
-        raise ReconcileFailed(f"reconcile failed: subject={subject} code={code} error={text}")
-    try:
-        return msgspec.json.decode(reply.data, type=ReconcileAnswer)
-    except msgspec.DecodeError as error:
-        raise ReconcileFailed(
-            f"reconcile failed: subject={subject} error=unreadable answer: {error}"
-        ) from error
+    except NoResponder as error:
+        raise CannotAsk(str(error)) from error
+    except RequestFailed as error:
+        raise ReconcileFailed(f"reconcile failed: kind={error.kind.value} error={error}") from error

@@ -5,6 +5,7 @@ from datetime import datetime
 from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.applications import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
 from headway_contract.scheduling import Changed
+from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare import prune
@@ -12,7 +13,7 @@ from headway_scheduler.declare.declare import members_to_switch, write_groups, w
 from headway_scheduler.declare.group_settings import remove_empty_groups
 from headway_scheduler.explain.messages import by_whom
 from headway_scheduler.fire.advance import account_for, put_to_rest
-from headway_scheduler.operate.manifests import Invalid, NotThere, Refused, note_change
+from headway_scheduler.operate.manifests import note_change
 from headway_scheduler.store import (
     DECLARE_LOCK,
     applications,
@@ -29,7 +30,7 @@ async def rename(connection: Connection, request: RenameAppRequest, *, now: date
     if request.to in (request.app, API_OWNER):
         raise Invalid(f"application {request.app!r} cannot be called {request.to!r}: {_SEE}")
     if await connection.fetchrow(applications["read"], request.to) is not None:
-        raise Refused(
+        raise Conflict(
             f"there is an application {request.to!r} already: retire that one first "
             f"('headway apps retire {request.to}'), or choose another name"
         )
@@ -103,13 +104,13 @@ async def _lock(connection: Connection, name: str) -> dict[str, object]:
     if row is not None:
         return dict(row)
     if name == API_OWNER:
-        raise Refused(
+        raise Conflict(
             f"{API_OWNER!r} is no application but owns what is made at run time: delete that "
             "with 'headway delete'"
         )
     last = await connection.fetchrow(applications["renamed"], name)
     if last is None:
-        raise NotThere(f"there is no application {name!r}: {_SEE}")
+        raise NotFound(f"there is no application {name!r}: {_SEE}")
     became = f"renamed to {last['to']!r}" if last["to"] else "retired"
     at, by = f"{last['occurred_at']:%Y-%m-%d %H:%M:%S} UTC", by_whom(last["source"])
-    raise NotThere(f"there is no application {name!r}: it was {became} at {at} {by}")
+    raise NotFound(f"there is no application {name!r}: it was {became} at {at} {by}")

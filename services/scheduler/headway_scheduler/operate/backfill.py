@@ -12,6 +12,7 @@ from typing import Any
 from headway_contract.scheduling import BackfillAnswer, BackfillRequest, TriggerRequest
 from headway_decisions.firing import identity, manifest_state
 from headway_decisions.firing.backfill import MOST_BACKFILLED, range_occurrences, range_problem
+from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
@@ -19,7 +20,7 @@ from headway_scheduler.fire.advance import let_go, write_ledger
 from headway_scheduler.fire.ledger import LedgerRow
 from headway_scheduler.fire.manifest import Manifest, UnreadableManifest, read_manifests
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate.manifests import Invalid, Refused, check_trigger, note_change
+from headway_scheduler.operate.manifests import check_trigger, note_change
 from headway_scheduler.questions import aware
 from headway_scheduler.store import lock_manifests, occurrences
 
@@ -45,7 +46,7 @@ async def backfill(
     await lock_manifests(connection, [row["id"]])
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if isinstance(manifest, UnreadableManifest):
-        raise Refused(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
+        raise Conflict(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
     check_trigger(TriggerRequest(manifest=request.manifest), manifest, row)
     found = await _range(connection, request, manifest, now)
     wanted = found.wanted(request)

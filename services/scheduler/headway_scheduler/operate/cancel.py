@@ -12,15 +12,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from headway_contract import subjects
 from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult, NamedWork
 from headway_contract.scheduling import CancelOutstandingRequest
+from headway_errors import Conflict, Invalid, NotFound, RequestFailed
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.endpoints import BadRequest, Conflict, Unknown
+from headway_jetstream_kit.ask import ask
 from headway_postgres_kit import Connection
+from headway_tracing.log import get_logger
 from msgspec import Struct, structs
-from nats.errors import Error as NatsError
 
 from headway_scheduler.declare.declare import audit
 from headway_scheduler.fire.advance import put_to_rest
@@ -35,6 +35,8 @@ from headway_scheduler.store import (
     occurrences,
     works,
 )
+
+log = get_logger(__name__)
 
 CANCELLED = "cancelled"
 
@@ -133,12 +135,13 @@ async def ask_dispatcher(
 
 async def _ask(broker: Broker, request: CancelRequest) -> CancelAnswer:
     try:
-        reply = await broker.client.request(
-            subjects.CANCEL_REQUEST, msgspec.json.encode(request), timeout=_PATIENCE
+        return await ask(broker, subjects.CANCEL_REQUEST, request, CancelAnswer, timeout=_PATIENCE)
+    except RequestFailed as error:
+        log.warning(
+            "cancel request not answered; the outbox delivers it",
+            works=len(request.works),
+            error=error,
         )
-        return msgspec.json.decode(reply.data, type=CancelAnswer)
-    except (OSError, TimeoutError, NatsError, msgspec.DecodeError):
-        pass
     text = "no dispatcher answers now; it will hear of it"
     results = [
         CancelResult(
@@ -159,14 +162,14 @@ async def _manifests_of(
     """The manifests that a request means, and what the audit calls them."""
     given = [request.manifest, request.group, request.work]
     if sum(one is not None for one in given) != 1:
-        raise BadRequest("name one manifest, one group, or one piece of work")
+        raise Invalid("name one manifest, one group, or one piece of work")
     if request.manifest is not None:
         row = await find_manifest(connection, request.manifest)
         return [row["id"]], request.manifest
     if request.group is not None:
         known = await connection.fetch(groups["read"], [request.group])
         if not known:
-            raise Unknown(f"there is no group {request.group!r}: see 'headway groups'")
+            raise NotFound(f"there is no group {request.group!r}: see 'headway groups'")
         rows = await connection.fetch(groups["members"], request.group)
         return [row["id"] for row in rows], request.group
     found = await connection.fetchrow(works["find"], request.work)
@@ -177,7 +180,7 @@ async def _manifests_of(
                 f"work {request.work} was refused and never starts ({refused['reason']}):"
                 f" 'headway dismiss {request.work}' forgets it"
             )
-        raise Unknown(
+        raise NotFound(
             f"there is no work and no run {request.work}: see 'headway work' and 'headway runs'"
         )
     return [found["manifest_id"]] if found["manifest_id"] else [], str(request.work)

@@ -43,8 +43,9 @@ from headway_contract.scheduling import (
     TriggerAnswer,
     TriggerRequest,
 )
+from headway_errors import Conflict, Invalid, RequestFailed
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.endpoints import BadRequest, Conflict, Unknown, serve
+from headway_jetstream_kit.endpoints import serve
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.idempotency import Keyed
 from headway_service_kit.passes import Wakeup
@@ -161,7 +162,7 @@ class Desk:
         definitions = read_definitions(request.definitions)
         problems = problems_of(definitions)
         if problems:
-            raise BadRequest("\n".join(problems))
+            raise Invalid("\n".join(problems))
         try:
             applied = await apply(
                 self._database,
@@ -176,7 +177,7 @@ class Desk:
         except ForeignDefinitions as error:
             raise Conflict(str(error)) from error
         except InvalidDefinitions as error:
-            raise BadRequest(str(error)) from error
+            raise Invalid(str(error)) from error
         self._wake()
         warnings = list(applied.warnings)
         return ApplyAnswer(
@@ -226,7 +227,7 @@ class Desk:
         for manifest in names:
             try:
                 text = await self._change_one(manifest, request)
-            except BadRequest as error:
+            except RequestFailed as error:
                 results.append(ManifestChanged(manifest=manifest, done=False, text=str(error)))
             else:
                 results.append(ManifestChanged(manifest=manifest, done=True, text=text))
@@ -360,15 +361,8 @@ class Desk:
         return answer
 
     async def _record(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
-        try:
-            async with self._database.transaction() as connection:
-                return await act(connection, request, now=await self._now(connection))
-        except manifests.NotThere as error:
-            raise Unknown(str(error)) from error
-        except manifests.Invalid as error:
-            raise BadRequest(str(error)) from error
-        except manifests.Refused as error:
-            raise Conflict(str(error)) from error
+        async with self._database.transaction() as connection:
+            return await act(connection, request, now=await self._now(connection))
 
     async def _now(self, connection: Connection) -> datetime:
         return await self._clock.now(connection)
@@ -407,7 +401,7 @@ def read_definitions(packed: bytes) -> Definitions:
     try:
         return unpack(packed)
     except UnreadableDefinitions as error:
-        raise BadRequest(str(error)) from error
+        raise Invalid(str(error)) from error
 
 
 def _listed(what: str, ids: list[str], warnings: list[str]) -> list[str]:

@@ -14,19 +14,19 @@ from headway_contract.scheduling import (
     EnqueuedStatus,
     EnqueueRequest,
 )
+from headway_errors import Conflict, Invalid, NotFound, Rejected
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare.declare import audit
-from headway_scheduler.operate.manifests import Invalid, NotThere, Refused
 from headway_scheduler.store import HISTORY, enqueued, manifests
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 # What headway.enqueue() refuses with; anything else is a fault of ours.
-_REFUSALS: dict[type[Exception], type[Refused]] = {
-    asyncpg.UndefinedObjectError: NotThere,
+_REFUSALS: dict[type[Exception], type[Rejected]] = {
+    asyncpg.UndefinedObjectError: NotFound,
     asyncpg.InvalidParameterValueError: Invalid,
-    asyncpg.UniqueViolationError: Refused,
-    asyncpg.ObjectNotInPrerequisiteStateError: Refused,
+    asyncpg.UniqueViolationError: Conflict,
+    asyncpg.ObjectNotInPrerequisiteStateError: Conflict,
 }
 
 
@@ -95,7 +95,7 @@ async def dismiss(connection: Connection, request: DismissRequest, *, now: datet
     """Forget work that was refused; the audit keeps why."""
     row = await connection.fetchrow(enqueued["lock_refused"], request.work)
     if row is None:
-        raise NotThere(
+        raise NotFound(
             f"work {request.work} was not refused, or not enqueued at all: see 'headway enqueued'"
         )
     await connection.execute(enqueued["dismiss"], request.work)

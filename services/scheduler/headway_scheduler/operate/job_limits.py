@@ -4,13 +4,14 @@ from datetime import datetime
 
 import msgspec
 from headway_contract.scheduling import ChangeJobRequest
+from headway_errors import NotFound
 from headway_postgres_kit import Connection
 from msgspec import UNSET
 
 from headway_scheduler.declare.declare import job_changed
 from headway_scheduler.fire.outbound_events import announce_job
 from headway_scheduler.operate.change_messages import in_words
-from headway_scheduler.operate.manifests import NotThere, note_change, refuse_both
+from headway_scheduler.operate.manifests import note_change, refuse_both
 from headway_scheduler.store import DECLARE_LOCK, OUTBOX, manifests
 
 _LIMITS = ("max_active", "rate")
@@ -23,7 +24,7 @@ async def change_job(connection: Connection, request: ChangeJobRequest, *, now: 
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     row = await connection.fetchrow(manifests["lock_job"], request.job)
     if row is None:
-        raise NotThere(await _no_such_job(connection, request.job))
+        raise NotFound(await _no_such_job(connection, request.job))
     before: dict[str, object] = row["operator_limits"]
     stated = {name: value for name in _LIMITS if (value := getattr(request, name)) is not UNSET}
     refuse_both(f"job {request.job!r}", stated, request.give_back)

@@ -18,7 +18,7 @@ from headway_contract.scheduling import (
 from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.declaring import ownership
 from headway_decisions.firing import identity, manifest_state
-from headway_jetstream_kit.endpoints import Unknown
+from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection
 from msgspec import UNSET, structs
 
@@ -47,23 +47,11 @@ from headway_scheduler.store import (
 _LONGEST_SAID = 100
 
 
-class Refused(Exception):
-    """The request cannot be carried out; the text says why, and what to do."""
-
-
-class NotThere(Refused):
-    """The request names something that there is not."""
-
-
-class Invalid(Refused):
-    """The request is at fault, however things are."""
-
-
 async def change(connection: Connection, request: ChangeRequest, *, now: datetime) -> str:
     """Change what operators own of a manifest; returns in words what was changed."""
-    found = await _find(connection, request.manifest)
+    found = await find_manifest(connection, request.manifest)
     locked = await lock_manifests(connection, [found["id"]])
-    row = await _find(connection, request.manifest)
+    row = await find_manifest(connection, request.manifest)
     _check_change(request, row, now)
     before = _settings(row)
     after = _changed(request, row)
@@ -101,7 +89,7 @@ async def change_group(
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
     row = await connection.fetchrow(groups["lock"], request.group)
     if row is None:
-        raise NotThere(f"there is no group {request.group!r}: see 'headway groups'")
+        raise NotFound(f"there is no group {request.group!r}: see 'headway groups'")
     stated = {
         field: msgspec.to_builtins(value)
         for field in ownership.GROUP_DEFAULTS
@@ -145,9 +133,9 @@ async def delete(connection: Connection, request: DeleteRequest, *, now: datetim
     """Delete a manifest that was made at run time, or that its code no longer declares."""
     # Before it is asked whether code declares it: what a declaration says meanwhile counts.
     await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
-    row = await _find(connection, request.manifest)
+    row = await find_manifest(connection, request.manifest)
     if row["owner"] != API_OWNER and row["undeclared_at"] is None:
-        raise Refused(
+        raise Conflict(
             f"manifest {request.manifest!r} is declared by the application {row['owner']!r}: "
             "remove it from the code, or disable it"
         )
@@ -161,7 +149,7 @@ async def trigger(
     connection: Connection, request: TriggerRequest, *, now: datetime
 ) -> TriggerAnswer:
     """Run a manifest beside its schedule; the overlap policy decides while one is under way."""
-    row = await _find(connection, request.manifest)
+    row = await find_manifest(connection, request.manifest)
     await lock_manifests(connection, [row["id"]])
     cause = identity.trigger_cause(request.key or str(new_id()))
     known = await connection.fetch(occurrences["of_causes"], [row["id"]], [cause])
@@ -170,7 +158,7 @@ async def trigger(
         return _known(request, known[0])
     [manifest] = await read_manifests(connection, [row["id"]], now=now)
     if isinstance(manifest, UnreadableManifest):
-        raise Refused(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
+        raise Conflict(f"manifest {request.manifest!r} cannot be read: {manifest.trouble}")
     check_trigger(request, manifest, row)
     answer = await _trigger(connection, request, manifest, cause, now)
     data = {"result": answer.result, "cause": cause}
@@ -219,7 +207,7 @@ async def _trigger(
             result="queued", work=written["work_id"], text=f"{called}: queued{held}"
         )
     if written["decision"] == "skipped":
-        raise Refused(f"{called}: {written['reason']}")
+        raise Conflict(f"{called}: {written['reason']}")
     after = f"at {delayed:%Y-%m-%d %H:%M:%S} UTC, or " if delayed else ""
     policy = "" if delayed else f" (by its overlap policy {view.overlap.policy!r})"
     return TriggerAnswer(
@@ -307,9 +295,9 @@ def check_trigger(request: TriggerRequest, manifest: Manifest, row: Any) -> None
     """Raise if nobody may run a manifest now, or not with this input."""
     if row["job_retired_at"] is not None:
         why = retired(manifest.job, row["job_retired_at"])
-        raise Refused(f"manifest {request.manifest!r} cannot run: {why}")
+        raise Conflict(f"manifest {request.manifest!r} cannot run: {why}")
     if row["blocked_by"] is not None:
-        raise Refused(
+        raise Conflict(
             f"manifest {request.manifest!r} is blocked by the dead letter {row['blocked_by']}: "
             f"retry or acknowledge that first ('headway dead-letters list --manifest "
             f"{request.manifest}')"
@@ -345,7 +333,7 @@ def _check_key(request: TriggerRequest, known: Any) -> None:
     differ = [name for name in before if before[name] != now[name]]
     if differ:
         said = ", ".join(f"{one} was {_said(before[one])}, now {_said(now[one])}" for one in differ)
-        raise Refused(
+        raise Conflict(
             f"{request.manifest}: the key {request.key!r} was used before with other parameters "
             f"({said}): use another key, or the same parameters"
         )
@@ -376,7 +364,7 @@ def _check_change(request: ChangeRequest, row: Any, now: datetime) -> None:
             "leave the jitter out"
         )
     if request.enabled is True and one_shots.is_spent(row, now):
-        raise Refused(one_shots.refusal(row))
+        raise Conflict(one_shots.refusal(row))
 
 
 def _settings(row: Any) -> dict[str, Any]:
@@ -418,13 +406,6 @@ def _stated_fields(request: ChangeRequest) -> dict[str, Any]:
 
 def _differing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in one.items() if value != other[key]}
-
-
-async def _find(connection: Connection, external_id: str) -> Any:
-    try:
-        return await find_manifest(connection, external_id)
-    except Unknown as error:
-        raise NotThere(str(error)) from error
 
 
 def _source(request: Any) -> str:

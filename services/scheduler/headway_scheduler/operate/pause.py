@@ -25,6 +25,7 @@ from headway_decisions.firing import due, manifest_state
 from headway_decisions.firing.manifest_state import ManifestView
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Spaced
+from headway_errors import Invalid
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from msgspec import structs
@@ -32,7 +33,6 @@ from msgspec import structs
 from headway_scheduler.declare.declare import audit, tell_switches
 from headway_scheduler.fire.advance import account_for, put_to_rest
 from headway_scheduler.fire.manifest import Manifest, read_manifests
-from headway_scheduler.operate.manifests import Invalid
 from headway_scheduler.operate.selection import choose
 from headway_scheduler.store import HISTORY, SOURCE, lock_manifests, manifests
 

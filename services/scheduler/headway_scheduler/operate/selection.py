@@ -3,10 +3,10 @@
 from typing import Any
 
 from headway_contract.pausing import Chosen
+from headway_errors import Invalid, NotFound
 from headway_postgres_kit import Connection
 
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate.manifests import Invalid, NotThere
 from headway_scheduler.store import manifests
 
 
@@ -34,5 +34,5 @@ async def choose(connection: Connection, chosen: Chosen, *, paused: bool = False
             # One that is not paused is fine; one that nobody knows is not.
             await find_manifest(connection, named)
     if not rows and not paused:
-        raise NotThere("there is no such manifest: see 'headway manifests'")
+        raise NotFound("there is no such manifest: see 'headway manifests'")
     return rows

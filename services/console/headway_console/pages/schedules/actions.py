@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
-from headway.client.control import NotThere, RequestFailed
 from headway_clock import utc_now
 from headway_contract.operating import ManifestChanged
 from headway_contract.pausing import PauseAnswer, ResumeAnswer
 from headway_contract.scheduling import Changed, ManifestField
+from headway_errors import NotFound, RequestFailed
 from litestar import Request, Response, post
 from litestar.params import FromPath
 from msgspec import UNSET
@@ -143,7 +143,7 @@ async def delete(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
     """Delete it, if no code declares it."""
     try:
         answer = await client_of(request).delete(name)
-    except NotThere as error:
+    except NotFound as error:
         # It has no page any more on which that could be told.
         return refused(request, "/schedules", error)
     except RequestFailed as error:

@@ -11,9 +11,9 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from headway import Client
-from headway.client.control import NotAnswered
 from headway_contract.scheduling import FireTime
 from headway_decisions.firing import identity
+from headway_errors import Unavailable
 from litestar import Request
 from msgspec import Struct, structs
 
@@ -83,7 +83,7 @@ async def read_day(
         lines += await _undecided(client, found, since, until, now=now)
         lines = await _explained(client, name, lines)
         asked, answer = await _asked(client, name, request.query_params.get("at"), day, zone)
-    except NotAnswered as error:
+    except Unavailable as error:
         asked, answer = "", str(error)
     return DayOf(day=day, lines=lines, more=past.more, asked=asked, answer=answer)
 

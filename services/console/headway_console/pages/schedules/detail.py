@@ -4,9 +4,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from headway.client.control import NotAnswered, NotThere, RequestFailed
 from headway_clock import utc_now
 from headway_contract.scheduling import PreviewAnswer
+from headway_errors import NotFound, RequestFailed, Unavailable
 from litestar import Request, Response, get
 from litestar.params import FromPath
 
@@ -34,11 +34,11 @@ async def schedule(request: Request[Any, Any, Any], name: FromPath[str]) -> Resp
 
 
 async def find(request: Request[Any, Any, Any], name: str) -> ManifestInFull:
-    """The schedule of a name; raises `NotThere`."""
+    """The schedule of a name; raises `NotFound`."""
     async with request.app.state.database.acquire() as connection:
         found = await read_manifest(connection, name)
     if found is None:
-        raise NotThere(f"there is no schedule {name!r}: it may have been deleted")
+        raise NotFound(f"there is no schedule {name!r}: it may have been deleted")
     return found
 
 
@@ -119,7 +119,7 @@ async def _preview(
     name = found.status.external_id
     try:
         return await client_of(request).preview(name, count, after=after, each=each)
-    except NotAnswered:
+    except Unavailable:
         note = "the scheduler does not answer, so nobody can say when it fires"
         return PreviewAnswer(manifest=name, zone=found.status.zone, note=note)
 
