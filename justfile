@@ -36,8 +36,12 @@ check:
     {{uv}} python -m headway_cli.reference.alert_rules deploy --check
     {{uv}} pytest -q tests/unit tests/architecture
 
-# All tests, on the embedded servers (HEADWAY_TEST_SERVERS=containers for testcontainers)
+# Unit and architecture tests, every promise and every feature once, on the embedded servers
 test *arguments:
+    {{uv}} pytest -n 3 --dist worksteal -m "not thorough or promised" "$@"
+
+# All tests but the long ones (HEADWAY_TEST_SERVERS=containers for testcontainers)
+test-all *arguments:
     {{uv}} pytest -n 3 --dist worksteal "$@"
 
 # A quarter of twenty mixed manifests through the real services under a virtual clock

@@ -16,6 +16,7 @@ from headway_postgres_kit import Database
 from hypothesis import settings
 from support.consoles import LOCAL, Console, run_console
 from support.invariants import broken_invariants
+from support.promises import promised_tests
 from support.servers import TestPostgres, run_nats, run_postgres
 from support.world import World
 
@@ -49,8 +50,13 @@ def _has_room(disk: Path) -> bool:
     return min(shutil.disk_usage(disk).free, available) >= MEMORY_NEEDED
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is long, unless HEADWAY_LONG is set."""
+    """Mark the tests that the docs name, and leave out long ones unless HEADWAY_LONG is set."""
+    promised = promised_tests()
+    for item in items:
+        if item.nodeid.partition("[")[0] in promised:
+            item.add_marker("promised")
     if os.environ.get("HEADWAY_LONG"):
         return
     long = [item for item in items if item.get_closest_marker("long")]

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from headway import App, load_yaml
+from support.promises import PARITY, RELIABILITY, named_tests, promised_tests
 
 ROOT = Path(__file__).parents[2]
-PARITY = ROOT / "docs" / "parity.md"
-RELIABILITY = ROOT / "docs" / "reliability.md"
 PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
@@ -17,12 +16,11 @@ PAGES = [
 PAGES += sorted((ROOT / "services").glob("*/README.md"))
 GUIDES = [ROOT / "docs" / name for name in ("scheduling.md", "testing.md", "workers.md")]
 
-_NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# What a row of the parity table says if it names no test.
+# Texts of a row of the parity table that names no test.
 _NO_TEST = ("**no test yet**", "nothing to show")
-# What a row of the tables of traps says if it names no test.
+# Text of a row of the tables of traps that names no test.
 _CANNOT_BITE = "cannot bite"
 
 
@@ -34,9 +32,9 @@ def known_tests(path: Path) -> set[str]:
             found.add(node.name)
         elif isinstance(node, ast.ClassDef):
             found |= {
-                f"{node.name}::{one.name}"
-                for one in node.body
-                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+                f"{node.name}::{member.name}"
+                for member in node.body
+                if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef)
             }
     return {name for name in found if name.rpartition("::")[2].startswith("test_")}
 
@@ -45,7 +43,7 @@ def missing_tests(text: str, root: Path) -> list[str]:
     """The tests that a text names and that are not there."""
     return [
         f"{file}::{test}"
-        for file, test in dict.fromkeys(_NAMED_TEST.findall(text))
+        for file, test in named_tests(text)
         if not (root / file).is_file() or test not in known_tests(root / file)
     ]
 
@@ -79,7 +77,7 @@ def blocks(path: Path, language: str) -> list[str]:
 
 def test_every_test_that_the_parity_page_names_exists():
     text = PARITY.read_text()
-    assert len(_NAMED_TEST.findall(text)) > 50
+    assert len(named_tests(text)) > 50
     assert missing_tests(text, ROOT) == []
 
 
@@ -88,12 +86,12 @@ def test_every_row_of_the_parity_page_is_complete():
     assert len(rows) > 50
     for row in rows:
         assert len(row) == 3, row
-        assert _NAMED_TEST.search(row[2]) or row[2].startswith(_NO_TEST), row
+        assert named_tests(row[2]) or row[2].startswith(_NO_TEST), row
 
 
 def test_every_test_that_the_page_of_traps_names_exists():
     text = RELIABILITY.read_text()
-    assert len(_NAMED_TEST.findall(text)) > 80
+    assert len(named_tests(text)) > 80
     assert missing_tests(text, ROOT) == []
 
 
@@ -102,7 +100,19 @@ def test_every_trap_and_every_fault_has_a_test_or_says_why_not():
     assert len(rows) > 60
     for row in rows:
         assert len(row) in (3, 4), row
-        assert _NAMED_TEST.search(row[-1]) or row[-1].startswith(_CANNOT_BITE), row
+        assert named_tests(row[-1]) or row[-1].startswith(_CANNOT_BITE), row
+
+
+def test_tests_that_the_docs_name_are_marked_as_promised(request):
+    """`just test` runs them even if their module is marked as thorough."""
+    named = promised_tests()
+    marked = {
+        item.nodeid.partition("[")[0]
+        for item in request.session.items
+        if item.get_closest_marker("promised")
+    }
+    collected = {item.nodeid.partition("[")[0] for item in request.session.items}
+    assert marked == named & collected
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -17,7 +17,7 @@ _RULE = re.compile(r"^\*\*W(\d+)\. ", re.MULTILINE)
 _EXAMPLE = re.compile(r"^```json ([^\n]+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _ROW = re.compile(r"^\| W(\d+) \| (.+) \|$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-# What a broker is sent that is none of our messages.
+# Subjects that are not ours.
 NATS = "nats"
 EXAMPLES = [(names, body) for names, body in _EXAMPLE.findall(TEXT) if names != NATS]
 
@@ -51,9 +51,9 @@ def test_an_example_is_what_its_schema_says(names, body):
 
 def test_every_message_of_a_worker_has_an_example():
     shown = {name for names, _ in EXAMPLES for name in names.split(", ")}
-    told = set(re.findall(r"^\| `(headway\.[\w.]+)` \|", TEXT, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(headway\.[\w.]+)` \|", TEXT, re.MULTILINE))
     # A renewal is nothing but its credentials.
-    assert told - shown == {"headway.lease.renewed.v1"}
+    assert documented - shown == {"headway.lease.renewed.v1"}
     assert len(shown) == 15
 
 

@@ -19,7 +19,7 @@ _HOLDER = re.compile(r"^(\w+) = Queries\(|self\.(_?queries) = Queries\(", re.MUL
 
 def uses(code: str) -> set[str]:
     """The names of the queries that code asks for."""
-    holders = {one for match in _HOLDER.findall(code) for one in match if one} | {"queries"}
+    holders = {name for match in _HOLDER.findall(code) for name in match if name} | {"queries"}
     pattern = rf"""(?:{"|".join(sorted(holders))})\["(\w+)"\]"""
     return set(re.findall(pattern, code))
 

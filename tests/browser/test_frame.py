@@ -1,7 +1,10 @@
 """What is around every page: the way in, the navigation, the keys, and news."""
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 from support.browsers import NARROW, System, check_fits, look_closely, open_page
+
+pytestmark = pytest.mark.thorough
 
 
 async def test_somebody_signs_in_with_a_token_and_out_again(chromium: Browser, system: System):

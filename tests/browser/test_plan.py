@@ -1,7 +1,10 @@
 """Definitions pasted or uploaded: the plan, and the applying."""
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 from support.browsers import System, look_closely, open_page
+
+pytestmark = pytest.mark.thorough
 
 FIRST = """\
 app: warehouse

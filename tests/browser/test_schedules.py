@@ -2,8 +2,11 @@
 
 import re
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 from support.browsers import System, look_closely, open_page
+
+pytestmark = pytest.mark.thorough
 
 
 async def test_the_list_is_searched_and_every_filter_is_in_the_address(page: Page):

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from headway.client.client import Client
 from headway.client.nats_control import NatsControl
@@ -11,6 +12,8 @@ from playwright.async_api import Browser, Page, expect
 from support.browsers import System, look_closely, open_page, run_system
 from support.servers import TestPostgres
 from support.troubled_app import TroubledApp
+
+pytestmark = pytest.mark.thorough
 
 
 @pytest_asyncio.fixture(scope="module")

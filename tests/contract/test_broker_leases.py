@@ -15,6 +15,8 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy
 from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
 
+pytestmark = pytest.mark.thorough
+
 WRONG_LAST_SEQUENCE = 10071
 NO_MESSAGE_FOUND = 10037
 MIB = 1024 * 1024

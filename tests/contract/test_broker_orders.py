@@ -9,6 +9,8 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerInfo, DiscardPolicy, PubAck, RetentionPolicy
 from nats.js.errors import APIError, BadRequestError, ServiceUnavailableError
 
+pytestmark = pytest.mark.thorough
+
 STORE_FAILED = 10077
 FILTER_NOT_UNIQUE = 10100
 EXPLICIT_ACK_REQUIRED = 10098

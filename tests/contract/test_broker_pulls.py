@@ -17,6 +17,8 @@ from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerInfo, RetentionPolicy
 
+pytestmark = pytest.mark.thorough
+
 DURABLE = "worker-job"
 SECOND = 1_000_000_000
 

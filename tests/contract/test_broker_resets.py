@@ -9,6 +9,8 @@ from headway_jetstream_kit.provisioning import consumer_info, take_over
 from headway_jetstream_kit.pull import ack
 from nats.js import JetStreamContext
 
+pytestmark = pytest.mark.thorough
+
 ACK_WAIT = 30.0
 STREAM = "LEFT_BEHIND"
 

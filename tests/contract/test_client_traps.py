@@ -19,6 +19,8 @@ from support.proxy import Proxy
 from support.raw_nats import connect_line, publish_raw
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 NOBODY = "nats://127.0.0.1:9"
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from headway import App, Fatal
 from support.cadences import when_made_due
 from support.servers import needs_embedded
-from support.telling import queue
+from support.work_events import queue
 
 HEADWAY = (sys.executable, "-m", "headway_cli")
 UP = """

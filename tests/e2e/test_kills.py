@@ -89,7 +89,7 @@ async def test_killing_the_dispatcher(scene):
         assert await connection.fetchval(FAILED_SLOW_RUNS) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("processes", [DEFAULTS], indirect=True)
 @pytest.mark.long

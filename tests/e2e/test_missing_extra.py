@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 # Hides a wheel the way an installation without the extra does.
 WITHOUT = """
 import importlib.metadata, importlib.util, shutil, sys, sysconfig

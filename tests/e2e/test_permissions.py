@@ -12,7 +12,7 @@ from headway_jetstream_kit import Broker
 from support import typescript
 from support.processes import Processes
 from support.servers import needs_embedded
-from support.telling import queue
+from support.work_events import queue
 from support.world import World, until
 
 PROTOCOL = Path(__file__).parents[2] / "proto-schemas" / "PROTOCOL.md"

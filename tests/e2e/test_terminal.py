@@ -12,6 +12,8 @@ from headway_cli.serve.find_app import load_app
 from support.shell import Done
 from support.terminal import open_program, open_terminal
 
+pytestmark = pytest.mark.thorough
+
 APP = """
 import asyncio
 from headway import App, manual, retry

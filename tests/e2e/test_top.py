@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 import pytest_asyncio
 from headway import App, Client, every, manual
 from support.terminal import open_terminal
+
+pytestmark = pytest.mark.thorough
 
 
 @pytest_asyncio.fixture

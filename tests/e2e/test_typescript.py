@@ -13,8 +13,8 @@ from support import typescript
 from support.collector import Collector
 from support.invariants import check_invariants
 from support.processes import TESTS
-from support.telling import Teller
 from support.typescript import HEARD, start
+from support.work_events import WorkPublisher
 from support.world import until
 
 pytestmark = pytest.mark.skipif(
@@ -58,8 +58,8 @@ RUNNING = "SELECT count(*) FROM dispatcher.metadata WHERE job = $1 AND state = '
 
 
 @pytest.fixture
-def teller(world) -> Teller:
-    return Teller(world.broker)
+def teller(world) -> WorkPublisher:
+    return WorkPublisher(world.broker)
 
 
 async def the_run(world, job: str):
@@ -99,6 +99,7 @@ async def test_a_manifest_runs_in_typescript_and_its_dependent_in_python(world, 
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_one_trace_goes_through_both_languages(processes, broker, nats_url):
     await provision(broker, replicas=1, max_bytes=64 * 1024**2)
     collector = Collector()
@@ -157,6 +158,7 @@ async def test_a_cancel_stops_a_body_or_stops_waiting_for_it(world, processes, t
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_a_body_that_was_asked_to_stop_before_has_no_longer_than_the_drain(
     world, processes, teller
 ):
@@ -175,6 +177,7 @@ async def test_a_body_that_was_asked_to_stop_before_has_no_longer_than_the_drain
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_what_a_run_tells_of_itself_is_kept(world, processes, teller):
     await start(world, processes)
     work = await teller.queue("ts-talks")
@@ -192,6 +195,7 @@ async def test_what_a_run_tells_of_itself_is_kept(world, processes, teller):
     ]
 
 
+@pytest.mark.thorough
 async def test_a_timeout_ends_a_run(world, processes, teller):
     await start(world, processes)
     work = await teller.queue("ts-slow", timeout_seconds=0.3, retry=RetryPolicy(attempts=1))
@@ -199,6 +203,7 @@ async def test_a_timeout_ends_a_run(world, processes, teller):
     assert (await the_run(world, "ts-slow"))["failure"]["kind"] == "timed_out"
 
 
+@pytest.mark.thorough
 async def test_a_worker_that_is_told_to_stop_hands_its_run_back_uncounted(world, processes, teller):
     program = await start(world, processes, DRAIN_SECONDS="0.2")
     work = await teller.queue("ts-slow", retry=RetryPolicy(attempts=1))
@@ -211,6 +216,7 @@ async def test_a_worker_that_is_told_to_stop_hands_its_run_back_uncounted(world,
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_a_worker_that_is_killed_loses_its_run_to_another(world, processes, teller):
     program = await start(world, processes)
     await teller.queue("ts-slow")
@@ -226,6 +232,7 @@ async def test_a_worker_that_is_killed_loses_its_run_to_another(world, processes
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_a_stream_that_forgot_the_lease_is_told_all_of_it_again(world, processes, teller):
     await start(world, processes)
     work = await teller.queue("ts-slow", cancel_grace_seconds=5)
@@ -236,6 +243,7 @@ async def test_a_stream_that_forgot_the_lease_is_told_all_of_it_again(world, pro
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_many_runs_at_once(world, processes, teller):
     await start(world, processes, WORKER_SLOTS="20")
     for number in range(200):
@@ -248,6 +256,7 @@ async def test_many_runs_at_once(world, processes, teller):
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 async def test_the_demo_runs_in_both_languages(world, processes):
     data = str(processes.folder / "data")
     program = await processes.start(str(typescript.DEMO), "--with-typescript", "--data", data)
@@ -262,6 +271,7 @@ async def test_the_demo_runs_in_both_languages(world, processes):
     await check_invariants(world.database)
 
 
+@pytest.mark.thorough
 def test_its_own_tests():
     done = subprocess.run(
         ["npm", "test"], cwd=typescript.PACKAGE, capture_output=True, text=True, check=False

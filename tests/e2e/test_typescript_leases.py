@@ -16,8 +16,8 @@ from headway_jetstream_kit.publish import publish
 from support import typescript
 from support.batches import order, queue_many
 from support.invariants import check_invariants
-from support.telling import cancel, queue, until_given_back
 from support.typescript import start
+from support.work_events import cancel, queue, until_given_back
 from support.world import until
 
 pytestmark = [

@@ -186,7 +186,7 @@ def used_place(place, made_data) -> Place:
     return place
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("seconds", [20, pytest.param(60, marks=pytest.mark.long)])
 async def test_the_demo_loses_and_doubles_nothing(place, database, database_url, nats_url, seconds):
@@ -368,6 +368,7 @@ async def test_kill_takes_all_with_it_and_the_next_start_recovers(used_place):
     assert "the last run ended without a clean stop; its data was recovered" in up.said
 
 
+@pytest.mark.thorough
 async def test_a_worker_that_has_drained_is_started_again(place, database_url, nats_url):
     urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
     async with place.up(**urls) as up, Client(nats_url) as client:
@@ -384,6 +385,7 @@ async def test_a_worker_that_has_drained_is_started_again(place, database_url, n
         assert await up.end() == 0, up.said
 
 
+@pytest.mark.thorough
 async def test_a_worker_that_dies_is_an_error(place, database_url, nats_url):
     place.app.write_text(IMPORTS_ONCE)
     urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
@@ -410,6 +412,7 @@ async def test_a_server_that_dies_is_an_error(used_place):
     assert "headway: NATS ended by itself with exit code -9: see " in up.said.splitlines()[-1]
 
 
+@pytest.mark.thorough
 async def test_another_worker_is_started_again_and_stopped_with_all_it_started(
     place, database_url, nats_url
 ):

@@ -8,6 +8,8 @@ from headway_jetstream_kit import Puller
 from headway_jetstream_kit.consume import Intake, Unreadable
 from headway_jetstream_kit.provisioning import consumer_info
 
+pytestmark = pytest.mark.thorough
+
 
 class Outage(Exception):
     """What the handler stands on is away."""

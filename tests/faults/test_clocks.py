@@ -22,7 +22,9 @@ from headway_scheduler.fire.tick import Tick
 from headway_service_kit.passes import Wakeup
 from support.cadences import when_made_due
 from support.invariants import check_invariants
-from support.telling import order_puller
+from support.work_events import order_puller
+
+pytestmark = pytest.mark.thorough
 
 
 class SkewedClock:

@@ -37,7 +37,7 @@ from hypothesis import strategies as st
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.raw_nats import publish_raw
-from support.telling import order_puller
+from support.work_events import order_puller
 
 pytestmark = pytest.mark.long
 

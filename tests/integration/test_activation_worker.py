@@ -23,6 +23,8 @@ from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 MANIFEST = UUID(int=0xA)
 
 

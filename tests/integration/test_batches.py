@@ -11,8 +11,10 @@ from headway_contract.work import RetryPolicy
 from headway_jetstream_kit.provisioning import stream_info
 from support.batches import order, queue_many
 from support.invariants import check_invariants
-from support.telling import app_with, cancel
+from support.work_events import app_with, cancel
 from support.world import until
+
+pytestmark = pytest.mark.thorough
 
 PATIENT = RetryPolicy(attempts=3, interval_seconds=0.05)
 

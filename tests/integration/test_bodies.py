@@ -13,7 +13,7 @@ from headway_contract import subjects
 from headway_jetstream_kit.provisioning import stream_info
 from support.cadences import when_made_due
 from support.invariants import check_invariants
-from support.telling import queue, until_run
+from support.work_events import queue, until_run
 from support.world import until
 
 

@@ -5,10 +5,13 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import msgspec
+import pytest
 from headway_contract import subjects
 from headway_contract.operating import DrainRequest
 from headway_contract.scheduling import ApplyRequest
 from support.healing import nightly
+
+pytestmark = pytest.mark.thorough
 
 # Both wait for the lock of their key, each on a connection of its own.
 REQUESTS = {

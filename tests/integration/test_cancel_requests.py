@@ -24,6 +24,8 @@ from msgspec import UNSET
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 
+pytestmark = pytest.mark.thorough
+
 NEVER = RetryPolicy(attempts=3, interval_seconds=3600)
 
 

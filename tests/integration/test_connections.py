@@ -9,6 +9,8 @@ import pytest_asyncio
 from headway_postgres_kit import Database, DatabaseUnavailable, hot_connections
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 PID = "SELECT pg_backend_pid()"
 
 

@@ -13,6 +13,8 @@ from schemathesis import GenerationMode
 from schemathesis.core.failures import Failure, FailureGroup
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
+pytestmark = pytest.mark.thorough
+
 # A stream never ends; it has tests of its own.
 STREAM = "/api/v1/events/stream"
 # One of each kind, for every commit.

@@ -11,6 +11,8 @@ from support.cadences import when_made_due
 from support.consoles import local_link
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 
 def an_app() -> App:
     app = App("shop")

@@ -18,6 +18,8 @@ from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 
 class TestSlots:
     async def test_while_its_slot_is_taken_it_waits_and_then_runs(self, ops):

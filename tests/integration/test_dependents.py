@@ -19,6 +19,8 @@ from headway_scheduler.outcomes import activate
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 MANUAL = Timing(cadence=Manual())
 
 

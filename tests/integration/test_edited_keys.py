@@ -8,6 +8,8 @@ from headway import App, Client, manual, retry
 from headway.client.client import RequestFailed
 from support.invariants import check_invariants
 
+pytestmark = pytest.mark.thorough
+
 HTML = {"Accept": "text/html"}
 
 

@@ -31,6 +31,8 @@ from headway_embedded import (
     run_servers,
 )
 
+pytestmark = pytest.mark.thorough
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 on_linux = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux ends a process with its parent"

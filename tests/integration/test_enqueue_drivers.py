@@ -18,6 +18,8 @@ from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as sqlalchemy_asyncio
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 START_BY = datetime(2030, 1, 1, tzinfo=UTC)
 GIVEN = {
     "group": "g",

@@ -12,6 +12,8 @@ from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.store import read_times
 from support.gates import SECOND, START, Gates, SetClock, work
 
+pytestmark = pytest.mark.thorough
+
 MINUTE = 60 * SECOND
 ONCE = RetryPolicy(attempts=1)
 

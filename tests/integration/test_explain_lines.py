@@ -9,6 +9,8 @@ from headway_contract.work import GroupChanged, JobChanged, Rate
 from headway_dispatcher.operate.explain import Explanations
 from support.gates import SECOND, START, Gates, SetClock, work
 
+pytestmark = pytest.mark.thorough
+
 HOUR = timedelta(hours=1)
 
 

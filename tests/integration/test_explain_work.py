@@ -11,6 +11,8 @@ from headway_dispatcher.operate.explain import Explanations
 from support.cadences import when_made_due
 from support.gates import START, Gates, SetClock, work
 
+pytestmark = pytest.mark.thorough
+
 SECOND = timedelta(seconds=1)
 
 

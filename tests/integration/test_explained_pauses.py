@@ -12,6 +12,8 @@ from headway_scheduler.lookup import find_manifest
 from headway_scheduler.operate import manifests, pause
 from support.timeline import START, Timeline
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest_asyncio.fixture
 async def timeline(database) -> Timeline:

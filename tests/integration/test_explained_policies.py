@@ -14,6 +14,8 @@ from headway_scheduler.operate import manifests, pause
 from headway_scheduler.operate.cancel import cancel
 from support.timeline import START, Timeline
 
+pytestmark = pytest.mark.thorough
+
 FIRE_ONCE = "one later fire made up for all that was missed (misfire policy 'fire_once')"
 POLICIES = {
     "fire_once": ("fire_once", FIRE_ONCE),

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 import pytest_asyncio
 from headway import App, every
 from headway_contract.scheduling import ChangeRequest, TriggerRequest
@@ -10,6 +11,8 @@ from headway_scheduler.lookup import find_manifest
 from headway_scheduler.operate import manifests
 from headway_scheduler.retention import Retention
 from support.timeline import START, Timeline
+
+pytestmark = pytest.mark.thorough
 
 
 @pytest_asyncio.fixture

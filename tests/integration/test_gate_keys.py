@@ -18,6 +18,8 @@ from headway_dispatcher.store import HISTORY
 from support.gates import SECOND, START, Gates, SetClock, work
 from support.invariants import broken_invariants
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 async def clock():

@@ -8,6 +8,8 @@ from headway_contract.work import (
 from headway_decisions.capacity.capacity import MOST_BYTES_OF_A_LEASE
 from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 async def gates(database):

@@ -21,6 +21,8 @@ from support.gates import Gates, many_pools, work
 from support.invariants import VIOLATIONS
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 
 async def pass_until(gate, done: asyncio.Event, admitted: list[int]) -> None:
     while not done.is_set():

@@ -20,6 +20,8 @@ from headway_scheduler.store import lock_manifests
 from msgspec import structs
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest_asyncio.fixture
 async def timeline(database) -> Timeline:

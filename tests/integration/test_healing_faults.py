@@ -22,7 +22,10 @@ from support.healing import nightly
 from support.plans import outline, rows_read, scans_of
 from support.world import until
 
-pytestmark = pytest.mark.breaks_tables("outstanding work is written by hand")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.breaks_tables("outstanding work is written by hand"),
+]
 
 PENDING = """
 INSERT INTO scheduler.work (id, cause, slot, queued_at, ask_at)

@@ -15,6 +15,8 @@ from support.cadences import when_made_due
 from support.healing import QUICK, ask, deaf_dispatcher, nightly, purge
 from support.invariants import check_invariants
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def app():

@@ -23,6 +23,8 @@ from support.generated import make_works
 from support.letters import Ops
 from support.world import World, until
 
+pytestmark = pytest.mark.thorough
+
 TABLES = ("work_queue", "metadata", "dead_letter", "lease", "inbox")
 
 # Moves all that is recorded so many days into the past, as if it had happened then from noon on:

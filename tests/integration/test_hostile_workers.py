@@ -20,8 +20,10 @@ from support.desks import Desk, open_desk
 from support.hostile import run_guarded_nats, stranger_on
 from support.invariants import check_invariants
 from support.servers import needs_embedded
-from support.telling import cancel
+from support.work_events import cancel
 from support.world import until
+
+pytestmark = pytest.mark.thorough
 
 
 @pytest_asyncio.fixture

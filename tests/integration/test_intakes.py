@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from headway_contract import subjects
 from headway_dispatcher.runs.projector import all_have_gone_on
 from headway_jetstream_kit import Puller, Stored
@@ -10,6 +11,8 @@ from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publish import publish
 from headway_jetstream_kit.tasks import end
 from support.world import until
+
+pytestmark = pytest.mark.thorough
 
 
 async def test_what_comes_after_its_end_is_for_the_next_one(world):

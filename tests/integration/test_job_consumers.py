@@ -1,6 +1,7 @@
 """Consumers of jobs: exactly the declared jobs have one, whatever heartbeats name."""
 
 import msgspec
+import pytest
 from headway_cli.doctor.tables import gather_tables, judge_tables
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
@@ -9,8 +10,10 @@ from headway_contract.work import JobChanged
 from headway_dispatcher.provisioning import job_consumer, streams
 from headway_jetstream_kit.provisioning import consumer_names, ensure_consumer, ensure_stream
 from headway_jetstream_kit.publish import publish
-from support.telling import app_with, queue, until_run
+from support.work_events import app_with, queue, until_run
 from support.world import until
+
+pytestmark = pytest.mark.thorough
 
 
 async def beat(world, worker: str, jobs: list[str]) -> HeartbeatReply:

@@ -12,6 +12,8 @@ from headway_scheduler.retention import Retention
 from support.invariants import broken_invariants
 from support.timeline import SetClock
 
+pytestmark = pytest.mark.thorough
+
 # What follows from one service's forgetting before the other.
 FORGOTTEN = "I1: work of a manifest that no occurrence tells of"
 

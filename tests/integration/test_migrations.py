@@ -16,6 +16,8 @@ from headway_scheduler.retention import Retention
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 MANIFEST = """
 INSERT INTO scheduler.manifest
     (id, external_id, owner, job, group_name, cadence, zone, priority, retry, timeout_seconds,

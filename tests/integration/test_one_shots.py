@@ -16,6 +16,8 @@ from headway_scheduler.declare.plan import plan
 from headway_scheduler.operate import manifests, pause
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 AT = "2027-03-01 12:10"
 LATER = "2027-03-01 14:00"
 

@@ -14,8 +14,8 @@ from headway_dispatcher.settings import DispatcherSettings
 from headway_scheduler.settings import SchedulerSettings
 from support.cadences import when_made_due
 from support.gates import Gates, SetClock, work
-from support.telling import app_with, queue, until_run
 from support.timeline import Timeline
+from support.work_events import app_with, queue, until_run
 
 
 class TestScheduling:

@@ -20,9 +20,12 @@ from support.world import World, until
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 REMEDY = "give the address of PostgreSQL itself, or of a pool with pool_mode=session"
 
-pytestmark = pytest.mark.skipif(
-    PGBOUNCER is None, reason="there is no pgbouncer here: apt-get install pgbouncer"
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        PGBOUNCER is None, reason="there is no pgbouncer here: apt-get install pgbouncer"
+    ),
+]
 
 
 @contextlib.contextmanager

@@ -17,8 +17,10 @@ from headway_contract.orders import OrderedRun
 from headway_contract.scheduling import ActivationAnswer
 from support.invariants import check_invariants
 from support.process_jobs import app, decorated, multiply
-from support.telling import cancel, queue, until_run
+from support.work_events import cancel, queue, until_run
 from support.world import until
+
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture

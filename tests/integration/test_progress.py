@@ -11,7 +11,7 @@ from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.progress import LINES_LIMIT, LogLine, Progress
 from support.invariants import check_invariants
-from support.telling import app_with, queue, until_run
+from support.work_events import app_with, queue, until_run
 
 
 class Told:

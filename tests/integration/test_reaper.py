@@ -11,7 +11,7 @@ from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
 from support.cadences import when_made_due
 from support.invariants import check_invariants
-from support.telling import queue
+from support.work_events import queue
 from support.world import until
 
 

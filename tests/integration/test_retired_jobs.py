@@ -24,6 +24,8 @@ from headway_service_kit.passes import Wakeup
 from msgspec import structs
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest_asyncio.fixture
 async def timeline(database) -> Timeline:

@@ -16,6 +16,8 @@ from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
 from support.world import QUICK
 
+pytestmark = pytest.mark.thorough
+
 
 class VirtualClock:
     """Stands still until it is moved."""

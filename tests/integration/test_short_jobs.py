@@ -5,7 +5,7 @@ from headway_contract import subjects
 from headway_jetstream_kit.provisioning import stream_info
 from support.healing import stored_outcomes
 from support.invariants import check_invariants
-from support.telling import queue
+from support.work_events import queue
 
 SHARED = """
     SELECT count(DISTINCT lease_id) AS leases, count(*) AS runs FROM dispatcher.metadata

@@ -13,6 +13,8 @@ from headway_scheduler.fire import tick as tick_module
 from headway_scheduler.operate import manifests
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest_asyncio.fixture
 async def timeline(database) -> Timeline:

@@ -16,6 +16,8 @@ from headway_postgres_kit import (
 from headway_scheduler.store import MIGRATIONS as SCHEDULER
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 
 async def test_migrating_twice_changes_nothing(database):
     await SCHEDULER.check(database)

@@ -29,6 +29,8 @@ from support.cadences import when_made_due
 from support.servers import needs_embedded
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 STREAM = Stream(name="S", config={"subjects": ["s.*"], "storage": "file"})
 CONSUMER = Consumer(stream="S", name="c", config={"ack_policy": "explicit"})
 

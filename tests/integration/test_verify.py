@@ -19,6 +19,8 @@ from support.cadences import when_made_due
 from support.generated import make_works
 from support.world import World
 
+pytestmark = pytest.mark.thorough
+
 # Columns that do not follow from history, and why not.
 BOOKKEEPING = {
     "work_queue": {

@@ -19,7 +19,7 @@ from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.publish import NoAnswer, publish
 from headway_service_kit.service import Service
 from support.invariants import check_invariants
-from support.telling import app_with, cancel, order_puller, queue, until_given_back, until_run
+from support.work_events import app_with, cancel, order_puller, queue, until_given_back, until_run
 from support.world import until
 
 

@@ -10,6 +10,8 @@ import pytest
 from headway import App, InvalidDefinitions, catch_up, daily, every, retry, skip_missed
 from headway.testing import World
 
+pytestmark = pytest.mark.thorough
+
 
 class Page(msgspec.Struct):
     number: int

@@ -8,6 +8,8 @@ from headway_scheduler.outcomes import settle
 from headway_testing import world as worlds
 from headway_testing.watch import Watch
 
+pytestmark = pytest.mark.thorough
+
 
 class Hold:
     """Keeps something from going on until the world has looked a few times if all is quiet."""

@@ -1,1 +1,1 @@
-"""What tests share: real servers, a world of services, processes to kill, invariants."""
+"""Shared by tests: real servers, a world of services, processes to kill, invariants."""

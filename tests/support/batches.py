@@ -11,7 +11,7 @@ from headway_history import Record
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
 
-from support.telling import queue
+from support.work_events import queue
 
 RUN = """
     INSERT INTO dispatcher.metadata
@@ -69,7 +69,7 @@ async def order(
 
 
 def _record(made: RunDispatched, run: OrderedRun, patience: float, now: datetime) -> Record:
-    """What the gate would have kept of it."""
+    """Make the record that the gate would have kept of it."""
     data = {
         "lease": made.lease,
         "job": made.job,

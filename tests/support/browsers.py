@@ -98,7 +98,7 @@ async def run_system(
 
 
 class Complaints:
-    """What a browser complains about: errors of scripts, and what the policy has blocked."""
+    """Collect errors of scripts and violations of the content policy."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -158,9 +158,9 @@ async def check_accessible(page: Page, *rules: str) -> None:
         list(rules),
     )
     bad = [
-        f"{one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes'][:3]]}"
-        for one in found["violations"]
-        if one["impact"] in _SERIOUS
+        f"{rule['id']}: {rule['help']}: {[node['html'][:200] for node in rule['nodes'][:3]]}"
+        for rule in found["violations"]
+        if rule["impact"] in _SERIOUS
     ]
     assert bad == [], f"{page.url}\n" + "\n".join(bad)
 

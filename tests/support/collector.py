@@ -93,7 +93,7 @@ def _read(service: str, span) -> Drawn:
         ended=span.end_time_unix_nano,
         links=[(link.trace_id.hex(), link.span_id.hex()) for link in span.links],
         attributes={
-            one.key.removeprefix("headway."): one.value.string_value or one.value.int_value
-            for one in span.attributes
+            pair.key.removeprefix("headway."): pair.value.string_value or pair.value.int_value
+            for pair in span.attributes
         },
     )

@@ -30,7 +30,7 @@ class Console:
         self.tokens = tokens
 
     def environment(self, role: str = "admin") -> dict[str, str]:
-        """What a command needs to ask as somebody of a role."""
+        """Return the environment of a command that acts in a role."""
         return {"HEADWAY_URL": self.url, "HEADWAY_TOKEN": self.tokens[role]}
 
     @asynccontextmanager

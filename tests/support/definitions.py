@@ -1,4 +1,4 @@
-"""What an app complains of."""
+"""Problems of an app's definitions."""
 
 import pytest
 from headway import (

@@ -14,7 +14,7 @@ from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
 
 from support.cadences import when_made_due
-from support.telling import order_puller
+from support.work_events import order_puller
 from support.world import World
 
 
@@ -66,11 +66,11 @@ class Desk:
         answer = await publish(self.world.broker, subjects.event(self.order.lease, worker), body)
         assert isinstance(answer, Stored)
 
-    async def force_raw(self, worker: str, text: bytes, *told) -> None:
+    async def force_raw(self, worker: str, text: bytes, *data) -> None:
         """Publish events in one message, with bytes that no encoder of ours makes for `TEXT`."""
         source = f"worker/{worker}"
         body = encode(
-            [event(one, id=uuid4(), source=source, subject="x", time=utc_now()) for one in told]
+            [event(part, id=uuid4(), source=source, subject="x", time=utc_now()) for part in data]
         )
         subject = subjects.event(self.order.lease, worker)
         answer = await publish(self.world.broker, subject, body.replace(b"TEXT", text))

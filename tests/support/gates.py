@@ -74,12 +74,12 @@ class Gates:
         async with self.database.transaction() as connection:
             now = await self.clock.now(connection)
             events = [
-                event(one, id=one.work, source="t", subject=one.work, time=now) for one in works
+                event(work, id=work.work, source="t", subject=work.work, time=now) for work in works
             ]
             records: list[Record] = []
             await work_intake.take_in(connection, events, now, STEP, records)
             await HISTORY.append(connection, records)
-        return [one.work for one in works]
+        return [work.work for work in works]
 
     async def tell(self, *changes: Any) -> None:
         """Apply limits, as the intake does."""
@@ -110,7 +110,7 @@ class Gates:
                 list(works),
                 now,
             )
-            records = [_told("started", row, now) for row in rows]
+            records = [_run_record("started", row, now) for row in rows]
             await HISTORY.append(connection, records)
 
     async def end(self, *works: UUID, failure: str | None = None, retryable: bool = True) -> int:
@@ -127,7 +127,7 @@ class Gates:
                 now,
                 None if failure is None else {"kind": failure, "message": ""},
             )
-            told = (
+            reported = (
                 None if failure is None else Failure(message="", kind=failure, retryable=retryable)
             )
             ended = {
@@ -136,12 +136,13 @@ class Gates:
                     state="completed" if failure is None else "failed",
                     started_at=row["started_at"],
                     finished_at=now,
-                    failure=told,
+                    failure=reported,
                 )
                 for row in rows
             }
             records = [
-                _told(row["state"], row, row["finished_at"], failure=row["failure"]) for row in rows
+                _run_record(row["state"], row, row["finished_at"], failure=row["failure"])
+                for row in rows
             ]
             writes = Together()
             await settle.settle(connection, ended, now=now, records=records, writes=writes)
@@ -184,8 +185,8 @@ class Gates:
             await connection.execute(query, *arguments)
 
 
-def _told(what: str, row: Any, at: datetime, **data: Any) -> Record:
-    """What somebody told of a run, as history keeps it."""
+def _run_record(what: str, row: Any, at: datetime, **data: Any) -> Record:
+    """Make the record of a run's change that history keeps."""
     return Record(
         event_id=f"{what}.{row['run_id']}",
         type=f"headway.run.{what}.v1",

@@ -57,9 +57,9 @@ async def _stored(world, stream: str, kind: type) -> list:
     for sequence in range(max(state["first_seq"], 1), state["last_seq"] + 1):
         raw = await world.broker.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
         found += [
-            one.data
-            for one in decode(base64.b64decode(raw["message"]["data"]))
-            if isinstance(one, Event) and isinstance(one.data, kind)
+            event.data
+            for event in decode(base64.b64decode(raw["message"]["data"]))
+            if isinstance(event, Event) and isinstance(event.data, kind)
         ]
     return found
 
@@ -82,7 +82,7 @@ async def deaf_dispatcher(world, *, knows_limits: bool = True, **settings):
 
 
 async def ask(world, **question) -> ReconcileAnswer:
-    """What a dispatcher answers to the scheduler's question."""
+    """Return a dispatcher's answer to the scheduler's question."""
     reply = await world.broker.client.request(
         subjects.RECONCILE_QUESTION,
         msgspec.json.encode(ReconcileQuestion(**question)),

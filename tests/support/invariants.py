@@ -16,7 +16,7 @@ VIOLATIONS = parse((Path(__file__).parent / "invariants.sql").read_text())
 
 
 async def broken_invariants(database: Database) -> list[str]:
-    """What is broken, a line for each way."""
+    """Return a line for each invariant that does not hold."""
     broken = []
     async with database.acquire() as connection:
         for query in VIOLATIONS.values():

@@ -53,12 +53,12 @@ class TestIssuer:
             )
         )
 
-    def grant(self, asked: dict[str, str]) -> str:
-        """What the browser is sent back to, once somebody has signed in here."""
+    def grant(self, request: dict[str, str]) -> str:
+        """Sign a person in and return the address that the browser is sent back to."""
         code = f"code-{len(self.codes)}"
-        self.codes[code] = asked
-        back = {"code": code, "state": asked["state"], "iss": self.url}
-        return f"{asked['redirect_uri']}?{urlencode(back)}"
+        self.codes[code] = request
+        back = {"code": code, "state": request["state"], "iss": self.url}
+        return f"{request['redirect_uri']}?{urlencode(back)}"
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: str) -> tuple[int, Any]:
         if path == "/.well-known/openid-configuration":
@@ -76,19 +76,19 @@ class TestIssuer:
         return 404, {}
 
     def _exchange(self, headers: dict[str, str], form: dict[str, str]) -> tuple[int, Any]:
-        asked = self.codes.pop(form.get("code", ""), None)
+        request = self.codes.pop(form.get("code", ""), None)
         basic = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         good = (
-            asked is not None
+            request is not None
             and headers.get("authorization") == f"Basic {basic}"
-            and asked["code_challenge"] == challenge
-            and asked["redirect_uri"] == form["redirect_uri"]
+            and request["code_challenge"] == challenge
+            and request["redirect_uri"] == form["redirect_uri"]
         )
         if not good:
             return 400, {"error": "invalid_grant"}
-        return 200, {"id_token": self.token(nonce=asked["nonce"]), "token_type": "Bearer"}
+        return 200, {"id_token": self.token(nonce=request["nonce"]), "token_type": "Bearer"}
 
 
 @asynccontextmanager

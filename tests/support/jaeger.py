@@ -62,7 +62,7 @@ class Jaeger:
 
     async def _answers(self) -> bool:
         assert self._process.returncode is None, (self._folder / "log").read_text()
-        return all([await _listens(self._ports[one]) for one in ("otlp", "query")])
+        return all([await _listens(self._ports[name]) for name in ("otlp", "query")])
 
     async def stop(self) -> None:
         """End it, with all that it keeps."""

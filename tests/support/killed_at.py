@@ -36,7 +36,7 @@ def before_commit() -> None:
 
 
 def before_publish(prefix: str) -> Callable[[], None]:
-    """What was decided is committed, and nobody knows of it."""
+    """Exit after the decision is committed and before it is published."""
 
     def install() -> None:
         publish = relay.publish
@@ -69,13 +69,13 @@ def after_publish(prefix: str) -> Callable[[], None]:
 
 
 def before_ack(prefix: str) -> Callable[[], None]:
-    """What came in is committed, and not acknowledged."""
+    """Exit after a message is committed and before it is acknowledged."""
 
     def install() -> None:
         ack = consume.ack
 
         async def wrapped(broker: Any, messages: Any) -> None:
-            if any(one.subject.startswith(prefix) for one in messages):
+            if any(message.subject.startswith(prefix) for message in messages):
                 die()
             await ack(broker, messages)
 

@@ -36,4 +36,4 @@ def outline(plan: dict[str, Any], depth: int = 0) -> str:
         f"{'  ' * depth}{plan['Node Type']} {plan.get('Index Name', plan.get('Relation Name', ''))}"
     )
     rows = f" rows={plan['Actual Rows']} loops={plan['Actual Loops']}"
-    return own + rows + "".join(f"\n{outline(one, depth + 1)}" for one in plan.get("Plans", ()))
+    return own + rows + "".join(f"\n{outline(node, depth + 1)}" for node in plan.get("Plans", ()))

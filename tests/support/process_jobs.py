@@ -137,5 +137,5 @@ def held():
 @job("decorated")
 @held()
 def decorated(ctx):
-    """What is called is a function of another file."""
+    """Run a decorated function, whose code is in another file."""
     return "held"

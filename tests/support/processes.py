@@ -64,7 +64,7 @@ class Processes:
         await program.wait()
 
     def logs(self) -> str:
-        """What all programs have written, for a failing test."""
+        """Return the output of all programs, for a failing test."""
         return "\n".join(
             f"--- {path.name}\n{path.read_text(errors='replace')[-4000:]}"
             for path in sorted(self.folder.glob("*.log"))

@@ -29,7 +29,9 @@ class Receiver:
         return [json.loads(body) for _, _, body in self.requests]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        return [one for one in self.events if one["type"] == f"headway.notification.{kind}.v1"]
+        return [
+            event for event in self.events if event["type"] == f"headway.notification.{kind}.v1"
+        ]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()

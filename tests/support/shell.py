@@ -19,7 +19,7 @@ class Done:
 
     @property
     def complaints(self) -> list[str]:
-        """What it told the user; what it logged before is left out."""
+        """Return the message to the user, without log lines before it."""
         assert "Traceback" not in self.err, self.err
         logged = re.compile(r"\d{4}-\d\d-\d\d ")
         lines = [line for line in self.err.splitlines() if not logged.match(line)]

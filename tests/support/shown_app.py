@@ -18,7 +18,7 @@ def hours_away() -> When:
 
 
 class Greeting(msgspec.Struct):
-    """What somebody is greeted with."""
+    """Input of a greeting."""
 
     name: str
     times: int = 1

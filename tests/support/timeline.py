@@ -63,7 +63,7 @@ class Timeline:
         return await tick.run_once()
 
     async def do(self, act: Any, request: Any) -> Any:
-        """What an operator does, in a transaction of its own; then the tick is woken."""
+        """Act as an operator in a transaction, then run the tick."""
         async with self.database.transaction() as connection:
             answer = await act(connection, request, now=self.clock.at)
         await self.tick()
@@ -141,10 +141,11 @@ class Timeline:
                 )
             )
 
-    async def tell(self, *told: EventData) -> None:
-        """What the dispatcher says, all in one batch."""
+    async def tell(self, *outcomes: EventData) -> None:
+        """Take in events of the dispatcher, all in one batch."""
         events = [
-            event(one, id=uuid4(), source="test", subject="x", time=self.clock.at) for one in told
+            event(data, id=uuid4(), source="test", subject="x", time=self.clock.at)
+            for data in outcomes
         ]
         async with self.database.transaction() as connection:
             await take_in(connection, events, now=self.clock.at)

@@ -10,7 +10,7 @@ from support.shown_app import HOSTILE, HOSTILE_QUOTED
 
 
 class Order(msgspec.Struct):
-    """What somebody has ordered."""
+    """Input of an order."""
 
     item: str
     pieces: int = 1

@@ -1,4 +1,4 @@
-"""What a scheduler tells the dispatcher, told by a test."""
+"""Publish to the dispatcher as a scheduler does."""
 
 from uuid import UUID, uuid4
 
@@ -16,8 +16,8 @@ RETRY = RetryPolicy(attempts=3, interval_seconds=0.1)
 ONCE = RetryPolicy(attempts=1)
 
 
-class Teller:
-    """Publishes as a scheduler would."""
+class WorkPublisher:
+    """Publishes work and cancel requests as a scheduler does."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -42,12 +42,12 @@ class Teller:
 
 async def queue(world, *, job: str = "job", **fields) -> UUID:
     """Queue work in a world, tried once unless said otherwise; returns its id."""
-    return await Teller(world.broker).queue(job, **{"retry": ONCE, **fields})
+    return await WorkPublisher(world.broker).queue(job, **{"retry": ONCE, **fields})
 
 
 async def cancel(world, work: UUID, reason: str = "asked") -> None:
     """Ask for work in a world to end early."""
-    await Teller(world.broker).cancel(work, reason)
+    await WorkPublisher(world.broker).cancel(work, reason)
 
 
 def app_with(body, **options) -> App:

@@ -1,0 +1,123 @@
+"""Plain English in the code: a short word list for the areas that are already clean.
+
+To add an area, append its folder or file to `CLEAN` and run this test. A line that needs a listed
+word says so with the comment `# language: allow`.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+CLEAN = ("tests/architecture", "tests/conftest.py", "tests/support")
+
+ALLOW = "# language: allow"
+LOOP_VARIABLES = {"one"}
+IDENTIFIERS = re.compile(r"(^|_)(told|asked|telling|tellings)(_|$)", re.IGNORECASE)
+FIRST_WORDS = re.compile(r"(What|Who|Whom|Whose|Had|Those|Ask nobody)\b")
+
+Finding = tuple[int, str]
+
+
+def loop_variables(tree: ast.AST) -> Iterator[Finding]:
+    """Find loops and comprehensions whose variable is not a noun."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            for name in ast.walk(node.target):
+                if isinstance(name, ast.Name) and name.id in LOOP_VARIABLES:
+                    yield name.lineno, f"loop variable '{name.id}': use the noun"
+
+
+def identifiers(tree: ast.AST) -> Iterator[Finding]:
+    """Find names of variables, parameters, functions and classes that tell a manner."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name)
+            # A test's name is a sentence, which may use any word.
+            found = not name.startswith(("test_", "Test")) and IDENTIFIERS.search(name)
+        elif isinstance(node, ast.arg):
+            found = IDENTIFIERS.search(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found = IDENTIFIERS.search(node.id)
+        else:
+            continue
+        if found:
+            yield node.lineno, f"identifier with '{found[2]}': name the data or the action"
+
+
+def docstrings(tree: ast.AST) -> Iterator[Finding]:
+    """Find docstrings that begin with a relative clause."""
+    for node in ast.walk(tree):
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ) and (first := FIRST_WORDS.match(ast.get_docstring(node) or "")):
+            yield node.body[0].lineno, f"docstring that begins with '{first[0]}'"
+
+
+def comments(text: str) -> Iterator[Finding]:
+    """Find comments that begin with a relative clause."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            first = FIRST_WORDS.match(token.string.lstrip("# "))
+            # A comment may go on from the line before, and then begin with any word.
+            if first and not continues(text, token.start[0]):
+                yield token.start[0], f"comment that begins with '{first[0]}'"
+
+
+def continues(text: str, line: int) -> bool:
+    """Return whether a comment's line continues a comment that has not ended its sentence."""
+    before = text.splitlines()[line - 2].strip() if line > 1 else ""
+    return before.startswith("#") and not before.endswith((".", ":"))
+
+
+def problems(text: str) -> list[str]:
+    """Return the problems of a program, each with its line."""
+    tree = ast.parse(text)
+    lines = text.splitlines()
+    found = [*loop_variables(tree), *identifiers(tree), *docstrings(tree), *comments(text)]
+    return [f"{line}: {problem}" for line, problem in sorted(found) if ALLOW not in lines[line - 1]]
+
+
+def clean_files() -> list[Path]:
+    """List the Python files of the clean areas."""
+    areas = [ROOT / area for area in CLEAN]
+    return [path for area in areas for path in (sorted(area.rglob("*.py")) or [area])]
+
+
+@pytest.mark.parametrize("path", clean_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_clean_area_stays_clean(path):
+    assert problems(path.read_text()) == []
+
+
+def test_every_area_exists():
+    assert [area for area in CLEAN if not (ROOT / area).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("for one in runs: ...", 1),
+        ("[one for one in runs]", 1),
+        ("for one in runs: ...  # language: allow", 0),
+        ("for run in runs: ...", 0),
+        ("def tell(told): ...", 1),
+        ("class Told: ...", 1),
+        ("class JobTold: ...", 1),
+        ("asked_at = 1", 1),
+        ("masked = 1", 0),
+        ("def test_who_is_told(): ...", 0),
+        ('"""Whose lease it is."""', 1),
+        ('"""Whether it holds."""', 0),
+        ('def f():\n    """What is owed."""', 1),
+        ("x = 1  # Those that wait", 1),
+        ("# It is about\n# What continues", 0),
+    ],
+)
+def test_the_check_itself_bites(text, count):
+    assert len(problems(text)) == count
