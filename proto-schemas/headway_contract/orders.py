@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from headway_contract.envelope import EventData, register
-from headway_contract.work import Name, Seconds
+from headway_contract.work import Name, RunTerms, Seconds
 
 
-class OrderedRun(Struct, frozen=True, kw_only=True):
+class OrderedRun(RunTerms, frozen=True, kw_only=True):
     """One run that the lease allows."""
 
     run: UUID
@@ -24,8 +24,6 @@ class OrderedRun(Struct, frozen=True, kw_only=True):
     due_at: datetime | None = None
     input: Any = None
     input_schema: str | None = None
-    timeout_seconds: Seconds = 1200.0
-    cancel_grace_seconds: Seconds = 30.0
     traceparent: str | None = None
 
 

@@ -1,9 +1,10 @@
 """What the scheduler tells the dispatcher."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
+import msgspec
 from msgspec import Meta, Struct
 
 from headway_contract.envelope import EventData, register
@@ -13,6 +14,9 @@ Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Priority = Annotated[int, Meta(ge=0, le=31)]
 Seconds = Annotated[float, Meta(ge=0, le=10 * 366 * 86_400)]
 MOST_RUNS_OF_A_LEASE = 1000
+# Half of the age that events are kept for: the claim of a longer run could expire under it.
+LONGEST_TIMEOUT_SECONDS = 3.5 * 86_400
+LONGEST_GRACE_SECONDS = 3600
 
 
 class Rate(Struct, frozen=True, kw_only=True):
@@ -45,8 +49,51 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     abort_on: Annotated[tuple[Kind, ...], Meta(max_length=100)] = ()
 
 
+class RunTerms(Struct, frozen=True, kw_only=True):
+    """The terms of work that its worker acts on: each run of an order has them as fields."""
+
+    timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
+    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
+
+
+class WorkTerms(RunTerms, frozen=True, kw_only=True):
+    """The terms of work, which travel unchanged from a definition to the order of a run.
+
+    This is the only list of them. Definitions of manifests and the terms of jobs inherit it; the
+    `terms` columns, `work.queued` and the services carry it whole. Users write a field without
+    its `_seconds`: `App.job` and YAML name it so.
+
+    Work with an equal `concurrency_key`, which is a template here, shares `concurrency_limit`.
+    """
+
+    priority: Priority = 0
+    retry: RetryPolicy = RetryPolicy()
+    on_lost_contact: Literal["stop", "continue"] = "stop"
+    on_dead_letter: Literal["block", "go_on"] = "block"
+    concurrency_key: str | None = None
+    concurrency_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+    start_within_seconds: Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)] | None = None
+
+
+_DEFAULT_TERMS: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(WorkTerms()))
+
+
+def terms_of(source: RunTerms, kind: type[RunTerms] = WorkTerms) -> dict[str, Any]:
+    """Return the terms of work that a definition, a job or other terms have, by field."""
+    return {name: getattr(source, name) for name in kind.__struct_fields__}
+
+
+def stored_terms(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return stored terms with all fields: an older version did not write the newer ones."""
+    return {**_DEFAULT_TERMS, **stored}
+
+
 class WorkQueued(EventData, frozen=True, kw_only=True):
-    """A cause made a piece of work."""
+    """A cause made a piece of work.
+
+    `terms` are those of its definition. `priority`, `start_by` and `concurrency_key` are computed
+    from them for this piece of work.
+    """
 
     type: ClassVar[str] = "headway.work.queued.v1"
 
@@ -61,17 +108,12 @@ class WorkQueued(EventData, frozen=True, kw_only=True):
     cause: str
     due_at: datetime | None = None
     queued_at: datetime
-    priority: Priority = 0
     slot: Annotated[int, Meta(ge=0)] = 0
     not_before: datetime | None = None
+    terms: WorkTerms = WorkTerms()
+    priority: Priority = 0
     start_by: datetime | None = None
-    retry: RetryPolicy = RetryPolicy()
-    timeout_seconds: Seconds = 1200.0
-    cancel_grace_seconds: Seconds = 30.0
-    on_lost_contact: str = "stop"
-    # Work with the same key shares a limit, whatever its job, group and manifest are.
     concurrency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    concurrency_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     # Somebody asked for this work, so a manifest that is disabled does not hold it back.
     explicit: bool = False
 

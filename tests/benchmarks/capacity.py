@@ -30,10 +30,10 @@ BACKLOG = 100_000
 
 _QUEUE = """
 INSERT INTO dispatcher.work_queue
-    (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,
-     timeout_seconds, cancel_grace_seconds, on_lost_contact, state, wait_reason, received_at)
-SELECT gen_random_uuid(), 1, 0, $2, $3, 'bench', now(), 0, now() - make_interval(secs => $4), now(), '{}', 1,
-       1, 'stop', 'queued', 'awaiting_gate', now()
+    (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
+     state, wait_reason, received_at)
+SELECT gen_random_uuid(), 1, 0, $2, $3, 'bench', now(), 0, now() - make_interval(secs => $4), now(), '{}',
+       'queued', 'awaiting_gate', now()
 FROM generate_series(1, $1::integer)
 """
 _KEYED = """

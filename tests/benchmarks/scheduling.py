@@ -59,11 +59,10 @@ def make_app(manifests: int, groups: int = 1) -> App:
 # those past due; the rest due later.
 _FILL = """
 INSERT INTO scheduler.manifest
-    (id, external_id, owner, job, group_name, input, timing, priority, retry, timeout_seconds,
-     cancel_grace_seconds, on_lost_contact, enabled, disabled_by, dead_letters, definition_hash,
+    (id, external_id, owner, job, group_name, input, timing, terms, enabled, disabled_by, dead_letters, definition_hash,
      next_due_at, wake_at, declared_at)
 SELECT gen_random_uuid(), 'filler-' || number, owner, job, 'group-' || number % $3, input, timing,
-       priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, number % 10 <> 0,
+       terms, number % 10 <> 0,
        CASE WHEN number % 10 = 0 THEN 'operator' END,
        CASE WHEN number % 10 = 1 THEN ARRAY[gen_random_uuid()] ELSE '{}' END, definition_hash,
        CASE WHEN number % 10 < 3 THEN $1::timestamptz - interval '1 day'

@@ -80,7 +80,7 @@ async def test_retries_are_changed_and_given_back(system: System, page: Page):
     await page.get_by_label("Attempts").fill("7")
     await page.get_by_role("button", name="Save").click()
     await expect(page.locator(".flash.good")).to_be_visible()
-    attempts = "SELECT retry ->> 'attempts' FROM scheduler.manifest WHERE external_id = 'archive'"
+    attempts = "SELECT terms -> 'retry' ->> 'attempts' FROM scheduler.manifest WHERE external_id = 'archive'"
     assert await system.world.value(attempts) == "7"
     yours = page.locator("section").filter(has=page.get_by_role("heading", name="Yours"))
     await expect(yours).to_contain_text("attempts: 7")

@@ -34,6 +34,7 @@ from headway_scheduler.outcomes.intake import settled_intake
 from headway_service_kit.passes import Wakeup
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support import works
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.raw_nats import publish_raw
@@ -404,7 +405,7 @@ async def test_an_oversized_event_never_gets_as_far_as_the_stream(orders):
 
 
 def queued(work: UUID, **fields) -> WorkQueued:
-    return WorkQueued(
+    return works.queued(
         **{
             "work": work,
             "group": "ops",

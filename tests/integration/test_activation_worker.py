@@ -14,13 +14,14 @@ from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import Activation, RunActivated
 from headway_contract.scheduling import ActivationAnswer, ActivationQuestion
 from headway_contract.settled import ActivationRequested, WorkSettled
-from headway_contract.work import RetryPolicy, WorkQueued
+from headway_contract.work import RetryPolicy
 from headway_errors import Invalid
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.endpoints import serve, typed
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
+from support.works import queued
 from support.world import until
 
 pytestmark = pytest.mark.thorough
@@ -60,7 +61,7 @@ class Scheduler:
             "manifest_id": MANIFEST,
             "manifest": "parent",
         }
-        data = WorkQueued(work=work, group="ops", **{**given, **fields})
+        data = queued(work=work, group="ops", **{**given, **fields})
         body = encode(event(data, id=uuid4(), source="test", subject="x", time=utc_now()))
         assert isinstance(await publish(self.world.broker, subjects.work("ops"), body), Stored)
         return work

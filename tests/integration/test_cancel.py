@@ -12,11 +12,12 @@ from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.control import CancelPush, Heartbeat, HeartbeatReply
 from headway_contract.settled import WorkSettled
-from headway_contract.work import RetryPolicy, WorkBroughtForward, WorkCancelRequested, WorkQueued
+from headway_contract.work import RetryPolicy, WorkBroughtForward, WorkCancelRequested
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
+from support.works import queued
 from support.world import until
 
 RETRY = RetryPolicy(attempts=3, interval_seconds=0.1)
@@ -34,7 +35,7 @@ class Scheduler:
 
     async def queue(self, work: UUID, **fields) -> None:
         given = {"job": "job", "cause": f"test:{work}", "queued_at": utc_now(), "retry": RETRY}
-        await self.tell(WorkQueued(work=work, group="ops", **{**given, **fields}))
+        await self.tell(queued(work=work, group="ops", **{**given, **fields}))
 
     async def cancel(self, work: UUID, **fields) -> None:
         given = {"reason": "asked", "requested_at": utc_now()}

@@ -65,7 +65,7 @@ async def test_a_change_that_is_not_of_its_timing_keeps_the_next_due_time(world)
     other.schedule("a", job="job", when=every(hours=1), priority=9)
     assert (await declare(world, other)).declared.changed == ["a"]
     row = (await manifests(world))["a"]
-    assert (row["priority"], row["next_due_at"], row["wake_at"]) == (9, due, due)
+    assert (row["terms"]["priority"], row["next_due_at"], row["wake_at"]) == (9, due, due)
 
 
 async def test_two_applications_do_not_touch_each_other(world):

@@ -95,7 +95,9 @@ async def test_its_manifest_may_have_another_job_by_now(shop, world, nats_url):
     async with Client(nats_url) as client:
         work = (await client.trigger("m")).work
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
-        await world.value("UPDATE scheduler.manifest SET job = 'other', concurrency_key = NULL")
+        await world.value(
+            "UPDATE scheduler.manifest SET job = 'other', terms = terms - 'concurrency_key'"
+        )
         shop.release.set()
         await client.retry(letter, input={"id": 8})
         await world.until_settled()
@@ -149,7 +151,10 @@ async def test_the_page_retries_as_it_is_what_nobody_has_edited(shop, world, nat
     async with Client(nats_url) as client:
         work = (await client.enqueue("sync", {"id": 7, "urgent": 1})).work
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
-        await world.value("UPDATE scheduler.job SET concurrency_key = 'customer:{input.name}'")
+        await world.value(
+            """UPDATE scheduler.job
+               SET terms = terms || '{"concurrency_key": "customer:{input.name}"}'"""
+        )
         async with console.signed_in("operator") as person:
             sent = {"input": '{"urgent": 1,  "id": 7}'}
             done = await person.post(f"/dead-letters/{letter}/retry", data=sent, headers=HTML)

@@ -49,8 +49,12 @@ async def test_it_becomes_work_with_the_terms_of_its_job(timeline, application):
     await take_up(timeline)
     [told] = await queued(timeline)
     assert (told.work, told.job, told.input, told.group) == (work, "mail", 7, "letters")
-    assert (told.priority, told.timeout_seconds, told.cancel_grace_seconds) == (3, 90, 5)
-    assert told.retry == RetryPolicy(attempts=5, interval_seconds=7)
+    assert (told.priority, told.terms.timeout_seconds, told.terms.cancel_grace_seconds) == (
+        3,
+        90,
+        5,
+    )
+    assert told.terms.retry == RetryPolicy(attempts=5, interval_seconds=7)
     assert (told.manifest_id, told.manifest, told.due_at, told.not_before) == (None,) * 4
     assert told.cause == f"enqueue:mail:{work}"
     rows = await timeline.rows("SELECT id, manifest_id, cause, round FROM scheduler.work")

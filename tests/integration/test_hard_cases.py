@@ -365,7 +365,11 @@ class TestOperatorsAndStarts:
         await timeline.do(manifests.change, back)
         await timeline.declare(app_with())
         row = await timeline.manifest("m")
-        assert (row["enabled"], row["jitter_seconds"], row["retry"]["attempts"]) == (True, 0, 3)
+        assert (row["enabled"], row["jitter_seconds"], row["terms"]["retry"]["attempts"]) == (
+            True,
+            0,
+            3,
+        )
 
     async def test_two_operators_at_once_both_have_their_way(self, timeline):
         await timeline.declare(app_with())
@@ -384,7 +388,7 @@ class TestOperatorsAndStarts:
                 await asyncio.sleep(0.02)
         await second
         row = await timeline.manifest("m")
-        assert (row["retry"]["attempts"], row["jitter_seconds"]) == (9, 30)
+        assert (row["terms"]["retry"]["attempts"], row["jitter_seconds"]) == (9, 30)
 
     async def test_a_one_shot_that_jitter_holds_back_survives_a_deployment(self, timeline):
         def shots(timeout: float) -> App:

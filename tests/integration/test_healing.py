@@ -123,7 +123,10 @@ class TestWork:
         work = await world.until("SELECT id FROM scheduler.work")
         await scheduler.end_pass("relay")
         await world.value("DELETE FROM scheduler.outbox")
-        await world.value("UPDATE scheduler.manifest SET concurrency_key = 'customer:{input.id}'")
+        await world.value(
+            """UPDATE scheduler.manifest
+               SET terms = terms || '{"concurrency_key": "customer:{input.id}"}'"""
+        )
         async with world.database.transaction() as connection:
             now = await DATABASE_CLOCK.now(connection)
             assert await retell_work(connection, [work], now=now) == 0
@@ -209,11 +212,14 @@ class TestWork:
         await world.make_due()
         await world.scheduler(app, **QUICK)
         await until(lambda: stored_work(world), within=10, what="the message is stored")
-        await world.value("UPDATE scheduler.manifest SET timeout_seconds = 7, priority = 3")
+        await world.value(
+            """UPDATE scheduler.manifest
+               SET terms = terms || '{"timeout_seconds": 7, "priority": 3}'"""
+        )
         await purge(world, subjects.WORK_STREAM)
         await until(lambda: stored_work(world), within=20, what="it is told again")
         [again] = await stored_work(world)
-        assert (again.timeout_seconds, again.priority) == (7, 3)
+        assert (again.terms.timeout_seconds, again.priority) == (7, 3)
 
     async def test_enqueued_work_whose_message_was_lost_is_told_again(self, world, app):
         await deaf_dispatcher(world)

@@ -114,7 +114,7 @@ async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, chan
     await timeline.do(manifests.change, ChangeRequest(manifest="a", **change))
     applied = await timeline.declare(app_with(policy=LATER))
     wanted = app_with(policy=LATER).definitions().manifests[0].retry
-    stored = (await timeline.manifest("a"))["retry"]
+    stored = (await timeline.manifest("a"))["terms"]["retry"]
     code = {
         "attempts": 5,
         "interval_seconds": 20.0,
@@ -138,11 +138,11 @@ async def test_a_field_is_given_back_alone(timeline):
     await timeline.do(manifests.change, ChangeRequest(manifest="a", give_back=["attempts"]))
     await timeline.declare(app_with(policy=LATER))
     row = await timeline.manifest("a")
-    assert (row["retry"]["attempts"], row["retry"]["interval_seconds"]) == (5, 7)
+    assert (row["terms"]["retry"]["attempts"], row["terms"]["retry"]["interval_seconds"]) == (5, 7)
     assert row["touched"] == ["interval"]
     await timeline.do(manifests.change, ChangeRequest(manifest="a", give_back=["retry"]))
     await timeline.declare(app_with(policy=LATER))
-    assert (await timeline.manifest("a"))["retry"]["interval_seconds"] == 20
+    assert (await timeline.manifest("a"))["terms"]["retry"]["interval_seconds"] == 20
 
 
 async def test_a_manifest_tells_who_owns_each_field_and_how_to_give_it_back(world, nats_url):

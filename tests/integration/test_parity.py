@@ -70,7 +70,7 @@ class TestScheduling:
         assert (queued.manifest_id, queued.manifest) == (manifest["id"], "nightly")
         assert (queued.due_at, queued.slot, queued.round) == (due_at, 0, 1)
         assert queued.cause == f"due:{due_at:%Y-%m-%dT%H:%M:%SZ}"
-        assert (queued.retry, queued.timeout_seconds) == (policy, 90)
+        assert (queued.terms.retry, queued.terms.timeout_seconds) == (policy, 90)
 
     async def test_the_tick_sleeps_until_something_is_due(self, database):
         timeline, app = Timeline(database), App("test")

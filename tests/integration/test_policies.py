@@ -458,13 +458,21 @@ async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(
     await timeline.do(manifests.change, request)
     await timeline.declare(app_with(every(hours=2), jitter=20))
     row = await timeline.manifest("a")
-    assert (row["enabled"], row["retry"]["attempts"], row["jitter_seconds"]) == (False, 9, 99)
+    assert (row["enabled"], row["terms"]["retry"]["attempts"], row["jitter_seconds"]) == (
+        False,
+        9,
+        99,
+    )
     assert row["next_due_at"] == timeline.at(hours=2), "timing is always the code's"
     give_back = ChangeRequest(manifest="a", give_back=["enabled", "retry", "jitter"], actor="me")
     await timeline.do(manifests.change, give_back)
     await timeline.declare(app_with(every(hours=2), jitter=30))
     row = await timeline.manifest("a")
-    assert (row["enabled"], row["retry"]["attempts"], row["jitter_seconds"]) == (True, 3, 30)
+    assert (row["enabled"], row["terms"]["retry"]["attempts"], row["jitter_seconds"]) == (
+        True,
+        3,
+        30,
+    )
     actors = await timeline.rows("SELECT source FROM scheduler.history ORDER BY id")
     assert [row["source"] for row in actors if row["source"].startswith("operator")] == [
         "operator/me",

@@ -9,12 +9,13 @@ from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import RunCompleted
 from headway_contract.settled import PruneConfirmed, WorkSettled
-from headway_contract.work import ManifestPruned, RetryPolicy, WorkCancelRequested, WorkQueued
+from headway_contract.work import ManifestPruned, RetryPolicy, WorkCancelRequested
 from headway_dispatcher.intake import prune
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
+from support.works import queued
 from support.world import until
 
 MANIFEST, OTHER = UUID(int=0xA), UUID(int=0xB)
@@ -40,7 +41,7 @@ class Scheduler:
             "manifest_id": manifest,
             "manifest": f"m-{manifest.int:x}",
         }
-        await self.tell(WorkQueued(work=work, group="ops", **{**given, **fields}))
+        await self.tell(queued(work=work, group="ops", **{**given, **fields}))
         return work
 
     async def prune(self, manifest: UUID = MANIFEST) -> None:

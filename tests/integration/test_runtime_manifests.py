@@ -7,9 +7,8 @@ from headway_errors import Invalid
 from support.invariants import check_invariants
 
 TERMS = (
-    "SELECT group_name, priority, retry ->> 'attempts' AS attempts, timeout_seconds,"
-    " cancel_grace_seconds, on_lost_contact, on_dead_letter, concurrency_key, concurrency_limit,"
-    " start_within_seconds, labels FROM scheduler.manifest WHERE external_id = $1"
+    "SELECT group_name, labels, terms, terms -> 'retry' ->> 'attempts' AS attempts"
+    " FROM scheduler.manifest WHERE external_id = $1"
 )
 
 
@@ -40,7 +39,8 @@ STATED = {
 
 async def terms_of(world, external_id: str) -> dict:
     [row] = await world.rows(TERMS, external_id)
-    return dict(row)
+    terms = {name: value for name, value in row["terms"].items() if name != "retry"}
+    return {**terms, **{name: row[name] for name in ("group_name", "labels", "attempts")}}
 
 
 async def test_terms_that_nobody_states_are_those_of_the_job(world, nats_url):

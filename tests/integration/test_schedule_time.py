@@ -8,12 +8,13 @@ import pytest
 from headway import App
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
-from headway_contract.work import RetryPolicy, WorkCancelRequested, WorkQueued
+from headway_contract.work import RetryPolicy, WorkCancelRequested
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
 from support.invariants import check_invariants
+from support.works import queued
 from support.world import QUICK
 
 pytestmark = pytest.mark.thorough
@@ -56,7 +57,7 @@ async def tell(world, clock, data) -> None:
 async def queue(world, clock, **fields) -> UUID:
     work = uuid4()
     given = {"job": "job", "cause": f"test:{work}", "queued_at": clock.at}
-    await tell(world, clock, WorkQueued(work=work, group="ops", **{**given, **fields}))
+    await tell(world, clock, queued(work=work, group="ops", **{**given, **fields}))
     return work
 
 

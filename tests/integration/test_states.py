@@ -9,9 +9,9 @@ pytestmark = pytest.mark.breaks_tables("writes rows by hand")
 
 WORK = """
     INSERT INTO dispatcher.work_queue
-        (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,
-         timeout_seconds, cancel_grace_seconds, on_lost_contact, received_at, {columns})
-    VALUES ($1, 1, 0, 'ops', 'job', 'test', now(), 0, now(), now(), '{{}}', 1, 1, 'stop', now(),
+        (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
+         received_at, {columns})
+    VALUES ($1, 1, 0, 'ops', 'job', 'test', now(), 0, now(), now(), '{{}}', now(),
             {values})
 """
 RUN = """

@@ -13,15 +13,14 @@ WITH made AS (
     SELECT 'group-' || lpad(n::text, 2, '0'), 50, 1 FROM generate_series(0, $2::integer - 1) AS n
 )
 INSERT INTO scheduler.manifest
-    (id, external_id, owner, job, group_name, input, timing, priority, retry, timeout_seconds,
-     cancel_grace_seconds, on_lost_contact, definition_hash, next_due_at, wake_at, declared_at,
+    (id, external_id, owner, job, group_name, input, timing, terms, definition_hash, next_due_at, wake_at, declared_at,
      enabled, disabled_by, labels, depends_on)
 SELECT md5('manifest ' || n)::uuid, 'manifest-' || lpad(n::text, 5, '0'), 'bench',
        'job-' || lpad((n % (2 * $2::integer))::text, 2, '0'),
        'group-' || lpad((n % $2::integer)::text, 2, '0'),
        jsonb_build_object('customer', n),
-       '{"cadence": {"type": "every", "seconds": 300}, "zone": "UTC"}', 0, '{"attempts": 3}', 60, 5,
-       'stop', '', $3 + n * interval '1 s', $3 + n * interval '1 s', $3 - interval '60 days',
+       '{"cadence": {"type": "every", "seconds": 300}, "zone": "UTC"}',
+       '{"retry": {"attempts": 3}, "timeout_seconds": 60, "cancel_grace_seconds": 5}', '', $3 + n * interval '1 s', $3 + n * interval '1 s', $3 - interval '60 days',
        n % 50 <> 7, CASE WHEN n % 50 = 7 THEN 'operator' END,
        jsonb_build_object('team', 'team-' || n % 5),
        CASE WHEN n % 10 <> 0 THEN md5('manifest ' || n - n % 10)::uuid END
@@ -33,13 +32,13 @@ ORDER BY n % 10 <> 0, n
 -- $2 manifests, $3 groups, $4 now.
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, input, cause, due_at, queued_at,
-     priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact,
-     state, runs, attempts, run_id, outcome, settled_at, received_at)
+     priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at, received_at)
 SELECT md5('work ' || n)::uuid, 1, md5('manifest ' || m)::uuid,
        'manifest-' || lpad(m::text, 5, '0'), 0, 'group-' || lpad((m % $3::integer)::text, 2, '0'),
        'job-' || lpad((m % (2 * $3::integer))::text, 2, '0'),
        jsonb_build_object('customer', m, 'order', 'order-' || n, 'amount', n % 1000),
-       'due:' || at, at, at, 0, at, at, '{"attempts": 3}', 60, 5, 'stop', 'settled', 1, 1,
+       'due:' || at, at, at, 0, at, at,
+       '{"retry": {"attempts": 3}, "timeout_seconds": 60, "cancel_grace_seconds": 5}', 'settled', 1, 1,
        md5('run ' || n)::uuid, CASE WHEN n % 100 = 0 THEN 'dead_lettered' ELSE 'completed' END,
        at + interval '3 s', at + interval '20 ms'
 FROM generate_series(1, $1::integer) AS n,
@@ -147,11 +146,11 @@ FROM dispatcher.dead_letter WHERE state <> 'awaiting'
 -- name: queue
 -- Work that waits: behind caps, for a worker, for its time. $1 how much, $2 groups, $3 now.
 INSERT INTO dispatcher.work_queue
-    (id, round, slot, group_name, job, input, cause, queued_at, priority, rank, not_before, retry,
-     timeout_seconds, cancel_grace_seconds, on_lost_contact, state, wait_reason, received_at,
+    (id, round, slot, group_name, job, input, cause, queued_at, priority, rank, not_before, terms,
+     state, wait_reason, received_at,
      held_by)
 SELECT gen_random_uuid(), 1, 0, 'group-' || lpad((n % $2::integer)::text, 2, '0'), 'job-00',
-       jsonb_build_object('n', n), 'enqueue:' || n, at, 0, at, at, '{}', 60, 5, 'stop', 'queued',
+       jsonb_build_object('n', n), 'enqueue:' || n, at, 0, at, at, '{}', 'queued',
        'awaiting_gate', at, CASE WHEN n % 3 = 0 THEN 'not_before' END
 FROM generate_series(1, $1::integer) AS n, LATERAL (SELECT $3::timestamptz - n * interval '1 ms' AS at)
 
@@ -159,10 +158,10 @@ FROM generate_series(1, $1::integer) AS n, LATERAL (SELECT $3::timestamptz - n *
 -- Runs that are under way. $1 how many, $2 groups, $3 now.
 WITH work AS (
     INSERT INTO dispatcher.work_queue
-        (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,
-         timeout_seconds, cancel_grace_seconds, on_lost_contact, state, runs, run_id, received_at)
+        (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
+         state, runs, run_id, received_at)
     SELECT md5('live ' || n)::uuid, 1, 0, 'group-' || lpad((n % $2::integer)::text, 2, '0'),
-           'job-01', 'enqueue:' || n, $3, 0, $3, $3, '{}', 60, 5, 'stop', 'dispatched', 1,
+           'job-01', 'enqueue:' || n, $3, 0, $3, $3, '{}', 'dispatched', 1,
            md5('live run ' || n)::uuid, $3
     FROM generate_series(1, $1::integer) AS n
 ), lease AS (

@@ -24,6 +24,8 @@ from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, Together
 from headway_relay import Handover
 from headway_service_kit.passes import Wakeup
 
+from support.works import queued
+
 WATCH_CAPS = (Path(__file__).parent / "watch_caps.sql").read_text()
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -202,7 +204,7 @@ def _run_record(what: str, row: Any, at: datetime, **data: Any) -> Record:
 def work(**fields: Any) -> WorkQueued:
     """A piece of work of group and job `etl`."""
     stated = {"work": uuid4(), "group": "etl", "job": "etl", "cause": "test", "queued_at": START}
-    return WorkQueued(**{**stated, **fields})
+    return queued(**{**stated, **fields})
 
 
 @asynccontextmanager

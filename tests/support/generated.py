@@ -17,10 +17,10 @@ WITH made AS (
 ), works AS (
     INSERT INTO dispatcher.work_queue
         (id, round, slot, group_name, job, input, cause, queued_at, priority, rank, not_before,
-         retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, state, runs, attempts,
+         terms, state, runs, attempts,
          run_id, outcome, settled_at, received_at)
     SELECT work, 1, 0, 'many', 'count', to_jsonb(number), 'trigger:' || number, at, 0, at, at,
-           '{"attempts": 3}', 60, 30, 'stop', 'settled', 1, 1, run, 'completed', at, at
+           '{"retry": {"attempts": 3}}', 'settled', 1, 1, run, 'completed', at, at
     FROM made
 ), leases AS (
     INSERT INTO dispatcher.lease
@@ -44,8 +44,7 @@ CROSS JOIN LATERAL (VALUES
     ('work.queued', 'headway/scheduler', jsonb_build_object(
         'work', work, 'group', 'many', 'job', 'count', 'input', number,
         'cause', 'trigger:' || number, 'queued_at', at, 'rank', at,
-        'retry', '{"attempts": 3}'::jsonb, 'timeout_seconds', 60, 'cancel_grace_seconds', 30,
-        'on_lost_contact', 'stop'), NULL::uuid, NULL::uuid),
+        'terms', '{"retry": {"attempts": 3}}'::jsonb), NULL::uuid, NULL::uuid),
     ('run.dispatched', 'headway/dispatcher', jsonb_build_object(
         'run', run, 'work', work, 'lease', lease, 'round', 1, 'attempt', 1, 'job', 'count',
         'group', 'many', 'patience_seconds', 100), run, lease),

@@ -6,9 +6,11 @@ from uuid import UUID, uuid4
 from headway import App, Client
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
-from headway_contract.work import RetryPolicy, WorkQueued
+from headway_contract.work import RetryPolicy
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
+
+from support.works import queued
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -37,7 +39,7 @@ class Ops:
         work = uuid4()
         given = {"job": "job", "group": "ops", "cause": f"test:{work}"}
         given |= {"queued_at": utc_now(), "retry": ONCE}
-        await self.tell(WorkQueued(work=work, **{**given, **fields}))
+        await self.tell(queued(work=work, **{**given, **fields}))
         return work
 
     async def tell(self, data) -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 FILL = """
 INSERT INTO dispatcher.work_queue
-    (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,
-     timeout_seconds, cancel_grace_seconds, on_lost_contact, state, wait_reason, received_at,
+    (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
+     state, wait_reason, received_at,
      held_by, concurrency_key)
 SELECT gen_random_uuid(), 1, 0, $2, $3, 'test', $4::timestamptz, 0,
-       $4 + number * interval '1 ms', $4, '{}', 1, 1, 'stop', 'queued', 'awaiting_gate', $4,
+       $4 + number * interval '1 ms', $4, '{}', 'queued', 'awaiting_gate', $4,
        $5, $6
 FROM generate_series(1, $1::integer) AS number
 """

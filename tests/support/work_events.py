@@ -5,11 +5,12 @@ from uuid import UUID, uuid4
 from headway import App
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
-from headway_contract.work import RetryPolicy, WorkCancelRequested, WorkQueued
+from headway_contract.work import RetryPolicy, WorkCancelRequested
 from headway_jetstream_kit import Broker, Puller, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publish import publish
 
+from support.works import queued
 from support.world import until
 
 RETRY = RetryPolicy(attempts=3, interval_seconds=0.1)
@@ -26,7 +27,7 @@ class WorkPublisher:
         """Queue work without a manifest; returns its id."""
         work = fields.pop("work", None) or uuid4()
         given = {"cause": f"test:{work}", "queued_at": utc_now(), "retry": RETRY}
-        await self._tell(WorkQueued(work=work, group="ops", job=job, **{**given, **fields}))
+        await self._tell(queued(work=work, group="ops", job=job, **{**given, **fields}))
         return work
 
     async def cancel(self, work: UUID, reason: str = "asked") -> None:

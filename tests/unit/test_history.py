@@ -75,10 +75,7 @@ class Life:
             "cause": "due:x",
             "queued_at": START,
             "rank": START,
-            "retry": {"attempts": 3},
-            "timeout_seconds": 60,
-            "cancel_grace_seconds": 30,
-            "on_lost_contact": "stop",
+            "terms": {"retry": {"attempts": 3}, "timeout_seconds": 60},
         }
         self.tell("work.queued", data | fields, source="headway/scheduler")
 

@@ -172,14 +172,10 @@ def _taken_in(kept: Kept, queued: Queued) -> WorkRow:
         queued_at=queued.queued_at,
         rank=queued.rank,
         not_before=queued.not_before or queued.queued_at,
-        retry=queued.retry,
-        timeout_seconds=queued.timeout_seconds,
-        cancel_grace_seconds=queued.cancel_grace_seconds,
-        on_lost_contact=queued.on_lost_contact,
+        terms=queued.terms,
         received_at=kept.occurred_at,
         start_by=queued.start_by,
         concurrency_key=queued.concurrency_key,
-        concurrency_limit=queued.concurrency_limit,
         explicit=queued.explicit,
     )
     _fill_in(work, queued)

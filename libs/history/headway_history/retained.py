@@ -73,14 +73,10 @@ class Queued(Struct, frozen=True, kw_only=True):
     rank: datetime
     slot: int = 0
     not_before: datetime | None = None
-    retry: Any = None
-    timeout_seconds: float
-    cancel_grace_seconds: float
-    on_lost_contact: str
+    terms: Any = {}
     traceparent: str | None = None
     start_by: datetime | None = None
     concurrency_key: str | None = None
-    concurrency_limit: int = 1
     explicit: bool = False
 
 

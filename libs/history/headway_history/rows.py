@@ -29,10 +29,7 @@ class WorkRow(Struct, kw_only=True):
     priority: int = 0
     rank: datetime
     not_before: datetime
-    retry: Any = {}
-    timeout_seconds: float = 0.0
-    cancel_grace_seconds: float = 0.0
-    on_lost_contact: str = "stop"
+    terms: Any = {}
     state: str = "queued"
     runs: int = 0
     attempts: int = 0
@@ -45,7 +42,6 @@ class WorkRow(Struct, kw_only=True):
     cancel_reason: str | None = None
     start_by: datetime | None = None
     concurrency_key: str | None = None
-    concurrency_limit: int = 1
     explicit: bool = False
     alone: bool = False
 

@@ -140,8 +140,8 @@ class Questions:
         return WorkAnswer(
             status=_work_status(row),
             input=row["input"],
-            retry=row["retry"],
-            timeout_seconds=row["timeout_seconds"],
+            retry=row["terms"].get("retry", {}),
+            timeout_seconds=row["terms"].get("timeout_seconds", 0.0),
             runs=[_run_status(one) for one in runs],
             dead_letters=[one["id"] for one in letters],
         )

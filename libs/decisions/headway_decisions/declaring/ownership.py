@@ -32,8 +32,9 @@ def expand_fields(names: Sequence[str]) -> set[str]:
 
 def manifest_values(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that operators may own, with their values in force."""
-    retry = {field: row["retry"].get(stored) for field, stored in RETRY_FIELDS.items()}
-    return {"enabled": row["enabled"], **retry, "jitter": row["jitter_seconds"]}
+    retry = row["terms"]["retry"]
+    owned = {field: retry.get(stored) for field, stored in RETRY_FIELDS.items()}
+    return {"enabled": row["enabled"], **owned, "jitter": row["jitter_seconds"]}
 
 
 def manifest_owners(row: Mapping[str, Any]) -> list[FieldOwner]:

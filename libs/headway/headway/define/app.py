@@ -1,7 +1,7 @@
 """An application: its jobs, its groups and when they run."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from headway.define.assembly import assemble
 from headway.define.batches import BatchDraft, Configure, Items, add_batch
@@ -10,8 +10,9 @@ from headway.define.declarations import Declarations, Draft, JobGiven, Terms, ch
 from headway.define.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.define.definitions import Definitions, GroupDefinition
 from headway.define.jobs import BodyInput, Job, input_of_body, problems_of_running
-from headway.define.limits import RateGiven, SecondsGiven, read_rate, read_seconds
+from headway.define.limits import RateGiven, read_rate
 from headway.define.when import When, read_when, refuse_unknown
+from headway.define.work_options import FIELDS, WorkOptions, read_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -67,23 +68,16 @@ class App:
         category: str = "",
         description: str = "",
         group: str | None = None,
-        timeout: float | None = None,
-        cancel_grace: float | None = None,
-        priority: int | None = None,
-        on_lost_contact: Literal["stop", "continue"] = "stop",
         max_active: int | None = None,
         rate: RateGiven = None,
         counts_globally: bool = True,
         batch: int = 1,
-        concurrency_key: str | None = None,
-        concurrency_limit: int = 1,
-        start_within: SecondsGiven = None,
         process: bool = False,
         worker_concurrency: int | None = None,
         capture_logging: bool = False,
         elsewhere: bool = False,
-        on_dead_letter: Literal["block", "go_on"] = "block",
         labels: Mapping[str, str] | None = None,
+        **options: Unpack[WorkOptions],
     ) -> Callable[[Function], Function]:
         """Declare a function as a job. It takes a context and, if it likes, one typed input.
 
@@ -101,10 +95,18 @@ class App:
         A job that is `elsewhere` has its body in another program, in any language: the function
         only tells its input, and workers of this app leave its runs to others.
         """
+        refuse_unknown("job", options, WorkOptions)
 
         def declare(function: Function) -> Function:
             wrong: list[str] = []
             body_input = _input_of(function, wrong)
+            stated = read_options(options, wrong)
+            # `None` leaves a term to the defaults of the app; one that these lack takes no `None`.
+            stated |= {
+                FIELDS[name]: None
+                for name, value in options.items()
+                if value is None and name not in DefaultTerms.__optional_keys__
+            }
             job = Job(
                 name=name,
                 title=title,
@@ -112,11 +114,7 @@ class App:
                 description=description or (function.__doc__ or "").strip(),
                 function=function,
                 group=name if group is None else group,
-                timeout_seconds=timeout,
-                cancel_grace_seconds=cancel_grace,
-                priority=priority,
-                on_lost_contact=on_lost_contact,
-                on_dead_letter=on_dead_letter,
+                stated=stated,
                 takes_input=body_input.taken,
                 input_type=body_input.type,
                 default_input=body_input.default,
@@ -124,9 +122,6 @@ class App:
                 rate=read_rate(rate, wrong),
                 counts_globally=counts_globally,
                 batch=batch,
-                concurrency_key=concurrency_key,
-                concurrency_limit=concurrency_limit,
-                start_within_seconds=read_seconds("start_within", start_within, wrong),
                 process=process,
                 worker_concurrency=worker_concurrency,
                 capture_logging=capture_logging,

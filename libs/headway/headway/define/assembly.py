@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from headway_contract.work import terms_of
 from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 
-from headway.define import checks, exclusions, limits, policies
+from headway.define import checks, exclusions, policies
 from headway.define.declarations import Declarations, Draft, JobGiven
-from headway.define.defaults import BUILT_IN, Defaults, overlay, read_retry
+from headway.define.defaults import BUILT_IN, Defaults, overlay
 from headway.define.definitions import (
+    INHERITABLE,
     Definitions,
     GroupDefinition,
     Inheritable,
@@ -21,6 +23,7 @@ from headway.define.definitions import (
 )
 from headway.define.jobs import DeclaredJob, Job, RemoteJob
 from headway.define.when import When
+from headway.define.work_options import FIELDS, read_options, resolve_retry
 
 # Stands for a job that nobody declared, so that all else about its manifests can be told.
 _UNKNOWN_JOB = RemoteJob(name="unknown", group="unknown")
@@ -181,7 +184,8 @@ def _manifest(
     draft: Draft, job: DeclaredJob, defaults: Defaults, wrong: list[str]
 ) -> ManifestDefinition:
     """A manifest from what its draft, its cadence, its job and its app state, in that order."""
-    terms, of_job = draft.terms, job.terms(defaults)
+    terms = draft.terms
+    stated = resolve_retry(read_options(terms, wrong), defaults.retry)
     when = draft.when if draft.when is not None else _DEPENDENT
     wrong += when.problems
     excluded = exclusions.read(terms.get("exclude"), wrong)
@@ -193,17 +197,12 @@ def _manifest(
     if excluded:
         timing = msgspec.structs.replace(timing, exclusions=(*timing.exclusions, *excluded))
     return ManifestDefinition(
+        **{**terms_of(job.terms(defaults)), **stated},
         external_id=draft.external_id,
         job=job.name,
         group=_first(terms.get("group"), job.group),
         timing=timing,
         input=_as_json(draft.input),
-        priority=_first(terms.get("priority"), of_job.priority),
-        retry=_first(read_retry(terms.get("retry"), defaults.retry, wrong), of_job.retry),
-        timeout_seconds=_first(terms.get("timeout"), of_job.timeout_seconds),
-        cancel_grace_seconds=_first(terms.get("cancel_grace"), of_job.cancel_grace_seconds),
-        on_lost_contact=_first(terms.get("on_lost_contact"), job.on_lost_contact),
-        on_dead_letter=_first(terms.get("on_dead_letter"), job.on_dead_letter),
         misfire=_misfire(
             _first(terms.get("misfire"), when.misfire, usual.misfire), defaults, wrong
         ),
@@ -215,35 +214,14 @@ def _manifest(
         depends_on=draft.depends_on,
         dormant=draft.dormant,
         batch=draft.batch,
-        concurrency_key=_first(terms.get("concurrency_key"), job.concurrency_key),
-        concurrency_limit=_first(terms.get("concurrency_limit"), job.concurrency_limit),
-        start_within_seconds=_first(
-            limits.read_seconds("start_within", terms.get("start_within"), wrong),
-            job.start_within_seconds,
-        ),
         labels=_labels(job.labels, terms.get("labels"), wrong),
     )
 
 
-# The terms that a job states as well, and the fields of a manifest that they become.
-_OF_JOBS: dict[str, Inheritable] = {
-    "group": "group",
-    "priority": "priority",
-    "retry": "retry",
-    "timeout": "timeout_seconds",
-    "cancel_grace": "cancel_grace_seconds",
-    "on_lost_contact": "on_lost_contact",
-    "on_dead_letter": "on_dead_letter",
-    "concurrency_key": "concurrency_key",
-    "concurrency_limit": "concurrency_limit",
-    "start_within": "start_within_seconds",
-}
-
-
 def _left(draft: Draft) -> tuple[Inheritable, ...]:
     """The fields that a manifest leaves to its job; labels are put together."""
-    unstated = [field for term, field in _OF_JOBS.items() if draft.terms.get(term) is None]
-    return (*unstated, "labels")
+    stated = {FIELDS.get(name, name) for name, value in draft.terms.items() if value is not None}
+    return tuple(field for field in INHERITABLE if field == "labels" or field not in stated)
 
 
 def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:

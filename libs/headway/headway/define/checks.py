@@ -242,7 +242,7 @@ def lines_about_job(job: JobDefinition) -> list[str]:
     """The same, without saying which job it is."""
     problems = [str(one) for one in misfits_of(job, {"name", "concurrency_key"})]
     of_key = limits.problem_of_key(
-        job.concurrency_key, given=None, manifest="", group="", job=job.name, must_fit=False
+        job.terms.concurrency_key, given=None, manifest="", group="", job=job.name, must_fit=False
     )
     return problems if of_key is None else [*problems, of_key]
 
@@ -278,7 +278,8 @@ def misfits_of(definition: Struct, told: AbstractSet[str] = frozenset()) -> list
         found += fit(definition, type(definition)).misfits
     if encoded is not None and holds_nul(encoded):
         found.append(Misfit(("it",), "holds a NUL character, which cannot be stored"))
-    return [_in_the_words_of_users(one) for one in found if one.path[0] not in told]
+    worded = [_in_the_words_of_users(misfit) for misfit in found]
+    return [misfit for misfit in worded if misfit.path[0] not in told]
 
 
 def _travelled(definition: Struct) -> tuple[bytes | None, bool]:

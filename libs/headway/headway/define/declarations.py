@@ -6,7 +6,7 @@ them are told when the definitions are asked for.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from headway_contract.names import InvalidName, check_name
 from headway_contract.work import RetryPolicy
@@ -15,29 +15,21 @@ from headway.define.defaults import DefaultTerms
 from headway.define.definitions import API_OWNER, Batch, GroupDefinition
 from headway.define.exclusions import Excluded
 from headway.define.jobs import DeclaredJob
-from headway.define.limits import SecondsGiven
 from headway.define.marks import Retry
 from headway.define.policies import MisfireGiven, OverlapGiven
 from headway.define.when import When
+from headway.define.work_options import WorkOptions
 
 JobGiven = Callable[..., Any] | str
 
 
-class DependentTerms(TypedDict, total=False):
+class DependentTerms(WorkOptions, total=False):
     """What a manifest may state for itself; what it leaves out is its job's."""
 
     group: str | None
-    priority: int | None
-    timeout: float | None
-    cancel_grace: float | None
-    on_lost_contact: Literal["stop", "continue"] | None
-    on_dead_letter: Literal["block", "go_on"] | None
     retry: Retry | RetryPolicy | None
     overlap: OverlapGiven
     enabled: bool | None
-    concurrency_key: str | None
-    concurrency_limit: int | None
-    start_within: SecondsGiven
     labels: Mapping[str, str] | None
 
 

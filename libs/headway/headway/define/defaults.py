@@ -6,25 +6,28 @@ the environment of whoever declares (`DefinitionSettings`), then what is built i
 
 from typing import Annotated, Literal, TypedDict
 
-from headway_contract.work import Priority, RetryPolicy, Seconds
+from headway_contract.work import (
+    LONGEST_GRACE_SECONDS,
+    LONGEST_TIMEOUT_SECONDS,
+    Priority,
+    RetryPolicy,
+    Seconds,
+    WorkTerms,
+)
 from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing import timing_problems
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from headway.define import policies
-from headway.define.definitions import LONGEST_GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS
 from headway.define.marks import Retry
 from headway.define.policies import MisfireGiven, OverlapGiven
+from headway.define.work_options import read_options, resolve_retry
 
 
-class Defaults(Struct, frozen=True, kw_only=True):
+class Defaults(WorkTerms, frozen=True, kw_only=True):
     """Terms that hold where nobody states otherwise."""
 
-    priority: int = 0
-    retry: RetryPolicy = RetryPolicy()
-    timeout_seconds: float = 1200.0
-    cancel_grace_seconds: float = 30.0
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
     jitter_seconds: float = 0.0
@@ -143,19 +146,16 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
 
 def overlay(weaker: Defaults, stated: DefaultTerms, problems: list[str]) -> Defaults:
     """Defaults with what an app states for all that it declares."""
-    plain = {
-        "priority": stated.get("priority"),
-        "timeout_seconds": stated.get("timeout"),
-        "cancel_grace_seconds": stated.get("cancel_grace"),
+    found = {
+        **resolve_retry(read_options(stated, problems), weaker.retry),
         "jitter_seconds": stated.get("jitter"),
-        "retry": read_retry(stated.get("retry"), weaker.retry, problems),
         "misfire": policies.read_misfire(
             stated.get("misfire"), problems, threshold=weaker.misfire.threshold_seconds
         ),
         "overlap": policies.read_overlap(stated.get("overlap"), problems),
         "tz": _read_zone(stated.get("tz"), problems),
     }
-    return replace(weaker, **{name: value for name, value in plain.items() if value is not None})
+    return replace(weaker, **{name: value for name, value in found.items() if value is not None})
 
 
 def _read_zone(given: object, problems: list[str]) -> object:
@@ -163,14 +163,3 @@ def _read_zone(given: object, problems: list[str]) -> object:
     wrong = [] if given is None else timing_problems.about_zone(given)
     problems += wrong
     return None if wrong else given
-
-
-def read_retry(given: object, weaker: RetryPolicy, problems: list[str]) -> RetryPolicy | None:
-    """A retry policy that was given; what it does not state is the weaker one's."""
-    match given:
-        case None | RetryPolicy():
-            return given
-        case Retry():
-            return given.over(weaker)
-    problems.append(f"retry={given!r} is no retry policy: write retry=retry(attempts=...)")
-    return None

@@ -4,23 +4,17 @@ Definitions know no function and no module, so they can be compared, hashed and 
 """
 
 import hashlib
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-from headway_contract.work import MOST_RUNS_OF_A_LEASE, Priority, Rate, RetryPolicy
+from headway_contract.work import MOST_RUNS_OF_A_LEASE, Priority, Rate, WorkTerms, terms_of
 from headway_decisions.declaring import ownership
 from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing.timing import Timing
-from msgspec import Meta, Struct
-
-# Half of the age that events are kept for: the claim of a longer run could expire under it.
-LONGEST_TIMEOUT_SECONDS = 3.5 * 86_400
-LONGEST_GRACE_SECONDS = 3600
+from msgspec import Meta, Struct, field
 
 # How many runs may hold a limit's slots at once, at the most that anybody states.
 Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
-KeyLimit = Annotated[int, Meta(ge=1, le=1_000_000)]
-StartWithin = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)]
 
 # Names and values by which people find manifests, and pause them together.
 LabelName = Annotated[str, Meta(max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$(?!\n)")]
@@ -49,24 +43,17 @@ class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate: Rate | None = None
 
 
-class JobTerms(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What work of a job goes by where no manifest says otherwise; its group is called like it."""
+class JobTerms(WorkTerms, frozen=True, kw_only=True, omit_defaults=True):
+    """Terms of a job's work where no manifest states others. The default group has its name."""
 
     group: str | None = None
-    priority: Priority = 0
-    retry: RetryPolicy = RetryPolicy()
-    timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
-    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
-    on_lost_contact: Literal["stop", "continue"] = "stop"
-    on_dead_letter: Literal["block", "go_on"] = "block"
-    labels: Labels = {}
+    labels: Labels = field(default_factory=dict)
 
 
 class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job: a name that workers serve, what its input looks like, and how people call it.
 
-    Its limits hold over all manifests and groups; what its work shares and by when it must
-    start holds where a manifest says nothing else.
+    Its limits hold over all manifests and groups.
     `terms` are those of work that is enqueued, and of manifests made at run time that state
     nothing else; a manifest of code has its own.
     """
@@ -81,20 +68,18 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate: Rate | None = None
     counts_globally: bool = True
     batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
-    concurrency_key: str | None = None
-    concurrency_limit: KeyLimit = 1
-    start_within_seconds: StartWithin | None = None
     terms: JobTerms = JobTerms()
 
 
 # Fields of a manifest that its job states as well.
-Inheritable = Literal[
-    "group", "priority", "retry", "timeout_seconds", "cancel_grace_seconds", "on_lost_contact",
-    "on_dead_letter", "concurrency_key", "concurrency_limit", "start_within_seconds", "labels",
-]  # fmt: skip
+INHERITABLE = ("group", *WorkTerms.__struct_fields__, "labels")
+if TYPE_CHECKING:
+    Inheritable = str
+else:
+    Inheritable = Literal[INHERITABLE]
 
 
-class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=True):
     """What runs and when.
 
     A dependent has no cadence of its own: it names its parent in `depends_on` and fires at
@@ -109,12 +94,6 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str
     timing: Timing
     input: Any = None
-    priority: Priority = 0
-    retry: RetryPolicy = RetryPolicy()
-    timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
-    cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
-    on_lost_contact: Literal["stop", "continue"] = "stop"
-    on_dead_letter: Literal["block", "go_on"] = "block"
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
     jitter_seconds: Annotated[float, Meta(ge=0, le=LONGEST_JITTER_SECONDS)] = 0.0
@@ -122,27 +101,15 @@ class ManifestDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     depends_on: str | None = None
     dormant: bool = False
     batch: str | None = None
-    concurrency_key: str | None = None
-    concurrency_limit: KeyLimit = 1
-    start_within_seconds: StartWithin | None = None
-    labels: Labels = {}
+    labels: Labels = field(default_factory=dict)
     inherited: tuple[Inheritable, ...] = ()
 
     def with_terms_of(self, job: JobDefinition) -> "ManifestDefinition":
         """Return the manifest with the inherited fields filled in from its job."""
-        terms = job.terms
         offered = {
-            "group": terms.group or job.name,
-            "priority": terms.priority,
-            "retry": terms.retry,
-            "timeout_seconds": terms.timeout_seconds,
-            "cancel_grace_seconds": terms.cancel_grace_seconds,
-            "on_lost_contact": terms.on_lost_contact,
-            "on_dead_letter": terms.on_dead_letter,
-            "concurrency_key": job.concurrency_key,
-            "concurrency_limit": job.concurrency_limit,
-            "start_within_seconds": job.start_within_seconds,
-            "labels": {**terms.labels, **self.labels},
+            **terms_of(job.terms),
+            "group": job.terms.group or job.name,
+            "labels": {**job.terms.labels, **self.labels},
         }
         taken = {name: offered[name] for name in self.inherited}
         return msgspec.structs.replace(self, **taken)

@@ -9,17 +9,17 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from headway_contract.fitting import show
-from headway_contract.work import Rate
+from headway_contract.work import Rate, terms_of
 
 from headway.define import inputs, marks
 from headway.define.defaults import Defaults
 from headway.define.definitions import JobDefinition, JobTerms
-from headway.define.marks import Retry
 from headway.define.when import When
+from headway.define.work_options import resolve_retry
 
 # A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
 # of backslashes, or else it is only text about one.
@@ -37,10 +37,6 @@ def holds_nul(encoded: bytes) -> bool:
     return _NUL.search(encoded) is not None
 
 
-def _first(stated: Any, weaker: Any) -> Any:
-    return weaker if stated is None else stated
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeclaredJob:
     """What is known of a job wherever its body is."""
@@ -50,26 +46,19 @@ class DeclaredJob:
     category: str = ""
     description: str = ""
     group: str
-    # None leaves a term to the defaults of the app.
-    timeout_seconds: float | None = None
-    cancel_grace_seconds: float | None = None
-    priority: int | None = None
-    on_lost_contact: Literal["stop", "continue"] = "stop"
-    on_dead_letter: Literal["block", "go_on"] = "block"
+    # Terms of work by field; those that are not stated are the defaults of the app.
+    stated: Mapping[str, Any] = field(default_factory=dict)
     takes_input: bool = True
     max_active: int | None = None
     rate: Rate | None = None
     counts_globally: bool = True
     batch: int = 1
-    concurrency_key: str | None = None
-    concurrency_limit: int = 1
-    start_within_seconds: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
 
-    def retry_stated(self) -> Retry | None:
-        """How its runs are retried, where that is stated."""
-        return None
+    def stated_terms(self) -> Mapping[str, Any]:
+        """Return the terms of work that it states, by field."""
+        return self.stated
 
     def cadences(self) -> list[When]:
         """The cadences that were stacked over it."""
@@ -96,23 +85,14 @@ class DeclaredJob:
             rate=self.rate,
             counts_globally=self.counts_globally,
             batch=self.batch,
-            concurrency_key=self.concurrency_key,
-            concurrency_limit=self.concurrency_limit,
-            start_within_seconds=self.start_within_seconds,
             terms=self.terms(defaults),
         )
 
     def terms(self, defaults: Defaults) -> JobTerms:
         """What its work goes by where no manifest says otherwise."""
-        retry = self.retry_stated()
         return JobTerms(
+            **{**terms_of(defaults), **resolve_retry(self.stated_terms(), defaults.retry)},
             group=None if self.group == self.name else self.group,
-            priority=_first(self.priority, defaults.priority),
-            retry=defaults.retry if retry is None else retry.over(defaults.retry),
-            timeout_seconds=_first(self.timeout_seconds, defaults.timeout_seconds),
-            cancel_grace_seconds=_first(self.cancel_grace_seconds, defaults.cancel_grace_seconds),
-            on_lost_contact=self.on_lost_contact,
-            on_dead_letter=self.on_dead_letter,
             labels=dict(self.labels) if isinstance(self.labels, Mapping) else self.labels,
         )
 
@@ -121,12 +101,7 @@ class DeclaredJob:
 class RemoteJob(DeclaredJob):
     """A job whose body is somewhere else."""
 
-    retry: Retry | None = None
     schema: dict[str, Any] | None = None
-
-    def retry_stated(self) -> Retry | None:
-        """How its runs are retried, where that is stated."""
-        return self.retry
 
     def input_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of the input, or none where any JSON will do."""
@@ -153,9 +128,11 @@ class Job(DeclaredJob):
         """Whether the body is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
-    def retry_stated(self) -> Retry | None:
-        """How its runs are retried, read late: decorators may stand above the job's."""
-        return marks.of(self.function).retry
+    def stated_terms(self) -> Mapping[str, Any]:
+        """Return the terms of work that it states, by field."""
+        # Read late: the decorator of the retry policy may stand above the job's.
+        retry = marks.of(self.function).retry
+        return self.stated if retry is None else {**self.stated, "retry": retry}
 
     def cadences(self) -> list[When]:
         """The cadences that were stacked over it."""

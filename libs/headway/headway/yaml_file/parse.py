@@ -5,12 +5,13 @@ from typing import Any, cast
 from headway_contract.names import InvalidName
 from headway_contract.work import Rate
 
-from headway.define import inputs, marks
+from headway.define import inputs
 from headway.define.declarations import Declarations, Draft, check_app_name
 from headway.define.defaults import DefaultTerms
 from headway.define.definitions import GroupDefinition
 from headway.define.jobs import RemoteJob
 from headway.define.limits import read_rate
+from headway.define.work_options import read_options
 from headway.yaml_file.batches import add_batch
 from headway.yaml_file.nodes import Node
 from headway.yaml_file.paths import Walk
@@ -75,28 +76,17 @@ def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
     takes_input = found.get("takes_input", True)
     if schema is not None and not takes_input:
         walk.complain(node.line, f"{called} has an input_schema but takes no input: drop one")
+    plain = ("title", "category", "description", "max_active", "counts_globally", "batch", "labels")
+    # A time to start in was checked when the record was read.
+    stated = read_options(shared_terms(found), [])
     return RemoteJob(
+        **{key: found[key] for key in plain if key in found},
         name=name,
-        title=found.get("title", ""),
-        category=found.get("category", ""),
-        description=found.get("description", ""),
         group=found.get("group", name),
-        timeout_seconds=found.get("timeout"),
-        cancel_grace_seconds=found.get("cancel_grace"),
-        priority=found.get("priority"),
-        on_lost_contact=found.get("on_lost_contact", "stop"),
-        on_dead_letter=found.get("on_dead_letter", "block"),
+        stated=stated,
         takes_input=takes_input,
-        max_active=found.get("max_active"),
         rate=_rate(walk, node, found, called),
-        counts_globally=found.get("counts_globally", True),
-        batch=found.get("batch", 1),
-        concurrency_key=found.get("concurrency_key"),
-        concurrency_limit=found.get("concurrency_limit", 1),
-        start_within_seconds=found.get("start_within"),
-        labels=found.get("labels", {}),
         where=walk.where(node.line),
-        retry=marks.retry(**found["retry"]) if "retry" in found else None,
         # One that cannot be used was complained of, and no input need fit it.
         schema=None if trouble else schema,
     )

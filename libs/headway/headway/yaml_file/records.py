@@ -7,13 +7,17 @@ schema could; editors are given the choice through the schema alone.
 from typing import Annotated, Any, Literal
 
 from headway_contract.names import NAME_PATTERN
-from headway_contract.work import MOST_RUNS_OF_A_LEASE
+from headway_contract.work import (
+    LONGEST_GRACE_SECONDS,
+    LONGEST_TIMEOUT_SECONDS,
+    MOST_RUNS_OF_A_LEASE,
+)
 from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS
 from headway_decisions.timing import cron
 from msgspec import Meta, Struct
 
 from headway.define.calendar import Days, Months, Weeks
-from headway.define.definitions import LONGEST_GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS, Labels
+from headway.define.definitions import Labels
 
 MANIFEST_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$"
 _TIME = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"

@@ -18,19 +18,15 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway.define.runtime_definitions import assembled
+from headway.define.work_options import FIELDS
 from headway.yaml_file import nodes
 from headway.yaml_file.parse import read_file
 from headway.yaml_file.paths import Walk
 from headway.yaml_file.records import CADENCES
 from headway.yaml_file.terms import FILTERS
 
-# Keys of a file whose field in a definition has another name.
-_FIELDS = {
-    "timeout": "timeout_seconds",
-    "cancel_grace": "cancel_grace_seconds",
-    "jitter": "jitter_seconds",
-    "start_within": "start_within_seconds",
-}
+# Keys of a file whose field in a definition may have another name.
+_FIELDS = {**FIELDS, "jitter": "jitter_seconds"}
 _OF_TIMING = (*CADENCES, "depends_on", "dormant", *FILTERS, "exclude")
 
 

@@ -8,15 +8,19 @@ from headway.define import cadences, exclusions, marks
 from headway.define.declarations import Terms
 from headway.define.policies import allow, catch_up, fire_once, skip_missed
 from headway.define.when import When
+from headway.define.work_options import FIELDS
 from headway.yaml_file.nodes import Node
 from headway.yaml_file.paths import Walk
 from headway.yaml_file.records import CADENCES, DayBounds
 
 FILTERS = DayBounds.__struct_fields__
 _PLAIN_TERMS = (
-    "group", "priority", "timeout", "cancel_grace", "on_lost_contact", "on_dead_letter", "jitter",
-    "enabled", "concurrency_key", "concurrency_limit", "start_within", "labels",
-)  # fmt: skip
+    *(option for option in FIELDS if option != "retry"),
+    "group",
+    "jitter",
+    "enabled",
+    "labels",
+)
 _NOT_FOR_DEPENDENTS = (*FILTERS, "misfire", "jitter", "exclude")
 
 # What a cadence takes by position; a cadence that is a mere word is the first of them.

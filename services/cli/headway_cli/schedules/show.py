@@ -16,6 +16,7 @@ from headway_contract.scheduling import (
     PreviewAnswer,
 )
 from headway_contract.waiting import ExplainWorkAnswer, GateStatus
+from headway_contract.work import WorkTerms
 from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound
 
@@ -271,9 +272,8 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
         "successes": status.success_number,
     }
     for name in (
-        *("input", "priority", "jitter_seconds", "misfire", "overlap", "retry"),
-        *("timeout_seconds", "cancel_grace_seconds", "on_lost_contact", "on_dead_letter", "batch"),
-        *("concurrency_key", "concurrency_limit", "start_within_seconds"),
+        *("input", "jitter_seconds", "misfire", "overlap", "batch"),
+        *WorkTerms.__struct_fields__,
     ):
         told[name.replace("_seconds", " (seconds)").replace("_", " ")] = _plain(definition[name])
     told["retry"] = _retry(definition["retry"])

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
+from headway_contract.work import WorkTerms, stored_terms
 from headway_decisions.declaring.ownership import manifest_owners
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
@@ -23,9 +24,7 @@ _LABELS = 1000
 
 # The settings of a manifest that code alone decides; `retry` has two fields that operators may own.
 _CODE_SETTINGS = (
-    *("timing", "misfire", "overlap", "input", "priority", "labels", "timeout_seconds"),
-    *("cancel_grace_seconds", "on_lost_contact", "on_dead_letter", "concurrency_key"),
-    *("concurrency_limit", "start_within_seconds", "batch", "retry"),
+    *("timing", "misfire", "overlap", "input", "labels", "batch", *WorkTerms.__struct_fields__),
 )
 # The settings that operators may own, by the names of their fields.
 _OWNED_SETTINGS = {
@@ -316,7 +315,8 @@ def _last_run(row: Any) -> LastRun | None:
 
 def _settings(row: Any) -> list[Setting]:
     made: Literal["code", "api"] = "api" if row["owner"] == "api" else "code"
-    settings = [Setting(name=name, value=row[name], source=made) for name in _CODE_SETTINGS]
+    values = {**row, **stored_terms(row["terms"])}
+    settings = [Setting(name=name, value=values[name], source=made) for name in _CODE_SETTINGS]
     for owner in manifest_owners(row):
         yours = owner.owner == "operator"
         setting = Setting(

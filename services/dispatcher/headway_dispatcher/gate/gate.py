@@ -18,6 +18,7 @@ from uuid import UUID
 from headway_clock import new_id, new_token
 from headway_contract import encode, event, subjects
 from headway_contract.orders import OrderedRun, RunDispatched
+from headway_contract.work import RunTerms, terms_of
 from headway_decisions.capacity import capacity
 from headway_decisions.capacity.capacity import Admitted, Held, RateUse, Reason, Room, Verdict
 from headway_postgres_kit import Clock, Connection, Database
@@ -234,7 +235,7 @@ class Gate:
             heartbeat_seconds=self._settings.heartbeat_seconds,
             orphan_timeout_seconds=self._settings.orphan_timeout_seconds,
             renew_seconds=renew_seconds(self._settings),
-            on_lost_contact=first.on_lost_contact,
+            on_lost_contact=first.terms.on_lost_contact,
             runs=[_run(work, traced=traced) for work in admitted],
         )
         return Ordered(works=admitted, order=order)
@@ -268,19 +269,18 @@ def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
         with span("admit", parent=context, work=str(work.id), run=str(run)):
             context = traceparent() or context
     return OrderedRun(
+        **terms_of(work.terms, RunTerms),
         run=run,
         work=work.id,
         round=work.round,
         attempt=work.attempts + 1,
-        attempts=work.retry.attempts,
+        attempts=work.terms.retry.attempts,
         manifest=work.manifest,
         group=work.group,
         cause=work.cause,
         due_at=work.due_at,
         input=work.input,
         input_schema=work.input_schema,
-        timeout_seconds=work.timeout_seconds,
-        cancel_grace_seconds=work.cancel_grace_seconds,
         traceparent=context,
     )
 

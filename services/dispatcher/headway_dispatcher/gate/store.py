@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 from headway_contract.orders import OrderedRun, RunDispatched
-from headway_contract.work import RetryPolicy
+from headway_contract.work import WorkTerms
 from headway_decisions.capacity.capacity import (
     Candidate,
     GroupLimit,
@@ -47,14 +47,10 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
     cause: str
     due_at: datetime | None
     start_by: datetime | None
-    retry: RetryPolicy
-    timeout_seconds: float
-    cancel_grace_seconds: float
-    on_lost_contact: str
+    terms: WorkTerms
     attempts: int
     traceparent: str | None
     concurrency_key: str | None
-    concurrency_limit: int
     key_active: int
     manifest_disabled: bool
     alone: bool
@@ -62,7 +58,7 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
     @property
     def patience_seconds(self) -> float:
         """How long after its start the run must have ended."""
-        return self.timeout_seconds + self.cancel_grace_seconds + _LENIENCE
+        return self.terms.timeout_seconds + self.terms.cancel_grace_seconds + _LENIENCE
 
     def candidate(self, *, shares: bool) -> Candidate:
         """What the decision needs of it; its size matters only if it may share a lease."""
@@ -71,10 +67,10 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
             group=self.group,
             job=self.job,
             key=self.concurrency_key,
-            key_limit=self.concurrency_limit,
+            key_limit=self.terms.concurrency_limit,
             key_active=self.key_active,
             manifest_disabled=self.manifest_disabled,
-            on_lost_contact=self.on_lost_contact,
+            on_lost_contact=self.terms.on_lost_contact,
             size=len(msgspec.json.encode(self.input)) if shares else 0,
             alone=self.alone,
         )
@@ -326,14 +322,10 @@ def _waiting_work(row: Any) -> WaitingWork:
         cause=row["cause"],
         due_at=row["due_at"],
         start_by=row["start_by"],
-        retry=msgspec.convert(row["retry"], RetryPolicy),
-        timeout_seconds=row["timeout_seconds"],
-        cancel_grace_seconds=row["cancel_grace_seconds"],
-        on_lost_contact=row["on_lost_contact"],
+        terms=msgspec.convert(row["terms"], WorkTerms),
         attempts=row["attempts"],
         traceparent=row["traceparent"],
         concurrency_key=row["concurrency_key"],
-        concurrency_limit=row["concurrency_limit"],
         key_active=row["key_active"],
         manifest_disabled=row["manifest_disabled"],
         alone=row["alone"],

@@ -14,7 +14,7 @@ from headway_clock import jitter, new_id
 from headway_contract import Event
 from headway_contract.lifecycle import Activation, Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
-from headway_contract.work import RetryPolicy
+from headway_contract.work import WorkTerms
 from headway_decisions.retries import retries
 from headway_decisions.retries.dead_letters import fingerprint
 from headway_decisions.retries.retries import DeadLetter, Retry
@@ -182,7 +182,7 @@ def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
     if run.failure is None:
         return _as_it_ended(row, run)
     verdict = retries.after_failure(
-        msgspec.convert(row["retry"], RetryPolicy),
+        msgspec.convert(row["terms"], WorkTerms).retry,
         run.failure,
         attempts=row["attempts"],
         uncounted=row["round_runs"] - 1 - row["attempts"],

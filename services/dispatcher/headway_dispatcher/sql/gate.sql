@@ -203,8 +203,7 @@ SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS 
 FROM chosen
 CROSS JOIN LATERAL (
     SELECT id, round, manifest_id, manifest, group_name, job, input, input_schema, cause, due_at,
-           start_by, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, attempts, traceparent,
-           concurrency_key, concurrency_limit, alone, explicit
+           start_by, terms, attempts, traceparent, concurrency_key, alone, explicit
     FROM dispatcher.work_queue
     WHERE work_queue.id = chosen.id
       AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL

@@ -76,17 +76,15 @@ SELECT lease.id, lease.token, lease.job, ordered.ids, ordered.runs, ordered.on_l
 FROM dispatcher.lease
 CROSS JOIN LATERAL (
     SELECT array_agg(metadata.run_id) AS ids,
-           min(work_queue.on_lost_contact) AS on_lost_contact,
+           min(work_queue.terms ->> 'on_lost_contact') AS on_lost_contact,
            min(work_queue.traceparent) AS traceparent,
-           jsonb_agg(jsonb_build_object(
+           jsonb_agg(work_queue.terms || jsonb_build_object(
                'run', metadata.run_id, 'work', metadata.work_id, 'round', metadata.round,
                'attempt', metadata.attempt,
-               'attempts', greatest((work_queue.retry -> 'attempts')::integer, metadata.attempt),
+               'attempts', greatest((work_queue.terms -> 'retry' -> 'attempts')::integer, metadata.attempt),
                'manifest', work_queue.manifest, 'group', metadata.group_name,
                'cause', work_queue.cause, 'due_at', metadata.due_at, 'input', work_queue.input,
                'input_schema', work_queue.input_schema,
-               'timeout_seconds', work_queue.timeout_seconds,
-               'cancel_grace_seconds', work_queue.cancel_grace_seconds,
                'traceparent', work_queue.traceparent) ORDER BY metadata.run_id) AS runs
     FROM dispatcher.metadata
     JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id

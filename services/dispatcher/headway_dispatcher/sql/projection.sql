@@ -9,10 +9,9 @@ SELECT least(
 -- name: works
 -- Work between two ids, the columns that follow from history. $1 above this id, $2 up to this.
 SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-       queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
-       on_lost_contact, state, runs, attempts, run_id, outcome, settled_at, traceparent,
+       queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at, traceparent,
        received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
-       concurrency_limit, explicit, alone
+       explicit, alone
 FROM dispatcher.work_queue
 WHERE id > $1 AND id <= $2
 
@@ -74,15 +73,13 @@ DELETE FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
 -- $1 rows as an array of objects.
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-     queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
-     on_lost_contact, state, runs, attempts, run_id, outcome, settled_at, traceparent,
+     queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at, traceparent,
      received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
-     concurrency_limit, explicit, alone, wait_reason, held_by)
+     explicit, alone, wait_reason, held_by)
 SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-       queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
-       on_lost_contact, state, runs, attempts, run_id, outcome, settled_at, traceparent,
+       queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at, traceparent,
        received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
-       concurrency_limit, explicit, alone,
+       explicit, alone,
        CASE WHEN state IN ('queued', 'waiting') THEN 'awaiting_gate' END,
        CASE WHEN state IN ('queued', 'waiting') THEN 'not_before' END
 FROM jsonb_populate_recordset(NULL::dispatcher.work_queue, $1)
@@ -91,16 +88,14 @@ SET round = excluded.round, manifest_id = excluded.manifest_id, manifest = exclu
     slot = excluded.slot, group_name = excluded.group_name, job = excluded.job,
     input = excluded.input, input_schema = excluded.input_schema, cause = excluded.cause,
     due_at = excluded.due_at, queued_at = excluded.queued_at, priority = excluded.priority,
-    rank = excluded.rank, not_before = excluded.not_before, retry = excluded.retry,
-    timeout_seconds = excluded.timeout_seconds,
-    cancel_grace_seconds = excluded.cancel_grace_seconds,
-    on_lost_contact = excluded.on_lost_contact, state = excluded.state, runs = excluded.runs,
+    rank = excluded.rank, not_before = excluded.not_before, terms = excluded.terms,
+    state = excluded.state, runs = excluded.runs,
     attempts = excluded.attempts, run_id = excluded.run_id, outcome = excluded.outcome,
     settled_at = excluded.settled_at, traceparent = excluded.traceparent,
     received_at = excluded.received_at, cancel_requested_at = excluded.cancel_requested_at,
     cancel_reason = excluded.cancel_reason, wait_reason = excluded.wait_reason,
     held_by = excluded.held_by, start_by = excluded.start_by,
-    concurrency_key = excluded.concurrency_key, concurrency_limit = excluded.concurrency_limit,
+    concurrency_key = excluded.concurrency_key,
     explicit = excluded.explicit, alone = excluded.alone
 
 -- name: dead_leases

@@ -105,9 +105,8 @@ WITH work AS (
         work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
         job text, input jsonb, input_schema text, cause text, due_at timestamptz,
         queued_at timestamptz, priority smallint, rank timestamptz, not_before timestamptz,
-        retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-        on_lost_contact text, traceparent text, start_by timestamptz, concurrency_key text,
-        concurrency_limit integer, explicit boolean)
+        terms jsonb, traceparent text, start_by timestamptz, concurrency_key text,
+        explicit boolean)
     WHERE NOT EXISTS (SELECT FROM dispatcher.tombstone
                       WHERE tombstone.manifest_id = told.manifest_id)
 ), declared AS (
@@ -117,17 +116,15 @@ WITH work AS (
 ), taken AS (
     INSERT INTO dispatcher.work_queue
         (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-         queued_at, priority, rank, not_before, retry, timeout_seconds, cancel_grace_seconds,
-         on_lost_contact, state, wait_reason, outcome, settled_at, traceparent, received_at, start_by,
-         concurrency_key, concurrency_limit, explicit, held_by)
+         queued_at, priority, rank, not_before, terms, state, wait_reason, outcome,
+         settled_at, traceparent, received_at, start_by, concurrency_key, explicit, held_by)
     SELECT work.work, work.round, work.manifest_id, work.manifest, work.slot, work."group", work.job,
            work.input, work.input_schema, work.cause, work.due_at, work.queued_at, work.priority,
-           work.rank, coalesce(work.not_before, work.queued_at), work.retry, work.timeout_seconds,
-           work.cancel_grace_seconds, work.on_lost_contact, $3::text,
+           work.rank, coalesce(work.not_before, work.queued_at), work.terms, $3::text,
            CASE WHEN $3 = 'queued' THEN 'awaiting_gate' END,
            CASE WHEN $3 = 'settled' THEN 'coalesced' END,
            CASE WHEN $3 = 'settled' THEN $2::timestamptz END, work.traceparent, $2, work.start_by,
-           work.concurrency_key, work.concurrency_limit, work.explicit,
+           work.concurrency_key, work.explicit,
            CASE WHEN work.not_before > $2 THEN 'not_before'
                 WHEN work.concurrency_key IS NOT NULL THEN 'key' END
     FROM work
@@ -178,7 +175,7 @@ RETURNING work_queue.id
 -- $1 ids.
 -- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
 -- time costs more than the rows do.
-SELECT id, round, manifest_id, manifest, group_name, job, input, retry, state, runs, attempts,
+SELECT id, round, manifest_id, manifest, group_name, job, input, terms, state, runs, attempts,
        run_id, traceparent, cancel_requested_at, cancel_reason, start_by,
        EXISTS (SELECT FROM dispatcher.tombstone
                WHERE tombstone.manifest_id = work_queue.manifest_id) AS pruned,
@@ -204,14 +201,14 @@ WHERE work_queue.id = told.id
 
 -- name: add_cancelled
 -- Work that was cancelled before it came: all that is known of it, settled; returns the ids of
--- what was really new. An empty job marks it, until it comes. $1 ids, $2 rounds,
+-- what was really new. An empty job marks it, and it has no terms. $1 ids, $2 rounds,
 -- $3 manifest ids, $4 manifests, $5 groups, $6 reasons, $7 now.
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, cause, queued_at, priority, rank,
-     not_before, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, state, outcome,
+     not_before, terms, state, outcome,
      settled_at, received_at, cancel_requested_at, cancel_reason)
 SELECT told.id, told.round, told.manifest_id, told.manifest, 0, told.group_name, '', '', $7, 0, $7,
-       $7, '{}', 0, 0, 'stop', 'settled', 'cancelled', $7, $7, $7, told.reason
+       $7, '{}', 'settled', 'cancelled', $7, $7, $7, told.reason
 FROM unnest($1::uuid[], $2::integer[], $3::uuid[], $4::text[], $5::text[], $6::text[])
     AS told (id, round, manifest_id, manifest, group_name, reason)
 ORDER BY told.id

@@ -17,7 +17,7 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway_clock import new_id
-from headway_contract.work import JobChanged, ManifestChanged, Rate
+from headway_contract.work import JobChanged, ManifestChanged, Rate, terms_of
 from headway_decisions.declaring.app_sources import (
     Application,
     MayDeclare,
@@ -526,18 +526,10 @@ def _row(definition: ManifestDefinition, manifest: UUID, now: datetime) -> dict[
         "misfire": definition.misfire,
         "overlap": definition.overlap,
         "jitter_seconds": definition.jitter_seconds,
-        "priority": definition.priority,
-        "retry": definition.retry,
-        "timeout_seconds": definition.timeout_seconds,
-        "cancel_grace_seconds": definition.cancel_grace_seconds,
-        "on_lost_contact": definition.on_lost_contact,
-        "on_dead_letter": definition.on_dead_letter,
+        "terms": terms_of(definition),
         "enabled": definition.enabled,
         "dormant": definition.dormant,
         "batch": definition.batch,
-        "concurrency_key": definition.concurrency_key,
-        "concurrency_limit": definition.concurrency_limit,
-        "start_within_seconds": definition.start_within_seconds,
         "labels": definition.labels,
         "definition_hash": definition.fingerprint(),
         "next_due_at": first_due(definition, now),

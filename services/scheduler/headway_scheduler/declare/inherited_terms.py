@@ -5,7 +5,6 @@ with other terms: so a row always holds what is in force.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 from headway.define.definitions import Definitions, JobDefinition, JobTerms, ManifestDefinition
@@ -57,15 +56,7 @@ async def _jobs(connection: Connection, names: set[str]) -> dict[str, JobDefinit
     if not names:
         return {}
     rows = await connection.fetch(manifests["jobs"], list(names))
-    return {row["name"]: job_of(row) for row in rows}
-
-
-def job_of(row: Any) -> JobDefinition:
-    """Return a declared job as far as its manifests take terms from it."""
-    return JobDefinition(
-        name=row["name"],
-        concurrency_key=row["concurrency_key"],
-        concurrency_limit=row["concurrency_limit"],
-        start_within_seconds=row["start_within_seconds"],
-        terms=msgspec.convert(row["terms"], JobTerms),
-    )
+    return {
+        row["name"]: JobDefinition(name=row["name"], terms=msgspec.convert(row["terms"], JobTerms))
+        for row in rows
+    }

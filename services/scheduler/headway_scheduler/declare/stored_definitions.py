@@ -6,12 +6,13 @@ from uuid import UUID
 
 import msgspec
 from headway.define.definitions import ManifestDefinition
+from headway_contract.work import stored_terms
 from headway_decisions.declaring.ownership import RETRY_FIELDS, manifest_owners
 from headway_postgres_kit import Connection
 
 from headway_scheduler.lookup import queries
 
-# The columns that a definition is made of.
+# The columns that a definition is made of, besides the terms of work.
 DEFINED = (
     "external_id",
     "job",
@@ -20,15 +21,6 @@ DEFINED = (
     "misfire",
     "overlap",
     "jitter_seconds",
-    "priority",
-    "retry",
-    "timeout_seconds",
-    "cancel_grace_seconds",
-    "on_lost_contact",
-    "concurrency_key",
-    "concurrency_limit",
-    "start_within_seconds",
-    "on_dead_letter",
     "enabled",
     "dormant",
     "batch",
@@ -41,7 +33,12 @@ _TOUCHED = {"enabled": "enabled", "jitter": "jitter_seconds"}
 def definition_of(row: Any) -> dict[str, Any]:
     """A manifest as it is stored, in the shape in which it is declared."""
     definition = {name: row[name] for name in DEFINED}
-    return {**definition, "group": row["group_name"], "depends_on": row["parent"]}
+    return {
+        **definition,
+        **stored_terms(row["terms"]),
+        "group": row["group_name"],
+        "depends_on": row["parent"],
+    }
 
 
 async def stored_manifests(connection: Connection, ids: Sequence[UUID]) -> dict[str, Any]:
@@ -59,7 +56,8 @@ def stored_definitions(rows: Mapping[str, Any]) -> dict[str, Any]:
             kept.add("enabled")
         stored = {name: value for name, value in definition_of(row).items() if name not in kept}
         owned = {RETRY_FIELDS[name] for name in row["touched"] if name in RETRY_FIELDS}
-        stored["retry"] = {name: row["retry"][name] for name in row["retry"] if name not in owned}
+        retry = stored["retry"]
+        stored["retry"] = {name: retry[name] for name in retry if name not in owned}
         found[row["external_id"]] = stored
     return found
 

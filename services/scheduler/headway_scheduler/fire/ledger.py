@@ -108,10 +108,10 @@ def queue(manifest: Manifest, row: LedgerRow) -> LedgerRow:
 
 def key_of(manifest: Manifest, given: Any) -> str | None:
     """The concurrency key of a manifest's work with an input, or `InvalidKey`."""
-    if manifest.concurrency_key is None:
+    if manifest.terms.concurrency_key is None:
         return None
     return render_key(
-        manifest.concurrency_key,
+        manifest.terms.concurrency_key,
         input=given,
         manifest=manifest.external_id,
         group=manifest.group,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
-from headway_contract.work import RetryPolicy
+from headway_contract.work import WorkTerms
 from headway_decisions.firing.manifest_state import (
     Hold,
     ManifestView,
@@ -48,14 +48,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     input: Any
     input_schema: dict[str, Any] | None
     takes_input: bool
-    priority: int
-    retry: RetryPolicy
-    timeout_seconds: float
-    cancel_grace_seconds: float
-    on_lost_contact: str
-    concurrency_key: str | None
-    concurrency_limit: int
-    start_within_seconds: float | None
+    terms: WorkTerms
     owed: dict[str, OwedEntry]
     # The trace in which its parent succeeded last.
     parent_traceparent: str | None = None
@@ -116,11 +109,11 @@ def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
         )
 
 
-# Thousands of manifests share few timings and policies.
+# Thousands of manifests share few timings, policies and terms.
 _timing = lru_cache(maxsize=4096)(msgspec.json.Decoder(Timing).decode)
 _misfire = lru_cache(maxsize=256)(msgspec.json.Decoder(Misfire).decode)
 _overlap = lru_cache(maxsize=256)(msgspec.json.Decoder(Overlap).decode)
-_retry = lru_cache(maxsize=1024)(msgspec.json.Decoder(RetryPolicy).decode)
+_terms = lru_cache(maxsize=1024)(msgspec.json.Decoder(WorkTerms).decode)
 
 
 def _manifest(row: Any, now: datetime) -> Manifest:
@@ -154,14 +147,7 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         input=row["input"],
         input_schema=row["input_schema"],
         takes_input=row["takes_input"],
-        priority=row["priority"],
-        retry=_retry(row["retry"]),
-        timeout_seconds=row["timeout_seconds"],
-        cancel_grace_seconds=row["cancel_grace_seconds"],
-        on_lost_contact=row["on_lost_contact"],
-        concurrency_key=row["concurrency_key"],
-        concurrency_limit=row["concurrency_limit"],
-        start_within_seconds=row["start_within_seconds"],
+        terms=_terms(row["terms"]),
         owed={one.cause: one for one in owed},
         parent_traceparent=row["parent_traceparent"],
     )

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headway.define.inputs import schema_id
@@ -24,9 +23,6 @@ from headway_tracing import is_recording, new_trace, traceparent
 from headway_scheduler.fire.ledger import LedgerRow
 from headway_scheduler.fire.manifest import Manifest
 from headway_scheduler.store import SOURCE
-
-if TYPE_CHECKING:
-    from headway_scheduler.operate.enqueue import Queued
 
 # Work that a parent's success makes comes before what a clock makes.
 DEPENDENT_BOOST = 16
@@ -53,18 +49,20 @@ def announce_work(
     ]
 
 
-def announce_enqueued(queued: Iterable["Queued"], *, now: datetime) -> list[OutboxMessage]:
-    """Tell the dispatcher about work that applications have enqueued, group by group."""
-    ordered = sorted(queued, key=lambda one: one.group)
+def announce_enqueued(
+    queued: Iterable[tuple[WorkQueued, str | None]], *, now: datetime
+) -> list[OutboxMessage]:
+    """Tell the dispatcher about enqueued work and the traces it comes from, group by group."""
+    ordered = sorted(queued, key=lambda pair: pair[0].group)
     traced = is_recording()
     return [
         message
-        for group, members in groupby(ordered, key=lambda one: one.group)
+        for group, members in groupby(ordered, key=lambda pair: pair[0].group)
         for message in bundled(
             subjects.work(group),
             [
-                _enqueued_event(one, now, _trace_enqueued(one) if traced else None)
-                for one in members
+                _work_event(work, now, _trace_enqueued(work, cause) if traced else None)
+                for work, cause in members
             ],
         )
     ]
@@ -150,33 +148,10 @@ def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
         return traceparent()
 
 
-def _trace_enqueued(queued: "Queued") -> str | None:
+def _trace_enqueued(work: WorkQueued, cause: str | None) -> str | None:
     """A trace of its own, too, linked to the one of the application that enqueued it."""
-    with new_trace("decide", cause=queued.traceparent, job=queued.job, work=str(queued.work)):
+    with new_trace("decide", cause=cause, job=work.job, work=str(work.work)):
         return traceparent()
-
-
-def _enqueued_event(one: "Queued", now: datetime, context: str | None) -> Event:
-    queued = WorkQueued(
-        work=one.work,
-        group=one.group,
-        job=one.job,
-        input=one.input,
-        input_schema=one.input_schema,
-        cause=one.cause,
-        queued_at=one.queued_at,
-        priority=one.priority,
-        not_before=one.not_before,
-        start_by=one.start_by,
-        retry=one.retry,
-        timeout_seconds=one.timeout_seconds,
-        cancel_grace_seconds=one.cancel_grace_seconds,
-        on_lost_contact=one.on_lost_contact,
-        explicit=True,
-        concurrency_key=one.concurrency_key,
-        concurrency_limit=one.concurrency_limit,
-    )
-    return _work_event(queued, now, context)
 
 
 def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: str | None) -> Event:
@@ -192,17 +167,13 @@ def _queued_event(manifest: Manifest, row: LedgerRow, now: datetime, context: st
         cause=row.cause,
         due_at=identity.occurrence_of(row.cause),
         queued_at=now,
-        priority=_priority(manifest, row),
         slot=row.slot,
         not_before=row.not_before,
-        retry=manifest.retry,
-        timeout_seconds=manifest.timeout_seconds,
-        cancel_grace_seconds=manifest.cancel_grace_seconds,
-        on_lost_contact=manifest.on_lost_contact,
-        explicit=row.explicit,
-        concurrency_key=row.concurrency_key,
-        concurrency_limit=manifest.concurrency_limit,
+        terms=manifest.terms,
+        priority=_priority(manifest, row),
         start_by=_start_by(manifest, row, now),
+        concurrency_key=row.concurrency_key,
+        explicit=row.explicit,
     )
     return _work_event(queued, now, context)
 
@@ -220,7 +191,7 @@ def _work_event(queued: WorkQueued, now: datetime, context: str | None) -> Event
 
 def _start_by(manifest: Manifest, row: LedgerRow, now: datetime) -> datetime | None:
     """By when it must have begun: counted from when it is due, or may run, or was queued."""
-    within = row.start_within_seconds or manifest.start_within_seconds
+    within = row.start_within_seconds or manifest.terms.start_within_seconds
     if within is None:
         return None
     return (row.due_at or row.not_before or now) + timedelta(seconds=within)
@@ -228,7 +199,7 @@ def _start_by(manifest: Manifest, row: LedgerRow, now: datetime) -> datetime | N
 
 def _priority(manifest: Manifest, row: LedgerRow) -> int:
     boost = DEPENDENT_BOOST if identity.kind_of(row.cause) in _BY_PARENTS else 0
-    stated = manifest.priority if row.priority is None else row.priority
+    stated = manifest.terms.priority if row.priority is None else row.priority
     return min(stated + boost, HIGHEST_PRIORITY)
 
 

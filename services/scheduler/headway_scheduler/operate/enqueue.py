@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 from headway.define.definitions import JobTerms
 from headway.define.inputs import problem_of_input, schema_id
-from headway_contract.work import RetryPolicy
+from headway_contract.work import WorkQueued, WorkTerms, terms_of
 from headway_decisions.capacity.keys import InvalidKey, render_key
 from headway_postgres_kit import Clock, Connection, Database, note
 from headway_relay import OutboxMessage
@@ -35,26 +35,9 @@ logger = logging.getLogger(__name__)
 
 
 class Queued(Struct, frozen=True, kw_only=True):
-    """Work without a manifest, with all that its event says."""
+    """Work without a manifest, and the trace in which it was enqueued."""
 
-    work: UUID
-    cause: str
-    job: str
-    group: str
-    priority: int
-    input: Any
-    # The id of the schema that the input was held against.
-    input_schema: str | None
-    queued_at: datetime
-    not_before: datetime | None
-    start_by: datetime | None
-    retry: RetryPolicy
-    timeout_seconds: float
-    cancel_grace_seconds: float
-    on_lost_contact: str
-    concurrency_key: str | None
-    concurrency_limit: int
-    # The trace in which it was enqueued.
+    event: WorkQueued
     traceparent: str | None
 
 
@@ -125,45 +108,40 @@ def judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
         return _refused(row, f"invalid_input: {problem}")
     group = row["group_name"] or terms.group or row["job"]
     try:
-        key = _key(row, group, given)
+        key = _key(row["job"], terms.concurrency_key, group, given)
     except InvalidKey as error:
         return _refused(row, f"invalid_key: {error}")
     not_before = row["not_before"] if row["delay"] is None else enqueued_at + row["delay"]
-    return Queued(
+    event = WorkQueued(
         work=row["work_id"],
         cause=row["cause"],
         job=row["job"],
         group=group,
-        priority=terms.priority if row["priority"] is None else row["priority"],
         input=given,
         input_schema=schema_id(row["input_schema"]),
         queued_at=enqueued_at,
         not_before=not_before,
-        start_by=_start_by(row, not_before or enqueued_at),
-        retry=terms.retry,
-        timeout_seconds=terms.timeout_seconds,
-        cancel_grace_seconds=terms.cancel_grace_seconds,
-        on_lost_contact=terms.on_lost_contact,
+        terms=WorkTerms(**terms_of(terms)),
+        priority=terms.priority if row["priority"] is None else row["priority"],
+        start_by=row["start_by"] or _start_by(terms, not_before or enqueued_at),
         concurrency_key=key,
-        concurrency_limit=row["concurrency_limit"],
-        traceparent=row["traceparent"],
+        explicit=True,
     )
+    return Queued(event=event, traceparent=row["traceparent"])
 
 
-def _key(row: Any, group: str, given: Any) -> str | None:
+def _key(job: str, template: str | None, group: str, given: Any) -> str | None:
     """What its work shares with other work of the job, or `InvalidKey`."""
-    if row["concurrency_key"] is None:
+    if template is None:
         return None
-    return render_key(
-        row["concurrency_key"], input=given, manifest=None, group=group, job=row["job"]
-    )
+    return render_key(template, input=given, manifest=None, group=group, job=job)
 
 
-def _start_by(row: Any, may_start_at: datetime) -> datetime | None:
-    """When it expires: as it was enqueued, or else as its job says."""
-    if row["start_by"] is not None or row["start_within_seconds"] is None:
-        return row["start_by"]  # type: ignore[no-any-return]
-    return may_start_at + timedelta(seconds=row["start_within_seconds"])
+def _start_by(terms: WorkTerms, may_start_at: datetime) -> datetime | None:
+    """When work of the job expires that states no time itself."""
+    if terms.start_within_seconds is None:
+        return None
+    return may_start_at + timedelta(seconds=terms.start_within_seconds)
 
 
 def _refused(row: Any, reason: str) -> Refused:
@@ -194,28 +172,31 @@ async def announce_again(
     refused = [one for one in verdicts if isinstance(one, Refused)]
     await connection.execute(works["remove"], [one.work for one in refused])
     await _refuse(connection, refused, now)
-    return announce_enqueued([one for one in verdicts if isinstance(one, Queued)], now=now)
+    queued = [verdict for verdict in verdicts if isinstance(verdict, Queued)]
+    return announce_enqueued([(one.event, one.traceparent) for one in queued], now=now)
 
 
 async def _record(
     connection: Connection, verdicts: Sequence[Queued | Refused], now: datetime
 ) -> None:
-    queued = [one for one in verdicts if isinstance(one, Queued)]
-    refused = [one for one in verdicts if isinstance(one, Refused)]
-    if queued:
-        await _know_groups(connection, sorted({one.group for one in queued}), now)
+    queued = [verdict for verdict in verdicts if isinstance(verdict, Queued)]
+    refused = [verdict for verdict in verdicts if isinstance(verdict, Refused)]
+    works_queued = [verdict.event for verdict in queued]
+    if works_queued:
+        await _know_groups(connection, sorted({work.group for work in works_queued}), now)
         nothing = [None] * len(queued)
-        ids, causes = [one.work for one in queued], [one.cause for one in queued]
+        ids, causes = [work.work for work in works_queued], [work.cause for work in works_queued]
         await connection.execute(works["add"], ids, nothing, causes, [0] * len(queued), now)
-        await OUTBOX.add(connection, announce_enqueued(queued, now=now))
+        messages = announce_enqueued([(one.event, one.traceparent) for one in queued], now=now)
+        await OUTBOX.add(connection, messages)
         await connection.execute(
             enqueued["queued"],
             ids,
-            [one.group for one in queued],
-            [one.queued_at for one in queued],
+            [work.group for work in works_queued],
+            [work.queued_at for work in works_queued],
             now,
         )
-        note(*(TakenUp(one.job, "queued") for one in queued))
+        note(*(TakenUp(work.job, "queued") for work in works_queued))
     await _refuse(connection, refused, now)
 
 

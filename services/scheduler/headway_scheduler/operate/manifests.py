@@ -371,7 +371,7 @@ def _settings(row: Any) -> dict[str, Any]:
     return {
         "enabled": row["enabled"],
         "disabled_by": row["disabled_by"],
-        "retry": row["retry"],
+        "retry": row["terms"]["retry"],
         "jitter_seconds": row["jitter_seconds"],
         "touched": sorted(row["touched"]),
     }
@@ -385,7 +385,7 @@ def _changed(request: ChangeRequest, row: Any) -> dict[str, Any]:
         after["disabled_by"] = None if request.enabled else "operator"
     if "jitter" in stated:
         after["jitter_seconds"] = request.jitter_seconds
-    after["retry"] = row["retry"] | {
+    after["retry"] = after["retry"] | {
         stored: stated[field] for field, stored in ownership.RETRY_FIELDS.items() if field in stated
     }
     touched = set(row["touched"]) | set(stated)

@@ -26,15 +26,12 @@ FOR NO KEY UPDATE
 -- name and the first hundred others are read: neither may hide the other.
 SELECT manifest.id, manifest.external_id, manifest.job, manifest.group_name, manifest.input,
        manifest.timing::text, manifest.misfire::text, manifest.overlap::text,
-       manifest.jitter_seconds, manifest.priority, manifest.retry::text,
-       manifest.timeout_seconds,
-       manifest.cancel_grace_seconds, manifest.on_lost_contact, manifest.next_due_at,
+       manifest.jitter_seconds, manifest.terms::text, manifest.next_due_at,
        manifest.enabled, manifest.blocked_by, manifest.last_settled_at, manifest.dormant,
        manifest.depends_on, manifest.seen_success, parent.success_number AS parent_success,
        parent.success_traceparent AS parent_traceparent,
        manifest_group.enabled AS group_enabled, job.retired_at AS job_retired_at, job.input_schema,
-       coalesce(job.takes_input, true) AS takes_input, manifest.concurrency_key,
-       manifest.concurrency_limit, manifest.start_within_seconds, manifest.paused_at,
+       coalesce(job.takes_input, true) AS takes_input, manifest.paused_at,
        manifest.resumed_at, manifest.pause_reason,
        ARRAY(SELECT slot FROM scheduler.work WHERE work.manifest_id = manifest.id) AS slots,
        (SELECT jsonb_agg(to_jsonb(one) ORDER BY one.ripe_at, one.due_at)
@@ -154,7 +151,8 @@ RETURNING external_id
 -- is enabled), $4 retry policy, $5 jitter, $6 the fields that are the operator's, $7 whether
 -- some are the code's again, which then has to be read anew.
 UPDATE scheduler.manifest
-SET enabled = $2, disabled_by = $3, retry = $4, jitter_seconds = $5, touched = $6,
+SET enabled = $2, disabled_by = $3, terms = jsonb_set(terms, '{retry}', $4), jitter_seconds = $5,
+    touched = $6,
     definition_hash = CASE WHEN $7 THEN '' ELSE definition_hash END
 WHERE id = $1
 
@@ -183,7 +181,7 @@ LIMIT $2
 -- name: targets
 -- What activations need to know of manifests. $1 external ids.
 SELECT manifest.id, manifest.external_id, manifest.depends_on, manifest.dormant, manifest.job,
-       manifest.group_name, manifest.concurrency_key, job.input_schema,
+       manifest.group_name, manifest.terms ->> 'concurrency_key' AS concurrency_key, job.input_schema,
        coalesce(job.takes_input, true) AS takes_input, job.retired_at
 FROM scheduler.manifest
 LEFT JOIN scheduler.job ON job.name = manifest.job
@@ -225,18 +223,17 @@ WHERE (owner = $1 OR external_id = ANY($2::text[])) AND pruning_at IS NULL
 -- What work of a manifest, or enqueued work of a job, makes its concurrency key of. A manifest that
 -- has another job by now says nothing about work of this one. $1 job, $2 manifest (null where it
 -- has none).
-SELECT CASE WHEN manifest.job = $1 THEN manifest.concurrency_key
-            ELSE (SELECT job.concurrency_key FROM scheduler.job WHERE job.name = $1)
+SELECT CASE WHEN manifest.job = $1 THEN manifest.terms ->> 'concurrency_key'
+            ELSE (SELECT job.terms ->> 'concurrency_key' FROM scheduler.job WHERE job.name = $1)
        END AS concurrency_key,
        manifest.external_id, manifest.group_name
 FROM scheduler.manifest WHERE manifest.id = $2
 UNION ALL
-SELECT job.concurrency_key, NULL, NULL FROM scheduler.job WHERE job.name = $1 AND $2 IS NULL
+SELECT job.terms ->> 'concurrency_key', NULL, NULL FROM scheduler.job WHERE job.name = $1 AND $2 IS NULL
 
 -- name: jobs
 -- Declared jobs, and those that are retired. $1 names.
-SELECT name, owner, input_schema, takes_input, retired_at, concurrency_key, concurrency_limit,
-       start_within_seconds, terms
+SELECT name, owner, input_schema, takes_input, retired_at, terms
 FROM scheduler.job WHERE name = ANY($1::text[])
 
 -- name: inheriting
@@ -249,16 +246,13 @@ WHERE job = ANY($1::text[]) AND sent IS NOT NULL AND pruning_at IS NULL
 -- objects, $2 owner, $3 now.
 INSERT INTO scheduler.job AS known
     (name, owner, title, category, description, input_schema, takes_input, max_active, rate,
-     counts_globally, batch, concurrency_key, concurrency_limit, start_within_seconds, terms,
-     declared_at, declared_by)
+     counts_globally, batch, terms, declared_at, declared_by)
 SELECT stated.name, $2, stated.title, stated.category, stated.description, stated.input_schema,
        stated.takes_input, stated.max_active, stated.rate, stated.counts_globally, stated.batch,
-       stated.concurrency_key, stated.concurrency_limit, stated.start_within_seconds,
        stated.terms, $3, ARRAY[$2::text]
 FROM jsonb_to_recordset($1) AS stated (
     name text, title text, category text, description text, input_schema jsonb,
     takes_input boolean, max_active integer, rate jsonb, counts_globally boolean, batch integer,
-    concurrency_key text, concurrency_limit integer, start_within_seconds double precision,
     terms jsonb)
 ORDER BY stated.name
 ON CONFLICT (name) DO UPDATE
@@ -272,9 +266,6 @@ SET owner = excluded.owner,
     rate = excluded.rate,
     counts_globally = excluded.counts_globally,
     batch = excluded.batch,
-    concurrency_key = excluded.concurrency_key,
-    concurrency_limit = excluded.concurrency_limit,
-    start_within_seconds = excluded.start_within_seconds,
     terms = excluded.terms,
     version = CASE WHEN known.retired_at IS NOT NULL
                        OR (known.max_active, known.rate, known.counts_globally, known.batch)
@@ -288,13 +279,11 @@ SET owner = excluded.owner,
 WHERE NOT $2 = ANY(known.declared_by)
    OR (known.owner, known.title, known.category, known.description, known.input_schema,
        known.takes_input, known.max_active, known.rate, known.counts_globally, known.batch,
-       known.concurrency_key, known.concurrency_limit, known.start_within_seconds,
        known.terms)
     IS DISTINCT FROM (excluded.owner, excluded.title, excluded.category, excluded.description,
                       excluded.input_schema, excluded.takes_input, excluded.max_active,
                       excluded.rate, excluded.counts_globally, excluded.batch,
-                      excluded.concurrency_key, excluded.concurrency_limit,
-                      excluded.start_within_seconds, excluded.terms)
+                      excluded.terms)
 
 -- name: retire_jobs
 -- Jobs that an application no longer declares; one that no other application declares is retired.
@@ -421,22 +410,17 @@ WHERE paused_until > $1 AND pruning_at IS NULL
 -- New manifests. $1 the manifests as an array of objects, $2 owner, $3 now.
 INSERT INTO scheduler.manifest
     (id, external_id, owner, job, group_name, input, timing, misfire, overlap, jitter_seconds,
-     priority, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, on_dead_letter,
-     enabled, disabled_by, dormant, batch, definition_hash, next_due_at, declared_at, concurrency_key,
-     concurrency_limit, start_within_seconds, labels, sent)
+     terms, enabled, disabled_by, dormant, batch, definition_hash, next_due_at, declared_at, labels,
+     sent)
 SELECT stated.id, stated.external_id, $2, stated.job, stated.group_name, stated.input,
-       stated.timing, stated.misfire, stated.overlap, stated.jitter_seconds, stated.priority,
-       stated.retry, stated.timeout_seconds, stated.cancel_grace_seconds, stated.on_lost_contact,
-       stated.on_dead_letter, stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
-       stated.definition_hash, stated.next_due_at, $3, stated.concurrency_key,
-       stated.concurrency_limit, stated.start_within_seconds, stated.labels, stated.sent
+       stated.timing, stated.misfire, stated.overlap, stated.jitter_seconds, stated.terms,
+       stated.enabled, CASE WHEN NOT stated.enabled THEN 'code' END, stated.dormant, stated.batch,
+       stated.definition_hash, stated.next_due_at, $3, stated.labels, stated.sent
 FROM jsonb_to_recordset($1) AS stated (
     id uuid, external_id text, job text, group_name text, input jsonb, timing jsonb,
-    misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
-    retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-    on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
-    next_due_at timestamptz, concurrency_key text, concurrency_limit integer,
-    start_within_seconds double precision, labels jsonb, sent jsonb)
+    misfire jsonb, overlap jsonb, jitter_seconds double precision, terms jsonb,
+    enabled boolean, dormant boolean, batch text, definition_hash text, next_due_at timestamptz,
+    labels jsonb, sent jsonb)
 
 -- name: update_manifest
 -- Changed manifests; what operators have touched stays as they left it. One that was no longer
@@ -451,18 +435,14 @@ SET job = stated.job,
     overlap = stated.overlap,
     jitter_seconds = CASE WHEN 'jitter' = ANY(manifest.touched)
                           THEN manifest.jitter_seconds ELSE stated.jitter_seconds END,
-    priority = stated.priority,
-    retry = stated.retry || jsonb_strip_nulls(jsonb_build_object(
-        'attempts', CASE WHEN 'attempts' = ANY(manifest.touched)
-                         THEN manifest.retry -> 'attempts' END,
-        'interval_seconds', CASE WHEN 'interval' = ANY(manifest.touched)
-                                 THEN manifest.retry -> 'interval_seconds' END)),
-    timeout_seconds = stated.timeout_seconds,
-    cancel_grace_seconds = stated.cancel_grace_seconds,
-    on_lost_contact = stated.on_lost_contact,
-    on_dead_letter = stated.on_dead_letter,
+    terms = jsonb_set(
+        stated.terms, '{retry}', stated.terms -> 'retry' || jsonb_strip_nulls(jsonb_build_object(
+            'attempts', CASE WHEN 'attempts' = ANY(manifest.touched)
+                             THEN manifest.terms -> 'retry' -> 'attempts' END,
+            'interval_seconds', CASE WHEN 'interval' = ANY(manifest.touched)
+                                     THEN manifest.terms -> 'retry' -> 'interval_seconds' END))),
     -- One that is to go on is held by nothing that came before, either.
-    dead_letters = CASE WHEN stated.on_dead_letter = 'go_on' THEN '{}'
+    dead_letters = CASE WHEN stated.terms ->> 'on_dead_letter' = 'go_on' THEN '{}'
                         ELSE manifest.dead_letters END,
     enabled = switched.enabled,
     disabled_by = CASE WHEN switched.enabled THEN NULL
@@ -477,9 +457,6 @@ SET job = stated.job,
                                        WHERE parent.id = manifest.depends_on), 0)
                         ELSE manifest.seen_success END,
     batch = stated.batch,
-    concurrency_key = stated.concurrency_key,
-    concurrency_limit = stated.concurrency_limit,
-    start_within_seconds = stated.start_within_seconds,
     labels = stated.labels,
     sent = stated.sent,
     definition_hash = stated.definition_hash,
@@ -488,11 +465,9 @@ SET job = stated.job,
     trouble = NULL
 FROM jsonb_to_recordset($1) AS stated (
     id uuid, job text, group_name text, input jsonb, timing jsonb,
-    misfire jsonb, overlap jsonb, jitter_seconds double precision, priority smallint,
-    retry jsonb, timeout_seconds double precision, cancel_grace_seconds double precision,
-    on_lost_contact text, on_dead_letter text, enabled boolean, dormant boolean, batch text, definition_hash text,
-    next_due_at timestamptz, retimed boolean, concurrency_key text, concurrency_limit integer,
-    start_within_seconds double precision, labels jsonb, sent jsonb)
+    misfire jsonb, overlap jsonb, jitter_seconds double precision, terms jsonb,
+    enabled boolean, dormant boolean, batch text, definition_hash text, next_due_at timestamptz,
+    retimed boolean, labels jsonb, sent jsonb)
 JOIN scheduler.manifest AS known ON known.id = stated.id
 CROSS JOIN LATERAL (
     SELECT CASE known.disabled_by WHEN 'pruned' THEN false

@@ -117,7 +117,7 @@ WHERE work.id IS NOT NULL OR enqueued.work_id IS NOT NULL
 -- name: firing_of
 -- How stored manifests fire. $1 ids.
 SELECT id, external_id, timing, jitter_seconds, enabled, disabled_by, touched, next_due_at,
-       undeclared_at, retry, owner
+       undeclared_at, terms, owner
 FROM scheduler.manifest
 WHERE id = ANY($1::uuid[])
 

@@ -47,7 +47,7 @@ WITH gone AS (
         last_success_at = CASE WHEN told.outcome = 'completed'
                                THEN told.settled_at ELSE last_success_at END,
         dead_letters = CASE WHEN told.dead_letter IS NULL OR told.dead_letter = ANY(dead_letters)
-                                 OR on_dead_letter = 'go_on'
+                                 OR terms ->> 'on_dead_letter' = 'go_on'
                             THEN dead_letters ELSE dead_letters || told.dead_letter END
     FROM unnest($6::uuid[], $7::text[], $8::timestamptz[], $9::uuid[])
         AS told (id, outcome, settled_at, dead_letter)

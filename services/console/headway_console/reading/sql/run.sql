@@ -9,8 +9,10 @@ SELECT metadata.run_id, metadata.work_id, metadata.round, metadata.attempt, meta
        metadata.log_dropped, metadata.reissued, metadata.begun_elsewhere, metadata.lease_id,
        metadata.manifest_id, metadata.patience_seconds, lease.last_heard_at,
        lease.ended_at AS lease_ended_at, work_queue.manifest, work_queue.cause,
-       work_queue.input, work_queue.state AS work_state, work_queue.outcome, work_queue.retry,
-       work_queue.timeout_seconds, work_queue.not_before, work_queue.cancel_requested_at,
+       work_queue.input, work_queue.state AS work_state, work_queue.outcome,
+       coalesce(work_queue.terms -> 'retry', '{}') AS retry,
+       coalesce((work_queue.terms -> 'timeout_seconds')::double precision, 0) AS timeout_seconds,
+       work_queue.not_before, work_queue.cancel_requested_at,
        work_queue.queued_at, work_queue.received_at, work_queue.concurrency_key,
        (SELECT waiting.reason FROM dispatcher.waiting WHERE waiting.id = work_queue.id)
            AS wait_reason,

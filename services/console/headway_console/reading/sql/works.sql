@@ -59,7 +59,9 @@ SELECT work_queue.id, work_queue.round, work_queue.manifest, work_queue.group_na
        work_queue.priority, work_queue.attempts, work_queue.runs, work_queue.run_id,
        work_queue.due_at, work_queue.queued_at, work_queue.not_before, work_queue.settled_at,
        work_queue.cancel_requested_at, work_queue.cancel_reason, work_queue.input,
-       work_queue.retry, work_queue.timeout_seconds, work_queue.manifest_id,
+       coalesce(work_queue.terms -> 'retry', '{}') AS retry,
+       coalesce((work_queue.terms -> 'timeout_seconds')::double precision, 0) AS timeout_seconds,
+       work_queue.manifest_id,
        work_queue.start_by, work_queue.concurrency_key, work_queue.concurrency_limit,
        ARRAY(SELECT dead_letter.id FROM dispatcher.dead_letter
              WHERE dead_letter.work_id = work_queue.id ORDER BY dead_letter.round DESC)
