@@ -105,10 +105,10 @@ FILL = """
 INSERT INTO dispatcher.group_limit (name) SELECT 'g' || n FROM generate_series(0, 9) n;
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, cause, queued_at, priority, rank,
-     not_before, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, state, outcome,
+     not_before, terms, state, outcome,
      settled_at, received_at, wait_reason)
 SELECT gen_random_uuid(), 1, gen_random_uuid(), 'm' || n, 0, 'g' || n % 10, 'j' || n % 100, 'x',
-       t, 0, t, t, '{}', 0, 0, 'stop', CASE WHEN n % 100 = 0 THEN 'queued' ELSE 'settled' END,
+       t, 0, t, t, '{}', CASE WHEN n % 100 = 0 THEN 'queued' ELSE 'settled' END,
        CASE WHEN n % 100 <> 0 THEN 'completed' END, CASE WHEN n % 100 <> 0 THEN t END, t,
        CASE WHEN n % 100 = 0 THEN 'x' END
 FROM generate_series(1, 20000) n, LATERAL (SELECT now() - n * interval '1 s' AS t) AS times;

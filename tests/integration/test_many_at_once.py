@@ -88,10 +88,10 @@ async def test_the_watch_itself_bites(world):
 _INSERT_RUN = """
 WITH work AS (
     INSERT INTO dispatcher.work_queue
-        (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, retry,
-         timeout_seconds, cancel_grace_seconds, on_lost_contact, state, run_id, received_at)
-    VALUES (gen_random_uuid(), 1, $1, 'narrow', 'job', 'test', now(), 0, now(), now(), '{}', 1, 1,
-            'stop', 'dispatched', gen_random_uuid(), now())
+        (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
+         state, run_id, received_at)
+    VALUES (gen_random_uuid(), 1, $1, 'narrow', 'job', 'test', now(), 0, now(), now(), '{}',
+            'dispatched', gen_random_uuid(), now())
     RETURNING id, run_id
 ), lease AS (
     INSERT INTO dispatcher.lease (id, token, job, created_at)

@@ -294,10 +294,10 @@ _MANY_RUNS = """
 WITH work AS (
     INSERT INTO dispatcher.work_queue
         (id, round, manifest_id, manifest, slot, group_name, job, cause, queued_at, priority,
-         rank, not_before, retry, timeout_seconds, cancel_grace_seconds, on_lost_contact, state,
+         rank, not_before, terms, state,
          run_id, outcome, settled_at, received_at)
     SELECT gen_random_uuid(), 1, $1, 'm-a', 0, 'ops', 'job', 'test', now(), 0, now(), now(), '{}',
-           1, 1, 'stop', 'settled', gen_random_uuid(), 'completed', now(), now()
+           'settled', gen_random_uuid(), 'completed', now(), now()
     FROM generate_series(1, $2)
     RETURNING id, run_id
 ), lease AS (

@@ -20,7 +20,8 @@ SELECT md5('manifest ' || n)::uuid, 'manifest-' || lpad(n::text, 5, '0'), 'bench
        'group-' || lpad((n % $2::integer)::text, 2, '0'),
        jsonb_build_object('customer', n),
        '{"cadence": {"type": "every", "seconds": 300}, "zone": "UTC"}',
-       '{"retry": {"attempts": 3}, "timeout_seconds": 60, "cancel_grace_seconds": 5}', '', $3 + n * interval '1 s', $3 + n * interval '1 s', $3 - interval '60 days',
+       '{"retry": {"attempts": 3}, "timeout_seconds": 60, "cancel_grace_seconds": 5}', '',
+       $3 + n * interval '1 s', $3 + n * interval '1 s', $3 - interval '60 days',
        n % 50 <> 7, CASE WHEN n % 50 = 7 THEN 'operator' END,
        jsonb_build_object('team', 'team-' || n % 5),
        CASE WHEN n % 10 <> 0 THEN md5('manifest ' || n - n % 10)::uuid END
