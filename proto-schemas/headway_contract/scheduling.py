@@ -257,36 +257,20 @@ class ApplyRequest(Struct, frozen=True, kw_only=True):
     key: Text | None = None
 
 
-class FireMove(Struct, frozen=True, kw_only=True):
-    """A fire time that moves: the due time that vanishes, and the one that appears instead.
-
-    Where both are the same, its jitter lets it go at another time.
-    """
-
-    vanish: datetime
-    appear: datetime
-
-
 class FireChange(Struct, frozen=True, kw_only=True):
-    """How the fire times of one manifest change: which come, which go, on which days of DST.
+    """Fire times of one manifest that appear and vanish.
 
-    `appear` and `vanish` are the first of them, and `truncated` says that there are more;
-    `appearing` and `vanishing` are how many there are. Those that are one time that moves are
-    among them, too: `moving` is how many pairs, `moves` names those whose both times are listed.
-    `compared_until` is set where there was too much to compare: all counts are of the times up
-    to there.
+    `appear` and `vanish` list the first of them; `appearing`, `vanishing` and `unchanged` count.
+    If `compared_until` is set, later times were not compared, because there are too many.
     """
 
     manifest: str
     zone: str
     appear: list[FireTime] = []
     vanish: list[FireTime] = []
-    unchanged: int = 0
-    truncated: bool = False
     appearing: int = 0
     vanishing: int = 0
-    moving: int = 0
-    moves: list[FireMove] = []
+    unchanged: int = 0
     compared_until: datetime | None = None
 
 

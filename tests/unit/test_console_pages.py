@@ -8,7 +8,7 @@ import pytest
 from headway.define.definitions import InvalidDefinitions
 from headway_console.pages import charts, filters
 from headway_console.pages.overview import begins_now
-from headway_console.pages.plan import definitions_of, moves_of
+from headway_console.pages.plan import definitions_of, view_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
 from headway_console.reading.calendar import DayCount, Past, Stretch
@@ -16,7 +16,7 @@ from headway_console.reading.figures import RunFigure
 from headway_console.reading.manifests import Edge, Family, Relative
 from headway_console.reading.overview import Throughput
 from headway_console.reading.system import Backlog, state_of
-from headway_contract.scheduling import FireChange, FireMove, FireTime
+from headway_contract.scheduling import FireChange, FireTime
 from msgspec import structs
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -240,32 +240,28 @@ def test_a_pass_is_judged_by_the_oldest_that_waits():
         assert state_of(backlog, now=NOW) == state
 
 
-def test_what_moves_is_told_in_one_line_and_what_is_not_shown_is_counted():
+def test_a_plan_counts_the_fire_times_that_it_does_not_show():
     days = [NOW + timedelta(days=number) for number in range(3)]
-    later = days[0] + timedelta(hours=1)
     change = FireChange(
         manifest="m",
         zone="UTC",
-        appear=[fire(later), fire(days[1])],
-        vanish=[fire(days[0]), fire(days[2])],
-        moves=[FireMove(vanish=days[0], appear=later)],
-        moving=1,
-        appearing=2,
+        appear=[fire(days[1])],
+        vanish=[fire(days[2])],
+        appearing=1,
         vanishing=1440,
         unchanged=5,
     )
-    moves = moves_of(change)
-    assert moves.told == "1 move, 1 appear, 1\u202f439 vanish, 5 unchanged"
-    assert moves.moved == [("2027-03-10 12:00:00+00:00", "2027-03-10 13:00:00+00:00")]
-    assert moves.appear == ["2027-03-11 12:00:00+00:00"]
-    assert moves.vanish == ["2027-03-12 12:00:00+00:00"]
-    assert moves.left == 1438
+    view = view_of(change)
+    assert view.summary == "1 appear, 1\u202f440 vanish, 5 unchanged"
+    assert view.appear == ["2027-03-11 12:00:00+00:00"]
+    assert view.vanish == ["2027-03-12 12:00:00+00:00"]
+    assert view.hidden == 1439
 
 
 def test_a_plan_tells_by_how_much_jitter_puts_a_time_off():
     late = structs.replace(fire(NOW), fire_at=NOW + timedelta(seconds=65))
     change = FireChange(manifest="m", zone="UTC", appear=[late], appearing=1)
-    assert moves_of(change).appear == ["2027-03-10 12:00:00+00:00, 65 s later by jitter"]
+    assert view_of(change).appear == ["2027-03-10 12:00:00+00:00, 65 s later by jitter"]
 
 
 def test_definitions_are_never_read_from_a_path(tmp_path):

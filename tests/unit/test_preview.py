@@ -66,7 +66,7 @@ def test_times_that_are_excluded_for_good_are_one_line():
 
 
 def test_more_than_anybody_counts_are_not_counted(monkeypatch):
-    monkeypatch.setattr(preview_module, "_STEPS", 1000)
+    monkeypatch.setattr(preview_module, "_MOST_COUNTED", 1000)
     years = ExcludedRange(date(2027, 1, 1), date(2036, 12, 31))
     [run, fire] = preview(Every(1), years, zone="Europe/Berlin", count=1)
     assert (run.times, run.until) == (0, fire.due_at - timedelta(seconds=1))

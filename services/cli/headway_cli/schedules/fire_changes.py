@@ -1,19 +1,18 @@
-"""The fire times that a plan changes, in lines for a person."""
+"""Print the fire times that a plan changes."""
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from headway_contract.scheduling import ApplyAnswer, FireChange, FiresLeftOut, FireTime
 
 from headway_cli.terminal.times import CLOCK_CHANGES, shown
 from headway_cli.up.summary import counted
 
-# How many fire times of one manifest a person wants to read.
+# Fire times printed for one manifest.
 _MOST_SHOWN = 20
 
 
 def fire_lines(answer: ApplyAnswer, days: int) -> Iterator[str]:
-    """What appears, vanishes and moves, manifest by manifest, and what is not told."""
+    """Return lines about the fire times that appear and vanish, manifest by manifest."""
     ahead = f"of the next {counted(days, 'day')}"
     if not answer.fires and answer.left_out is None:
         yield f"no fire times {ahead} change"
@@ -26,55 +25,31 @@ def fire_lines(answer: ApplyAnswer, days: int) -> Iterator[str]:
 
 
 def _change(change: FireChange) -> Iterator[str]:
-    # A scheduler of an older version lists and does not count.
-    vanishing = max(change.vanishing, len(change.vanish))
-    appearing = max(change.appearing, len(change.appear))
-    counts = (
-        ("moves", "move", change.moving),
-        ("appears", "appear", appearing - change.moving),
-        ("vanishes", "vanish", vanishing - change.moving),
-        ("unchanged", "unchanged", change.unchanged),
-    )
-    told = [f"{count:,} {one if count == 1 else many}" for one, many, count in counts if count]
-    least = "at least " if change.compared_until is not None and told else ""
-    yield f"  {change.manifest} ({change.zone}): {least}{', '.join(told) or 'not all compared'}"
-    lines = sorted(_lines(change))
-    yield from (f"    {line}" for _, line in lines[:_MOST_SHOWN])
-    left = vanishing + appearing - change.moving - min(len(lines), _MOST_SHOWN)
+    counts = {
+        "appear": change.appearing,
+        "vanish": change.vanishing,
+        "unchanged": change.unchanged,
+    }
+    summary = ", ".join(f"{count:,} {verb}" for verb, count in counts.items() if count)
+    least = "at least " if change.compared_until is not None and summary else ""
+    yield f"  {change.manifest} ({change.zone}): {least}{summary or 'not all compared'}"
+    lines = [((fire.fire_at, "+"), _time(fire)) for fire in change.appear]
+    lines += [((fire.fire_at, "-"), _time(fire)) for fire in change.vanish]
+    yield from (f"    {sign} {line}" for (_, sign), line in sorted(lines)[:_MOST_SHOWN])
+    left = change.vanishing + change.appearing - min(len(lines), _MOST_SHOWN)
     if left > 0:
-        listed = len(change.appear) + len(change.vanish)
-        has = "all" if listed == vanishing + appearing else f"the first {listed}"
-        yield f"    … and {left:,} more (--json has {has})"
+        yield f"    … and {left:,} more"
     if change.compared_until is not None:
         until = shown(change.compared_until, change.zone)
-        yield f"    compared only until {until}: there are too many times; ask for fewer --days"
+        yield f"    compared until {until}: there are more times than can be compared"
 
 
-def _lines(change: FireChange) -> Iterator[tuple[tuple[datetime, str], str]]:
-    """A line for each that is listed, with what it is sorted by."""
-    vanish = {one.due_at: one for one in change.vanish}
-    appear = {one.due_at: one for one in change.appear}
-    for move in change.moves:
-        gone, come = vanish.pop(move.vanish), appear.pop(move.appear)
-        yield (gone.fire_at, "~"), f"~ {_moved(gone, come, change.zone)}"
-    yield from (((one.fire_at, "+"), f"+ {_time(one)}") for one in appear.values())
-    yield from (((one.fire_at, "-"), f"- {_time(one)}") for one in vanish.values())
-
-
-def _moved(gone: FireTime, come: FireTime, zone: str) -> str:
-    if gone.due_at == come.due_at:
-        return f"{shown(gone.fire_at, zone)} → {shown(come.fire_at, zone)}  by jitter"
-    odd = gone.dst or come.dst
-    clock = f"  {CLOCK_CHANGES.get(odd, odd)}" if odd else ""
-    return f"{gone.local} → {come.local}{clock}"
-
-
-def _time(one: FireTime) -> str:
-    later = round((one.fire_at - one.due_at).total_seconds())
-    notes = [f"{later} s later by jitter"] if later else []
-    notes += [f"excluded: {one.excluded}"] if one.excluded else []
-    notes += [CLOCK_CHANGES.get(one.dst, one.dst)] if one.dst else []
-    return f"{one.local}  {'; '.join(notes)}".rstrip()
+def _time(fire: FireTime) -> str:
+    delay = round((fire.fire_at - fire.due_at).total_seconds())
+    notes = [f"{delay} s later by jitter"] if delay else []
+    notes += [f"excluded: {fire.excluded}"] if fire.excluded else []
+    notes += [CLOCK_CHANGES.get(fire.dst, fire.dst)] if fire.dst else []
+    return f"{fire.local}  {'; '.join(notes)}".rstrip()
 
 
 def _left_out(left: FiresLeftOut) -> Iterator[str]:

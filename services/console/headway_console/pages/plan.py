@@ -30,18 +30,14 @@ class Asked(Struct, frozen=True, kw_only=True):
     take_over: bool = False
 
 
-class Moves(Struct, frozen=True, kw_only=True):
-    """The fire times of one manifest that change; `moved` are those that go to another time.
-
-    `told` says in a line how many there are, and `left` is how many of them are not shown.
-    """
+class FireChangeView(Struct, frozen=True, kw_only=True):
+    """The fire times of one manifest that change, as the page shows them."""
 
     change: FireChange
-    told: str
-    moved: list[tuple[str, str]]
+    summary: str
     appear: list[str]
     vanish: list[str]
-    left: int
+    hidden: int
 
 
 @get("/plan", opt=needs("viewer"), sync_to_thread=False)
@@ -97,35 +93,23 @@ def told(answer: ApplyAnswer) -> str:
     )
 
 
-def moves_of(change: FireChange) -> Moves:
-    """What changes, with what moves in one line and not in two."""
-    gone = {one.due_at: one for one in change.vanish}
-    come = {one.due_at: one for one in change.appear}
-    moved = [_moved(gone.pop(one.vanish), come.pop(one.appear)) for one in change.moves]
-    appear, vanish = ([_listed(one) for one in times.values()] for times in (come, gone))
+def view_of(change: FireChange) -> FireChangeView:
+    """Return the first changes of a manifest, and how many are hidden."""
     counts = {
-        "move": change.moving,
-        "appear": change.appearing - change.moving,
-        "vanish": change.vanishing - change.moving,
+        "appear": change.appearing,
+        "vanish": change.vanishing,
         "unchanged": change.unchanged,
     }
-    told = ", ".join(f"{count(number)} {word}" for word, number in counts.items() if number)
-    shown = sum(min(len(some), _SHOWN) for some in (moved, appear, vanish))
-    return Moves(
+    summary = ", ".join(f"{count(number)} {verb}" for verb, number in counts.items() if number)
+    appear = [_listed(fire) for fire in change.appear[:_SHOWN]]
+    vanish = [_listed(fire) for fire in change.vanish[:_SHOWN]]
+    return FireChangeView(
         change=change,
-        told=f"at least {told or 'nothing'}" if change.compared_until else told,
-        moved=moved[:_SHOWN],
-        appear=appear[:_SHOWN],
-        vanish=vanish[:_SHOWN],
-        left=change.vanishing + change.appearing - change.moving - shown,
+        summary=f"at least {summary or 'nothing'}" if change.compared_until else summary,
+        appear=appear,
+        vanish=vanish,
+        hidden=change.vanishing + change.appearing - len(appear) - len(vanish),
     )
-
-
-def _moved(gone: FireTime, come: FireTime) -> tuple[str, str]:
-    if gone.due_at == come.due_at:
-        seconds = round((come.fire_at - gone.fire_at).total_seconds())
-        return _said(gone), f"{abs(seconds)} s {'later' if seconds > 0 else 'earlier'}, by jitter"
-    return _said(gone), _said(come)
 
 
 def _listed(fire: FireTime) -> str:
@@ -164,7 +148,7 @@ def _show(
         status=422 if trouble else 200,
         asked=asked,
         answer=answer,
-        moves=[moves_of(one) for one in answer.fires] if answer else [],
+        fire_changes=[view_of(change) for change in answer.fires] if answer else [],
         summary=told(answer) if answer else "",
         trouble=trouble,
         prunes=PRUNES,

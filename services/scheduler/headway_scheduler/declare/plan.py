@@ -65,7 +65,7 @@ async def plan(
     moves = _moves(compared, stored, [*pruned, *disabled], now)
     horizon = now + timedelta(days=request.days)
     # In a thread, because the tick shares this process.
-    told = await asyncio.to_thread(changes, moves, horizon)
+    fires, left_out = await asyncio.to_thread(changes, moves, horizon)
     return structs.replace(
         answer,
         created=sorted(one.external_id for one in compared.new),
@@ -73,8 +73,8 @@ async def plan(
         unchanged=compared.unchanged,
         pruned=sorted(one.external_id for one in pruned),
         disabled=sorted(one.external_id for one in disabled),
-        fires=told.changes,
-        left_out=told.left_out,
+        fires=fires,
+        left_out=left_out,
         warnings=[
             *remarks,
             *past_in_words(compared.retimed, now),

@@ -9,13 +9,12 @@ from headway_decisions.firing import jitter
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Once, Spaced
 from headway_decisions.timing.calendar import SEARCH
-from headway_decisions.timing.days import Days
 from headway_decisions.timing.timing import Timing
 from msgspec import structs
 
 _INSTANT = timedelta(microseconds=1)
-# How much is looked at to count excluded times, and how many exclusions are named for them.
-_STEPS = 150_000
+# Excluded times that are counted, and exclusions that are named for them.
+_MOST_COUNTED = 25_000
 _MOST_NAMED = 5
 
 _HOLDS = {
@@ -90,7 +89,7 @@ def previewed(
     if isinstance(kept.cadence, Once) and row["next_due_at"] is None:
         first = None
     fires: list[FireTime] = []
-    days, firing = Days(), 0
+    firing = 0
     while first is not None and firing < count:
         one = fire_time(row["external_id"], kept, first, row["jitter_seconds"])
         if each or one.excluded is None:
@@ -98,26 +97,34 @@ def previewed(
             following = timing.next_due(kept, first)
         else:
             following = timing.next_allowed(kept, first)
-            one = _folded(kept, one, following, days)
+            one = _folded(kept, one, following)
         fires.append(one)
         first = following
     return fires
 
 
-def _folded(kept: Timing, first: FireTime, reopens: datetime | None, days: Days) -> FireTime:
-    """All excluded times from the first to the one that fires again, if ever one does."""
+def _folded(kept: Timing, first: FireTime, reopens: datetime | None) -> FireTime:
+    """Fold the excluded times from the first one on into it."""
     end = first.due_at + SEARCH if reopens is None else reopens - _INSTANT
     last = timing.latest_due(kept, first.due_at, end)
     if last is None:
         return first
-    begin, until = int(first.due_at.timestamp()), int(last.timestamp())
-    times = days.count(structs.replace(kept, exclusions=()), begin - 1, until, most_steps=_STEPS)
     return structs.replace(
         first,
         excluded=" and ".join(_exclusions(kept, first.due_at, last)),
         until=last,
-        times=0 if times is None else times,
+        times=_count(kept, first.due_at, last),
     )
+
+
+def _count(kept: Timing, first: datetime, last: datetime) -> int:
+    """Count the due times from the first to the last; 0 if there are too many."""
+    due_at: datetime | None = first
+    for times in range(1, _MOST_COUNTED + 1):
+        if due_at == last:
+            return times
+        due_at = timing.next_due(kept, due_at) if due_at is not None else None
+    return 0
 
 
 def _exclusions(kept: Timing, at: datetime | None, last: datetime) -> list[str]:
