@@ -15,7 +15,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-CLEAN = ("tests/architecture", "tests/conftest.py", "tests/support")
+CLEAN = (
+    "tests/architecture",
+    "tests/benchmarks",
+    "tests/browser",
+    "tests/conftest.py",
+    "tests/contract",
+    "tests/deploy",
+    "tests/faults",
+    "tests/simulation",
+    "tests/support",
+)
 
 ALLOW = "# language: allow"
 LOOP_VARIABLES = {"one"}

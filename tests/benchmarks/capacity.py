@@ -1,4 +1,4 @@
-"""What the gate costs, measured on an embedded PostgreSQL in half a minute.
+"""Measure the cost of the gate on an embedded PostgreSQL in half a minute.
 
     ./justw bench capacity
 

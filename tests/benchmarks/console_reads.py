@@ -1,4 +1,4 @@
-"""What the console's lists cost, measured on an embedded PostgreSQL.
+"""Measure the cost of the console's lists on an embedded PostgreSQL.
 
     ./justw bench console_reads --runs 1m
 
@@ -52,9 +52,9 @@ async def measure(
 
 
 def _computed(process: int) -> float:
-    """What a process has computed up to now, in milliseconds; where nobody tells, nothing."""
-    told = Path(f"/proc/{process}/schedstat")
-    return int(told.read_text().split()[0]) / 1e6 if told.exists() else 0.0
+    """Return the processor time of a process in milliseconds, 0 if the system does not say."""
+    statistics = Path(f"/proc/{process}/schedstat")
+    return int(statistics.read_text().split()[0]) / 1e6 if statistics.exists() else 0.0
 
 
 async def bench(url: str, runs: int) -> dict[str, Any]:

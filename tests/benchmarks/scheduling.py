@@ -1,4 +1,4 @@
-"""What scheduling costs, measured on embedded servers in one run.
+"""Measure the cost of scheduling on embedded servers in one run.
 
     ./justw bench scheduling                  # about two minutes; a million manifests
     ./justw bench scheduling --sizes 10k,100k
@@ -231,5 +231,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="10k,100k,1m", help="how many manifests there are")
     chosen = parser.parse_args().sizes
-    json.dump(uvloop.run(run([_size(one) for one in chosen.split(",")])), sys.stdout, indent=2)
+    json.dump(uvloop.run(run([_size(part) for part in chosen.split(",")])), sys.stdout, indent=2)
     sys.stdout.write("\n")

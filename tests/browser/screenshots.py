@@ -23,7 +23,7 @@ WIDE, TALL = {"width": 1280, "height": 960}, {"width": 1280, "height": 1200}
 PHONE = {"width": 400, "height": 800}
 # A person in Berlin, as most schedules of the demo are.
 ZONE = "Europe/Berlin"
-# What Grace does last in the demo: then everything else has happened, too.
+# Last action of Grace in the demo: everything else has happened before.
 LAST_OF_ALL = "dead_letter.acknowledged"
 MINUTES = 3
 _START_SECONDS = 60

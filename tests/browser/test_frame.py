@@ -1,4 +1,4 @@
-"""What is around every page: the way in, the navigation, the keys, and news."""
+"""The frame of every page: the way in, the navigation, the keys, and news."""
 
 import pytest
 from playwright.async_api import Browser, Page, expect

@@ -28,7 +28,7 @@ async def fail(system: System, many: int, item: str = "lamp") -> None:
     """Let so many pieces of work become dead letters of one failure, and nothing else be one."""
     system.shown.broken = True
     client = Client(control=NatsControl(system.world.broker), actor="ada")
-    left = [one.dead_letter for one in await client.dead_letters()]
+    left = [letter.dead_letter for letter in await client.dead_letters()]
     if left:
         await client.acknowledge(*left)
     for number in range(many):

@@ -1,4 +1,4 @@
-"""What claims and fences rest on: the events stream on one server."""
+"""Facts that claims and fences rest on: the events stream on one server."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What orders and the work queue rest on: retention, refusals when full, withdrawal."""
+"""Facts that orders and the work queue rest on: retention, refusals when full, withdrawal."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What our own puller rests on: a pull request on core NATS and everything that may answer it."""
+"""Facts that our puller rests on: a pull request on core NATS and every answer to it."""
 
 import asyncio
 import json

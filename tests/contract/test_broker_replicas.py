@@ -1,4 +1,4 @@
-"""What claims and fences rest on when the stream has three replicas."""
+"""Facts that claims and fences rest on when the stream has three replicas."""
 
 import asyncio
 from collections.abc import Callable
@@ -243,7 +243,7 @@ async def test_here_too_a_reset_brings_at_once_what_was_left_behind(
         while not await take_over(successor, events, "projector"):
             await asyncio.sleep(0.05)
     again = await _all_of(Puller(successor, events, "projector"), 3)
-    assert [one.sequence for one in again] == [3, 4, 5]
+    assert [message.sequence for message in again] == [3, 4, 5]
     await successor.close()
 
 

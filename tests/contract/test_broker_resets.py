@@ -1,4 +1,4 @@
-"""What a puller that was killed leaves behind, and how another gets it before the ack wait."""
+"""Messages of a killed puller, and how another gets them before the ack wait."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -66,7 +66,7 @@ async def test_it_comes_again_at_once(broker: Broker, new_name, retention: str) 
     await fill(broker, name, retention, delivered=7, acked=3)
     assert await take_over(broker, name, "d") == 4
     again = await all_of(Puller(broker, name, "d"), 7)
-    assert [int(one.body) for one in again] == [3, 4, 5, 6, 7, 8, 9], "then what is new"
+    assert [int(message.body) for message in again] == [3, 4, 5, 6, 7, 8, 9], "then what is new"
     await ack(broker, again)
     await until_pending(broker, name, 0)
     info = await consumer_info(broker, name, "d")

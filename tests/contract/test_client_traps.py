@@ -64,7 +64,7 @@ class TestSubjectsThatAreNoText:
         await publish_raw(nats_url, self.SUBJECT, b"hi")
         await publish_raw(nats_url, b"trap.fine", b"there")
         heard = [await subscription.next_msg(timeout=5) for _ in range(2)]
-        assert [(one.subject, one.data) for one in heard] == [
+        assert [(message.subject, message.data) for message in heard] == [
             ("trap.\ufffd\ufffd", b"hi"),
             ("trap.fine", b"there"),
         ]
@@ -132,7 +132,7 @@ class TestHeadersThatAreNoHeaders:
     async def test_a_status_line_of_a_publisher_stops_nobody(
         self, sturdy: SturdyClient, nats_url: str
     ) -> None:
-        """What only the server should say, said by somebody else in the first line."""
+        """A publisher writes a status line that only the server should send."""
         subscription = await sturdy.subscribe("trap.*")
         await sturdy.flush()
         for line in (b"NATS/1.0 \xff\xff\xff\r\n\r\n", b"NATS/1.0 404 \xff\r\n\r\n", b"NATS/1.0"):
@@ -150,7 +150,7 @@ class TestHeadersThatAreNoHeaders:
 
 
 class TestNamesWithLineBreaks:
-    """What stands in a subject or a header must not become a command of its own."""
+    """Text in a subject or a header must not become a command of its own."""
 
     @pytest.mark.parametrize("subject", ["a 0\r\n\r\nPUB b", "a b", "a\tb", "a\nb", ""])
     async def test_a_subject_is_refused(self, sturdy: SturdyClient, subject: str) -> None:

@@ -76,20 +76,22 @@ def test_the_compose_file_names_what_exists(compose):
 
 
 def test_the_manifests_name_what_exists(rendered):
-    maps = {one["metadata"]["name"]: one["data"] for one in rendered if one["kind"] == "ConfigMap"}
+    maps = {
+        item["metadata"]["name"]: item["data"] for item in rendered if item["kind"] == "ConfigMap"
+    }
     started = []
     for document in rendered:
         spec = document.get("spec", {}).get("template", {}).get("spec", {})
-        for one in [*spec.get("initContainers", []), *spec.get("containers", [])]:
-            if not one["image"].startswith("headway"):
+        for item in [*spec.get("initContainers", []), *spec.get("containers", [])]:
+            if not item["image"].startswith("headway"):
                 continue
-            variables = [variable["name"] for variable in one.get("env", [])]
-            for source in one.get("envFrom", []):
+            variables = [variable["name"] for variable in item.get("env", [])]
+            for source in item.get("envFrom", []):
                 variables += maps[source["configMapRef"]["name"]]
             assert [variable for variable in variables if not known(variable)] == []
-            if one["image"].startswith("headway:"):
-                parses(one["args"])
-                started.append(one["args"][0])
+            if item["image"].startswith("headway:"):
+                parses(item["args"])
+                started.append(item["args"][0])
     assert sorted(started) == [
         *("console", "dispatcher", "migrate", "migrate", "migrate", "provision"),
         *("scheduler", "worker"),
@@ -104,7 +106,7 @@ def test_the_dockerfile_is_clean():
 
 
 def test_the_image_gets_all_that_it_copies():
-    """What the build copies from the project is there, and let through by .dockerignore."""
+    """Files that the build copies exist, and .dockerignore lets them through."""
     allowed = {
         line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"
     }
@@ -176,7 +178,7 @@ def test_git_does_not_see_the_secrets():
 
 
 class TestCompose:
-    """Who gets what, and when it counts as well."""
+    """Credentials and health checks of each service."""
 
     def test_each_service_gets_only_its_own_secrets(self, compose):
         given = {

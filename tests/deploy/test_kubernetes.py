@@ -16,7 +16,7 @@ WORKLOADS = {"Deployment", "StatefulSet"}
 
 
 def workloads(rendered):
-    return [one for one in rendered if one["kind"] in WORKLOADS]
+    return [document for document in rendered if document["kind"] in WORKLOADS]
 
 
 def pod(document):
@@ -30,12 +30,14 @@ def containers(document):
 def ours(rendered):
     """Workloads that run the image with Headway in it."""
     return [
-        one for one in workloads(rendered) if containers(one)[0]["image"].startswith("headway:")
+        workload
+        for workload in workloads(rendered)
+        if containers(workload)[0]["image"].startswith("headway:")
     ]
 
 
 def named(rendered, kind):
-    return {one["metadata"]["name"] for one in rendered if one["kind"] == kind}
+    return {document["metadata"]["name"] for document in rendered if document["kind"] == kind}
 
 
 def test_every_object_is_what_kubernetes_expects(rendered):
@@ -57,9 +59,9 @@ def test_all_parts_are_there(rendered):
         f"headway-{name}" for name in ("scheduler", "dispatcher", "console", "worker")
     }
     replicas = {
-        one["metadata"]["name"]: one["spec"]["replicas"]
-        for one in rendered
-        if one["kind"] == "Deployment"
+        document["metadata"]["name"]: document["spec"]["replicas"]
+        for document in rendered
+        if document["kind"] == "Deployment"
     }
     assert replicas["headway-scheduler"] == replicas["headway-dispatcher"] == 2
 
@@ -73,13 +75,13 @@ def test_every_pod_is_restricted(rendered):
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert spec["automountServiceAccountToken"] is False, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
-        for one in containers(document):
-            context = one["securityContext"]
+        for container in containers(document):
+            context = container["securityContext"]
             assert context["allowPrivilegeEscalation"] is False, name
             assert context["readOnlyRootFilesystem"] is True, name
             assert context["capabilities"] == {"drop": ["ALL"]}, name
-            assert one["resources"]["requests"], name
-            assert one["resources"]["limits"]["memory"], name
+            assert container["resources"]["requests"], name
+            assert container["resources"]["limits"]["memory"], name
         for volume in spec.get("volumes", []):
             assert "hostPath" not in volume, name
 
@@ -102,16 +104,16 @@ def test_what_is_referred_to_exists(rendered):
         volumes |= {
             claim["metadata"]["name"] for claim in document["spec"].get("volumeClaimTemplates", [])
         }
-        for one in containers(document):
-            assert {mount["name"] for mount in one.get("volumeMounts", [])} <= volumes
-            for source in one.get("envFrom", []):
+        for container in containers(document):
+            assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
+            for source in container.get("envFrom", []):
                 assert source["configMapRef"]["name"] in maps
 
 
 def test_no_secret_is_in_the_environment(rendered):
     for document in workloads(rendered):
-        for one in containers(document):
-            for variable in one.get("env", []):
+        for container in containers(document):
+            for variable in container.get("env", []):
                 assert "secretKeyRef" not in variable.get("valueFrom", {})
                 assert not re.search(r"://[^/]*:[^/]*@", variable.get("value", ""))
 
@@ -129,8 +131,8 @@ def test_probes_ask_what_the_services_answer(rendered):
             ("livenessProbe", "/livez"),
             ("readinessProbe", "/readyz"),
         ):
-            asked = one[probe]["httpGet"]
-            assert (asked["path"], ports[asked["port"]]) == (path, listens_on)
+            request = one[probe]["httpGet"]
+            assert (request["path"], ports[request["port"]]) == (path, listens_on)
 
 
 def test_prometheus_is_sent_to_where_metrics_are(rendered):
@@ -143,7 +145,9 @@ def test_prometheus_is_sent_to_where_metrics_are(rendered):
         [port] = [port["containerPort"] for port in one["ports"] if port["name"] == "health"]
         assert (notes["prometheus.io/port"], notes["prometheus.io/path"]) == (str(port), "/metrics")
         scraped.add(document["metadata"]["name"])
-    assert scraped == {f"headway-{one}" for one in ("scheduler", "dispatcher", "worker", "console")}
+    assert scraped == {
+        f"headway-{service}" for service in ("scheduler", "dispatcher", "worker", "console")
+    }
 
 
 def test_the_monitor_selects_what_is_scraped(rendered):
@@ -152,9 +156,9 @@ def test_the_monitor_selects_what_is_scraped(rendered):
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
     assert (endpoint["port"], endpoint["path"]) == ("health", "/metrics")
     selected = {
-        one["metadata"]["name"]
-        for one in workloads(rendered)
-        if matches(monitor["spec"]["selector"], one["spec"]["template"]["metadata"]["labels"])
+        workload["metadata"]["name"]
+        for workload in workloads(rendered)
+        if matches(monitor["spec"]["selector"], workload["spec"]["template"]["metadata"]["labels"])
     }
     assert selected == {
         f"headway-{name}" for name in ("scheduler", "dispatcher", "worker", "console")
@@ -206,25 +210,29 @@ def test_labels_of_ours_have_one_prefix():
 
 def test_a_worker_has_longer_to_end_than_it_drains(rendered):
     for name in ("headway-worker", "headway-worker-typescript"):
-        [worker] = [one for one in workloads(rendered) if one["metadata"]["name"] == name]
+        [worker] = [
+            workload for workload in workloads(rendered) if workload["metadata"]["name"] == name
+        ]
         assert pod(worker)["terminationGracePeriodSeconds"] > WorkerSettings().drain_seconds + 10
 
 
 class TestNetwork:
-    """Who may talk to whom, by the policies alone."""
+    """Connections that the policies allow."""
 
     @pytest.fixture
     def may(self, rendered):
-        policies = [one["spec"] for one in rendered if one["kind"] == "NetworkPolicy"]
+        policies = [
+            document["spec"] for document in rendered if document["kind"] == "NetworkPolicy"
+        ]
         labels = {
-            one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
-            for one in workloads(rendered)
+            workload["metadata"]["name"]: workload["spec"]["template"]["metadata"]["labels"]
+            for workload in workloads(rendered)
         }
 
         def allowed(own, rules, other, port):
             """Whether any rule that holds for a pod lets it talk to another on a port."""
             return any(
-                any(one["port"] == port for one in rule.get("ports", []))
+                any(item["port"] == port for item in rule.get("ports", []))
                 and (
                     rules not in ("to", "from")
                     or rules not in rule
@@ -245,7 +253,7 @@ class TestNetwork:
 
     def test_every_pod_is_closed_before_anything_is_opened(self, rendered):
         [nothing] = [
-            one["spec"] for one in rendered if one["metadata"]["name"] == "headway-nothing"
+            item["spec"] for item in rendered if item["metadata"]["name"] == "headway-nothing"
         ]
         assert "ingress" not in nothing
         assert "egress" not in nothing
@@ -291,13 +299,17 @@ class TestNetwork:
 
     @pytest.mark.parametrize("service", ["scheduler", "dispatcher", "worker", "console"])
     def test_a_prometheus_next_door_may_scrape_and_no_more(self, rendered, service):
-        [policy] = [one["spec"] for one in rendered if one["metadata"]["name"] == "headway-metrics"]
+        [policy] = [
+            item["spec"] for item in rendered if item["metadata"]["name"] == "headway-metrics"
+        ]
         [document] = [
-            one for one in ours(rendered) if one["metadata"]["name"] == f"headway-{service}"
+            workload
+            for workload in ours(rendered)
+            if workload["metadata"]["name"] == f"headway-{service}"
         ]
         assert matches(policy["podSelector"], document["spec"]["template"]["metadata"]["labels"])
         [rule] = policy["ingress"]
-        assert [one["port"] for one in rule["ports"]] == [
+        assert [item["port"] for item in rule["ports"]] == [
             port["containerPort"]
             for port in pod(document)["containers"][0]["ports"]
             if port["name"] == "health"
@@ -312,5 +324,5 @@ def matches(selector, labels):
     wanted = selector.get("matchLabels", {})
     among = selector.get("matchExpressions", [])
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        labels.get(one["key"]) in one["values"] for one in among
+        labels.get(expression["key"]) in expression["values"] for expression in among
     )

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.thorough
 
 
 class Outage(Exception):
-    """What the handler stands on is away."""
+    """A server that the handler needs is away."""
 
 
 @pytest_asyncio.fixture

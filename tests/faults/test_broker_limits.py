@@ -58,7 +58,7 @@ async def test_a_full_work_stream_holds_nothing_back_but_the_messages(world):
             complaints.append(str(error))
     assert fired == 20, "deciding goes on"
     assert complaints
-    assert all("maximum bytes exceeded" in one for one in complaints), complaints
+    assert all("maximum bytes exceeded" in complaint for complaint in complaints), complaints
     waiting = await world.value("SELECT count(*) FROM scheduler.outbox")
     assert waiting > 5
 

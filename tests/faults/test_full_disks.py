@@ -69,7 +69,7 @@ def small_disk(size: int) -> Iterator[SmallDisk]:
 
 async def storage_found(broker: Broker) -> tuple[str, str, str]:
     facts = await gather_streams(broker, SETTINGS, [])
-    [found] = [one for one in judge_streams(facts) if one.check == "storage"]
+    [found] = [finding for finding in judge_streams(facts) if finding.check == "storage"]
     assert await stream_info(broker, "HEADWAY_DOCTOR") is None, "the trial leaves nothing"
     return found.verdict, found.found, found.remedy
 
@@ -125,7 +125,11 @@ async def test_doctor_finds_a_full_disk_of_postgresql():
 
         async def disk_found() -> list[str]:
             findings = judge_tables(await gather_tables(database))
-            return [f"{one.verdict}: {one.found}" for one in findings if one.check == "disk"]
+            return [
+                f"{finding.verdict}: {finding.found}"
+                for finding in findings
+                if finding.check == "disk"
+            ]
 
         assert await disk_found() == []
         disk.fill()

@@ -127,7 +127,7 @@ async def test_health_asks_a_hanging_server_once_and_answers_in_time(quick, prox
     accepted = proxy.accepted
     async with asyncio.timeout(3):
         answers = await asyncio.gather(*(quick.ping() for _ in range(20)), return_exceptions=True)
-    assert all(isinstance(one, DatabaseUnavailable) for one in answers)
+    assert all(isinstance(answer, DatabaseUnavailable) for answer in answers)
     assert proxy.accepted - accepted <= 2, "twenty checks, one question and its cancel"
 
 
@@ -156,12 +156,12 @@ async def test_services_say_so_and_go_on_when_it_answers_again(world, proxy, dir
 
     proxy.stall(direction, new_ones_too=True)
 
-    async def told(service):
+    async def reports_outage(service):
         status, body = await service.health.report("/readyz")
         return status == 503 and "PostgreSQL" in body and "no answer" in body
 
     for service in (dispatcher, scheduler):
-        await until(lambda service=service: told(service), within=15, what="not ready")
+        await until(lambda service=service: reports_outage(service), within=15, what="not ready")
         assert (await service.health.report("/livez"))[0] == 200, "not the process's fault"
     before = worker.heart.last_reply
 

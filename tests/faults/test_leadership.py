@@ -175,9 +175,10 @@ async def test_a_leader_that_fell_silent_holds_the_others_up_for_a_bounded_time(
 class TestPassesWithoutALeader:
     """All other passes run in every scheduler at once; rows and keys keep them apart."""
 
-    async def at_once(self, world, *told) -> None:
+    async def at_once(self, world, *outcomes) -> None:
         events = [
-            event(one, id=uuid4(), source="test", subject="x", time=utc_now()) for one in told
+            event(outcome, id=uuid4(), source="test", subject="x", time=utc_now())
+            for outcome in outcomes
         ]
 
         async def once() -> None:

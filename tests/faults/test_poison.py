@@ -90,9 +90,9 @@ def _encodable(value):
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, list):
-        return [_encodable(one) for one in value]
+        return [_encodable(element) for element in value]
     if isinstance(value, dict):
-        return {_encodable(key): _encodable(one) for key, one in value.items()}
+        return {_encodable(key): _encodable(element) for key, element in value.items()}
     return value
 
 
@@ -207,9 +207,9 @@ class Orders:
                 events = decode(storable_json(body))
             except Malformed:
                 pytest.fail(f"neither applied nor put aside: {body[:200]!r}")
-            for one in events:
-                if isinstance(one, Event) and isinstance(one.data, LeaseEvent):
-                    assert (lease, one.id) in known, body[:200]
+            for item in events:
+                if isinstance(item, Event) and isinstance(item.data, LeaseEvent):
+                    assert (lease, item.id) in known, body[:200]
         assert not +aside, "put aside although nobody has told it"
         return sum(put_aside.values())
 
@@ -229,7 +229,7 @@ async def orders(world) -> Orders:
     async with asyncio.timeout(20):
         while len(taken) < RUNS:
             for message in await puller.fetch(RUNS):
-                taken += [one.data for one in decode(message.body) if isinstance(one, Event)]
+                taken += [item.data for item in decode(message.body) if isinstance(item, Event)]
     # With its connection the pull that it has open is gone, too.
     for service in (scheduler, dispatcher):
         world.services.remove(service)
@@ -280,8 +280,8 @@ async def test_an_id_counts_once_for_its_subject_whatever_lease_its_data_names(o
     first = msgspec.json.decode(orders.good(order))
     second = {**first, "data": {**first["data"], "lease": str(UUID(int=0))}}
     batch = Batch(orders.world)
-    for one in (first, second):
-        batch.add(subjects.event(order.lease, "w1"), msgspec.json.encode(one))
+    for item in (first, second):
+        batch.add(subjects.event(order.lease, "w1"), msgspec.json.encode(item))
         await batch.tell()
     await orders.project(batch)
     assert await orders.accounted_for(batch) == 0
@@ -294,14 +294,14 @@ async def test_good_events_among_generated_ones(orders):
     """Bad events bear the right token of a real lease, or are no events at all."""
     victim, *others = orders.taken
     batch = Batch(orders.world, seed=2)
-    told = 0
+    published = 0
 
     @ROUNDS
     @given(st.lists(generated(orders.good(victim)), min_size=30, max_size=60))
     def collect(bodies: list[bytes]) -> None:
-        nonlocal told
+        nonlocal published
         batch.add(subjects.event(victim.lease, "w1"), *bodies)
-        told += len(bodies)
+        published += len(bodies)
 
     collect()
     for order in others:
@@ -309,7 +309,7 @@ async def test_good_events_among_generated_ones(orders):
     await batch.tell()
     await orders.project(batch)
     aside = await orders.accounted_for(batch)
-    assert told >= 100
+    assert published >= 100
     assert aside > 10
     assert await orders.completed() >= {order.runs[0].run for order in others}
     await check_invariants(orders.world.database, rejected=aside)
@@ -499,7 +499,7 @@ async def test_good_outcomes_among_generated_messages(world):
 
 
 async def _put_aside_or_readable(batch: Batch, aside: Counter) -> None:
-    """What was not put aside could be read, so it was applied or is of a type for others."""
+    """Check that every message was put aside, applied, or is of a type for others."""
     assert sum(aside.values()) > 10
     for _, body in batch.stored:
         if aside[body]:

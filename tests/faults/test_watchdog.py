@@ -23,7 +23,7 @@ PING = 0.3
 QUICK = Patience(ask_every=PING)
 # For what takes some ten seconds, and on a busy machine several times as long.
 LONG = 100
-# What a server says last before a connection counts as made.
+# Last message of a server before a connection counts as made.
 HANDSHAKE_ENDS = b"PONG"
 
 
@@ -102,11 +102,11 @@ class TestADeadReader:
         dispatcher = await world.dispatcher(nats_ping_seconds=60)
         dispatcher.broker.client._reading_task.cancel()
 
-        async def told():
+        async def reports_dead_reader():
             status, body = await dispatcher.health.report("/readyz")
             return status == 503 and "nobody reads what the server says" in body
 
-        await until(told, within=LONG, what="not ready, because of the reader")
+        await until(reports_dead_reader, within=LONG, what="not ready, because of the reader")
 
 
 class TestAStalledConnection:
@@ -121,7 +121,7 @@ class TestAStalledConnection:
         proxy.stall(direction)
         await goes_on(world)
         assert proxy.accepted >= accepted + 3, "a new connection for each of the three"
-        # What was on its way when the hole opened comes again after the ack wait.
+        # Messages in flight when the hole opened come again after the ack wait.
         await settles(world, scheduler)
 
     async def test_it_is_given_up_if_new_ones_stall_too(self, proxy):

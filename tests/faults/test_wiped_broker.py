@@ -41,7 +41,7 @@ SETTLED = """
     WHERE state = 'settled'
 """
 # Work of which the records say that its body ran, or may have run, more than once.
-TOLD = """
+RECORDED_AGAIN = """
     SELECT DISTINCT work_id FROM dispatcher.metadata
     WHERE reissued > 0 OR begun_elsewhere > 0 OR attempt > 1
        OR failure ->> 'kind' IN ('orphaned', 'undelivered', 'worker_stopped', 'lost_contact')
@@ -160,7 +160,7 @@ async def copy_store(scene: Scene) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "lose",
-    [wipe, *(pytest.param(one, marks=pytest.mark.long) for one in (delete_streams, roll_back))],
+    [wipe, *(pytest.param(loss, marks=pytest.mark.long) for loss in (delete_streams, roll_back))],
 )
 async def test_everything_settles_once_and_second_executions_are_told(scene, lose):
     await scene.begin()
@@ -174,6 +174,6 @@ async def test_everything_settles_once_and_second_executions_are_told(scene, los
     settled = await scene.world.value("SELECT count(*) FROM dispatcher.work_queue")
     assert len(executions) == settled
     twice = {work for work, times in executions.items() if times > 1}
-    told = {row["work_id"] for row in await scene.world.rows(TOLD)}
-    assert twice <= told
-    print(f"{lose.__name__}: {settled} works, {len(twice)} ran again, {len(told)} told so")
+    recorded = {row["work_id"] for row in await scene.world.rows(RECORDED_AGAIN)}
+    assert twice <= recorded
+    print(f"{lose.__name__}: {settled} works, {len(twice)} ran again, {len(recorded)} recorded")

@@ -18,7 +18,7 @@ def app_with(*, schedules: bool = True) -> App:
 
 
 def times(world) -> dict[str, list[datetime]]:
-    return {name: [one.at for one in world.fires(name)] for name in ("one", "another", "after")}
+    return {name: [fire.at for fire in world.fires(name)] for name in ("one", "another", "after")}
 
 
 async def test_two_worlds_fire_alike(headway_world):
@@ -28,7 +28,9 @@ async def test_two_worlds_fire_alike(headway_world):
         await world.run_until(END)
         fired.append(times(world))
     assert fired[0] == fired[1]
-    late = {name: {one.minute * 60 + one.second for one in at} for name, at in fired[0].items()}
+    late = {
+        name: {moment.minute * 60 + moment.second for moment in at} for name, at in fired[0].items()
+    }
     assert len(late["one"]) > 6, "it is spread over fire times"
     assert late["one"] != late["another"], "and over manifests"
 
@@ -39,14 +41,14 @@ async def test_a_plan_and_a_preview_know_when_it_will_fire(headway_world):
     until = datetime(2027, 1, 1, 12, 30, tzinfo=UTC)
     async with world.client() as client:
         planned = await client.plan(app_with().definitions(), days=1)
-        plan = {one.manifest: [fire.fire_at for fire in one.appear] for one in planned.fires}
+        plan = {item.manifest: [fire.fire_at for fire in item.appear] for item in planned.fires}
         await client.apply(app_with().definitions(), take_over=True)
         preview = {
-            name: [one.fire_at for one in (await client.preview(name, 24)).fires] for name in plan
+            name: [item.fire_at for item in (await client.preview(name, 24)).fires] for name in plan
         }
     assert set(plan) == {"one", "another"}, "when the other is due follows from its runs"
     assert plan == preview
     await world.run_until(END)
     fired = times(world)
     for name, at in plan.items():
-        assert fired[name] == [one for one in at if one <= until]
+        assert fired[name] == [moment for moment in at if moment <= until]

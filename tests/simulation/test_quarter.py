@@ -89,11 +89,11 @@ async def test_twenty_mixed_manifests(headway_world):
     wanted = expected(app)
     for manifest in ("spaced", "after-berlin"):
         del wanted[manifest]
-    assert {name: [one.due_at for one in world.fires(name)] for name in wanted} == wanted
-    assert {one.outcome for one in world.fires()} == {"completed"}
+    assert {name: [fire.due_at for fire in world.fires(name)] for name in wanted} == wanted
+    assert {fire.outcome for fire in world.fires()} == {"completed"}
     world.assert_fired("after-berlin", times=len(wanted["daily-berlin"]))
     # Half a day after each success, which takes no time at all in this world.
     world.assert_fired("spaced", times=2 * DAYS + 1)
-    assert {one.reason.partition(":")[0] for one in world.skips()} == {"excluded"}
+    assert {skip.reason.partition(":")[0] for skip in world.skips()} == {"excluded"}
     async with world.client() as headway:
         assert (await headway.ledger()).gaps == []

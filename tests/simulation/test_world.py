@@ -45,7 +45,7 @@ async def test_an_outage_of_the_scheduler_is_a_misfire(headway_world):
     await world.run_until("2027-01-01 08:30")
     # Back at 06:15: 03:00 to 06:00 were missed.
     hours = {
-        name: [one.due_at.hour for one in world.fires(name)]
+        name: [fire.due_at.hour for fire in world.fires(name)]
         for name in ("once", "never", "last-two")
     }
     assert hours == {
@@ -53,7 +53,7 @@ async def test_an_outage_of_the_scheduler_is_a_misfire(headway_world):
         "never": [1, 2, 7, 8],
         "last-two": [1, 2, 5, 6, 7, 8],
     }
-    assert [(one.first_due_at.hour, one.last_due_at.hour) for one in world.skips("never")] == [
+    assert [(skip.first_due_at.hour, skip.last_due_at.hour) for skip in world.skips("never")] == [
         (3, 6)
     ]
 
@@ -66,8 +66,8 @@ async def test_an_outage_of_the_others_leaves_work_under_way(headway_world, serv
     world = await headway_world(app, start="2027-01-01 00:30")
     world.down(service, at="2027-01-01 01:30", hours=3)
     await world.run_until("2027-01-01 06:30")
-    assert [one.due_at.hour for one in world.fires("hourly")] == [1, 2, 5, 6]
-    assert {one.outcome for one in world.fires()} == {"completed"}
+    assert [fire.due_at.hour for fire in world.fires("hourly")] == [1, 2, 5, 6]
+    assert {fire.outcome for fire in world.fires()} == {"completed"}
     [skip] = world.skips("hourly")
     assert (skip.first_due_at.hour, skip.last_due_at.hour) == (3, 4)
     assert skip.reason == "still_outstanding"
@@ -95,7 +95,7 @@ async def test_retries_wait_in_virtual_time_and_a_dead_letter_blocks(headway_wor
         (2, 7),
         (2, 8),
     ]
-    assert [one.outcome for one in world.fires("flaky")] == ["completed", "dead_lettered"]
+    assert [fire.outcome for fire in world.fires("flaky")] == ["completed", "dead_lettered"]
 
 
 async def test_dependents_follow_and_dormant_ones_are_woken(headway_world):
@@ -260,9 +260,9 @@ async def test_a_maintenance_window_ends_by_itself_and_makes_good_by_policy(head
         await client.pause(everything=True, until=until, reason="new disks")
     await world.run_until("2027-01-01 06:30")
     # Back at 04:30: 01:00 to 04:00 had come due.
-    assert [one.due_at.hour for one in world.fires("once")] == [4, 5, 6]
+    assert [fire.due_at.hour for fire in world.fires("once")] == [4, 5, 6]
     assert world.fires("once")[0].at == until
-    assert [one.due_at.hour for one in world.fires("never")] == [5, 6]
+    assert [fire.due_at.hour for fire in world.fires("never")] == [5, 6]
     [skip] = world.skips("never")
     assert (skip.first_due_at.hour, skip.last_due_at.hour) == (1, 4)
     assert skip.reason == "paused: new disks"

@@ -35,7 +35,7 @@ class Hold:
 
 @pytest.fixture
 def held_letters(monkeypatch):
-    """What people do about dead letters reaches the scheduler late."""
+    """Actions on dead letters reach the scheduler late."""
     hold, resolve = Hold(monkeypatch), settle.resolve
 
     async def late(*arguments, **named):
@@ -98,7 +98,7 @@ async def test_an_outage_begins_before_what_is_due_at_its_first_moment(headway_w
     world.down("scheduler", at="2027-01-01 02:00", hours=2)
     await world.run_until("2027-01-01 05:30")
     # Back at 04:00, which is its own time and no longer the outage's.
-    assert [(one.due_at.hour, one.at.hour) for one in world.fires("hourly")] == [
+    assert [(fire.due_at.hour, fire.at.hour) for fire in world.fires("hourly")] == [
         (1, 1),
         (4, 4),
         (5, 5),
