@@ -163,10 +163,10 @@ async def test_services_say_so_and_go_on_when_it_answers_again(world, proxy, dir
     for service in (dispatcher, scheduler):
         await until(lambda service=service: reports_outage(service), within=15, what="not ready")
         assert (await service.health.report("/livez"))[0] == 200, "not the process's fault"
-    before = worker.heart.last_reply
+    before = worker.heartbeats.last_reply
 
     async def answered():
-        return worker.heart.last_reply > before
+        return worker.heartbeats.last_reply > before
 
     await until(answered, within=10, what="workers are answered without the database")
 

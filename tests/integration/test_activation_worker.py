@@ -288,7 +288,7 @@ async def test_inputs_are_checked_before_anybody_is_asked(world, scheduler):
 
 async def test_work_without_a_manifest_cannot_activate(world, scheduler):
     async def job(ctx):
-        with pytest.raises(ActivationRefused, match="only a manifest's run can activate"):
+        with pytest.raises(ActivationRefused, match="only the run of a manifest can activate"):
             await ctx.activate("mail")
 
     settled = await run(world, scheduler, job, manifest_id=None, manifest=None)
@@ -301,7 +301,7 @@ async def test_an_activation_of_work_without_a_manifest_wakes_nothing(world, sch
     async def job(ctx):
         lease = ctx._activator._lease
         woken = RunActivated(**lease.credentials, run=ctx.run, activations=[MAIL])
-        await lease.say(lease.event(woken))
+        await lease.publish(lease.event(woken))
 
     settled = await run(world, scheduler, job, manifest_id=None, manifest=None)
     assert settled.outcome == "completed"
@@ -343,12 +343,12 @@ async def test_a_body_whose_lease_was_lost_cannot_activate_and_tells_nothing(wor
     worker = await world.worker(app)
     await scheduler.queue()
     await asyncio.wait_for(begun.wait(), 15)
-    [tenure] = worker._tenures.values()
-    tenure.lease.lost = True
+    [runner] = worker._runners.values()
+    runner.lease.lost = True
     go_on.set()
 
     async def forgotten():
-        return not worker._tenures
+        return not worker._runners
 
     await until(forgotten, within=10, what="the run is over at the worker")
     assert len(seen) == 1

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from headway.worker import tenure
+from headway.worker import lease_runner
 from headway.worker.leases import Lease
 from headway_contract import subjects
 from headway_contract.work import RetryPolicy
@@ -144,7 +144,7 @@ async def test_a_run_that_takes_its_worker_down_costs_only_what_had_begun(world)
     async def no_beat() -> None:
         return None
 
-    zombie.heart.beat = no_beat
+    zombie.heartbeats.beat = no_beat
     zombie._free = 0
     await world.until(
         "SELECT count(*) = 3 FROM dispatcher.metadata WHERE state = 'failed'", within=30
@@ -228,8 +228,8 @@ async def test_a_worker_that_drains_says_so_at_once(world):
 
 
 async def test_what_is_too_much_for_one_message_is_told_in_several(world, monkeypatch):
-    monkeypatch.setattr(tenure, "LINGER_SECONDS", 3600.0)
-    monkeypatch.setattr(tenure, "_LARGE", 1 << 30)
+    monkeypatch.setattr(lease_runner, "LINGER_SECONDS", 3600.0)
+    monkeypatch.setattr(lease_runner, "_LARGE", 1 << 30)
     output = "x" * 120_000
 
     async def job(ctx, number: int):
@@ -249,16 +249,16 @@ async def test_what_is_too_much_for_one_message_is_told_in_several(world, monkey
 
 async def test_what_ends_while_something_is_being_said_is_said_next(world, monkeypatch):
     speaking, may_go_on, last_begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    say = Lease.say
+    say = Lease.publish
 
     async def slowly(self, *events):
         speaking.set()
         await may_go_on.wait()
         return await say(self, *events)
 
-    monkeypatch.setattr(Lease, "say", slowly)
+    monkeypatch.setattr(Lease, "publish", slowly)
     # No machine is so slow that the runs themselves would wait for what is being said.
-    monkeypatch.setattr(tenure, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(lease_runner, "monotonic", lambda: 0.0)
     bodies = Bodies(hold={2})
 
     async def job(ctx, number: int):
@@ -291,8 +291,8 @@ async def test_a_body_never_begins_if_the_lease_is_lost_while_its_start_is_told(
         self.lost = True
         return "lost"
 
-    monkeypatch.setattr(Lease, "say", lost)
-    monkeypatch.setattr(tenure, "LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(Lease, "publish", lost)
+    monkeypatch.setattr(lease_runner, "LINGER_SECONDS", 0.0)
     await world.dispatcher(orphan_timeout_seconds=600)
     worker = await world.worker(app_with(job))
     worker.on_ended = lambda *_: ended.set()

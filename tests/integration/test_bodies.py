@@ -80,7 +80,7 @@ async def rubbish(ctx):
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
-        (mute, "Mute", "it cannot be told: SystemExit"),
+        (mute, "Mute", "its text is not available: SystemExit"),
         (half, "output_not_json", "Struct field 'whole' is unset"),
         (rubbish, "output_not_json", "JSON is malformed: expected '\"' (byte 1)"),
         (empty_next, "RuntimeError", "StopIteration()"),

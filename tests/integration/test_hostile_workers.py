@@ -62,7 +62,7 @@ async def test_a_forged_revocation_does_not_take_a_lease_away(desk, stranger, fe
     answer = await desk.ask("w1")
     assert (answer.answer, answer.sequence) == ("mine", sequence)
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run, output="kept"))
-    assert await lease.say(done) == "stored"
+    assert await lease.publish(done) == "stored"
     if not projected:
         await desk.world.dispatcher(orphan_timeout_seconds=600)
     await desk.world.until("SELECT output FROM dispatcher.metadata WHERE state = 'completed'")
@@ -88,7 +88,7 @@ async def test_who_speaks_first_does_not_block_a_lease(desk, stranger, projected
     assert sorted(claims) == ["gone"] * 4 + ["mine"]
     winner = rivals[claims.index("mine")]
     done = winner.event(RunCompleted(**winner.credentials, run=desk.run))
-    assert await winner.say(done) == "stored"
+    assert await winner.publish(done) == "stored"
     if not projected:
         await desk.world.dispatcher(orphan_timeout_seconds=600)
     assert (await desk.settled())["worker"] == winner.worker
@@ -108,7 +108,7 @@ async def test_a_kind_of_the_dispatcher_s_own_is_refused_and_the_worker_warned(d
     lease = desk.lease("w1")
     assert await lease.claim() == "mine"
     failed = RunFailed(**lease.credentials, run=desk.run, failure=Failure(kind=kind))
-    assert await lease.say(lease.event(failed)) == "stored"
+    assert await lease.publish(lease.event(failed)) == "stored"
     await desk.world.until(
         "SELECT count(*) FROM dispatcher.history WHERE refusal = 'reserved_kind'"
     )
@@ -117,7 +117,7 @@ async def test_a_kind_of_the_dispatcher_s_own_is_refused_and_the_worker_warned(d
     assert (warning.lease, repr(kind) in warning.message) == (desk.order.lease, True)
     assert (await desk.heartbeat("w1", nonce="another")).warnings == []
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
-    assert await lease.say(done) == "stored"
+    assert await lease.publish(done) == "stored"
     assert (await desk.settled())["state"] == "completed"
 
 
@@ -129,7 +129,7 @@ async def test_a_run_that_is_handed_back_again_and_again_comes_back_later_each_t
         assert await lease.claim() == "mine"
         stopped = Failure(kind=WORKER_STOPPED, retryable=False)
         word = RunFailed(**lease.credentials, run=desk.run, failure=stopped)
-        assert await lease.say(lease.event(word)) == "stored"
+        assert await lease.publish(lease.event(word)) == "stored"
     waiting = "FROM dispatcher.history WHERE type = 'headway.work.waiting.v1'"
     await desk.world.until(f"SELECT count(*) = 3 {waiting}")
     rows = await desk.world.rows(
@@ -219,6 +219,6 @@ async def test_an_owner_whose_words_have_vanished_tells_them_again_behind_a_refu
     answer = await desk.ask("w1")
     assert (answer.answer, answer.sequence) == ("nothing_stored", sequence)
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
-    assert await lease.say(done) == "stored"
+    assert await lease.publish(done) == "stored"
     assert (await desk.settled())["state"] == "completed"
     await check_invariants(desk.world.database)

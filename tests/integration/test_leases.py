@@ -42,7 +42,7 @@ async def test_a_claim_whose_reply_was_lost_is_found_to_be_mine(desk):
     again = desk.lease("w1")
     assert await again.claim() == "mine"
     done = again.event(RunCompleted(**again.credentials, run=desk.run))
-    assert await again.say(done) == "stored"
+    assert await again.publish(done) == "stored"
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
     await check_invariants(desk.world.database)
 
@@ -52,9 +52,9 @@ async def test_an_outcome_whose_reply_was_lost_is_not_told_twice(desk):
     await lease.claim()
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run, output=1))
     before = lease._sequence
-    assert await lease.say(done) == "stored"
+    assert await lease.publish(done) == "stored"
     lease._sequence = before
-    assert await lease.say(done) == "stored"
+    assert await lease.publish(done) == "stored"
     answer = await desk.ask("w1")
     assert answer.stored == [done.id]
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
@@ -68,7 +68,7 @@ async def test_the_answers_before_a_claim_and_after_the_end(desk):
     assert (await desk.ask("w1")).answer == "ended", "nobody knows such a lease"
     desk.order = order
     await unknown.claim()
-    await unknown.say(unknown.event(RunCompleted(**unknown.credentials, run=desk.run)))
+    await unknown.publish(unknown.event(RunCompleted(**unknown.credentials, run=desk.run)))
     await desk.world.until("SELECT count(*) FROM dispatcher.lease WHERE ended_at IS NOT NULL")
     answer = await desk.ask("w2")
     assert (answer.answer, answer.ended_runs) == ("ended", [desk.run])
@@ -81,7 +81,7 @@ async def test_when_the_stream_forgot_the_lease_its_owner_tells_it_all_again(des
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'in_progress'")
     await desk.world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
-    assert await lease.say(done) == "stored"
+    assert await lease.publish(done) == "stored"
     await desk.world.until("SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'")
     kinds = [kind for kind, _ in await desk.history()]
     assert kinds == ["run.dispatched", "lease.claimed", "run.started", "run.completed"]
@@ -95,13 +95,13 @@ async def test_a_word_whose_reply_was_lost_is_told_again_with_the_others(desk):
     woke = lease.event(
         RunActivated(**lease.credentials, run=desk.run, activations=[Activation(manifest="child")])
     )
-    sequence, told = lease._sequence, list(lease._told)
-    assert await lease.say(woke) == "stored"
-    lease._sequence, lease._told = sequence, told
-    assert await lease.say(woke) == "stored", "only the reply was lost"
+    sequence, told = lease._sequence, list(lease._published)
+    assert await lease.publish(woke) == "stored"
+    lease._sequence, lease._published = sequence, told
+    assert await lease.publish(woke) == "stored", "only the reply was lost"
     await desk.world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
-    assert await lease.say(done) == "stored"
+    assert await lease.publish(done) == "stored"
     await desk.world.dispatcher(orphan_timeout_seconds=600)
     await desk.world.until(
         "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'", within=45
@@ -117,13 +117,13 @@ async def test_when_the_stream_went_back_its_owner_tells_again_what_is_missing(d
     woke = RunActivated(
         **lease.credentials, run=desk.run, activations=[Activation(manifest="child")]
     )
-    assert await lease.say(lease.event(woke)) == "stored"
+    assert await lease.publish(lease.event(woke)) == "stored"
     # The claim is still there, the word after it is lost, and was never projected.
     await desk.world.broker.api(
         f"STREAM.MSG.DELETE.{subjects.EVENTS_STREAM}", {"seq": lease._sequence}
     )
     done = lease.event(RunCompleted(**lease.credentials, run=desk.run))
-    assert await lease.say(done) == "stored"
+    assert await lease.publish(done) == "stored"
     await desk.world.dispatcher(orphan_timeout_seconds=600)
     await desk.world.until(
         "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed'", within=45

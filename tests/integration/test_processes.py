@@ -10,8 +10,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 from headway.define.jobs import Job
-from headway.worker.fork_server import BodyFailed, Child, Nursery, place_of
-from headway.worker.pipe_frames import Begin, Returned, from_child, line
+from headway.worker.fork_server import BodyFailed, BodyProcess, ForkServer, function_path
+from headway.worker.pipe_frames import Begin, Returned, encode_frame, from_child
 from headway_contract import subjects
 from headway_contract.orders import OrderedRun
 from headway_contract.scheduling import ActivationAnswer
@@ -30,8 +30,8 @@ async def worker(world):
 
 
 @pytest.fixture
-async def nursery():
-    made = Nursery(list(app.jobs.values()))
+async def fork_server():
+    made = ForkServer(list(app.jobs.values()))
     await made.start()
     yield made
     await made.stop()
@@ -147,12 +147,12 @@ async def test_a_body_may_close_its_streams(world, worker):
 
 
 async def test_a_body_is_found_although_its_decorator_is_of_another_file():
-    nursery = Nursery([app.jobs["decorated"]])
-    await nursery.start()
+    fork_server = ForkServer([app.jobs["decorated"]])
+    await fork_server.start()
     try:
-        output = await asyncio.wait_for(run_alone(nursery, decorated), 10)
+        output = await asyncio.wait_for(run_alone(fork_server, decorated), 10)
     finally:
-        await nursery.stop()
+        await fork_server.stop()
     assert output == "held"
 
 
@@ -161,7 +161,10 @@ async def test_progress_and_logs_reach_the_run(world, worker):
     row = await until_run(world, "completed")
     await world.until("SELECT count(*) = 2 FROM dispatcher.run_log")
     lines = await world.rows("SELECT * FROM dispatcher.run_log ORDER BY number")
-    assert [(line["level"], line["message"], line["fields"]) for line in lines] == [
+    assert [
+        (encode_frame["level"], encode_frame["message"], encode_frame["fields"])
+        for encode_frame in lines
+    ] == [
         ("info", "begun", {"attempt": 1}),
         ("warning", "from a library", {"logger": "library"}),
     ]
@@ -185,7 +188,7 @@ async def test_a_worker_that_stops_hands_its_runs_back_and_leaves_no_process(wor
 async def test_the_process_that_makes_processes_is_made_again(world, worker):
     await queue(world, job="multiply", input={"left": 1, "right": 2})
     await until_run(world, "completed")
-    process = worker._nursery._process
+    process = worker._fork_server._process
     os.kill(process.pid, signal.SIGKILL)
     await process.wait()
     await queue(world, job="multiply", input={"left": 1, "right": 2})
@@ -213,37 +216,37 @@ async def test_a_body_wakes_dependents_and_hears_why_it_may_not(world, worker, j
     assert row["failure"]["message"] == "unknown: nobody"
 
 
-async def test_several_that_find_it_gone_start_it_once(nursery, monkeypatch):
-    start = AsyncMock(wraps=nursery.start)
-    monkeypatch.setattr(nursery, "start", start)
-    os.kill(nursery._process.pid, signal.SIGKILL)
-    await nursery._process.wait()
+async def test_several_that_find_it_gone_start_it_once(fork_server, monkeypatch):
+    start = AsyncMock(wraps=fork_server.start)
+    monkeypatch.setattr(fork_server, "start", start)
+    os.kill(fork_server._process.pid, signal.SIGKILL)
+    await fork_server._process.wait()
     given = {"input": {"left": 6, "right": 7}}
-    outputs = await asyncio.gather(*(run_alone(nursery, multiply, **given) for _ in range(5)))
+    outputs = await asyncio.gather(*(run_alone(fork_server, multiply, **given) for _ in range(5)))
     assert [output["product"] for output in outputs] == [42] * 5
     assert start.await_count == 1
 
 
-async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(nursery):
-    child = Child(nursery, app.jobs["deaf"], ordered(), Mock(), Mock())
+async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(fork_server):
+    child = BodyProcess(fork_server, app.jobs["deaf"], ordered(), Mock(), Mock())
     running = asyncio.create_task(child.run())
     child.kill()
     with pytest.raises(BodyFailed, match="SIGKILL"):
         await asyncio.wait_for(running, 10)
 
 
-async def test_of_processes_that_have_ended_nothing_is_kept(nursery):
-    await run_as_the_worker_does(nursery, "closing")
-    await run_as_the_worker_does(nursery, "closing")
+async def test_of_processes_that_have_ended_nothing_is_kept(fork_server):
+    await run_as_the_worker_does(fork_server, "closing")
+    await run_as_the_worker_does(fork_server, "closing")
 
     async def forgotten():
-        return not nursery.exits._codes and not nursery.exits._unwanted
+        return not fork_server.exit_codes._codes and not fork_server.exit_codes._unwanted
 
     await until(forgotten, within=10, what="both exits are told and forgotten")
 
 
-async def run_as_the_worker_does(nursery, job: str) -> None:
-    await Child(nursery, app.jobs[job], ordered(), Mock(), Mock()).run()
+async def run_as_the_worker_does(fork_server, job: str) -> None:
+    await BodyProcess(fork_server, app.jobs[job], ordered(), Mock(), Mock()).run()
 
 
 async def test_code_is_loaded_once(tmp_path):
@@ -253,13 +256,13 @@ async def test_code_is_loaded_once(tmp_path):
     names = {"__name__": "changing"}
     exec(compile(module.read_text(), str(module), "exec"), names)
     body = names["body"]
-    nursery = Nursery([Job(name="body", group="ops", function=body)])
-    await nursery.start()
+    fork_server = ForkServer([Job(name="body", group="ops", function=body)])
+    await fork_server.start()
     try:
         module.write_text("def body(ctx):\n    return 'new'\n")
-        outputs = await asyncio.gather(*(run_alone(nursery, body) for _ in range(3)))
+        outputs = await asyncio.gather(*(run_alone(fork_server, body) for _ in range(3)))
     finally:
-        await nursery.stop()
+        await fork_server.stop()
     assert outputs == ["old"] * 3
 
 
@@ -268,10 +271,12 @@ def ordered(**fields) -> OrderedRun:
     return OrderedRun(run=uuid4(), work=uuid4(), **given)
 
 
-async def run_alone(nursery, function, **fields):
+async def run_alone(fork_server, function, **fields):
     """Run a body in a child that is spoken to by hand."""
-    reader, writer = await nursery.child()
-    writer.write(line(Begin(place=place_of(function), job="body", ordered=ordered(**fields))))
+    reader, writer = await fork_server.fork()
+    writer.write(
+        encode_frame(Begin(function=function_path(function), job="body", ordered=ordered(**fields)))
+    )
     while not isinstance(frame := from_child.decode(await reader.readline()), Returned):
         continue
     writer.close()

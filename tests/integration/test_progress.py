@@ -172,8 +172,8 @@ async def test_what_is_late_doubled_reordered_or_forged_does_no_harm(world):
     worker = await world.worker(app_with(job), worker_name="w1")
     await queue(world)
     row = await until_run(world, "in_progress")
-    [tenure] = worker._tenures.values()
-    order = tenure.lease.order
+    [runner] = worker._runners.values()
+    order = runner.lease.order
 
     async def tell(number: int, *, worker: str = "w1", lines=(), **fields) -> None:
         given = {"lease": order.lease, "token": order.token, "run": row["run_id"], "at": utc_now()}
@@ -226,8 +226,8 @@ async def test_a_lease_over_its_allowance_is_cut_off_with_one_line_of_log(world,
     worker = await world.worker(app_with(job), worker_name="w1")
     await queue(world)
     row = await until_run(world, "in_progress")
-    [tenure] = worker._tenures.values()
-    order = tenure.lease.order
+    [runner] = worker._runners.values()
+    order = runner.lease.order
     news = Progress(
         lease=order.lease,
         token=order.token,

@@ -25,7 +25,7 @@ class Silence:
         async def no_beat() -> None:
             return None
 
-        self.worker.heart.beat = no_beat
+        self.worker.heartbeats.beat = no_beat
         self.worker._free = 0
 
 

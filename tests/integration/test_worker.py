@@ -141,7 +141,7 @@ async def test_when_contact_is_lost_the_job_decides(world, policy):
     for service in world.services:
         await service.stop()
     world.services.clear()
-    silent = worker.heart.silence
+    silent = worker.heartbeats.silence
 
     async def long_enough():
         return silent() > 1.5
@@ -222,8 +222,8 @@ async def test_a_cancel_is_heard_by_push_or_else_by_heartbeat(world, way, kind, 
     app = app_with(plain if kind == "plain" else waits)
     worker = await world.worker(app, heartbeat_seconds=seconds)
     if way == "heartbeat":
-        obey = worker.heart._obey
-        worker.heart._obey = lambda said: None if isinstance(said, CancelPush) else obey(said)
+        obey = worker.heartbeats._obey
+        worker.heartbeats._obey = lambda said: None if isinstance(said, CancelPush) else obey(said)
     work = await queue(world, retry=RetryPolicy(attempts=3))
     await until_run(world, "in_progress")
     await cancel(world, work)
@@ -293,8 +293,8 @@ async def test_a_long_lease_is_renewed_so_that_its_last_message_stays(world, mon
         "SELECT count(*) >= 3 FROM dispatcher.history WHERE type = $1 AND accepted",
         LeaseRenewed.type,
     )
-    [tenure] = worker._tenures.values()
-    assert sum(isinstance(one.data, LeaseRenewed) for one in tenure.lease._told) == 1
+    [runner] = worker._runners.values()
+    assert sum(isinstance(one.data, LeaseRenewed) for one in runner.lease._published) == 1
     await world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
     release.set()
     assert (await until_run(world, "completed"))["output"] == "done"
@@ -313,10 +313,10 @@ async def test_a_renewal_that_meets_an_empty_stream_tells_all_again(world, monke
     await queue(world)
     await until_run(world, "in_progress")
     await world.broker.api(f"STREAM.PURGE.{subjects.EVENTS_STREAM}")
-    [tenure] = worker._tenures.values()
+    [runner] = worker._runners.values()
 
     async def stored():
-        answer = await tenure.lease._ask()
+        answer = await runner.lease._ask()
         return answer.answer == "mine" and answer.sequence
 
     await until(stored, within=10, what="the broker knows the lease again")
@@ -450,13 +450,13 @@ async def test_a_worker_lets_a_lease_go_when_told_so(world, monkeypatch):
     worker = await world.worker(app_with(job), worker_name="w1")
     await queue(world)
     await until_run(world, "in_progress")
-    [lease] = worker._tenures
+    [lease] = worker._runners
     push = CancelPush(release=[{"lease": lease, "reason": "another"}])
     await world.broker.client.publish(subjects.cancel("w1"), msgspec.json.encode(push))
     await asyncio.wait_for(stopped.wait(), 10)
 
     async def forgotten():
-        return not worker._tenures
+        return not worker._runners
 
     await until(forgotten, within=10, what="the lease is forgotten")
     assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"

@@ -3,9 +3,8 @@
 import weakref
 from uuid import UUID
 
-from headway.worker import finished_leases
-from headway.worker.finished_leases import Finished
-from headway.worker.leases import Lease
+from headway.worker import leases
+from headway.worker.leases import FinishedLeases, Lease
 from headway_contract.orders import OrderedRun, RunDispatched
 
 
@@ -25,9 +24,9 @@ def _lease(number: int, *, size: int = 100, given: object = None) -> Lease:
 
 
 def test_a_lease_is_known_by_name_longer_than_what_was_said_of_it(monkeypatch):
-    monkeypatch.setattr(finished_leases, "_MOST_LEASES", 2)
-    monkeypatch.setattr(finished_leases, "_MOST_NAMES", 3)
-    kept = Finished(broker=None)
+    monkeypatch.setattr(leases, "_MOST_LEASES", 2)
+    monkeypatch.setattr(leases, "_MOST_NAMES", 3)
+    kept = FinishedLeases(broker=None)
     for number in range(4):
         kept.add(_lease(number))
     assert [UUID(int=number) in kept for number in range(4)] == [False, True, True, True]
@@ -35,14 +34,14 @@ def test_a_lease_is_known_by_name_longer_than_what_was_said_of_it(monkeypatch):
 
 
 def test_of_a_lease_of_which_much_was_said_only_the_name_is_kept():
-    kept = Finished(broker=None)
-    kept.add(_lease(1, size=finished_leases._MOST_BYTES + 1))
+    kept = FinishedLeases(broker=None)
+    kept.add(_lease(1, size=leases._MOST_BYTES + 1))
     assert UUID(int=1) in kept
     assert not kept._leases
 
 
 def test_inputs_are_let_go():
-    kept, given = Finished(broker=None), Input()
+    kept, given = FinishedLeases(broker=None), Input()
     seen = weakref.ref(given)
     kept.add(_lease(1, given=given))
     del given

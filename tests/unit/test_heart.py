@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 from headway.worker import heartbeat
-from headway.worker.heartbeat import Heart
+from headway.worker.heartbeat import HeartbeatSender
 
 
 @pytest.mark.parametrize(("blocked", "warned"), [(90.0, True), (0.1, False)])
 async def test_whoever_blocks_the_loop_is_told(monkeypatch, caplog, blocked, warned):
     times = iter([0.0, 0.0, blocked])
     monkeypatch.setattr(heartbeat, "monotonic", lambda: next(times))
-    heart = Heart(
+    sender = HeartbeatSender(
         None,
         describe=lambda: SimpleNamespace(runs=["run-1"]),
         obey=lambda _: None,
@@ -26,7 +26,11 @@ async def test_whoever_blocks_the_loop_is_told(monkeypatch, caplog, blocked, war
         if next(beats, "over") == "over":
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(heart, "beat", beat)
+    monkeypatch.setattr(sender, "beat", beat)
     with caplog.at_level(logging.WARNING), pytest.raises(asyncio.CancelledError):
-        await heart.beat_for_ever()
-    assert ("held up for 90.0 s" in caplog.text and "run-1" in caplog.text) is warned
+        await sender.beat_for_ever()
+    assert (
+        "event loop was blocked" in caplog.text
+        and "seconds=90.0" in caplog.text
+        and "run-1" in caplog.text
+    ) is warned

@@ -2,7 +2,7 @@
 
 import logging
 
-from headway.worker.run_log import RunLog
+from headway.worker.context import RunLog
 
 
 def test_a_line_break_in_a_message_makes_no_second_line_of_the_log(caplog):

@@ -1,11 +1,11 @@
 """The worker runtime: the protocol of `PROTOCOL.md` in Python.
 
-A worker fetches orders for the jobs that it serves (`runtime`), claims their leases and
-speaks for them under the broker's fence (`leases`), sees to their runs one after the other
-(`tenure`), runs the bodies (`execution`), passes on what they tell of themselves
-(`reports`), and says every few seconds that it lives and what it holds (`heartbeat`). A body
-is a coroutine, a function in a thread (`threads`), or a function in a process of its own
-(`nursery` on this side, `child` on the other). It talks to NATS and to nothing else.
+`runtime` fetches orders for the jobs that the worker serves. `leases` claims a lease and publishes
+its events under the broker's fence; `lease_runner` runs its runs one after the other. `execution`
+runs a body as a coroutine, in a thread, or in a process that `fork_server` forks
+(`forked_process` is the code of that process, `pipe_frames` the messages between the two).
+`reports` publishes progress and log lines, and `heartbeat` says every few seconds that the worker
+is alive and which leases it holds. A worker talks to NATS only.
 """
 
 from headway.worker.runtime import UnknownJobs, Worker, WorkerSettings, choose_jobs

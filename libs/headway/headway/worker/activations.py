@@ -1,13 +1,11 @@
-"""Waking dormant dependents from inside a job's body.
+"""Activate dormant dependents from inside a job's body.
 
-The scheduler is asked first, because it knows which dependents there are and what they
-take; then the activation is published under the lease's fence like any other word of the
-run. Nothing is published that the scheduler has not agreed to, and nothing after the run's
-outcome: whatever is still under way when the run is over is given up.
+The worker asks the scheduler first, which knows the dependents and their inputs. Then it publishes
+the activation under the lease's fence, like any other event of the run. It publishes nothing that
+the scheduler refused, and nothing after the run's outcome: pending activations are dropped then.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from typing import Any
@@ -23,27 +21,28 @@ from headway_errors import Invalid, RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
 from headway_tracing import traceparent
+from headway_tracing.log import get_logger
 
 from headway.define.jobs import holds_nul
 from headway.errors import ActivationRefused, ActivationUnavailable, LeaseLost
-from headway.worker.context import Wanted
+from headway.worker.context import ActivationRequest
 from headway.worker.leases import Lease
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 KEY_LIMIT = 255
 MANY_LIMIT = 10_000
 TRIES = 5
 _TIMEOUT = 5.0
-# What the envelope and the other fields may take up beside the activations themselves.
+# Bytes for the envelope and the fields beside the activations.
 _ENVELOPE = 16 * 1024
 
 
-class Activated(Coroutine[Any, Any, None]):
-    """An activation that has begun; awaiting it tells how it ended.
+class PendingActivation(Coroutine[Any, Any, None]):
+    """An activation that has begun; awaiting it returns or raises its result.
 
-    A coroutine, so that task groups take it, but one that needs nobody to drive it. A plain
-    function has waited already and gets one with nothing left to wait for.
+    It is a coroutine so that task groups accept it, but it runs without being awaited. A plain
+    function has already waited and gets one that is done.
     """
 
     def __init__(self, future: "asyncio.Future[None] | None" = None) -> None:
@@ -57,7 +56,7 @@ class Activated(Coroutine[Any, Any, None]):
             yield from self.future.__await__()
 
     def send(self, value: Any) -> Any:
-        """Go on, as a coroutine does."""
+        """Continue, as a coroutine does."""
         if self._steps is None:
             self._steps = self.__await__()
         return self._steps.send(value)
@@ -69,7 +68,7 @@ class Activated(Coroutine[Any, Any, None]):
         return self._steps.throw(*error)
 
     def close(self) -> None:
-        """Wait no more; the activation itself goes on."""
+        """Stop waiting; the activation itself continues."""
         if self._steps is not None:
             self._steps.close()
 
@@ -91,96 +90,96 @@ class Activations:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._taken: dict[str, set[str]] = {}
-        self._told: list[Activated] = []
+        self._pending: list[PendingActivation] = []
         self._under_way: set[asyncio.Task[None]] = set()
         self._over = False
 
-    def activate(self, wanted: list[Wanted]) -> Coroutine[Any, Any, None]:
-        """Begin at once; a thread without a loop of its own waits here until it is done."""
+    def activate(self, requests: list[ActivationRequest]) -> Coroutine[Any, Any, None]:
+        """Begin at once; a thread without an event loop waits until it is done."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
-            self._from_thread(wanted).result()
-            return Activated()
+            self._from_thread(requests).result()
+            return PendingActivation()
         if running is not self._loop:
-            return Activated(asyncio.wrap_future(self._from_thread(wanted)))
-        activated = Activated(self._begin(wanted))
-        self._told.append(activated)
+            return PendingActivation(asyncio.wrap_future(self._from_thread(requests)))
+        activated = PendingActivation(self._begin(requests))
+        self._pending.append(activated)
         return activated
 
-    def _from_thread(self, wanted: list[Wanted]) -> "Future[None]":
+    def _from_thread(self, requests: list[ActivationRequest]) -> "Future[None]":
         async def begin() -> None:
-            await self._begin(wanted)
+            await self._begin(requests)
 
         return asyncio.run_coroutine_threadsafe(begin(), self._loop)
 
     async def finish(self) -> None:
-        """Wait for what the body has begun and not awaited; raises if any of it failed."""
-        for activated in self._told:
+        """Wait for activations that the body has not awaited; raise if one failed."""
+        for activated in self._pending:
             if not activated.awaited:
                 await activated
 
     async def close(self) -> None:
-        """Give up what is still under way: after this nothing is published any more."""
+        """Cancel pending activations; nothing is published after this."""
         self._over = True
         for task in self._under_way:
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
-        for activated in self._told:
+        for activated in self._pending:
             future = activated.future
             if future is not None and future.done() and not future.cancelled():
-                future.exception()  # or the loop complains that nobody has looked
+                future.exception()  # or the event loop logs it as never retrieved
 
-    def _begin(self, wanted: list[Wanted]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(self._activate(wanted))
+    def _begin(self, requests: list[ActivationRequest]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(self._activate(requests))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task
 
-    async def _activate(self, wanted: list[Wanted]) -> None:
+    async def _activate(self, requests: list[ActivationRequest]) -> None:
         if self._over:
-            raise LeaseLost(f"run {self._ordered.run} is over and can activate nothing any more")
-        if not wanted:
+            raise LeaseLost(f"run {self._ordered.run} has ended and can no longer activate")
+        if not requests:
             return
         if self._ordered.manifest is None:
-            raise ActivationRefused("only a manifest's run can activate")
-        inputs = self._checked(wanted)
+            raise ActivationRefused("only the run of a manifest can activate dependents")
+        inputs = self._check(requests)
         activations = [
-            Activation(manifest=one.manifest, key=self._key(one), input=given)
-            for one, given in zip(wanted, inputs, strict=True)
+            Activation(manifest=request.manifest, key=self._key(request), input=given)
+            for request, given in zip(requests, inputs, strict=True)
         ]
         try:
             self._check_size(activations)
             await self._ask(self._ordered.manifest, activations)
-            await self._say(activations)
+            await self._publish(activations)
         except (ActivationRefused, ActivationUnavailable):
-            # Nothing was published, so the next one that is gets the same number.
-            for one in activations:
-                self._taken[one.manifest].discard(one.key)
+            # Nothing was published, so the next activation gets the same number.
+            for activation in activations:
+                self._taken[activation.manifest].discard(activation.key)
             raise
 
-    def _checked(self, wanted: list[Wanted]) -> list[Any]:
-        """The inputs as JSON values, or all that is wrong with them."""
+    def _check(self, requests: list[ActivationRequest]) -> list[Any]:
+        """Return the inputs as JSON values, or raise with every problem."""
         problems: list[str] = []
         inputs = []
-        if len(wanted) > MANY_LIMIT:
-            problems.append(f"{len(wanted)} activations at once are more than {MANY_LIMIT}")
-        for one in wanted:
+        if len(requests) > MANY_LIMIT:
+            problems.append(f"{len(requests)} activations at once are more than {MANY_LIMIT}")
+        for request in requests:
             try:
-                given, problem = _as_json(one)
+                given, problem = _as_json(request)
                 inputs.append(given)
             except (TypeError, ValueError, RecursionError) as error:
                 problem = f"the input cannot be written as JSON: {error}"
             if problem is not None:
-                problems.append(f"{one.manifest}: {problem}")
+                problems.append(f"{request.manifest}: {problem}")
         if problems:
             raise ActivationRefused("\n".join(problems))
         return inputs
 
-    def _key(self, one: Wanted) -> str:
-        """The key asked for, or the first number that this run has not used for the target."""
-        taken = self._taken.setdefault(one.manifest, set())
-        key = one.key
+    def _key(self, request: ActivationRequest) -> str:
+        """Return the requested key, or the first number that is free for the dependent."""
+        taken = self._taken.setdefault(request.manifest, set())
+        key = request.key
         if key is None:
             numbers = ("" if number == 0 else str(number) for number in range(len(taken) + 1))
             key = next(number for number in numbers if number not in taken)
@@ -197,7 +196,7 @@ class Activations:
             )
 
     async def _ask(self, manifest: str, activations: list[Activation]) -> None:
-        """Ask the scheduler whether all of them may be woken."""
+        """Ask the scheduler whether all of them may be activated."""
         question = ActivationQuestion(manifest=manifest, activations=activations)
         trouble = ""
         for number in range(TRIES):
@@ -216,7 +215,7 @@ class Activations:
                 raise ActivationRefused(str(error)) from error
             except RequestFailed as error:
                 trouble = str(error)
-            logger.debug("asking whether %s may activate: %s", manifest, trouble)
+            log.debug("activation question failed", manifest=manifest, error=trouble)
         else:
             raise ActivationUnavailable(
                 f"no scheduler answered {TRIES} times whether {manifest} may activate: {trouble}"
@@ -224,25 +223,25 @@ class Activations:
         if answer.problems:
             raise ActivationRefused("\n".join(answer.problems))
 
-    async def _say(self, activations: list[Activation]) -> None:
-        told = RunActivated(
+    async def _publish(self, activations: list[Activation]) -> None:
+        activated = RunActivated(
             **self._lease.credentials, run=self._ordered.run, activations=activations
         )
         context = traceparent() or self._ordered.traceparent
-        said = await self._lease.say(self._lease.event(told, traceparent=context))
-        if said == "lost":
+        event = self._lease.event(activated, traceparent=context)
+        if await self._lease.publish(event) == "lost":
             self._on_lost()
             raise LeaseLost(f"run {self._ordered.run} was taken away from this worker")
 
 
-def _as_json(one: Wanted) -> tuple[Any, str | None]:
-    """An input as JSON has it, and what is wrong with the activation."""
-    given = msgspec.to_builtins(one.input)
+def _as_json(request: ActivationRequest) -> tuple[Any, str | None]:
+    """Return the input as a JSON value, and the problem of the request or `None`."""
+    given = msgspec.to_builtins(request.input)
     size = len(msgspec.json.encode(given))
     if size > INPUT_LIMIT:
         return given, f"the input has {size} bytes, more than {INPUT_LIMIT}"
-    if one.key is not None and len(one.key) > KEY_LIMIT:
-        return given, f"the key has {len(one.key)} characters, more than {KEY_LIMIT}"
-    if holds_nul(msgspec.json.encode([one.manifest, one.key, given])):
+    if request.key is not None and len(request.key) > KEY_LIMIT:
+        return given, f"the key has {len(request.key)} characters, more than {KEY_LIMIT}"
+    if holds_nul(msgspec.json.encode([request.manifest, request.key, given])):
         return given, "a NUL character cannot be stored"
     return given, None

@@ -1,19 +1,124 @@
-"""What a job's body knows about its run."""
+"""The first argument of a job's body: its run, its log, and how to activate dependents.
 
+    ctx.log.info("customer synced", customer=42, rows=1200)
+
+Log lines stay with the run, and go to Python's logging as well.
+"""
+
+import logging
 import threading
+import traceback
 from collections.abc import Awaitable, Iterable
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from headway_contract.orders import OrderedRun
+from headway_contract.progress import Level
 
 from headway.errors import ActivationUnavailable
-from headway.worker.run_log import Reporter, RunLog
+
+# The last part of a stack says most, and fields have a limit.
+_STACK_LIMIT = 3000
+
+# The reporter of the run whose code is running, for captured logging.
+current_reporter: ContextVar["Reporter | None"] = ContextVar("headway_reporter", default=None)
 
 
-class Wanted(NamedTuple):
-    """An activation as a body asks for it; without a key it gets one by its number."""
+class Reporter(Protocol):
+    """Keeps progress and log lines of a run. May be called from any thread."""
+
+    def progress(self, percent: float | None, message: str | None) -> None:
+        """Keep how far the run is."""
+        ...
+
+    def line(self, level: Level, message: str, fields: dict[str, Any]) -> None:
+        """Keep one log line."""
+        ...
+
+
+class RunLog:
+    """The log of a run: `ctx.log`."""
+
+    def __init__(self, job: str, reporter: Reporter | None) -> None:
+        self._logger = logging.getLogger(f"headway.job.{job}")
+        self._reporter = reporter
+
+    def debug(self, message: object, *arguments: object, **fields: Any) -> None:
+        """Log at level debug."""
+        self._write("debug", message, arguments, fields)
+
+    def info(self, message: object, *arguments: object, **fields: Any) -> None:
+        """Log at level info."""
+        self._write("info", message, arguments, fields)
+
+    def warning(self, message: object, *arguments: object, **fields: Any) -> None:
+        """Log at level warning."""
+        self._write("warning", message, arguments, fields)
+
+    def error(self, message: object, *arguments: object, **fields: Any) -> None:
+        """Log at level error."""
+        self._write("error", message, arguments, fields)
+
+    def critical(self, message: object, *arguments: object, **fields: Any) -> None:
+        """Log at level critical."""
+        self._write("critical", message, arguments, fields)
+
+    def exception(self, message: object, *arguments: object, **fields: Any) -> None:
+        """Log at level error, with the current exception."""
+        fields["exception"] = traceback.format_exc()[-_STACK_LIMIT:]
+        self._write("error", message, arguments, fields)
+
+    def _write(
+        self, level: Level, message: object, arguments: tuple[object, ...], fields: dict[str, Any]
+    ) -> None:
+        text = str(message) % arguments if arguments else str(message)
+        number = logging.getLevelNamesMapping()[level.upper()]
+        if self._logger.isEnabledFor(number):
+            line = " ".join((_one_line(text), *(f"{key}={fields[key]!r}" for key in fields)))
+            self._logger.log(number, "%s", line)
+        if self._reporter is not None:
+            self._reporter.line(level, text, fields)
+
+
+def _one_line(text: str) -> str:
+    """Escape control characters, which could forge log lines."""
+    if text.isprintable():
+        return text
+    return "".join(part if part.isprintable() else ascii(part)[1:-1] for part in text)
+
+
+class CapturedLogging(logging.Handler):
+    """Adds records of Python's logging to the log of the current run."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record, unless it is one of Headway's own."""
+        reporter = current_reporter.get()
+        if reporter is None or record.name.partition(".")[0] in ("headway", "nats"):
+            return
+        try:
+            fields: dict[str, Any] = {"logger": record.name}
+            if record.exc_info:
+                stack = "".join(traceback.format_exception(*record.exc_info))
+                fields["exception"] = stack[-_STACK_LIMIT:]
+            reporter.line(_level(record.levelno), record.getMessage(), fields)
+        except Exception:  # noqa: BLE001 - a line that cannot be kept must not fail the job
+            self.handleError(record)
+
+
+def _level(number: int) -> Level:
+    steps: tuple[tuple[int, Level], ...] = (
+        (logging.CRITICAL, "critical"),
+        (logging.ERROR, "error"),
+        (logging.WARNING, "warning"),
+        (logging.INFO, "info"),
+    )
+    return next((level for least, level in steps if number >= least), "debug")
+
+
+class ActivationRequest(NamedTuple):
+    """An activation that a body requests; the default key is its number."""
 
     manifest: str
     input: Any = None
@@ -21,15 +126,15 @@ class Wanted(NamedTuple):
 
 
 class Activator(Protocol):
-    """Who wakes dependents for a run."""
+    """Activates dependents for a run."""
 
-    def activate(self, wanted: list[Wanted]) -> Awaitable[None]:
-        """Wake all of them or none; done when awaited, or at once where nothing can await."""
+    def activate(self, requests: list[ActivationRequest]) -> Awaitable[None]:
+        """Activate all of them or none; done when awaited, or at once in a plain function."""
         ...
 
 
 class Context:
-    """Handed to a job's body as its first argument."""
+    """The first argument of a job's body."""
 
     def __init__(
         self,
@@ -48,7 +153,7 @@ class Context:
 
     @property
     def run(self) -> UUID:
-        """The id of this attempt. Hand it to other systems as an idempotency key of the attempt."""
+        """The id of this attempt; use it as an idempotency key in other systems."""
         return self._ordered.run
 
     @property
@@ -63,12 +168,12 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """Which counted attempt this is, from 1."""
+        """The number of this counted attempt, from 1."""
         return self._ordered.attempt
 
     @property
     def attempts(self) -> int:
-        """How many counted attempts there may be."""
+        """The maximum number of counted attempts."""
         return self._ordered.attempts
 
     @property
@@ -83,13 +188,13 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run was asked to stop. Long plain functions should look at it."""
+        """Whether the run was asked to stop. Long plain functions should check it."""
         return self._cancelled.is_set()
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:
-        """Tell how far the run is, in percent and in words; what is left out stays as it was.
+        """Report progress in percent and in words; an omitted value keeps its last one.
 
-        As often as you like: a few times a second the latest is passed on.
+        Call it as often as you like: the latest is published a few times a second.
         """
         if self._reporter is not None:
             self._reporter.progress(percent, message)
@@ -100,26 +205,28 @@ class Context:
         input: Any = None,  # noqa: A002 - what a job takes is called its input
         key: str | None = None,
     ) -> Awaitable[None]:
-        """Wake a dormant dependent of this run's manifest, with an input.
+        """Activate a dormant dependent of this run's manifest, with an input.
 
             await ctx.activate("mail-report", Report(day=today))     # in an async body
             ctx.activate("mail-report", Report(day=today))           # in a plain function
 
-        It counts as soon as this returns, whether the run then succeeds or not. `key` tells
-        several activations of one dependent apart; by default it is their number in this run,
-        so that a body which is tried again and does the same activates nothing twice.
+        It is valid as soon as this returns, even if the run fails later. `key` distinguishes
+        several activations of one dependent. The default is their number in this run, so that a
+        retry that does the same activates nothing twice.
         """
-        return self._activate([Wanted(manifest, input, key)])
+        return self._activate([ActivationRequest(manifest, input, key)])
 
     def activate_many(self, activations: Iterable[tuple[str, Any]]) -> Awaitable[None]:
-        """Wake several dependents, each given as (manifest, input): all of them, or none."""
-        return self._activate([Wanted(manifest, given) for manifest, given in activations])
+        """Activate several dependents, each given as (manifest, input): all or none."""
+        return self._activate(
+            [ActivationRequest(manifest, given) for manifest, given in activations]
+        )
 
-    def _activate(self, wanted: list[Wanted]) -> Awaitable[None]:
+    def _activate(self, requests: list[ActivationRequest]) -> Awaitable[None]:
         if self._activator is None:
-            raise ActivationUnavailable("this context belongs to no worker that could activate")
-        return self._activator.activate(wanted)
+            raise ActivationUnavailable("this context has no worker, so it cannot activate")
+        return self._activator.activate(requests)
 
     def ask_to_stop(self) -> None:
-        """Called by the worker when the run should end early."""
+        """Note that the run should end early."""
         self._cancelled.set()

@@ -1,6 +1,8 @@
-"""One run of a job's body, and what came of it."""
+"""Run a job's body once, and return its outcome as an event."""
 
 import asyncio
+import contextvars
+import threading
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -18,22 +20,20 @@ from headway_contract.limits import OUTPUT_LIMIT
 from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
+from headway_tracing.log import log_context
 
 from headway.define.jobs import Job
 from headway.errors import ActivationRefused, ActivationUnavailable, LeaseLost
 from headway.worker.activations import Activations
-from headway.worker.context import Context
-from headway.worker.failures import failure_of
-from headway.worker.fork_server import BodyFailed, Child, Nursery
+from headway.worker.context import Context, current_reporter
+from headway.worker.fork_server import BodyFailed, BodyProcess, ForkServer
 from headway.worker.leases import Lease
-from headway.worker.outputs import encode_output
+from headway.worker.outcomes import encode_output, failure_of
 from headway.worker.reports import Reports
-from headway.worker.run_log import current_reporter
-from headway.worker.threads import run_in_thread
 
-# What a stopping worker gives a body to end: it has had the time of the drain before.
+# How long a stopping worker waits for a body, after the drain.
 HAND_BACK_SECONDS = 2.0
-# What envelope and headers may take up beside an output.
+# Bytes for envelope and headers beside an output.
 _ENVELOPE = 8 * 1024
 
 StopReason = Literal["cancelled", "timed_out", "worker_stopped", "lost_contact", "released"]
@@ -41,7 +41,7 @@ Outcome = RunCompleted | RunFailed | RunCancelled
 
 
 class Execution:
-    """Runs one body, can be asked to stop, and tells the outcome as an event's data."""
+    """Runs one body, can be asked to stop, and returns the outcome."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Execution:
         lease: Lease,
         broker: Broker,
         *,
-        nursery: Nursery | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.ordered = ordered
         self._activations = Activations(
@@ -61,42 +61,46 @@ class Execution:
             ordered, job.name, activator=self._activations, reporter=self._reports
         )
         self._job = job
-        self._nursery = nursery
-        self._child: Child | None = None
+        self._fork_server = fork_server
+        self._process: BodyProcess | None = None
         self._credentials = lease.credentials
-        # A broker may take less than we do; what it does not take would never be told.
+        # The broker may accept less than the protocol allows.
         self._most_output = min(OUTPUT_LIMIT, broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
-        self._asked = asyncio.Event()
-        self._hurried = asyncio.Event()
+        self._stop_requested = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._stopping: StopReason | None = None
         self._why = ""
         self.traceparent = ordered.traceparent
 
     def stop(self, reason: StopReason, why: str = "") -> None:
-        """Ask the body to end early; the first reason given is the one that counts.
+        """Ask the body to end early; the first reason counts.
 
-        A worker that stops also cuts short the grace of a body that was asked before.
+        A stopping worker also shortens the grace of a body that was asked before.
         """
         if reason == "worker_stopped":
-            self._hurried.set()
+            self._hurry.set()
         if self._stopping is not None:
             return
         self._stopping, self._why = reason, why
-        self._asked.set()
+        self._stop_requested.set()
         self.context.ask_to_stop()
         if self._body is not None:
-            self._ask_body()
+            self._stop_body()
 
     async def run(self) -> Outcome | None:
-        """Run to the end; none if the lease was taken away and there is nothing to tell."""
-        with span(
-            "run",
-            parent=self.ordered.traceparent,
-            job=self._job.name,
-            run=str(self.ordered.run),
-            attempt=self.ordered.attempt,
-        ) as current:
+        """Run to the end; return `None` if the lease was taken away."""
+        fields = {"run": self.ordered.run, "work": self.ordered.work}
+        with (
+            log_context(**fields),
+            span(
+                "run",
+                parent=self.ordered.traceparent,
+                job=self._job.name,
+                run=str(self.ordered.run),
+                attempt=self.ordered.attempt,
+            ) as current,
+        ):
             self.traceparent = traceparent() or self.ordered.traceparent
             try:
                 outcome = await self._attempt()
@@ -109,32 +113,32 @@ class Execution:
 
     async def _attempt(self) -> Outcome | None:
         if self._stopping is not None:
-            return self._stopped()  # asked before it began, so it never does
+            return self._stopped()  # it never starts
         try:
             given = self._job.read_input(self.ordered.input)
             body = self._start(given)
         except msgspec.ValidationError as error:
             return self._failed(Failure(kind="invalid_input", message=str(error), retryable=False))
-        except Exception as error:  # noqa: BLE001 - a type's own code, or no thread can be had
+        except Exception as error:  # noqa: BLE001 - a type's own code, or no thread is available
             return self._raised(error)
         if not await self._ends_in_time(body):
-            body.add_done_callback(_ignore)
-            if self._child is not None:
-                self._child.kill()
+            body.add_done_callback(_retrieve)
+            if self._process is not None:
+                self._process.kill()
             return self._stopped()
         if self._stopping is not None:
-            # Whatever it came to then, it may have come to because it was asked to stop.
-            _ignore(body)
+            # The result may be a consequence of the request to stop.
+            _retrieve(body)
             return self._stopped()
         if body.cancelled():
             return self._raised(_Cancelled())
-        fault = body.exception() or await self._trouble_of_activations()
+        fault = body.exception() or await self._activation_fault()
         if self._stopping == "released":
             return None
         return self._returned(body.result()) if fault is None else self._raised(fault)
 
-    async def _trouble_of_activations(self) -> BaseException | None:
-        """What became of activations that the body has begun and not awaited."""
+    async def _activation_fault(self) -> BaseException | None:
+        """Return the error of activations that the body has not awaited."""
         try:
             await self._activations.finish()
         except (ActivationRefused, ActivationUnavailable, LeaseLost) as error:
@@ -145,11 +149,11 @@ class Execution:
         arguments = (self.context, given) if self._job.takes_input else (self.context,)
         captured = current_reporter.set(self._reports if self._job.capture_logging else None)
         try:
-            if self._nursery is not None and self._job.process:
-                self._child = Child(
-                    self._nursery, self._job, self.ordered, self._reports, self._activations
+            if self._fork_server is not None and self._job.process:
+                self._process = BodyProcess(
+                    self._fork_server, self._job, self.ordered, self._reports, self._activations
                 )
-                self._body = asyncio.create_task(self._child.run())
+                self._body = asyncio.create_task(self._process.run())
             elif self._job.is_async:
                 self._body = asyncio.create_task(_guarded(self._job.function, arguments))
             else:
@@ -158,36 +162,36 @@ class Execution:
             current_reporter.reset(captured)
         return self._body
 
-    def _ask_body(self) -> None:
-        """Ask a body that has begun to end; a thread can only look whether it was asked."""
-        if self._child is not None:
-            self._child.ask_to_stop()
+    def _stop_body(self) -> None:
+        """Ask a running body to end; a thread can only check `ctx.cancelled`."""
+        if self._process is not None:
+            self._process.ask_to_stop()
         elif self._job.is_async and self._body is not None:
             self._body.cancel()
 
     async def _ends_in_time(self, body: "asyncio.Future[Any]") -> bool:
-        """Wait for the body; once it was asked to stop, for no longer than its grace."""
+        """Wait for the body; after a request to stop, for no longer than its grace."""
         loop = asyncio.get_running_loop()
         clock = loop.call_later(self.ordered.timeout_seconds, self.stop, "timed_out")
-        asked = asyncio.create_task(self._asked.wait())
+        requested = asyncio.create_task(self._stop_requested.wait())
         try:
-            await asyncio.wait({body, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({body, requested}, return_when=asyncio.FIRST_COMPLETED)
             if not body.done():
                 await self._wait_out_grace(body)
             return body.done()
         finally:
             clock.cancel()
-            asked.cancel()
+            requested.cancel()
 
     async def _wait_out_grace(self, body: "asyncio.Future[Any]") -> None:
         grace = self.ordered.cancel_grace_seconds
-        hurried = asyncio.create_task(self._hurried.wait())
+        hurry = asyncio.create_task(self._hurry.wait())
         try:
-            await asyncio.wait({body, hurried}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-            if hurried.done():
+            await asyncio.wait({body, hurry}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            if hurry.done():
                 await asyncio.wait({body}, timeout=min(grace, HAND_BACK_SECONDS))
         finally:
-            hurried.cancel()
+            hurry.cancel()
 
     def _returned(self, output: Any) -> Outcome:
         encoded = encode_output(output, self._most_output)
@@ -196,8 +200,8 @@ class Execution:
         return RunCompleted(**self._credentials, run=self.ordered.run, output=encoded)
 
     def _raised(self, error: BaseException) -> Outcome:
-        told = error.failure if isinstance(error, BodyFailed) else failure_of(error)
-        return self._failed(told)
+        failure = error.failure if isinstance(error, BodyFailed) else failure_of(error)
+        return self._failed(failure)
 
     def _stopped(self) -> Outcome | None:
         match self._stopping:
@@ -222,18 +226,54 @@ class Execution:
 
 
 class _Cancelled(Exception):
-    """The body gave up because something that it waited for was cancelled."""
+    """Something that the body awaited was cancelled."""
 
 
 async def _guarded(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """A body that asks the interpreter to exit fails; it must not take its neighbours along."""
+    """Turn an exit of the interpreter into a failure, to protect other runs."""
     try:
         return await function(*arguments)
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
         raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
-def _ignore(body: "asyncio.Future[Any]") -> None:
-    """Take note of an outcome that nobody wants any more, or the loop complains."""
+def _retrieve(body: "asyncio.Future[Any]") -> None:
+    """Retrieve an unused result, or the event loop logs it."""
     if not body.cancelled():
         body.exception()
+
+
+def run_in_thread(function: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
+    """Call a function in a thread of its own; cancelling the future does not stop it.
+
+    Not in a pool: the interpreter waits for a pool's threads when it exits, and a body that
+    ignores a request to stop would block the exit for ever.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def report(settle: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            settle(outcome)
+
+    def call() -> None:
+        settle: Callable[[Any], None]
+        outcome: Any
+        try:
+            result = context.run(function, *arguments)
+        except Exception as error:  # noqa: BLE001 - the caller receives it, whatever it is
+            # No future can hold a StopIteration.
+            stop = isinstance(error, StopIteration)
+            settle, outcome = future.set_exception, RuntimeError(repr(error)) if stop else error
+        except BaseException as error:  # noqa: BLE001 - such as SystemExit: it ends this thread
+            settle, outcome = future.set_exception, RuntimeError(repr(error))
+        else:
+            settle, outcome = future.set_result, result
+        try:
+            loop.call_soon_threadsafe(report, settle, outcome)
+        except RuntimeError:
+            return  # the event loop is closed
+
+    threading.Thread(target=call, name=f"job-{function.__name__}", daemon=True).start()
+    return future

@@ -1,14 +1,13 @@
-"""Bodies in processes of their own, for work that keeps a core busy.
+"""Run bodies in processes of their own, for work that keeps a core busy.
 
-A nursery is a process that has loaded the jobs' modules once, when the worker started, and
-from then on forks a child for each run: quickly, always of the same code, and with nothing
-left over from the run before. A child talks to the worker over a socket of its own; it ends
-with its run, when it is killed, or when the worker is gone.
+The fork server is a process that loads the jobs' modules once, when the worker starts, and then
+forks a process for each run: quickly, always with the same code, and without state of the run
+before. The process talks to the worker over a socket of its own. It ends with its run, when it is
+killed, or when the worker is gone.
 """
 
 import asyncio
 import inspect
-import logging
 import os
 import signal
 import socket
@@ -20,71 +19,70 @@ import msgspec
 from headway_contract.lifecycle import Failure
 from headway_contract.orders import OrderedRun
 from headway_jetstream_kit.tasks import end
+from headway_tracing.log import get_logger
 
 from headway.define.jobs import Job
-from headway.worker.context import Activator, Wanted
-from headway.worker.exit_codes import Exits
+from headway.worker.context import ActivationRequest, Activator, Reporter
 from headway.worker.pipe_frames import (
-    Activated,
+    ActivateFrame,
+    ActivateReply,
     Alive,
     Begin,
     FromChild,
-    Place,
+    FunctionPath,
+    LogFrame,
+    ProgressFrame,
     Raised,
     Returned,
     Stop,
-    ToActivate,
-    ToldLine,
-    ToldProgress,
+    encode_frame,
     from_child,
-    line,
 )
-from headway.worker.run_log import Reporter
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PROCESS_DIED = "process_died"
-# Activations travel in one line, and may be large.
+# An activation is one line, and may be large.
 _LONGEST_LINE = 64 * 1024**2
 _START_SECONDS = 60.0
 _EXIT_SECONDS = 1.0
 
 
 class BodyFailed(Exception):
-    """A body in another process failed; its failure is told in its own words."""
+    """A body in another process failed, with this failure."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
 
 
-class NurseryFailed(Exception):
-    """The process that makes the processes of bodies could not be started."""
+class ForkServerFailed(Exception):
+    """The fork server could not be started."""
 
 
-def place_of(function: Callable[..., Any]) -> Place:
-    """Where a function is found by another process; a decorator may be of another file."""
+def function_path(function: Callable[..., Any]) -> FunctionPath:
+    """Describe where another process finds a function; a decorator may be in another file."""
     module = sys.modules.get(function.__module__)
     file = getattr(module, "__file__", None) or inspect.unwrap(function).__code__.co_filename
-    return Place(function.__module__, file, function.__qualname__)
+    return FunctionPath(function.__module__, file, function.__qualname__)
 
 
-class Nursery:
-    """Makes a process for each run of the jobs that want one."""
+class ForkServer:
+    """Forks a process for each run of the jobs with `process=True`."""
 
     def __init__(self, jobs: list[Job]) -> None:
-        self._places = [place_of(job.function) for job in jobs]
+        self._functions = [function_path(job.function) for job in jobs]
         self._process: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._asking = asyncio.Lock()
-        self.exits = Exits()
+        self._fork_lock = asyncio.Lock()
+        self.exit_codes = ExitCodes()
 
     async def start(self) -> None:
-        """Load the jobs' modules in a process of its own, and wait until it has."""
+        """Start the process, and wait until it has loaded the jobs' modules."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003 - the socket calls it so
-        given = msgspec.json.encode({"path": sys.path, "places": self._places}).decode()
+        given = msgspec.json.encode({"path": sys.path, "functions": self._functions}).decode()
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -103,14 +101,14 @@ class Nursery:
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await ready
-        except (TimeoutError, NurseryFailed) as error:
+        except (TimeoutError, ForkServerFailed) as error:
             await self.stop()
-            raise NurseryFailed(
-                "the process for jobs with process=True did not start: its words are above"
+            raise ForkServerFailed(
+                "the fork server for jobs with process=True did not start: see its output above"
             ) from error
 
     async def stop(self) -> None:
-        """End it; children that still run end by themselves, for we listen to them no more."""
+        """Stop it; processes that still run end by themselves when their socket closes."""
         if self._listening is not None:
             await end([self._listening])
         if self._control is not None:
@@ -124,140 +122,140 @@ class Nursery:
                 await self._process.wait()
         self._process = self._control = self._listening = None
 
-    async def child(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A new process, and the way to talk to it."""
+    async def fork(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Fork a process and open the connection to it."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                await self._ask_for_child(theirs.fileno())
+                await self._request_fork(theirs.fileno())
         except BaseException:
             ours.close()
             raise
         return await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_LINE)
 
-    async def _ask_for_child(self, line_to_it: int) -> None:
-        """One at a time: of several that find it gone, one starts it again."""
-        async with self._asking:
+    async def _request_fork(self, connection: int) -> None:
+        """Send one request at a time, so that only one caller restarts the server."""
+        async with self._fork_lock:
             if self._process is None or self._process.returncode is not None:
-                await self._start_again()
+                await self._restart()
             try:
-                self._send(line_to_it)
-            except ConnectionError:  # it ends right now
-                await self._start_again()
-                self._send(line_to_it)
+                self._send(connection)
+            except ConnectionError:  # it is just exiting
+                await self._restart()
+                self._send(connection)
 
-    def _send(self, line_to_it: int) -> None:
+    def _send(self, connection: int) -> None:
         assert self._control is not None  # noqa: S101 - it was started
-        socket.send_fds(self._control, [b"r"], [line_to_it])
+        socket.send_fds(self._control, [b"r"], [connection])
 
-    async def _start_again(self) -> None:
-        logger.warning("the process that makes processes has ended: starting it again")
+    async def _restart(self) -> None:
+        log.warning("fork server exited; restarting")
         await self.stop()
-        self.exits.forget_all()
+        self.exit_codes.forget_all()
         await self.start()
 
-    async def exit_of(self, pid: int) -> str:
-        """How a process ended, in words."""
-        exited = self.exits.of(pid)
+    async def describe_exit(self, pid: int) -> str:
+        """Describe how a process ended."""
+        exited = self.exit_codes.wait_for(pid)
         await asyncio.wait({exited}, timeout=_EXIT_SECONDS)
         if not exited.done():
-            return "it ended without a word"
+            return "its exit code is unknown"
         code = exited.result()
         if code >= 0:
             return f"it exited with code {code}"
         return f"it was ended by signal {-code} ({signal.Signals(-code).name})"
 
     async def _listen(self, control: socket.socket, ready: "asyncio.Future[None]") -> None:
-        """Hear that it is ready, and then how each of its children ended."""
+        """Receive that it is ready, and then the exit code of each process."""
         loop = asyncio.get_running_loop()
         rest = b""
         while data := await loop.sock_recv(control, 4096):
             *lines, rest = (rest + data).split(b"\n")
-            for told in lines:
-                if told == b"ready":
+            for line in lines:
+                if line == b"ready":
                     ready.set_result(None)
                 else:
-                    pid, code = map(int, told.split())
-                    self.exits.note(pid, code)
+                    pid, code = map(int, line.split())
+                    self.exit_codes.note(pid, code)
         if not ready.done():
-            ready.set_exception(NurseryFailed("it ended while it started"))
+            ready.set_exception(ForkServerFailed("it exited during its start"))
 
 
-class Child:
-    """The process of one run."""
+class BodyProcess:
+    """The process of one run, seen from the worker."""
 
     def __init__(
         self,
-        nursery: Nursery,
+        fork_server: ForkServer,
         job: Job,
         ordered: OrderedRun,
         reporter: Reporter,
         activator: Activator,
     ) -> None:
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._job = job
         self._ordered = ordered
         self._reporter = reporter
         self._activator = activator
         self._writer: asyncio.StreamWriter | None = None
         self._pid: int | None = None
-        self._asked = False
-        self._doomed = False
+        self._stop_requested = False
+        self._kill_requested = False
         self._ended = False
         self._watching: asyncio.Task[None] | None = None
         self._activating: set[asyncio.Task[None]] = set()
 
     async def run(self) -> msgspec.Raw:
-        """Run the body; raises `BodyFailed` with whatever kept it from returning."""
-        reader, self._writer = await self._nursery.child()
+        """Run the body; raise `BodyFailed` if it does not return."""
+        reader, self._writer = await self._fork_server.fork()
         try:
-            self._writer.write(line(self._begin()))
-            if self._asked:
-                self._writer.write(line(Stop()))
-            return await self._until_it_ends(reader)
+            self._writer.write(encode_frame(self._begin()))
+            if self._stop_requested:
+                self._writer.write(encode_frame(Stop()))
+            return await self._read_until_end(reader)
         finally:
             self.kill()
             await end([*self._activating, *([self._watching] if self._watching else [])])
             self._writer.close()
             if self._pid is not None:
-                self._nursery.exits.forget(self._pid)
+                self._fork_server.exit_codes.forget(self._pid)
 
     def ask_to_stop(self) -> None:
-        """Tell the body that it should end early."""
-        self._asked = True
+        """Ask the body to end early."""
+        self._stop_requested = True
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(line(Stop()))
+            self._writer.write(encode_frame(Stop()))
 
     def kill(self) -> None:
-        """End the process, with all that it has started; if it is just beginning, then soon."""
-        self._doomed = True
+        """Kill the process and all that it started; if it is still starting, then soon."""
+        self._kill_requested = True
         if self._pid is None or self._ended:
             return
         self._ended = True
         try:
             os.killpg(self._pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
-            return  # it has ended by itself
+            return  # it has already exited
 
     def _begin(self) -> Begin:
         return Begin(
-            place=place_of(self._job.function),
+            function=function_path(self._job.function),
             job=self._job.name,
             ordered=self._ordered,
             capture_logging=self._job.capture_logging,
         )
 
-    async def _until_it_ends(self, reader: asyncio.StreamReader) -> msgspec.Raw:
+    async def _read_until_end(self, reader: asyncio.StreamReader) -> msgspec.Raw:
         while True:
             try:
-                told = await reader.readline()
-                frame = from_child.decode(told) if told.endswith(b"\n") else None
+                line = await reader.readline()
+                frame = from_child.decode(line) if line.endswith(b"\n") else None
             except (OSError, ValueError) as error:
-                logger.warning("run %s: its process cannot be heard: %s", self._ordered.run, error)
+                log.warning("process of a run is unreadable", run=self._ordered.run, error=error)
                 frame = None
             match frame:
                 case None:
-                    raise BodyFailed(await self._death())
+                    raise BodyFailed(await self._death_failure())
                 case Returned(output):
                     self._ended = True
                     return output
@@ -265,45 +263,88 @@ class Child:
                     self._ended = True
                     raise BodyFailed(failure)
                 case _:
-                    self._hear(frame)
+                    self._handle(frame)
 
-    def _hear(self, frame: FromChild) -> None:
+    def _handle(self, frame: FromChild) -> None:
         match frame:
             case Alive(pid):
                 self._pid = pid
-                self._watching = asyncio.create_task(self._hang_up_once_gone(pid))
-                if self._doomed:
+                self._watching = asyncio.create_task(self._disconnect_after_exit(pid))
+                if self._kill_requested:
                     self.kill()
-            case ToldProgress(percent=percent, message=message):
+            case ProgressFrame(percent=percent, message=message):
                 self._reporter.progress(percent, message)
-            case ToldLine(level=level, message=message, fields=fields):
+            case LogFrame(level=level, message=message, fields=fields):
                 self._reporter.line(level, message, fields)
-            case ToActivate():
+            case ActivateFrame():
                 task = asyncio.create_task(self._activate(frame))
                 self._activating.add(task)
                 task.add_done_callback(self._activating.discard)
 
-    async def _hang_up_once_gone(self, pid: int) -> None:
-        """A process that it has forked may hold the line open after its end."""
-        await asyncio.wait({self._nursery.exits.of(pid)})
-        await asyncio.sleep(_EXIT_SECONDS)  # its last words may be on their way
+    async def _disconnect_after_exit(self, pid: int) -> None:
+        """Close the connection, which a grandchild may hold open after the exit."""
+        await asyncio.wait({self._fork_server.exit_codes.wait_for(pid)})
+        await asyncio.sleep(_EXIT_SECONDS)  # its last frames may be in flight
         if self._writer is not None:
             self._writer.transport.abort()
 
-    async def _activate(self, asked: ToActivate) -> None:
-        """Activate for the body, and tell it how that went."""
-        assert self._writer is not None  # noqa: S101 - it spoke to us
+    async def _activate(self, frame: ActivateFrame) -> None:
+        """Activate for the body, and send it the result."""
+        assert self._writer is not None  # noqa: S101 - it has sent a frame
         try:
-            await self._activator.activate([Wanted(*one) for one in asked.wanted])
-            answer = Activated(number=asked.number)
-        except Exception as error:  # noqa: BLE001 - the body hears it
-            answer = Activated(number=asked.number, error=type(error).__name__, message=str(error))
-        self._writer.write(line(answer))
+            await self._activator.activate(
+                [ActivationRequest(*request) for request in frame.requests]
+            )
+            reply = ActivateReply(number=frame.number)
+        except Exception as error:  # noqa: BLE001 - the body receives it
+            reply = ActivateReply(
+                number=frame.number, error=type(error).__name__, message=str(error)
+            )
+        self._writer.write(encode_frame(reply))
 
-    async def _death(self) -> Failure:
-        how = "it ended without a word"
+    async def _death_failure(self) -> Failure:
+        how = "its exit code is unknown"
         if self._pid is not None:
-            how = await self._nursery.exit_of(self._pid)
-        return Failure(
-            kind=PROCESS_DIED, message=f"the process of the run is gone before its end: {how}"
-        )
+            how = await self._fork_server.describe_exit(self._pid)
+        return Failure(kind=PROCESS_DIED, message=f"the process of the run ended early: {how}")
+
+
+# More than there are processes at once.
+_MOST_EXIT_CODES = 10_000
+
+
+class ExitCodes:
+    """Exit codes by process id, each kept until its run has ended.
+
+    The system reuses ids, so a code that is kept too long would be taken for another process.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[int, asyncio.Future[int]] = {}
+        self._unwanted: set[int] = set()
+
+    def wait_for(self, pid: int) -> "asyncio.Future[int]":
+        """Return a future of the exit code. It must not be cancelled."""
+        return self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
+
+    def note(self, pid: int, code: int) -> None:
+        """Record that a process has ended."""
+        if pid in self._unwanted:
+            self._unwanted.discard(pid)
+            return
+        if len(self._codes) > _MOST_EXIT_CODES:
+            self._codes.clear()
+        exit_code = self.wait_for(pid)
+        if not exit_code.done():
+            exit_code.set_result(code)
+
+    def forget(self, pid: int) -> None:
+        """Drop the code of a process, whether it has ended or not."""
+        exit_code = self._codes.pop(pid, None)
+        if exit_code is None or not exit_code.done():
+            self._unwanted.add(pid)
+
+    def forget_all(self) -> None:
+        """Drop all codes; the processes belong to a fork server that is gone."""
+        self._codes.clear()
+        self._unwanted.clear()

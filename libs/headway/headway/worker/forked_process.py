@@ -1,10 +1,9 @@
-"""The other side of `nursery`: the process that forks, and the children that run bodies.
+"""The processes behind `fork_server`: the server that forks, and its children that run bodies.
 
-    python -m headway.worker.forked_process <control socket> <what to load>
+    python -m headway.worker.forked_process <control socket> <startup as JSON>
 
-The one that forks has one thread and does nothing but fork, reap and tell. A child runs one
-body in its main thread, while another listens whether it is to stop; if the worker is gone,
-so is the child.
+The server has one thread and only forks, reaps and reports exit codes. A child runs one body in its
+main thread, while another thread reads messages of the worker. Without a worker the child exits.
 """
 
 import asyncio
@@ -25,50 +24,49 @@ from typing import Any
 import msgspec
 from headway_contract.lifecycle import Failure
 from headway_contract.progress import Level
+from headway_tracing.log import get_logger, log_context
 from msgspec import Struct
 
 from headway import errors
 from headway.define.jobs import Job, input_of_body
 from headway.errors import ActivationUnavailable
-from headway.worker.context import Context, Wanted
-from headway.worker.failures import failure_of
-from headway.worker.outputs import encode_output
+from headway.worker.context import ActivationRequest, CapturedLogging, Context, current_reporter
+from headway.worker.outcomes import encode_output, failure_of
 from headway.worker.pipe_frames import (
-    Activated,
+    ActivateFrame,
+    ActivateReply,
     Alive,
     Begin,
     FromChild,
-    Place,
+    FunctionPath,
+    LogFrame,
+    ProgressFrame,
     Raised,
     Returned,
     Stop,
-    ToActivate,
-    ToldLine,
-    ToldProgress,
-    line,
+    encode_frame,
     to_child,
 )
-from headway.worker.reports import bounded, bounded_progress
-from headway.worker.run_log import CapturedLogging, current_reporter
+from headway.worker.reports import bound_line, bound_progress
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
-class _Given(Struct):
+class _Startup(Struct):
     path: list[str]
-    places: list[Place]
+    functions: list[FunctionPath]
 
 
 def main(arguments: list[str]) -> None:
-    """Load the jobs, then fork a child for each socket that is sent, until the worker is gone."""
+    """Load the jobs, then fork a child for each socket received, until the worker is gone."""
     control = socket.socket(fileno=int(arguments[0]))
-    given = msgspec.json.decode(arguments[1], type=_Given)
-    sys.path[:] = given.path
-    for place in given.places:
+    startup = msgspec.json.decode(arguments[1], type=_Startup)
+    sys.path[:] = startup.path
+    for function in startup.functions:
         try:
-            find(place)
+            load_function(function)
         except Exception:
-            logger.exception("cannot load %s of %s", place.name, place.file)
+            log.exception("cannot load function", name=function.name, file=function.file)
     woken, waker = os.pipe()
     for end in (woken, waker):
         os.set_blocking(end, False)
@@ -79,31 +77,31 @@ def main(arguments: list[str]) -> None:
         ready, _, _ = select.select([control.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
-            _tell_exits(control)
+            _report_exits(control)
         if control.fileno() in ready and not _fork(control):
             return
 
 
 def _fork(control: socket.socket) -> bool:
-    """Make a child for the next socket; false if there is nobody left to ask for one."""
-    asked, sockets, _, _ = socket.recv_fds(control, 1, 1)
-    if not asked:
+    """Fork a child for the next socket; return false if the worker is gone."""
+    request, sockets, _, _ = socket.recv_fds(control, 1, 1)
+    if not request:
         return False
-    [given] = sockets
+    [connection] = sockets
     if os.fork() == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         control.close()
         os.setsid()
         try:
-            Body(socket.socket(fileno=given)).run()
+            Body(socket.socket(fileno=connection)).run()
         finally:
             os._exit(0)
-    os.close(given)
+    os.close(connection)
     return True
 
 
-def _tell_exits(control: socket.socket) -> None:
+def _report_exits(control: socket.socket) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -114,32 +112,32 @@ def _tell_exits(control: socket.socket) -> None:
         control.sendall(b"%d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
 
 
-def find(place: Place) -> Callable[..., Any]:
-    """A function by the name of its module, or else by its file."""
-    module = sys.modules.get(_called(place)) or _load(place)
+def load_function(path: FunctionPath) -> Callable[..., Any]:
+    """Load a function by the name of its module, or else by its file."""
+    module = sys.modules.get(_module_name(path)) or _load_module(path)
     found: Any = module
-    for step in place.name.split("."):
+    for step in path.name.split("."):
         found = getattr(found, step)
     function: Callable[..., Any] = found
     return function
 
 
-def _called(place: Place) -> str:
-    """A program's own module must not be run as a program again."""
-    return "__headway_main__" if place.module == "__main__" else place.module
+def _module_name(path: FunctionPath) -> str:
+    # The main module must not run as a program again.
+    return "__headway_main__" if path.module == "__main__" else path.module
 
 
-def _load(place: Place) -> ModuleType:
-    name = _called(place)
+def _load_module(path: FunctionPath) -> ModuleType:
+    name = _module_name(path)
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         spec = None
-    if spec is not None and spec.origin == place.file:
+    if spec is not None and spec.origin == path.file:
         return importlib.import_module(name)
-    spec = importlib.util.spec_from_file_location(name, place.file)
+    spec = importlib.util.spec_from_file_location(name, path.file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{place.file} is no module that can be loaded")
+        raise ImportError(f"{path.file} cannot be loaded as a module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -147,22 +145,22 @@ def _load(place: Place) -> ModuleType:
 
 
 class Body:
-    """One run in this process. It is the reporter and the activator of its context, too."""
+    """One run in this process. It is also the reporter and the activator of its context."""
 
     def __init__(self, worker: socket.socket) -> None:
         self._worker = worker
         self._incoming = worker.makefile("rb")
-        self._speaking = threading.Lock()
+        self._lock = threading.Lock()
         self._stop: Callable[[], None] = lambda: None
-        self._asked = False
-        self._over = False
-        self._answers: dict[int, tuple[threading.Event, list[Activated]]] = {}
+        self._stop_requested = False
+        self._ended = False
+        self._replies: dict[int, tuple[threading.Event, list[ActivateReply]]] = {}
 
     def run(self) -> None:
-        """Run the body that the worker names, and tell how it ended."""
-        self._say(Alive(os.getpid()))
+        """Run the body that the worker names, and send its result."""
+        self._send(Alive(os.getpid()))
         begin = to_child.decode(self._incoming.readline())
-        assert isinstance(begin, Begin)  # noqa: S101 - the first word of a worker
+        assert isinstance(begin, Begin)  # noqa: S101 - the first frame of a worker
         context = Context(begin.ordered, begin.job, activator=self, reporter=self)
         self._stop = context.ask_to_stop
         threading.Thread(target=self._listen, name="worker", daemon=True).start()
@@ -170,37 +168,38 @@ class Body:
             logging.getLogger().addHandler(CapturedLogging())
             current_reporter.set(self)
         try:
-            ended: FromChild = self._ended(self._call(begin, context))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the worker hears it
+            with log_context(run=begin.ordered.run, work=begin.ordered.work):
+                result: FromChild = _result(self._call(begin, context))
+        except BaseException as error:  # noqa: BLE001 - the worker receives it, whatever it is
             known = isinstance(error, Exception)
-            ended = Raised(failure_of(error if known else RuntimeError(repr(error))))
+            result = Raised(failure_of(error if known else RuntimeError(repr(error))))
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # a body may have closed it
                 stream.flush()
-        self._over = True
-        self._say(ended)
+        self._ended = True
+        self._send(result)
 
     def progress(self, percent: float | None, message: str | None) -> None:
-        """How far the run is."""
-        percent, message = bounded_progress(percent, message)
-        self._say(ToldProgress(percent=percent, message=message))
+        """Send how far the run is."""
+        percent, message = bound_progress(percent, message)
+        self._send(ProgressFrame(percent=percent, message=message))
 
     def line(self, level: Level, message: str, fields: dict[str, Any]) -> None:
-        """One line of its log."""
-        message, fields = bounded(message, fields)
-        self._say(ToldLine(level=level, message=message, fields=fields))
+        """Send one log line."""
+        message, fields = bound_line(message, fields)
+        self._send(LogFrame(level=level, message=message, fields=fields))
 
-    def activate(self, wanted: list[Wanted]) -> Awaitable[None]:
-        """Ask the worker to wake dependents; a body without a loop waits here until it has."""
+    def activate(self, requests: list[ActivationRequest]) -> Awaitable[None]:
+        """Ask the worker to activate; a body without an event loop waits until it has."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._activate(wanted)
+            self._activate(requests)
             return _Done()
-        return loop.run_in_executor(None, self._activate, wanted)
+        return loop.run_in_executor(None, self._activate, requests)
 
     def _call(self, begin: Begin, context: Context) -> Any:
-        function = find(begin.place)
+        function = load_function(begin.function)
         body_input = input_of_body(function)
         job = Job(
             name=begin.job,
@@ -216,61 +215,65 @@ class Body:
         return function(context, *given)
 
     async def _await(self, body: Awaitable[Any]) -> Any:
-        """An async body is stopped as it would be in the worker: it is cancelled."""
+        """Await an async body, and cancel it if the worker asks to stop."""
         task = asyncio.ensure_future(body)
-        loop, ask = asyncio.get_running_loop(), self._stop
+        loop, set_cancelled = asyncio.get_running_loop(), self._stop
 
         def stop() -> None:
-            ask()
+            set_cancelled()
             loop.call_soon_threadsafe(task.cancel)
 
         self._stop = stop
-        if self._asked:
+        if self._stop_requested:
             stop()
         return await task
 
-    def _ended(self, output: Any) -> FromChild:
-        encoded = encode_output(output)
-        return Raised(encoded) if isinstance(encoded, Failure) else Returned(encoded)
-
     def _listen(self) -> None:
-        """Hear what the worker says. Without a worker there is nobody to run for."""
+        """Read frames of the worker; kill this process group when the worker is gone."""
         try:
-            for told in self._incoming:
-                match to_child.decode(told):
+            for line in self._incoming:
+                match to_child.decode(line):
                     case Stop():
-                        self._asked = True
+                        self._stop_requested = True
                         self._stop()
-                    case Activated() as answer:
-                        arrived, answers = self._answers.pop(answer.number)
-                        answers.append(answer)
+                    case ActivateReply() as reply:
+                        arrived, replies = self._replies.pop(reply.number)
+                        replies.append(reply)
                         arrived.set()
         finally:
-            if not self._over:
+            if not self._ended:
                 os.killpg(0, signal.SIGKILL)
 
-    def _activate(self, wanted: list[Wanted]) -> None:
-        encoded = [(one.manifest, msgspec.to_builtins(one.input), one.key) for one in wanted]
-        arrived, answers = threading.Event(), list[Activated]()
-        with self._speaking:
-            number = len(self._answers) + 1
-            while number in self._answers:
+    def _activate(self, requests: list[ActivationRequest]) -> None:
+        encoded = [
+            (request.manifest, msgspec.to_builtins(request.input), request.key)
+            for request in requests
+        ]
+        arrived, replies = threading.Event(), list[ActivateReply]()
+        with self._lock:
+            number = len(self._replies) + 1
+            while number in self._replies:
                 number += 1
-            self._answers[number] = (arrived, answers)
-        self._say(ToActivate(number=number, wanted=encoded))
+            self._replies[number] = (arrived, replies)
+        self._send(ActivateFrame(number=number, requests=encoded))
         arrived.wait()
-        [answer] = answers
-        if answer.error:
-            kind = getattr(errors, answer.error, ActivationUnavailable)
-            raise kind(answer.message)
+        [reply] = replies
+        if reply.error:
+            kind = getattr(errors, reply.error, ActivationUnavailable)
+            raise kind(reply.message)
 
-    def _say(self, frame: FromChild) -> None:
-        with self._speaking:
-            self._worker.sendall(line(frame))
+    def _send(self, frame: FromChild) -> None:
+        with self._lock:
+            self._worker.sendall(encode_frame(frame))
+
+
+def _result(output: Any) -> FromChild:
+    encoded = encode_output(output)
+    return Raised(encoded) if isinstance(encoded, Failure) else Returned(encoded)
 
 
 class _Done:
-    """Something that may be awaited and is over."""
+    """An awaitable that is done."""
 
     def __await__(self) -> Any:
         return iter(())

@@ -1,12 +1,14 @@
-"""A lease: claiming it, and speaking for it under the fence.
+"""Leases: claim them, and publish their events under the broker's fence.
 
-Every publish has three ends, and each of them is handled: stored, refused, unknown. After
-a refusal or an unknown end the dispatcher is asked whose the lease is; a worker never
-guesses, and never acknowledges an order that may still need it.
+A publish is stored, refused or unanswered. After a refusal or a missing answer the worker asks
+the dispatcher who holds the lease: it never guesses, and never acknowledges an order that may
+still need it. A lease that has ended is kept for a while. If its order is delivered again, the
+acknowledgement or the broker's storage was lost, and the worker publishes the events again
+instead of running the body again.
 """
 
 import asyncio
-import logging
+from collections import OrderedDict
 from typing import Any, Literal
 from uuid import UUID
 
@@ -17,23 +19,30 @@ from headway_contract.control import LeaseAnswer, LeaseQuestion
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunStarted
 from headway_contract.orders import RunDispatched
 from headway_errors import RequestFailed
-from headway_jetstream_kit import Broker, NoAnswer, Refused, Stored
+from headway_jetstream_kit import Broker, Message, NoAnswer, Refused, Stored
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.publish import Answer, publish
+from headway_jetstream_kit.pull import ack, nak
 from headway_tracing import CONTEXTS_APART, span, traceparent
+from headway_tracing.log import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Claim = Literal["mine", "gone", "undecided"]
-Said = Literal["stored", "lost"]
+Published = Literal["stored", "lost"]
 
 # Below the ack wait of an order, so that an undecided claim is handed back in time.
 CLAIM_PATIENCE = 20.0
 _HEADERS = 4096
 
+# Bounds of the finished leases: how many with their events, of which size, and how many ids.
+_MOST_LEASES = 1000
+_MOST_BYTES = 16 * 1024
+_MOST_NAMES = 10_000
+
 
 class Lease:
-    """One lease, from the order to its last word."""
+    """One lease, from the order to its last event."""
 
     def __init__(
         self, broker: Broker, order: RunDispatched, *, worker: str, nonce: str, host: str
@@ -44,19 +53,19 @@ class Lease:
         self._nonce = nonce
         self._host = host
         self._sequence = 0
-        self._told: list[Event] = []
-        # Runs that somebody has ended before we claimed the lease.
+        self._published: list[Event] = []
+        # Runs that somebody ended before this worker claimed the lease.
         self.ended_runs: set[UUID] = set()
-        # How many bytes were published for it, repeats included.
+        # Bytes published for the lease, repeats included.
         self.size = 0
-        # Each word names its predecessor, so only one can be on its way.
-        self._speaking = asyncio.Lock()
+        # Each message names its predecessor, so only one can be in flight.
+        self._publish_lock = asyncio.Lock()
         self.lost = False
-        # When its last message was stored, by the monotonic clock.
-        self.spoke_at = monotonic()
+        # When the last message was stored, by the monotonic clock.
+        self.published_at = monotonic()
 
     async def claim(self) -> Claim:
-        """Take the lease; for a lease of one run, its start is told in the same breath."""
+        """Claim the lease; for a lease of one run, report its start in the same message."""
         runs = CONTEXTS_APART.join(run.traceparent for run in self.order.runs if run.traceparent)
         with span("claim", parent=runs or None, lease=str(self.order.lease)) as current:
             claim = await self._claim()
@@ -70,57 +79,56 @@ class Lease:
             events.append(self.started(0))
         deadline, expected = monotonic() + CLAIM_PATIENCE, 0
         while monotonic() < deadline:
-            answer = await self._publish(events, expected=expected)
+            answer = await self._send(events, expected=expected)
             if isinstance(answer, Stored):
-                return self._hold(events, answer.sequence)
+                return self._note_stored(events, answer.sequence)
             if isinstance(answer, Refused) and answer.err_code != subjects.WRONG_SEQUENCE:
                 return "undecided"
-            whose = await self._ask()
-            match whose.answer:
+            holder = await self._ask()
+            match holder.answer:
                 case "mine":
-                    self.ended_runs = set(whose.ended_runs)
-                    return self._hold(events, whose.sequence)
+                    self.ended_runs = set(holder.ended_runs)
+                    return self._note_stored(events, holder.sequence)
                 case "another" | "ended":
                     return "gone"
-                case "nothing_stored" if whose.sequence != expected:
-                    # Only refused messages lie there: claim behind them at once.
-                    expected = whose.sequence
+                case "nothing_stored" if holder.sequence != expected:
+                    # Only refused messages are stored there: claim behind them at once.
+                    expected = holder.sequence
                 case _:
                     await asyncio.sleep(0.2 + jitter(0.2))
         return "undecided"
 
-    async def say(self, *events: Event) -> Said:
-        """Publish events of this lease; returns once they are stored or the lease is lost.
+    async def publish(self, *events: Event) -> Published:
+        """Publish events of this lease; return once they are stored or the lease is lost.
 
-        Whoever speaks at the same time waits for its turn. What is too much for one message goes
-        in several, each of them fenced.
+        Events that are too large for one message go in several, each of them fenced.
         """
-        async with self._speaking:
+        async with self._publish_lock:
             for part in _parts(list(events), self._most_bytes):
-                if await self._say(part) == "lost":
+                if await self._publish_part(part) == "lost":
                     return "lost"
             return "stored"
 
-    async def _say(self, events: list[Event]) -> Said:
+    async def _publish_part(self, events: list[Event]) -> Published:
         pause = 0.2
         while not self.lost:
-            answer = await self._publish(events, expected=self._sequence)
+            answer = await self._send(events, expected=self._sequence)
             if isinstance(answer, Stored):
-                self._hold(events, answer.sequence)
+                self._note_stored(events, answer.sequence)
                 return "stored"
-            logger.info("lease %s: publish not stored: %s", self.order.lease, answer)
-            if await self._settle(events):
+            log.info("event not stored", lease=self.order.lease, answer=answer)
+            if await self._resolve(events):
                 return "stored"
             await asyncio.sleep(pause * (1 + jitter(0.2)))
             pause = min(pause * 2, 5.0)
         return "lost"
 
-    async def renew(self) -> Said:
-        """Say that the lease is still held."""
-        return await self.say(self.event(LeaseRenewed(**self.credentials)))
+    async def renew(self) -> Published:
+        """Publish that the lease is still held."""
+        return await self.publish(self.event(LeaseRenewed(**self.credentials)))
 
     def started(self, index: int) -> Event:
-        """The event that tells that a run's body begins."""
+        """Return the start event of a run."""
         run = self.order.runs[index]
         return self.event(RunStarted(**self.credentials, run=run.run), traceparent=run.traceparent)
 
@@ -138,7 +146,7 @@ class Lease:
 
     @property
     def _most_bytes(self) -> int:
-        """How many bytes of events fit into a message."""
+        """The bytes of events that fit into a message."""
         return self._broker.client.max_payload - _HEADERS
 
     @property
@@ -146,60 +154,62 @@ class Lease:
         """The fields that every event of the lease carries."""
         return {"lease": self.order.lease, "token": self.order.token, "nonce": self._nonce}
 
-    async def _settle(self, events: list[Event]) -> bool:
-        """Find out what a refusal or a silence meant; true if the events are stored after all."""
-        whose = await self._ask()
-        match whose.answer:
+    async def _resolve(self, events: list[Event]) -> bool:
+        """Ask what a refusal or a missing answer meant; return whether the events are stored."""
+        holder = await self._ask()
+        match holder.answer:
             case "mine":
-                if whose.sequence < self._sequence:
-                    # The stream went back: what was stored since is gone with it.
-                    return await self._tell_all_again(events, expected=whose.sequence)
-                if any(one.id in whose.stored for one in events):
-                    self._hold(events, whose.sequence)
+                if holder.sequence < self._sequence:
+                    # The stream went back: later messages are gone.
+                    return await self._republish(events, expected=holder.sequence)
+                if any(event.id in holder.stored for event in events):
+                    self._note_stored(events, holder.sequence)
                     return True
-                self._sequence = whose.sequence
+                self._sequence = holder.sequence
             case "another" | "ended":
                 self.lost = True
-                return any(one.id in whose.stored for one in events)
+                return any(event.id in holder.stored for event in events)
             case "nothing_stored":
-                return await self._tell_all_again(events, expected=whose.sequence)
+                return await self._republish(events, expected=holder.sequence)
             case _:
-                logger.debug("lease %s is undecided: %s", self.order.lease, whose.reason)
+                log.debug("lease is undecided", lease=self.order.lease, reason=holder.reason)
         return False
 
-    async def tell_again(self) -> bool:
-        """Make good what was lost of a lease that has ended; true if nothing is missing."""
-        async with self._speaking:
-            whose = await self._ask()
-            went_back = whose.answer == "mine" and whose.sequence < self._sequence
-            if whose.answer == "nothing_stored" or went_back:
-                return await self._tell_all_again([], expected=whose.sequence)
-            return whose.answer in ("mine", "another", "ended")
+    async def restore(self) -> bool:
+        """Republish events that the stream lost; return whether nothing is missing."""
+        async with self._publish_lock:
+            holder = await self._ask()
+            went_back = holder.answer == "mine" and holder.sequence < self._sequence
+            if holder.answer == "nothing_stored" or went_back:
+                return await self._republish([], expected=holder.sequence)
+            return holder.answer in ("mine", "another", "ended")
 
     def forget_runs(self) -> None:
-        """Let go of what there was to run, inputs and all; what was said of it is kept."""
+        """Release the runs and their inputs; keep the published events."""
         self.order = msgspec.structs.replace(self.order, runs=[])
 
-    async def _tell_all_again(self, events: list[Event], *, expected: int) -> bool:
-        """The stream forgot this lease: tell all of it again, with the same ids.
+    async def _republish(self, events: list[Event], *, expected: int) -> bool:
+        """Publish every event of the lease again, with the same ids.
 
         In one message if it fits, so that nobody sees half of it.
         """
-        for part in _parts([*self._told, *events], self._most_bytes):
-            answer = await self._publish(part, expected=expected)
+        for part in _parts([*self._published, *events], self._most_bytes):
+            answer = await self._send(part, expected=expected)
             if not isinstance(answer, Stored):
                 return False
             expected = answer.sequence
-        self._hold(events, expected)
+        self._note_stored(events, expected)
         return True
 
-    def _hold(self, events: list[Event], sequence: int) -> Literal["mine"]:
-        if any(isinstance(one.data, LeaseRenewed) for one in events):
-            # Of many renewals one is enough to be told again.
-            self._told = [one for one in self._told if not isinstance(one.data, LeaseRenewed)]
-        self._told += events
+    def _note_stored(self, events: list[Event], sequence: int) -> Literal["mine"]:
+        if any(isinstance(event.data, LeaseRenewed) for event in events):
+            # One renewal is enough to republish.
+            self._published = [
+                event for event in self._published if not isinstance(event.data, LeaseRenewed)
+            ]
+        self._published += events
         self._sequence = sequence
-        self.spoke_at = monotonic()
+        self.published_at = monotonic()
         return "mine"
 
     async def _ask(self) -> LeaseAnswer:
@@ -211,7 +221,7 @@ class Lease:
         except RequestFailed as error:
             return LeaseAnswer(answer="undecided", reason=str(error))
 
-    async def _publish(self, events: list[Event], *, expected: int) -> Answer:
+    async def _send(self, events: list[Event], *, expected: int) -> Answer:
         subject = subjects.event(self.order.lease, self.worker)
         headers = subjects.fence(self.order.lease, expected)
         if events[-1].traceparent:
@@ -220,19 +230,57 @@ class Lease:
         self.size += len(body)
         answer = await publish(self._broker, subject, body, headers=headers)
         if isinstance(answer, NoAnswer):
-            logger.warning("lease %s: %s", self.order.lease, answer.why)
+            log.warning("publish was not answered", lease=self.order.lease, error=answer.why)
         return answer
 
 
+class FinishedLeases:
+    """The leases that ended last in this process."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._leases: OrderedDict[UUID, Lease] = OrderedDict()
+        self._names: OrderedDict[UUID, None] = OrderedDict()
+
+    def __contains__(self, lease: UUID) -> bool:
+        return lease in self._names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, lease: Lease) -> None:
+        """Keep a lease, and forget the oldest if there are too many."""
+        name = lease.order.lease
+        self._names[name] = None
+        _forget_oldest(self._names, _MOST_NAMES)
+        if lease.size <= _MOST_BYTES:
+            lease.forget_runs()
+            self._leases[name] = lease
+            _forget_oldest(self._leases, _MOST_LEASES)
+
+    async def handle_redelivery(self, message: Message, name: UUID) -> None:
+        """Republish missing events of a lease whose order came again, then acknowledge it."""
+        lease = self._leases.get(name)
+        if lease is None or await lease.restore():
+            await ack(self._broker, [message])
+        else:
+            await nak(self._broker, message, delay=1 + jitter())
+
+
 def _parts(events: list[Event], most: int) -> list[list[Event]]:
-    """Events in as few messages as the broker takes."""
+    """Split events into as few messages as the broker accepts."""
     parts: list[list[Event]] = [[]]
     size = 0
-    for one in events:
-        length = len(encode(one)) + 1
+    for published in events:
+        length = len(encode(published)) + 1
         if parts[-1] and size + length > most:
             parts.append([])
             size = 0
-        parts[-1].append(one)
+        parts[-1].append(published)
         size += length
     return parts
+
+
+def _forget_oldest(kept: OrderedDict[UUID, Any], most: int) -> None:
+    if len(kept) > most:
+        kept.popitem(last=False)

@@ -1,4 +1,4 @@
-"""What a worker and the process of a body say to each other: JSON, a line each."""
+"""Messages between a worker and the process of a body: one JSON object a line."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from headway_contract.progress import Level
 from msgspec import Struct
 
 
-class Place(Struct, frozen=True):
-    """Where a function is found: its module by name, or else by its file."""
+class FunctionPath(Struct, frozen=True):
+    """A function by its module and file."""
 
     module: str
     file: str
@@ -20,7 +20,7 @@ class Place(Struct, frozen=True):
 class Begin(Struct, frozen=True, kw_only=True, tag="begin"):
     """Run this body."""
 
-    place: Place
+    function: FunctionPath
     job: str
     ordered: OrderedRun
     capture_logging: bool = False
@@ -30,8 +30,8 @@ class Stop(Struct, frozen=True, tag="stop"):
     """The body should end early."""
 
 
-class Activated(Struct, frozen=True, kw_only=True, tag="activated"):
-    """How an activation ended: well, or with one of the errors of `headway.errors`."""
+class ActivateReply(Struct, frozen=True, kw_only=True, tag="activated"):
+    """The result of an activation: success, or an error of `headway.errors`."""
 
     number: int
     error: str = ""
@@ -39,31 +39,31 @@ class Activated(Struct, frozen=True, kw_only=True, tag="activated"):
 
 
 class Alive(Struct, frozen=True, tag="alive"):
-    """The process is there."""
+    """The process has started."""
 
     pid: int
 
 
-class ToldProgress(Struct, frozen=True, kw_only=True, tag="progress"):
-    """How far the body is."""
+class ProgressFrame(Struct, frozen=True, kw_only=True, tag="progress"):
+    """Progress of the body."""
 
     percent: float | None = None
     message: str | None = None
 
 
-class ToldLine(Struct, frozen=True, kw_only=True, tag="line"):
-    """A line of its log."""
+class LogFrame(Struct, frozen=True, kw_only=True, tag="line"):
+    """A log line of the body."""
 
     level: Level
     message: str
     fields: dict[str, Any] = {}
 
 
-class ToActivate(Struct, frozen=True, kw_only=True, tag="activate"):
-    """The body wakes dependents, each given as manifest, input and key."""
+class ActivateFrame(Struct, frozen=True, kw_only=True, tag="activate"):
+    """The body activates dependents, each given as manifest, input and key."""
 
     number: int
-    wanted: list[tuple[str, Any, str | None]]
+    requests: list[tuple[str, Any, str | None]]
 
 
 class Returned(Struct, frozen=True, tag="returned"):
@@ -78,13 +78,13 @@ class Raised(Struct, frozen=True, tag="raised"):
     failure: Failure
 
 
-ToChild = Begin | Stop | Activated
-FromChild = Alive | ToldProgress | ToldLine | ToActivate | Returned | Raised
+ToChild = Begin | Stop | ActivateReply
+FromChild = Alive | ProgressFrame | LogFrame | ActivateFrame | Returned | Raised
 
 to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 
 
-def line(frame: ToChild | FromChild) -> bytes:
-    """A frame as it travels."""
+def encode_frame(frame: ToChild | FromChild) -> bytes:
+    """Encode a frame as one line."""
     return msgspec.json.encode(frame) + b"\n"

@@ -1,11 +1,10 @@
-"""What a run tells of itself while it runs: gathered, and published a few times a second.
+"""Progress and log lines of a run, published a few times a second.
 
-Core NATS, unfenced: it may be lost, and nothing is decided by it. What a run may keep is
-bounded; what is dropped is counted and said.
+They travel over core NATS without a fence: they may be lost, and no decision depends on them.
+Their size is bounded, and dropped lines are counted.
 """
 
 import asyncio
-import logging
 import math
 import threading
 from typing import Any
@@ -25,21 +24,22 @@ from headway_contract.progress import (
     Progress,
 )
 from headway_jetstream_kit import Broker
+from headway_tracing.log import get_logger
 from nats.errors import Error as NatsError
 
 from headway.define.jobs import holds_nul
-from headway.worker.failures import storable
 from headway.worker.leases import Lease
+from headway.worker.outcomes import storable
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
-_REST_SECONDS = 0.25
+_DELAY_SECONDS = 0.25
 # A message at a time, well below what the broker takes.
 _LINES_AT_ONCE = 100
 
 
 class Reports:
-    """The reporter of one run. Any thread may tell it something; the loop publishes."""
+    """The reporter of one run. Any thread may call it; the event loop publishes."""
 
     def __init__(self, broker: Broker, ordered: OrderedRun, *, lease: Lease) -> None:
         self._broker = broker
@@ -51,7 +51,7 @@ class Reports:
         self._publishing = asyncio.Lock()
         self._percent: float | None = None
         self._message: str | None = None
-        self._news = False
+        self._changed = False
         self._lines: list[LogLine] = []
         self._line_number = 0
         self._bytes_left = LOG_BYTES_LIMIT
@@ -62,20 +62,20 @@ class Reports:
         self._closed = False
 
     def progress(self, percent: float | None, message: str | None) -> None:
-        """How far the run is; what is none stays as it was."""
-        percent, message = bounded_progress(percent, message)
+        """Keep how far the run is; `None` keeps the last value."""
+        percent, message = bound_progress(percent, message)
         with self._lock:
             self._percent = self._percent if percent is None else percent
             self._message = self._message if message is None else message
-            self._news = True
+            self._changed = True
         self._wake()
 
     def line(self, level: Level, message: str, fields: dict[str, Any]) -> None:
-        """One line of the log, unless the run has no room for more."""
-        at, (message, fields) = utc_now(), bounded(message, fields)
+        """Keep one log line, if the run has room for it."""
+        at, (message, fields) = utc_now(), bound_line(message, fields)
         size = len(message.encode()) + len(msgspec.json.encode(fields))
         with self._lock:
-            self._news = True
+            self._changed = True
             if self._line_number >= LINES_LIMIT or size > self._bytes_left:
                 self._dropped += 1
             else:
@@ -89,23 +89,23 @@ class Reports:
         self._wake()
 
     async def close(self) -> None:
-        """Publish what is left, so that it is told before the run's outcome."""
+        """Publish the rest, before the run's outcome."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._number or self._news:
+        if self._number or self._changed:
             await self._publish()
 
     def _wake(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._publish_soon)
         except RuntimeError:
-            return  # the loop is closed: nobody is left who would publish
+            return  # the event loop is closed
 
     def _publish_soon(self) -> None:
-        """After a rest: what else is told in the meantime goes along."""
+        """Publish after a short delay, together with later reports."""
         if self._timer is None and not self._closed:
-            self._timer = self._loop.call_later(_REST_SECONDS, self._begin)
+            self._timer = self._loop.call_later(_DELAY_SECONDS, self._begin)
 
     def _begin(self) -> None:
         self._timer = None
@@ -113,20 +113,20 @@ class Reports:
 
     async def _publish(self) -> None:
         async with self._publishing:
-            while (news := self._take()) is not None:
+            while (report := self._take()) is not None:
                 try:
-                    await self._broker.client.publish(self._subject, msgspec.json.encode(news))
+                    await self._broker.client.publish(self._subject, msgspec.json.encode(report))
                 except (OSError, NatsError) as error:
-                    logger.debug("run %s: progress not told: %s", self._ordered.run, error)
+                    log.debug("progress not published", run=self._ordered.run, error=error)
                     with self._lock:
-                        self._dropped += len(news.lines)
+                        self._dropped += len(report.lines)
 
     def _take(self) -> Progress | None:
         with self._lock:
-            if not self._news:
+            if not self._changed:
                 return None
             lines, self._lines = self._lines[:_LINES_AT_ONCE], self._lines[_LINES_AT_ONCE:]
-            self._news = bool(self._lines)
+            self._changed = bool(self._lines)
             self._number += 1
             return Progress(
                 lease=self._order.lease,
@@ -141,17 +141,17 @@ class Reports:
             )
 
 
-def bounded_progress(percent: float | None, message: str | None) -> tuple[float | None, str | None]:
-    """How far a run is as it may be kept, whatever kind of number or word it was told by."""
+def bound_progress(percent: float | None, message: str | None) -> tuple[float | None, str | None]:
+    """Clamp a percentage and cut a message to what may be kept."""
     if percent is not None:
         if math.isnan(percent):
-            raise ValueError("progress takes a percentage from 0 to 100, and nan is none")
+            raise ValueError("progress is nan: pass a percentage from 0 to 100")
         percent = min(max(float(percent), 0.0), 100.0)
     return percent, None if message is None else _cut(str(message), MESSAGE_LIMIT)
 
 
-def bounded(message: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A line of a length that may be kept."""
+def bound_line(message: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Cut a log line to what may be kept."""
     return _cut(message, LINE_LIMIT), _as_json(fields)
 
 
@@ -161,10 +161,10 @@ def _cut(text: str, most: int) -> str:
 
 
 def _as_json(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields as JSON has them; what JSON does not know is written as text."""
+    """Convert fields to JSON values; other types become text."""
     try:
         encoded = msgspec.json.encode(fields, enc_hook=str)
-    except Exception as error:  # noqa: BLE001 - a line that cannot be told must not fail the job
+    except Exception as error:  # noqa: BLE001 - a line that cannot be kept must not fail the job
         return {"fields_left_out": _cut(f"{type(error).__name__}: {error}", 200)}
     if len(encoded) > FIELDS_LIMIT:
         return {"fields_left_out": f"{len(encoded)} bytes are more than {FIELDS_LIMIT}"}

@@ -347,8 +347,8 @@ def _worker_health(program: Worker, broker: Broker, given: WorkerSettings) -> He
         return None
 
     async def dispatcher_answers() -> str | None:
-        silent = program.heart.silence()
-        if program.heart.last_reply is None:
+        silent = program.heartbeats.silence()
+        if program.heartbeats.last_reply is None:
             return "no dispatcher has answered yet"
         if silent > _MISSED_BEATS * given.heartbeat_seconds:
             return f"no dispatcher has answered for {silent:.0f} s"

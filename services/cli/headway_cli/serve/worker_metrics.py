@@ -41,8 +41,8 @@ def meter_of(worker: Worker, broker: Broker, slots: int) -> Meter:
             SLOTS: {(): slots},
             BUSY: {(): worker.busy},
             DRAINING: {(): float(worker.draining)},
-            UNANSWERED: {(): worker.heart.unanswered},
-            SILENCE: {(): worker.heart.silence()},
+            UNANSWERED: {(): worker.heartbeats.unanswered},
+            SILENCE: {(): worker.heartbeats.silence()},
             CONNECTED: {(): float(broker.client.is_connected)},
             RECONNECTS: {(): broker.reconnects},
         }

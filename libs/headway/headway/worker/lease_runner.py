@@ -1,0 +1,218 @@
+"""Run the runs of one lease, one after the other, until all of them have ended.
+
+Events of a few milliseconds share a message, so short runs cost few messages. A start may
+therefore not be stored yet when its body already runs: if the dispatcher takes a lease of several
+runs away, it orders all of them again, one by one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from headway_clock import monotonic
+from headway_contract import Event, encode
+from headway_contract.lifecycle import (
+    LOST_CONTACT,
+    WORKER_STOPPED,
+    Failure,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+)
+from headway_contract.orders import OrderedRun
+from headway_jetstream_kit import Broker
+from headway_jetstream_kit.tasks import end
+
+from headway.define.jobs import Job
+from headway.worker.execution import Execution, Outcome, StopReason
+from headway.worker.fork_server import ForkServer
+from headway.worker.leases import Lease
+
+LINGER_SECONDS = 0.005
+# Pending events above this size are published at once.
+_LARGE = 128 * 1024
+# A dispatcher that lags behind asks for renewals that it does not need.
+_RENEWAL_PAUSE_SECONDS = 30.0
+
+_NOT_STARTED: dict[StopReason, Failure] = {
+    "worker_stopped": Failure(
+        kind=WORKER_STOPPED, message="the worker stopped before the run began"
+    ),
+    "lost_contact": Failure(
+        kind=LOST_CONTACT, message="the worker lost contact before the run began"
+    ),
+}
+
+# Called with the job, the outcome in a word and the seconds of every body that ended.
+OnEnded = Callable[[str, str, float], None]
+
+
+class LeaseRunner:
+    """One lease that this worker holds, from its claim to the outcome of its last run."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        job: Job,
+        broker: Broker,
+        *,
+        fork_server: ForkServer | None,
+        on_ended: OnEnded | None = None,
+    ) -> None:
+        self.lease = lease
+        self._job = job
+        self._broker = broker
+        self._fork_server = fork_server
+        self._on_ended = on_ended
+        self._current: Execution | None = None
+        self._cancelled: dict[UUID, str] = {}
+        self._start_no_more: StopReason | None = None
+        self._pending: list[Event] = []
+        self._pending_bytes = 0
+        self._pending_since = 0.0
+        self._flushing: asyncio.Task[None] | None = None
+        # Most leases end before they need these: a timer costs less than a task.
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> list[UUID]:
+        """The runs whose body has begun and not ended."""
+        return [] if self._current is None else [self._current.ordered.run]
+
+    async def run(self) -> None:
+        """Run all runs of the lease and publish their outcomes."""
+        self._schedule_renewal()
+        try:
+            for index, ordered in enumerate(self.lease.order.runs):
+                if self.lease.lost:
+                    return
+                if ordered.run not in self.lease.ended_runs:
+                    await self._run_next(index, ordered)
+            await self._flush()
+            if self._flushing is not None:
+                await self._flushing
+        finally:
+            for timer in (self._flush_timer, self._renewal):
+                if timer is not None:
+                    timer.cancel()
+            background = (self._flushing, self._renewing)
+            await end([task for task in background if task is not None])
+
+    def cancel(self, run: UUID, reason: str) -> None:
+        """End one run early, or never start it; the others continue."""
+        self._cancelled[run] = reason
+        if self._current is not None and self._current.ordered.run == run:
+            self._current.stop("cancelled", reason)
+
+    def release(self) -> None:
+        """Stop and publish nothing more, because another owner has the lease."""
+        self.lease.lost = True
+        if self._current is not None:
+            self._current.stop("released")
+
+    def renew_now(self) -> None:
+        """Renew the lease now, because the dispatcher knows no claim of it."""
+        quiet = monotonic() - self.lease.published_at >= _RENEWAL_PAUSE_SECONDS
+        if quiet and (self._renewing is None or self._renewing.done()):
+            if self._renewal is not None:
+                self._renewal.cancel()
+            self._renew()
+
+    def start_no_more(self, reason: StopReason) -> None:
+        """Hand back every run that has not begun."""
+        self._start_no_more = self._start_no_more or reason
+
+    def stop(self, reason: StopReason) -> None:
+        """Hand back all runs, the running one included."""
+        self.start_no_more(reason)
+        if self._current is not None:
+            self._current.stop(reason)
+
+    async def _run_next(self, index: int, ordered: OrderedRun) -> None:
+        not_started = self._outcome_without_start(ordered.run)
+        if not_started is not None:
+            await self._add(self.lease.event(not_started, traceparent=ordered.traceparent))
+            return
+        execution = Execution(
+            self._job, ordered, self.lease, self._broker, fork_server=self._fork_server
+        )
+        self._current = execution
+        began = monotonic()
+        try:
+            if len(self.lease.order.runs) > 1:
+                await self._add(self.lease.started(index))
+            outcome = await execution.run()
+        finally:
+            self._current = None
+        if self._on_ended is not None:
+            self._on_ended(self._job.name, _outcome_name(outcome), monotonic() - began)
+        if outcome is not None:
+            await self._add(self.lease.event(outcome, traceparent=execution.traceparent))
+
+    def _outcome_without_start(self, run: UUID) -> RunCancelled | RunFailed | None:
+        """Return the outcome of a run that must not start, or `None` if it may."""
+        if run in self._cancelled:
+            return RunCancelled(**self.lease.credentials, run=run, reason=self._cancelled[run])
+        if self._start_no_more is not None:
+            failure = _NOT_STARTED[self._start_no_more]
+            return RunFailed(**self.lease.credentials, run=run, failure=failure)
+        return None
+
+    async def _add(self, event: Event) -> None:
+        """Publish an event soon, together with others of the same moment."""
+        if not self._pending:
+            self._pending_since = monotonic()
+        self._pending.append(event)
+        self._pending_bytes += len(encode(event))
+        waited = monotonic() - self._pending_since
+        single = len(self.lease.order.runs) == 1
+        if single or waited >= LINGER_SECONDS or self._pending_bytes > _LARGE:
+            await self._flush()
+        elif self._flush_timer is None and (self._flushing is None or self._flushing.done()):
+            loop = asyncio.get_running_loop()
+            self._flush_timer = loop.call_later(LINGER_SECONDS, self._flush_in_background)
+
+    def _flush_in_background(self) -> None:
+        async def flush_all() -> None:
+            while self._pending:
+                await self._flush()
+
+        self._flush_timer = None
+        self._flushing = asyncio.create_task(flush_all())
+
+    async def _flush(self) -> None:
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        events, self._pending, self._pending_bytes = self._pending, [], 0
+        if events and await self.lease.publish(*events) == "lost" and self._current is not None:
+            self._current.stop("released")
+
+    def _schedule_renewal(self) -> None:
+        """Keep the lease's last message from expiring in the stream."""
+        every = self.lease.order.renew_seconds
+        if every:
+            self._renewal = asyncio.get_running_loop().call_later(every, self._renew)
+
+    def _renew(self) -> None:
+        async def renew() -> None:
+            if await self.lease.renew() == "stored":
+                self._schedule_renewal()
+            elif self._current is not None:
+                self._current.stop("released")
+
+        self._renewing = asyncio.create_task(renew())
+
+
+def _outcome_name(outcome: Outcome | None) -> str:
+    match outcome:
+        case RunCompleted():
+            return "completed"
+        case RunFailed():
+            return "failed"
+        case RunCancelled():
+            return "cancelled"
+        case None:
+            return "lost"

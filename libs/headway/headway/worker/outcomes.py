@@ -1,0 +1,71 @@
+"""Exceptions and return values of bodies, in the words and the limits of the protocol."""
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from headway_contract.lifecycle import Failure
+from headway_contract.limits import (
+    KIND_LIMIT,
+    KINDS_LIMIT,
+    MESSAGE_LIMIT,
+    OUTPUT_LIMIT,
+    OUTPUT_TOO_LARGE,
+    STACK_LIMIT,
+)
+
+from headway.define.jobs import holds_nul
+from headway.errors import Fatal
+
+# Every exception has these bases, so their names say nothing.
+_UNINFORMATIVE = (object, BaseException)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Describe an exception as a failure, with the kinds of its base classes."""
+    own, *bases = (base for base in type(error).__mro__ if base not in _UNINFORMATIVE)
+    stack = _text_of(lambda: "".join(traceback.format_exception(error)))
+    return Failure(
+        kind=_kind(own),
+        kinds=[_kind(base) for base in bases[:KINDS_LIMIT]],
+        message=_text_of(lambda: str(error))[:MESSAGE_LIMIT],
+        stack=stack[-STACK_LIMIT:],
+        retryable=not isinstance(error, Fatal),
+    )
+
+
+def encode_output(output: Any, most: int = OUTPUT_LIMIT) -> msgspec.Raw | Failure:
+    """Encode an output as JSON of at most `most` bytes, or return why it cannot be kept."""
+    try:
+        encoded = msgspec.json.encode(output)
+        if isinstance(output, msgspec.Raw):
+            msgspec.json.decode(encoded, type=msgspec.Raw)  # or nobody could read the event
+        if holds_nul(encoded):
+            raise ValueError("the output holds a NUL character, which cannot be stored")
+    except Exception as error:  # noqa: BLE001 - an output may run code of its own
+        message = failure_of(error).message
+        return Failure(kind="output_not_json", message=message, retryable=False)
+    if len(encoded) > most:
+        message = (
+            f"the output has {len(encoded)} bytes, more than {most}: "
+            "store it elsewhere and return where it is found"
+        )
+        return Failure(kind=OUTPUT_TOO_LARGE, message=message, retryable=False)
+    return msgspec.Raw(encoded)
+
+
+def storable(text: str) -> str:
+    """Replace characters that cannot be stored: NUL and halves of surrogate pairs."""
+    return text.encode(errors="replace").decode().replace("\x00", "\\0")
+
+
+def _kind(of: type) -> str:
+    return storable(of.__name__.lstrip("_"))[:KIND_LIMIT] or "Exception"
+
+
+def _text_of(describe: Callable[[], str]) -> str:
+    try:
+        return storable(describe())
+    except BaseException as error:  # noqa: BLE001 - an exception whose text raises
+        return f"its text is not available: {type(error).__name__}"
