@@ -1,9 +1,9 @@
 /**
- * Waking dormant dependents from inside a job's body.
+ * Activate dormant dependents from inside a job's body.
  *
- * The scheduler is asked first, because it knows which dependents there are and what they take; then
- * the activation is published under the lease's fence like any other word of the run. Nothing is
- * published that the scheduler has not agreed to, and nothing after the run's outcome.
+ * The worker asks the scheduler first, which knows the dependents and their inputs. Then it publishes
+ * the activation under the lease's fence, like any other event of the run. It publishes nothing that
+ * the scheduler refused, and nothing after the run's outcome.
  */
 
 import { setTimeout as pause } from "node:timers/promises";
@@ -19,10 +19,10 @@ const KEY_LIMIT = 255;
 const MANY_LIMIT = 10_000;
 const TRIES = 5;
 const TIMEOUT = 5_000;
-/** What the envelope and the other fields may take up beside the activations themselves. */
+/** Bytes for the envelope and the fields beside the activations. */
 const ENVELOPE = 16 * 1024;
 
-/** An activation as a body asks for it; without a key it gets one by its number. */
+/** An activation that a body requests; the default key is its number. */
 export interface Wanted {
   manifest: string;
   input?: unknown;
@@ -35,13 +35,13 @@ interface Activation {
   input: unknown;
 }
 
-/** An activation that has begun. It is remembered whether the body looks at how it ended. */
-class Activated implements Promise<void> {
-  readonly [Symbol.toStringTag] = "Activated";
+/** An activation that has begun. It remembers whether the body awaits its result. */
+class PendingActivation implements Promise<void> {
+  readonly [Symbol.toStringTag] = "PendingActivation";
   awaited = false;
 
   constructor(readonly ended: Promise<void>) {
-    // Whoever does not look is told at the end of the run, and not by the end of the process.
+    // An unawaited error fails the run at its end; it must not end the process.
     ended.catch(() => undefined);
   }
 
@@ -59,69 +59,69 @@ class Activated implements Promise<void> {
 /** The activations of one run. */
 export class Activations {
   private readonly taken = new Map<string, Set<string>>();
-  private readonly begun: Activated[] = [];
+  private readonly begun: PendingActivation[] = [];
   private over = false;
 
   constructor(
     private readonly broker: Broker,
     private readonly lease: Lease,
     private readonly ordered: OrderedRun,
-    private readonly say: (event: Event) => Promise<boolean>,
+    private readonly publish: (event: Event) => Promise<boolean>,
   ) {}
 
-  /** Wake all of them or none; begins at once. */
-  activate(wanted: Wanted[]): Promise<void> {
-    const activated = new Activated(this.activateNow(wanted));
+  /** Activate all of them or none; begins at once. */
+  activate(requests: Wanted[]): Promise<void> {
+    const activated = new PendingActivation(this.run(requests));
     this.begun.push(activated);
     return activated;
   }
 
-  /** Wait for what the body has begun and not awaited; throws if any of it failed. */
+  /** Wait for activations that the body has not awaited; throw if one failed. */
   async finish(): Promise<void> {
     for (const activated of this.begun) {
       if (!activated.awaited) await activated.ended;
     }
   }
 
-  /** Give up what is still under way: after this nothing more is published. */
+  /** Drop pending activations; nothing is published after this. */
   close(): void {
     this.over = true;
   }
 
-  private async activateNow(wanted: Wanted[]): Promise<void> {
-    this.checkThatItRuns();
-    if (wanted.length === 0) return;
+  private async run(requests: Wanted[]): Promise<void> {
+    this.checkRunning();
+    if (requests.length === 0) return;
     const { manifest } = this.ordered;
-    if (!manifest) throw new ActivationRefused("only a manifest's run can activate");
-    const inputs = checked(wanted);
-    const activations = wanted.map((one, index) => ({
-      manifest: one.manifest,
-      key: this.keyFor(one),
+    if (!manifest) throw new ActivationRefused("only the run of a manifest can activate dependents");
+    const inputs = checkRequests(requests);
+    const activations = requests.map((request, index) => ({
+      manifest: request.manifest,
+      key: this.keyFor(request),
       input: inputs[index],
     }));
     try {
       this.checkSize(activations);
       await this.ask(manifest, activations);
-      this.checkThatItRuns();
+      this.checkRunning();
     } catch (error) {
-      // Nothing was published, so the next one that is gets the same number.
-      for (const one of activations) this.taken.get(one.manifest)?.delete(one.key);
+      // Nothing was published, so the next activation gets the same number.
+      for (const { manifest: target, key } of activations) this.taken.get(target)?.delete(key);
       throw error;
     }
     const context = traceparent() ?? this.ordered.traceparent;
-    const told = this.lease.event("run.activated", { activations }, this.ordered, context);
-    if (!(await this.say(told))) {
+    const event = this.lease.event("run.activated", { activations }, this.ordered, context);
+    if (!(await this.publish(event))) {
       throw new LeaseLost(`run ${this.ordered.run} was taken away from this worker`);
     }
   }
 
-  private checkThatItRuns(): void {
+  private checkRunning(): void {
     if (this.over) {
-      throw new LeaseLost(`run ${this.ordered.run} is over and can activate nothing any more`);
+      throw new LeaseLost(`run ${this.ordered.run} has ended and can no longer activate`);
     }
   }
 
-  /** The key asked for, or the first number that this run has not used for the target. */
+  /** The requested key, or the first number that is free for the dependent. */
   private keyFor({ manifest, key }: Wanted): string {
     const taken = this.taken.get(manifest) ?? new Set();
     this.taken.set(manifest, taken);
@@ -140,7 +140,7 @@ export class Activations {
     );
   }
 
-  /** Ask the scheduler whether all of them may be woken. */
+  /** Ask the scheduler whether all of them may be activated. */
   private async ask(manifest: string, activations: Activation[]): Promise<void> {
     const question = JSON.stringify({ manifest, activations });
     let trouble = "";
@@ -172,13 +172,13 @@ export class Activations {
   }
 }
 
-/** The inputs as JSON values; throws all that is wrong with them. */
-function checked(wanted: Wanted[]): unknown[] {
+/** Return the inputs as JSON values, or throw with every problem. */
+function checkRequests(requests: Wanted[]): unknown[] {
   const problems: string[] = [];
-  if (wanted.length > MANY_LIMIT) {
-    problems.push(`${wanted.length} activations at once are more than ${MANY_LIMIT}`);
+  if (requests.length > MANY_LIMIT) {
+    problems.push(`${requests.length} activations at once are more than ${MANY_LIMIT}`);
   }
-  const inputs = wanted.map(({ manifest, input, key }) => {
+  const inputs = requests.map(({ manifest, input, key }) => {
     const [value, problem] = asJson(manifest, input, key);
     if (problem !== undefined) problems.push(`${manifest}: ${problem}`);
     return value;
@@ -187,7 +187,7 @@ function checked(wanted: Wanted[]): unknown[] {
   return inputs;
 }
 
-/** An input as JSON has it, and what is wrong with the activation. */
+/** Return the input as a JSON value, and the problem of the request. */
 function asJson(manifest: string, input: unknown, key?: string): [unknown, string?] {
   let encoded: string | undefined;
   try {

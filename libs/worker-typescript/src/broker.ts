@@ -1,9 +1,9 @@
 /**
- * What the worker needs of NATS: to publish under a fence, to pull one order, to answer for it.
- * All of it is plain requests, so that every answer of the broker is seen as it is.
+ * The parts of NATS that the worker uses: publish under a fence, pull orders, acknowledge them.
+ * All are plain requests, so that every answer of the broker is visible.
  *
- * Nothing is sent while there is no connection. The client would keep it and send it when it is
- * connected again: a word that was given up long before would then be stored.
+ * Nothing is sent while there is no connection. The client would buffer it and send it after a
+ * reconnect: an event that was abandoned long before would then be stored.
  */
 
 import {
@@ -24,18 +24,18 @@ import {
 } from "./protocol.js";
 
 const PUBLISH_TIMEOUT = 5_000;
-/** How long the broker keeps a pull open, and how much longer we wait for its last answer. */
+/** How long the broker keeps a pull open, and how much longer to wait for its last answer. */
 const PULL_EXPIRES = 5_000;
 const PULL_LENIENCE = 2_000;
 const NO_RESPONDERS = 503;
 
-/** The three ends of a publish: stored, refused by the broker, or unknown. */
+/** The result of a publish: stored, refused by the broker, or unknown. */
 export type PublishAnswer =
   | { kind: "stored"; sequence: number }
   | { kind: "refused"; code: number; why: string }
   | { kind: "unknown"; why: string };
 
-/** There is no consumer of a job: nobody has declared it yet, or the dispatcher is about to make it. */
+/** A job has no consumer: it is not declared yet, or the dispatcher is about to create it. */
 export class ConsumerMissing extends Error {
   constructor(job: string) {
     super(`there is no consumer for job ${job}: is the job declared, and does a dispatcher run?`);
@@ -45,7 +45,7 @@ export class ConsumerMissing extends Error {
 export class Broker {
   private connected = true;
 
-  /** `inboxPrefix` as the connection has it: permissions may let us listen nowhere else. */
+  /** `inboxPrefix` is that of the connection: permissions may allow no other. */
   constructor(
     readonly connection: NatsConnection,
     private readonly inboxPrefix: string,
@@ -54,12 +54,12 @@ export class Broker {
     void this.watch();
   }
 
-  /** How large a message the broker takes. */
+  /** The largest message that the broker accepts. */
   get maxPayload(): number {
     return this.connection.info?.max_payload ?? 1 << 20;
   }
 
-  /** Publish events of a lease, stored only if nobody has spoken for it since `expected`. */
+  /** Publish events of a lease, stored only if its last sequence is `expected`. */
   async publishFenced(
     worker: string,
     lease: string,
@@ -79,49 +79,49 @@ export class Broker {
     }
   }
 
-  /** Wait for one order of a job, then take what else is there; none if none came. */
+  /** Wait for one order of a job, then take more that are ready. */
   async nextOrders(job: string, howManyMore: () => number): Promise<Msg[]> {
-    // Never wait for more than one: what such a pull brings while the slots are taken would lie
-    // here unseen, and no other worker could have it.
+    // Never wait for more than one: orders that such a pull brings while the slots are in use would
+    // be stuck here, and no other worker could take them.
     const orders = await this.pull(job, { batch: 1, expires: PULL_EXPIRES * 1_000_000 });
     const more = orders.length > 0 ? howManyMore() : 0;
     if (more > 0) orders.push(...(await this.pull(job, { batch: more, no_wait: true })));
     return orders;
   }
 
-  /** The order is dealt with. */
+  /** Acknowledge an order. */
   ack(order: Msg): void {
     this.answer(order, "+ACK");
   }
 
-  /** The order is for somebody else, or for later; always with a delay. */
+  /** Have an order delivered again, always after a delay. */
   nak(order: Msg, seconds: number): void {
     this.answer(order, `-NAK ${JSON.stringify({ delay: Math.round(seconds * 1e9) })}`);
   }
 
-  /** Tell something that may be lost; false if there is nobody to tell. */
-  tell(subject: string, body: string): boolean {
+  /** Publish a message that may be lost; false if there is no connection. */
+  publish(subject: string, body: string): boolean {
     if (this.connected) this.connection.publish(subject, body);
     return this.connected;
   }
 
-  /** Ask, and wait for the answer. */
+  /** Send a request, and wait for the answer. */
   request(subject: string, body: string, options: RequestOptions): Promise<Msg> {
-    if (!this.connected) return Promise.reject(new Error("there is no connection to NATS"));
+    if (!this.connected) return Promise.reject(new Error("not connected to NATS"));
     return this.connection.request(subject, body, options);
   }
 
-  /** What a pull brings, until it has brought all or the broker has said that there is no more. */
+  /** Pull orders, until the batch is full or the broker has no more. */
   private async pull(job: string, pull: { batch: number; [option: string]: unknown }): Promise<Msg[]> {
-    if (!this.connected) throw new Error("there is no connection to NATS");
+    if (!this.connected) throw new Error("not connected to NATS");
     const orders: Msg[] = [];
     const inbox = createInbox(this.inboxPrefix);
-    // Longer than the broker waits: an order that came to an inbox we have left would lie unseen.
+    // Longer than the broker waits: an order for an inbox without a subscriber would be stuck.
     const answers = this.connection.subscribe(inbox, { timeout: PULL_EXPIRES + PULL_LENIENCE });
     try {
       this.connection.publish(nextOrderSubject(job), JSON.stringify(pull), { reply: inbox });
       for await (const message of answers) {
-        // Without a subject to answer on it is the broker's own word: no messages, or expired.
+        // Without an ack subject it is a status of the broker: no messages, or expired.
         if (!message.reply?.startsWith("$JS.ACK.")) {
           if (message.headers?.code === NO_RESPONDERS) throw new ConsumerMissing(job);
           break;
@@ -137,9 +137,9 @@ export class Broker {
     return orders;
   }
 
-  private answer(order: Msg, word: string): void {
-    // Lost without a connection; the order then comes again, and whoever gets it asks.
-    if (this.connected && order.reply) this.connection.publish(order.reply, word);
+  private answer(order: Msg, body: string): void {
+    // Lost without a connection; the order is redelivered, and its receiver asks for the holder.
+    if (this.connected && order.reply) this.connection.publish(order.reply, body);
   }
 
   private async watch(): Promise<void> {
@@ -147,7 +147,7 @@ export class Broker {
       const { type } = status;
       if (type === "disconnect" || type === "close") this.connected = false;
       if (type === "reconnect") this.connected = true;
-      // Such as a subject that we may not publish to: nobody else hears of it.
+      // For example a subject without permission, which no request reports.
       if (type === "error") this.onTrouble(`NATS: ${status.error.message}`);
     }
   }

@@ -1,11 +1,11 @@
-/** What a job's body is given besides its input. */
+/** The first argument of a job's body. */
 
 import type { Activations, Wanted } from "./activations.js";
 import type { OrderedRun } from "./protocol.js";
 import type { Level, Report } from "./report.js";
 
 type Fields = Record<string, unknown>;
-type Tell = (message: string, fields?: Fields) => void;
+type Log = (message: string, fields?: Fields) => void;
 
 export class Context {
   readonly run: string;
@@ -13,14 +13,14 @@ export class Context {
   readonly job: string;
   readonly manifest: string | undefined;
   readonly attempt: number;
-  /** How many attempts there will be at most, this one included. */
+  /** The maximum number of attempts, this one included. */
   readonly attempts: number;
   readonly dueAt: Date | undefined;
   readonly cause: string;
-  /** Aborted when the run should stop: give it to whatever can be aborted. */
+  /** Aborted when the run should stop: pass it to everything that can be aborted. */
   readonly signal: AbortSignal;
   /** Lines that are kept with the run: `context.log.info("fetched", { rows: 7 })`. */
-  readonly log: Record<Level, Tell>;
+  readonly log: Record<Level, Log>;
 
   constructor(
     ordered: OrderedRun,
@@ -38,37 +38,37 @@ export class Context {
     this.dueAt = ordered.due_at ? new Date(ordered.due_at) : undefined;
     this.cause = ordered.cause;
     this.signal = signal;
-    const tell =
-      (level: Level): Tell =>
+    const write =
+      (level: Level): Log =>
       (message, fields = {}) =>
         report.line(level, message, fields);
     this.log = {
-      debug: tell("debug"),
-      info: tell("info"),
-      warning: tell("warning"),
-      error: tell("error"),
-      critical: tell("critical"),
+      debug: write("debug"),
+      info: write("info"),
+      warning: write("warning"),
+      error: write("error"),
+      critical: write("critical"),
     };
   }
 
-  /** Say how far the run is, from 0 to 100, and in words. */
+  /** Report progress, from 0 to 100, and in words. */
   progress(percent?: number, message?: string): void {
     this.report.progress(percent, message);
   }
 
   /**
-   * Wake a dormant dependent of this run's manifest, with an input.
+   * Activate a dormant dependent of this run's manifest, with an input.
    *
-   * It counts as soon as this resolves, whether the run then succeeds or not. `key` tells several
-   * activations of one dependent apart; without it they are numbered, so that a body which is tried
-   * again and does the same activates nothing twice. What is not awaited is awaited before the run's
-   * outcome, and fails the run if it fails.
+   * It is valid as soon as this resolves, even if the run fails later. `key` distinguishes several
+   * activations of one dependent. By default they are numbered, so that a retry that does the same
+   * activates nothing twice. An activation that is not awaited is awaited before the run's outcome,
+   * and fails the run if it fails.
    */
   activate(manifest: string, input?: unknown, key?: string): Promise<void> {
     return this.activations.activate([{ manifest, input, key }]);
   }
 
-  /** Wake several dependents: all of them, or none. */
+  /** Activate several dependents: all or none. */
   activateMany(wanted: Iterable<Wanted>): Promise<void> {
     return this.activations.activate([...wanted]);
   }

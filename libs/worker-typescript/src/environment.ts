@@ -1,13 +1,12 @@
-/** What the environment says, by the names that all parts of Headway have in common. */
+/** Settings from the environment, with the names that all parts of Headway share. */
 
 import { readFileSync } from "node:fs";
 
 import { credsAuthenticator, type ConnectionOptions } from "@nats-io/transport-node";
 
 /**
- * Where NATS is, and how to sign in there: with the user and password (or the token) of the URL, else
- * with the file of credentials. nats.js itself reads neither several URLs in one string nor a user in
- * a URL.
+ * The servers of NATS and the login: user and password (or token) of the URL, else the credentials
+ * file. nats.js itself reads neither several URLs in one string nor a user in a URL.
  */
 export function connectionFromEnvironment(): ConnectionOptions {
   const { HEADWAY_NATS_CREDS: credentials } = process.env;
@@ -20,7 +19,7 @@ export function connectionFromEnvironment(): ConnectionOptions {
   return { servers, authenticator: credsAuthenticator(readFileSync(credentials)) };
 }
 
-/** A setting itself, or what the file holds that `NAME_FILE` names, which is best for secrets. */
+/** Read a setting, or the file that `NAME_FILE` names (for secrets). */
 function valueOrFile(name: string): string {
   const { [name]: value, [`${name}_FILE`]: path } = process.env;
   if (value || !path) return value ?? "";
@@ -40,5 +39,5 @@ export function secondsFromEnvironment(name: string): number | undefined {
   if (!given) return undefined;
   const seconds = Number(given);
   if (Number.isFinite(seconds) && seconds >= 0) return seconds;
-  throw new TypeError(`${name}: ${JSON.stringify(given)} is no number of seconds`);
+  throw new TypeError(`${name}: ${JSON.stringify(given)} is not a number of seconds: use a number of 0 or more`);
 }

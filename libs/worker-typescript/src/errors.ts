@@ -1,21 +1,21 @@
-/** What a body may throw, and what it may have to catch. */
+/** Errors that a body throws or catches. */
 
-/** Thrown by a body that knows that trying again would not help. */
+/** Thrown by a body to fail without a retry. */
 export class Fatal extends Error {
   override name = "Fatal";
 }
 
-/** What a body wanted to activate cannot be: the message lists all that is wrong. */
+/** An activation is not valid: the message lists every problem. */
 export class ActivationRefused extends Error {
   override name = "ActivationRefused";
 }
 
-/** Nobody answered whether something may be activated; nothing was. */
+/** No scheduler answered, so nothing was activated. */
 export class ActivationUnavailable extends Error {
   override name = "ActivationUnavailable";
 }
 
-/** The run is over, or was taken away from this worker. */
+/** The run has ended, or was taken away from this worker. */
 export class LeaseLost extends Error {
   override name = "LeaseLost";
 }

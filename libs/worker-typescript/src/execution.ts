@@ -1,4 +1,4 @@
-/** One run of a job's body, and what came of it. */
+/** Run a job's body once, and return its outcome as an event. */
 
 import { SpanStatusCode } from "@opentelemetry/api";
 
@@ -15,12 +15,12 @@ import { traced } from "./tracing.js";
 
 const TIMEOUT_SECONDS = 1200;
 const GRACE_SECONDS = 30;
-/** What a stopping worker gives a body to end: it has had the time of the drain before. */
+/** How long a stopping worker waits for a body, after the drain. */
 export const HAND_BACK_SECONDS = 2;
-/** What envelope and headers may take up beside an output. */
+/** Bytes for envelope and headers beside an output. */
 const ENVELOPE = 8 * 1024;
 
-/** A job's body. What it returns is the run's output, and has to be JSON. */
+/** A job's body. It returns the run's output, as JSON. */
 export type Handler<Input = unknown, Output = unknown> = (
   context: Context,
   input: Input,
@@ -32,7 +32,7 @@ type Ended = { kind: "returned"; output: unknown } | { kind: "threw"; error: unk
 
 export class Execution {
   private readonly stopper = new AbortController();
-  private readonly hurrier = new AbortController();
+  private readonly hurry = new AbortController();
   private stopping: { reason: StopReason; why: string } | undefined;
   private readonly activations: Activations;
   private readonly context: Context;
@@ -45,28 +45,28 @@ export class Execution {
     private readonly lease: Lease,
     broker: Broker,
     private readonly report: Report,
-    say: (event: Event) => Promise<boolean>,
+    publish: (event: Event) => Promise<boolean>,
   ) {
-    this.activations = new Activations(broker, lease, ordered, say);
+    this.activations = new Activations(broker, lease, ordered, publish);
     const { job } = lease.order;
     this.context = new Context(ordered, job, this.stopper.signal, report, this.activations);
-    // A broker may take less than we do; what it does not take would never be told.
+    // The broker may accept less than the protocol allows.
     this.mostOutput = Math.min(OUTPUT_LIMIT, broker.maxPayload - ENVELOPE);
     this.traceparent = ordered.traceparent ?? undefined;
   }
 
   /**
-   * Ask the body to end early; the first reason given is the one that counts. A worker that stops
-   * also cuts short the grace of a body that was asked before.
+   * Ask the body to end early; the first reason counts. A stopping worker also shortens the grace of
+   * a body that was asked before.
    */
   stop(reason: StopReason, why = ""): void {
-    if (reason === "worker_stopped") this.hurrier.abort();
+    if (reason === "worker_stopped") this.hurry.abort();
     if (this.stopping !== undefined) return;
     this.stopping = { reason, why };
     this.stopper.abort(new Error(why || reason));
   }
 
-  /** Run to the end; none if the lease was taken away and there is nothing to tell. */
+  /** Run to the end; `undefined` if the lease was taken away. */
   run(): Promise<Event | undefined> {
     const attributes = {
       "headway.job": this.lease.order.job,
@@ -86,7 +86,7 @@ export class Execution {
   }
 
   private async attempt(): Promise<Event | undefined> {
-    // Asked before it began, so it never does.
+    // It never starts.
     if (this.stopping !== undefined) return this.stopped(this.stopping.reason);
     const seconds = this.ordered.timeout_seconds ?? TIMEOUT_SECONDS;
     const clock = after(seconds, () => this.stop("timed_out"));
@@ -110,17 +110,17 @@ export class Execution {
     }
   }
 
-  /** Nothing, once the body was asked to stop and had its time to do so. */
+  /** Resolve once the body was asked to stop and its grace is over. */
   private graceIsOver(): Promise<undefined> {
     const grace = this.ordered.cancel_grace_seconds ?? GRACE_SECONDS;
     return new Promise((resolve) => {
       const over = () => resolve(undefined);
       once(this.stopper.signal, () => after(grace, over));
-      once(this.hurrier.signal, () => after(Math.min(grace, HAND_BACK_SECONDS), over));
+      once(this.hurry.signal, () => after(Math.min(grace, HAND_BACK_SECONDS), over));
     });
   }
 
-  /** Whatever a body came to after it was asked to stop, it may have come to for that reason. */
+  /** A result after a request to stop may be its consequence, so it does not count. */
   private outcome(ended: Ended | undefined): Event | undefined {
     if (this.stopping !== undefined) return this.stopped(this.stopping.reason);
     if (ended === undefined) return undefined;
@@ -180,7 +180,7 @@ export class Execution {
   }
 }
 
-/** Call something once a signal is given, or at once if it was. */
+/** Call a function when a signal is aborted, or at once if it is. */
 function once(signal: AbortSignal, call: () => void): void {
   if (signal.aborted) call();
   else signal.addEventListener("abort", call, { once: true });
@@ -189,14 +189,14 @@ function once(signal: AbortSignal, call: () => void): void {
 /** The longest that a timer of Node can wait, in milliseconds. */
 const LONGEST_TIMER = 2 ** 31 - 1;
 
-/** Call something after so many seconds, even more than a timer can wait at once. */
+/** Call a function after some seconds, even more than one timer can wait. */
 function after(seconds: number, call: () => void): { clear: () => void } {
   let left = seconds * 1000;
   let timer: NodeJS.Timeout;
   const wait = (): void => {
     const now = Math.min(left, LONGEST_TIMER);
     left -= now;
-    // What is still awaited when the worker has ended must not keep the process.
+    // A timer must not keep the process alive after the worker has ended.
     timer = setTimeout(left > 0 ? wait : call, now).unref();
   };
   wait();

@@ -1,4 +1,4 @@
-/** What went wrong, in the words of the protocol and within its limits. */
+/** Errors of bodies, in the words and the limits of the protocol. */
 
 import { Fatal } from "./errors.js";
 import type { Failure } from "./protocol.js";
@@ -9,14 +9,14 @@ const KINDS_LIMIT = 32;
 const MESSAGE_LIMIT = 4 * 1024;
 const STACK_LIMIT = 16 * 1024;
 
-/** What a body threw, with the kinds of its base classes. */
+/** Describe a thrown value as a failure, with the kinds of its base classes. */
 export function failureOf(error: unknown): Failure {
   const known = error instanceof Error;
-  const kind = known ? told(() => error.name || error.constructor.name) : "Error";
+  const kind = known ? textOf(() => error.name || error.constructor.name) : "Error";
   return {
     kind: cutKind(kind),
-    message: storable(told(() => (known ? error.message : error))).slice(0, MESSAGE_LIMIT),
-    stack: storable(known ? told(() => error.stack ?? "") : "").slice(-STACK_LIMIT),
+    message: storable(textOf(() => (known ? error.message : error))).slice(0, MESSAGE_LIMIT),
+    stack: storable(known ? textOf(() => error.stack ?? "") : "").slice(-STACK_LIMIT),
     retryable: !(error instanceof Fatal),
     kinds: known ? classesOf(error).filter((name) => name !== kind) : [],
   };
@@ -38,11 +38,11 @@ function cutKind(name: string): string {
   return storable(name).slice(0, KIND_LIMIT) || "Error";
 }
 
-/** Anything may be thrown, also what cannot say what it is. */
-function told(tell: () => unknown): string {
+/** Convert to text a thrown value whose conversion may throw. */
+function textOf(describe: () => unknown): string {
   try {
-    return String(tell());
+    return String(describe());
   } catch {
-    return "an object that cannot be told";
+    return "its text is not available";
   }
 }

@@ -1,4 +1,4 @@
-/** Who a worker process is: a name, and a nonce for as long as the process lives. */
+/** The identity of a worker process: its name, and a nonce for its lifetime. */
 
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
@@ -11,7 +11,7 @@ export interface Identity {
   host: string;
 }
 
-/** A new identity, with a name of its own if none is given. */
+/** Create an identity, with a generated name by default. */
 export function newIdentity(name?: string): Identity {
   const nonce = randomBytes(8).toString("hex");
   return {

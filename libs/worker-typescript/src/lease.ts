@@ -1,9 +1,9 @@
 /**
- * A lease: claiming it, and speaking for it under the fence.
+ * A lease: claim it, and publish its events under the broker's fence.
  *
- * Every publish has three ends, and each of them is handled: stored, refused, unknown. After a
- * refusal or an unknown end the dispatcher is asked whose the lease is. A worker never guesses,
- * and never acknowledges an order that may still need it.
+ * A publish is stored, refused or unanswered. After a refusal or a missing answer the worker asks the
+ * dispatcher who holds the lease: it never guesses, and never acknowledges an order that may still
+ * need it.
  */
 
 import { randomUUID } from "node:crypto";
@@ -26,7 +26,7 @@ import { traced } from "./tracing.js";
 const CLAIM_PATIENCE = 20_000;
 const ASK_TIMEOUT = 3_000;
 const LONGEST_PAUSE = 5_000;
-/** What headers may take of a message. */
+/** Bytes of a message that headers may take. */
 const HEADERS = 4096;
 
 export type Claim = "mine" | "gone" | "undecided";
@@ -35,13 +35,13 @@ export class Lease {
   lost = false;
   /** Runs that have an accepted outcome already. */
   readonly ended = new Set<string>();
-  /** How many bytes were published for it, repeats included. */
+  /** Bytes published for it, repeats included. */
   size = 0;
   /** When its last message was stored, by the monotonic clock. */
-  spokeAt = performance.now();
+  publishedAt = performance.now();
   private sequence = 0;
-  private told: Event[] = [];
-  /** Each word names its predecessor, so only one can be on its way. */
+  private published: Event[] = [];
+  /** Each message names its predecessor, so only one can be in flight. */
   private turn: Promise<unknown> = Promise.resolve();
 
   constructor(
@@ -50,47 +50,47 @@ export class Lease {
     private readonly identity: Identity,
   ) {}
 
-  /** Take the lease; for a lease of one run, its start is told in the same breath. */
+  /** Claim the lease; for a lease of one run, report its start in the same message. */
   claim(): Promise<Claim> {
     const parents = this.order.runs.map((run) => run.traceparent);
     return traced("claim", parents, { "headway.lease": this.order.lease }, async (span, context) => {
-      const claim = await this.claimNow(context);
+      const claim = await this.claimOnce(context);
       span.setAttribute("headway.claim", claim);
       return claim;
     });
   }
 
   /**
-   * Publish events of this lease; true once they are stored, false if the lease is lost. What is too
-   * much for one message goes in several, each of them fenced.
+   * Publish events of this lease; true once they are stored, false if the lease is lost. Events that
+   * are too large for one message go in several, each of them fenced.
    */
-  say(...events: Event[]): Promise<boolean> {
-    return this.inTurn(async () => {
-      for (const part of inParts(events, this.broker.maxPayload - HEADERS)) {
-        if (!(await this.sayNow(part))) return false;
+  publish(...events: Event[]): Promise<boolean> {
+    return this.inOrder(async () => {
+      for (const part of splitEvents(events, this.broker.maxPayload - HEADERS)) {
+        if (!(await this.publishPart(part))) return false;
       }
       return true;
     });
   }
 
-  /** Make good what was lost of a lease that has ended; true if nothing is missing. */
-  tellAgain(): Promise<boolean> {
-    return this.inTurn(async () => {
-      const whose = await this.ask();
-      const wentBack = whose.answer === "mine" && (whose.sequence ?? 0) < this.sequence;
-      if (whose.answer === "nothing_stored" || wentBack) {
-        return this.tellAllAgain([], whose.sequence ?? 0);
+  /** Republish events that the stream lost; true if nothing is missing. */
+  restore(): Promise<boolean> {
+    return this.inOrder(async () => {
+      const holder = await this.ask();
+      const wentBack = holder.answer === "mine" && (holder.sequence ?? 0) < this.sequence;
+      if (holder.answer === "nothing_stored" || wentBack) {
+        return this.republish([], holder.sequence ?? 0);
       }
-      return ["mine", "another", "ended"].includes(whose.answer);
+      return ["mine", "another", "ended"].includes(holder.answer);
     });
   }
 
-  /** Let go of what there was to run, inputs and all; what was said of it is kept. */
+  /** Release the runs and their inputs; keep the published events. */
   forgetRuns(): void {
     this.order.runs = [];
   }
 
-  /** The event that tells that a run's body begins. */
+  /** The start event of a run. */
   started(run: OrderedRun): Event {
     return this.event("run.started", {}, run, run.traceparent);
   }
@@ -120,7 +120,7 @@ export class Lease {
     };
   }
 
-  private async claimNow(traceparent: string | undefined): Promise<Claim> {
+  private async claimOnce(traceparent: string | undefined): Promise<Claim> {
     const { host } = this.identity;
     const events = [this.event("lease.claimed", { host }, undefined, traceparent)];
     const [only] = this.order.runs;
@@ -128,15 +128,15 @@ export class Lease {
     const deadline = performance.now() + CLAIM_PATIENCE;
     let expected = 0;
     while (performance.now() < deadline) {
-      const answer = await this.publish(events, expected);
-      if (answer.kind === "stored") return this.hold(events, answer.sequence);
+      const answer = await this.send(events, expected);
+      if (answer.kind === "stored") return this.noteStored(events, answer.sequence);
       if (answer.kind === "refused" && answer.code !== WRONG_SEQUENCE) return "undecided";
-      const whose = await this.ask();
-      if (whose.answer === "mine") return this.hold(events, whose.sequence ?? 0);
-      if (whose.answer === "another" || whose.answer === "ended") return "gone";
-      const behind = whose.sequence ?? 0;
-      if (whose.answer === "nothing_stored" && behind !== expected) {
-        expected = behind; // Only refused messages lie there: claim behind them at once.
+      const holder = await this.ask();
+      if (holder.answer === "mine") return this.noteStored(events, holder.sequence ?? 0);
+      if (holder.answer === "another" || holder.answer === "ended") return "gone";
+      const behind = holder.sequence ?? 0;
+      if (holder.answer === "nothing_stored" && behind !== expected) {
+        expected = behind; // Only refused messages are stored there: claim behind them at once.
         continue;
       }
       await pause(200 + Math.random() * 200);
@@ -144,21 +144,21 @@ export class Lease {
     return "undecided";
   }
 
-  private inTurn(speak: () => Promise<boolean>): Promise<boolean> {
-    const said = this.turn.then(speak);
-    this.turn = said.catch(() => undefined);
-    return said;
+  private inOrder(act: () => Promise<boolean>): Promise<boolean> {
+    const result = this.turn.then(act);
+    this.turn = result.catch(() => undefined);
+    return result;
   }
 
-  private async sayNow(events: Event[]): Promise<boolean> {
+  private async publishPart(events: Event[]): Promise<boolean> {
     let wait = 200;
     while (!this.lost) {
-      const answer = await this.publish(events, this.sequence);
+      const answer = await this.send(events, this.sequence);
       if (answer.kind === "stored") {
-        this.hold(events, answer.sequence);
+        this.noteStored(events, answer.sequence);
         return true;
       }
-      if (await this.settle(events)) return true;
+      if (await this.resolve(events)) return true;
       if (this.lost) break;
       await pause(wait * (1 + Math.random() * 0.2));
       wait = Math.min(wait * 2, LONGEST_PAUSE);
@@ -166,16 +166,16 @@ export class Lease {
     return false;
   }
 
-  /** Find out what a refusal or a silence meant; true if the events are stored after all. */
-  private async settle(events: Event[]): Promise<boolean> {
-    const whose = await this.ask();
-    const sequence = whose.sequence ?? 0;
-    const stored = events.some((event) => whose.stored?.includes(event.id));
-    switch (whose.answer) {
+  /** Ask what a refusal or a missing answer meant; true if the events are stored after all. */
+  private async resolve(events: Event[]): Promise<boolean> {
+    const holder = await this.ask();
+    const sequence = holder.sequence ?? 0;
+    const stored = events.some((event) => holder.stored?.includes(event.id));
+    switch (holder.answer) {
       case "mine":
-        // The stream went back: what was stored since is gone with it.
-        if (sequence < this.sequence) return this.tellAllAgain(events, sequence);
-        if (stored) this.hold(events, sequence);
+        // The stream went back: later messages are gone.
+        if (sequence < this.sequence) return this.republish(events, sequence);
+        if (stored) this.noteStored(events, sequence);
         else this.sequence = sequence;
         return stored;
       case "another":
@@ -183,28 +183,28 @@ export class Lease {
         this.lost = true;
         return stored;
       case "nothing_stored":
-        return this.tellAllAgain(events, sequence);
+        return this.republish(events, sequence);
       default:
         return false;
     }
   }
 
-  /** The stream forgot this lease: tell all of it again, with the same ids, in few messages. */
-  private async tellAllAgain(events: Event[], expected: number): Promise<boolean> {
+  /** Publish every event of the lease again, with the same ids, in few messages. */
+  private async republish(events: Event[], expected: number): Promise<boolean> {
     const most = this.broker.maxPayload - HEADERS;
-    for (const part of inParts([...this.told, ...events], most)) {
-      const answer = await this.publish(part, expected);
+    for (const part of splitEvents([...this.published, ...events], most)) {
+      const answer = await this.send(part, expected);
       if (answer.kind !== "stored") return false;
       expected = answer.sequence;
     }
-    this.hold(events, expected);
+    this.noteStored(events, expected);
     return true;
   }
 
-  private hold(events: Event[], sequence: number): "mine" {
-    this.told = toTellAgain(this.told, events);
+  private noteStored(events: Event[], sequence: number): "mine" {
+    this.published = eventsToKeep(this.published, events);
     this.sequence = sequence;
-    this.spokeAt = performance.now();
+    this.publishedAt = performance.now();
     return "mine";
   }
 
@@ -221,7 +221,7 @@ export class Lease {
     }
   }
 
-  private publish(events: Event[], expected: number): Promise<PublishAnswer> {
+  private send(events: Event[], expected: number): Promise<PublishAnswer> {
     const body = JSON.stringify(events);
     this.size += Buffer.byteLength(body);
     const traceparent = events.at(-1)?.traceparent;
@@ -230,14 +230,14 @@ export class Lease {
   }
 }
 
-/** What there is to tell of a lease if all of it is lost: of many renewals the latest is enough. */
-export function toTellAgain(told: Event[], events: Event[]): Event[] {
+/** The events to republish after a loss: of many renewals the latest is enough. */
+export function eventsToKeep(published: Event[], events: Event[]): Event[] {
   const renews = events.some(({ type }) => type === RENEWED);
-  return [...(renews ? told.filter(({ type }) => type !== RENEWED) : told), ...events];
+  return [...(renews ? published.filter(({ type }) => type !== RENEWED) : published), ...events];
 }
 
-/** Events in as few messages as the broker takes. */
-export function inParts(events: Event[], most: number): Event[][] {
+/** Split events into as few messages as the broker accepts. */
+export function splitEvents(events: Event[], most: number): Event[][] {
   const parts: Event[][] = [[]];
   let size = 0;
   for (const event of events) {

@@ -1,6 +1,6 @@
 /**
- * The words of the worker protocol, version 1: subjects, headers and the shapes of messages.
- * `proto-schemas/PROTOCOL.md` says what they mean. Nothing else here spells a subject.
+ * The worker protocol, version 1: subjects, headers and the shapes of messages, as described in
+ * `proto-schemas/PROTOCOL.md`. No other module spells a subject.
  */
 
 export const PROTOCOL = 1;
@@ -13,7 +13,7 @@ export const EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence";
 export const EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject";
 export const TRACEPARENT_HEADER = "traceparent";
 
-/** The broker's answer when somebody has spoken for the lease since. */
+/** The broker's error code when the lease has a newer message than expected. */
 export const WRONG_SEQUENCE = 10071;
 
 export const RENEWED = "headway.lease.renewed.v1";
@@ -23,11 +23,11 @@ export const OUTPUT_LIMIT = 256 * 1024;
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/;
 
-/** Give the name back if it can be part of a subject; otherwise say what a name is. */
+/** Return the name if it can be part of a subject; otherwise throw. */
 export function checkName(what: string, name: string): string {
   if (!NAME.test(name)) {
     throw new TypeError(
-      `${JSON.stringify(name)} is no name for a ${what}: use 1 to 64 letters, digits, "-" or "_", ` +
+      `${JSON.stringify(name)} is not valid as the name of a ${what}: use 1 to 64 letters, digits, "-" or "_", ` +
         "beginning with a letter or digit",
     );
   }
@@ -41,14 +41,14 @@ export const eventSubject = (lease: string, worker: string): string =>
 /** Every event of a lease, whoever published it: the scope of the fence. */
 export const eventsOfLease = (lease: string): string => `headway.event.${lease}.*`;
 
-/** Where a worker hears of cancels ahead of its next heartbeat. */
+/** Where a worker receives cancels ahead of its next heartbeat. */
 export const cancelSubject = (worker: string): string => `headway.cancel.${worker}`;
 
-/** Where a worker tells how far its runs are, and what they log. */
+/** Where a worker publishes progress and log lines. */
 export const progressSubject = (lease: string, worker: string): string =>
   `headway.progress.${lease}.${worker}`;
 
-/** Where the broker hands out the orders of a job, one request for one order. */
+/** Where a worker pulls the orders of a job. */
 export const nextOrderSubject = (job: string): string =>
   `$JS.API.CONSUMER.MSG.NEXT.HEADWAY_RUNS.worker-${job}`;
 
@@ -70,7 +70,7 @@ export interface OrderedRun {
   traceparent?: string | null;
 }
 
-/** An order: the right to run, for whoever claims the lease first. */
+/** An order: the right to run, for the worker that claims the lease first. */
 export interface Order {
   lease: string;
   token: string;
@@ -87,7 +87,7 @@ export interface Failure {
   message: string;
   stack: string;
   retryable: boolean;
-  /** The more general kinds that it also is. */
+  /** The kinds of its base classes. */
   kinds: string[];
 }
 
@@ -119,7 +119,7 @@ export interface LeaseWarning {
   message: string;
 }
 
-/** What a heartbeat's reply and a push both say. */
+/** The content of a heartbeat's reply, and of a push. */
 export interface Instructions {
   cancel?: CancelRun[];
   release?: ReleaseLease[];
@@ -130,7 +130,7 @@ export interface Instructions {
   error?: string;
 }
 
-/** Whose a lease is, by its last stored message. */
+/** Who holds a lease, by its accepted events. */
 export interface LeaseAnswer {
   answer: string;
   sequence?: number;
@@ -139,7 +139,7 @@ export interface LeaseAnswer {
   reason?: string;
 }
 
-/** The order in a message, or none if it is something else. */
+/** Return the order in a message, or `undefined` if it is something else. */
 export function readOrder(body: Uint8Array): Order | undefined {
   let read: unknown;
   try {

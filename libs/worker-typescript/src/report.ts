@@ -1,8 +1,8 @@
 /**
- * What a run tells of itself while it runs: gathered, and published a few times a second.
+ * Progress and log lines of a run, published a few times a second.
  *
- * Plain NATS, unfenced: it may be lost, and nothing is decided by it. What a run may keep is
- * bounded; what is dropped is counted and said.
+ * They travel over core NATS without a fence: they may be lost, and no decision depends on them.
+ * Their size is bounded, and dropped lines are counted.
  */
 
 import type { Broker } from "./broker.js";
@@ -11,7 +11,7 @@ import { holdsNul, storable } from "./text.js";
 
 export type Level = "debug" | "info" | "warning" | "error" | "critical";
 
-const REST = 250;
+const DELAY = 250;
 const LINES_AT_ONCE = 100;
 const LINES_LIMIT = 1000;
 const LOG_BYTES_LIMIT = 256 * 1024;
@@ -35,7 +35,7 @@ export class Report {
   private bytesLeft = LOG_BYTES_LIMIT;
   private dropped = 0;
   private number = 0;
-  private news = false;
+  private changed = false;
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -55,7 +55,7 @@ export class Report {
     this.publishSoon();
   }
 
-  /** One line of the log, unless the run has no room for more. */
+  /** Keep one log line, if the run has room for it. */
   line(level: Level, message: string, fields: Record<string, unknown>): void {
     const text = cut(message, LINE_LIMIT);
     const kept = asJson(fields);
@@ -71,26 +71,26 @@ export class Report {
     this.publishSoon();
   }
 
-  /** Publish what is left, so that it is told before the run's outcome. */
+  /** Publish the rest, before the run's outcome. */
   close(): void {
     clearTimeout(this.timer);
     this.publish();
   }
 
   private publishSoon(): void {
-    this.news = true;
+    this.changed = true;
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
       this.publish();
-    }, REST);
+    }, DELAY);
   }
 
   private publish(): void {
-    while (this.news) {
+    while (this.changed) {
       const lines = this.lines.splice(0, LINES_AT_ONCE);
-      this.news = this.lines.length > 0;
+      this.changed = this.lines.length > 0;
       this.number += 1;
-      const told = {
+      const progress = {
         lease: this.order.lease,
         token: this.order.token,
         run: this.ordered.run,
@@ -102,7 +102,7 @@ export class Report {
         dropped: this.dropped,
       };
       const subject = progressSubject(this.order.lease, this.worker);
-      if (!this.broker.tell(subject, JSON.stringify(told))) this.dropped += lines.length;
+      if (!this.broker.publish(subject, JSON.stringify(progress))) this.dropped += lines.length;
     }
   }
 }
@@ -112,7 +112,7 @@ function cut(text: string, most: number): string {
   return kept.length <= most ? kept : `${kept.slice(0, most - 1)}…`;
 }
 
-/** Fields as JSON has them, if they are few enough to be kept. */
+/** Convert fields to JSON values, if they are small enough. */
 function asJson(fields: Record<string, unknown>): Record<string, unknown> {
   let encoded: string;
   try {

@@ -16,11 +16,11 @@ const PACKAGES = [
   "@opentelemetry/resources",
   "@opentelemetry/sdk-trace-node",
 ];
-/** A collector that is gone must hold up nobody who wants to stop. */
+/** A missing collector must not delay the exit. */
 const EXPORT_TIMEOUT = 2_000;
 
 export interface Exporting {
-  /** Export what is left. */
+  /** Export the remaining spans. */
   stop(): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Spans, and trace context as a string that can be sent. Only OpenTelemetry's API is needed: in a
- * program that has set up no SDK nothing is recorded, and what came with an order goes on untouched.
+ * Spans, and trace context as a string. It needs only OpenTelemetry's API: without an SDK nothing is
+ * recorded, and the trace context of an order is passed on unchanged.
  */
 
 import {
@@ -16,14 +16,14 @@ import {
 
 const tracer = trace.getTracer("headway-worker");
 
-/** The current context as a string, if anybody records. */
+/** The current trace context as a string, if an SDK records. */
 export function traceparent(context: Context = contexts.active()): string | undefined {
   const carrier: Record<string, string> = {};
   propagation.inject(context, carrier);
   return carrier["traceparent"];
 }
 
-/** Do something in a span under the first of these contexts, linked to the others. */
+/** Call a function in a span under the first of these contexts, linked to the others. */
 export async function traced<Result>(
   name: string,
   parents: (string | null | undefined)[],

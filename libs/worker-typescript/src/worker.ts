@@ -1,46 +1,46 @@
-/** A worker process: fetch, claim, run, tell; and an orderly end. */
+/** A worker process: fetch orders, claim leases, run them, and drain at the end. */
 
 import { setTimeout as pause } from "node:timers/promises";
 
 import { connect, type ConnectionOptions, type Msg } from "@nats-io/transport-node";
 
 import { Broker } from "./broker.js";
-import { FetchTrouble } from "./trouble.js";
+import { FetchErrors } from "./fetch_errors.js";
 import { connectionFromEnvironment, secondsFromEnvironment } from "./environment.js";
 import { HAND_BACK_SECONDS, type Handler } from "./execution.js";
-import { Finished } from "./finished.js";
-import { Heart } from "./heart.js";
+import { FinishedLeases } from "./finished_leases.js";
+import { HeartbeatSender } from "./heartbeat.js";
 import { newIdentity, type Identity } from "./identity.js";
 import { Lease } from "./lease.js";
-import { Tenure } from "./tenure.js";
+import { LeaseRunner } from "./lease_runner.js";
 import { checkName, PROTOCOL, readOrder, type Instructions, type Order } from "./protocol.js";
 import { VERSION } from "./version.js";
 
 const FAR_AWAY_SECONDS = 30;
-/** As long as a heartbeat can tell it. */
+/** The limit of a heartbeat. */
 const LONGEST_VERSION = 255;
-/** What the last words of a lease may take, after its body was given up. */
-const LAST_WORDS_SECONDS = 5;
+/** How long the last events of a lease may take, after its body was abandoned. */
+const LAST_EVENTS_SECONDS = 5;
 
 export interface WorkerOptions {
-  /** The name in subjects and in the console; without it a new one for each process. */
+  /** The name in subjects and in the console; by default a new one for each process. */
   name?: string;
-  /** How many runs at once. */
+  /** Runs at once. */
   slots?: number;
   heartbeatSeconds?: number;
   /**
-   * How long runs may take to finish after `stop()`, before they are handed back; without it
+   * How long runs may take to finish after `stop()`, before they are handed back; by default
    * HEADWAY_DRAIN_SECONDS, or 30.
    */
   drainSeconds?: number;
-  /** The version of your own code, by which failures are told apart. */
+  /** The version of your own code; failures are grouped by it. */
   codeVersion?: string;
-  /** Where trouble is told; standard error if left out. */
+  /** Receives errors outside of bodies; by default they go to standard error. */
   onTrouble?: (message: string) => void;
 }
 
 export interface JobOptions {
-  /** How many runs of this job at once, if fewer than the worker has slots. */
+  /** Runs of this job at once, if fewer than the worker has slots. */
   concurrency?: number;
 }
 
@@ -58,17 +58,17 @@ export class Worker {
   private readonly onTrouble: (message: string) => void;
   private readonly codeVersion: string;
   private readonly jobs = new Map<string, Job>();
-  private readonly tenures = new Map<string, Tenure>();
-  /** Leases whose claim is under way. */
+  private readonly runners = new Map<string, LeaseRunner>();
+  /** Leases whose claim is pending. */
   private readonly claiming = new Set<string>();
-  private readonly finished = new Finished();
-  private readonly atWork = new Set<Promise<void>>();
-  private heart: Heart | undefined;
+  private readonly finished = new FinishedLeases();
+  private readonly tasks = new Set<Promise<void>>();
+  private heartbeats: HeartbeatSender | undefined;
   private free: number;
-  /** Slots that are kept for orders which a fetch is just taking. */
-  private promised = 0;
+  /** Slots reserved for orders that a fetch is just taking. */
+  private reserved = 0;
   private slotFreed = withResolvers();
-  private readonly asked = withResolvers();
+  private readonly stopRequested = withResolvers();
   private draining = false;
   private stopped = false;
 
@@ -86,23 +86,23 @@ export class Worker {
     return this.identity.name;
   }
 
-  /** Say what runs a job; before `run`. */
+  /** Register the handler of a job; call it before `run`. */
   job<Input, Output>(
     name: string,
     handler: Handler<Input, Output>,
     options: JobOptions = {},
   ): this {
     checkName("job", name);
-    if (this.jobs.has(name)) throw new TypeError(`the job ${name} has a handler already`);
+    if (this.jobs.has(name)) throw new TypeError(`job ${name} already has a handler`);
     const most = checkNumber("concurrency", options.concurrency ?? this.slots);
     this.jobs.set(name, { handler: handler as Handler, most, used: 0 });
     return this;
   }
 
-  /** Drain and end: fetch no more, let runs finish, hand back the rest. */
+  /** Drain and end: fetch no more orders, let runs finish, hand back the rest. */
   stop(): void {
     this.draining = true;
-    this.asked.resolve();
+    this.stopRequested.resolve();
     this.slotFreed.resolve();
   }
 
@@ -116,7 +116,7 @@ export class Worker {
     }
     const stop = (): void => this.stop();
     process.once("SIGTERM", stop).once("SIGINT", stop);
-    // Private, so that permissions can keep others from listening to what is meant for us.
+    // A prefix of its own, so that permissions can keep other workers from reading the replies.
     const inboxPrefix = options.inboxPrefix ?? `_INBOX.${this.name}`;
     const connection = await connect({
       name: this.name,
@@ -133,149 +133,149 @@ export class Worker {
   }
 
   private async work(broker: Broker): Promise<void> {
-    const heart = new Heart(broker, {
+    const heartbeats = new HeartbeatSender(broker, {
       describe: () => this.describe(),
       obey: (instructions) => this.obey(instructions),
       onSilence: (seconds) => this.onSilence(seconds),
       onTrouble: this.onTrouble,
       seconds: this.heartbeatSeconds,
     });
-    this.heart = heart;
-    await heart.start(this.name);
+    this.heartbeats = heartbeats;
+    await heartbeats.start(this.name);
     const fetching = [...this.jobs].map(([name, job]) => this.serve(broker, name, job));
     const closed = broker.connection.closed().then((error) => {
       throw error ?? new Error("the connection to NATS was closed");
     });
-    await Promise.race([this.asked.promise, closed, ...fetching]);
+    await Promise.race([this.stopRequested.promise, closed, ...fetching]);
     closed.catch(() => undefined);
-    await this.drain(heart);
-    heart.stop();
+    await this.drain(heartbeats);
+    heartbeats.stop();
     this.stopped = true;
-    await heart.beat();
+    await heartbeats.beat();
     await broker.connection.flush();
   }
 
-  /** Let runs finish; hand back those that have not begun, or do not end by the deadline. */
-  private async drain(heart: Heart): Promise<void> {
+  /** Let runs finish; hand back those that have not begun or do not end in time. */
+  private async drain(heartbeats: HeartbeatSender): Promise<void> {
     const deadline = performance.now() + this.drainSeconds * 1000;
-    // Before anything is handed back: it should be ordered from somebody else.
-    await heart.beat();
+    // At once: until the dispatcher knows of the drain, it orders handed-back runs from this worker again.
+    await heartbeats.beat();
     const allDone = async (): Promise<void> => {
-      while (this.atWork.size > 0) await Promise.allSettled([...this.atWork]);
+      while (this.tasks.size > 0) await Promise.allSettled([...this.tasks]);
     };
-    for (const tenure of this.tenures.values()) tenure.beginNoMore("worker_stopped");
+    for (const runner of this.runners.values()) runner.startNoMore("worker_stopped");
     await within(Math.max(0, deadline - performance.now()), allDone());
-    for (const tenure of this.tenures.values()) tenure.stop("worker_stopped");
-    await within((HAND_BACK_SECONDS + LAST_WORDS_SECONDS) * 1000, allDone());
+    for (const runner of this.runners.values()) runner.stop("worker_stopped");
+    await within((HAND_BACK_SECONDS + LAST_EVENTS_SECONDS) * 1000, allDone());
   }
 
   /** Fetch orders of one job while there are free slots. */
   private async serve(broker: Broker, name: string, job: Job): Promise<void> {
-    const trouble = new FetchTrouble(name, this.onTrouble);
+    const errors = new FetchErrors(name, this.onTrouble);
     while (!this.draining) {
-      await this.untilThereIsRoom(job);
+      await this.waitForRoom(job);
       try {
-        // Whoever drains does not wait for this; what still comes is given back.
+        // A drain does not wait for this; later orders are refused.
         const orders = await this.nextOrders(broker, name, job);
         const begun = orders.map((order) => this.accept(broker, order));
-        // Not one order after the other through our hands: the next beat may be answered.
-        if (begun.includes("out of touch")) await pause(this.heartbeatSeconds * 1000);
-        trouble.over();
+        // Do not cycle through all orders: the next heartbeat may be answered.
+        if (begun.includes("lost contact")) await pause(this.heartbeatSeconds * 1000);
+        errors.reset();
       } catch (error) {
-        trouble.report(error);
+        errors.report(error);
         await pause(300 + Math.random() * 200);
       }
     }
   }
 
-  /** Wait for one order, then take what else is there and fits. */
+  /** Wait for one order, then take more that are ready and fit. */
   private async nextOrders(broker: Broker, name: string, job: Job): Promise<Msg[]> {
     let share = 0;
     try {
       return await broker.nextOrders(name, () => {
-        // One slot is for the order that is here, and one for what each other job waits for.
-        const free = this.free - this.promised - this.jobs.size;
+        // One slot is for this order, and one for the pull of each other job.
+        const free = this.free - this.reserved - this.jobs.size;
         share = Math.max(0, Math.min(free, this.room(job) - 1));
-        this.promised += share;
+        this.reserved += share;
         return share;
       });
     } finally {
-      this.promised -= share;
+      this.reserved -= share;
     }
   }
 
-  private async untilThereIsRoom(job: Job): Promise<void> {
-    // No race with a promise that lasts as long as the worker: it would keep each of them.
+  private async waitForRoom(job: Job): Promise<void> {
+    // No race with a promise that lives as long as the worker: it would retain every race.
     while (this.room(job) <= 0 && !this.draining) await this.slotFreed.promise;
   }
 
-  /** How many more leases of a job may begin here. */
+  /** The number of leases of a job that may still begin here. */
   private room(job: Job): number {
     return Math.min(this.free, job.most - job.used);
   }
 
-  /** Begin with an order if there is a free slot; give a surplus back. */
-  private accept(broker: Broker, message: Msg): "out of touch" | undefined {
+  /** Begin an order if there is a free slot; otherwise nak it. */
+  private accept(broker: Broker, message: Msg): "lost contact" | undefined {
     const order = readOrder(message.data);
     const job = order && this.jobs.get(order.job);
     if (order === undefined || job === undefined) {
-      this.onTrouble(`an order on ${message.subject} that this worker cannot read`);
+      this.onTrouble(`malformed order on ${message.subject}`);
       broker.nak(message, FAR_AWAY_SECONDS);
     } else if (this.finished.has(order.lease)) {
-      this.keep(this.answerAgain(broker, message, order));
-    } else if (this.tenures.has(order.lease)) {
+      this.track(this.handleRedelivery(broker, message, order));
+    } else if (this.runners.has(order.lease)) {
       broker.ack(message);
     } else if (this.room(job) <= 0 || this.draining || this.claiming.has(order.lease)) {
-      // One that comes again during its own claim would be answered with "mine", and run twice.
+      // An order that is redelivered during its own claim would be claimed and run twice.
       broker.nak(message, 0.2 + Math.random() * 0.2);
-    } else if (wouldStop(order, this.heart?.silence() ?? 0)) {
+    } else if (wouldStop(order, this.heartbeats?.silence() ?? 0)) {
       broker.nak(message, this.heartbeatSeconds + Math.random());
-      return "out of touch";
+      return "lost contact";
     } else {
       this.free -= 1;
       job.used += 1;
       this.claiming.add(order.lease);
-      const done = this.carryOut(broker, message, order, job).finally(() => {
+      const done = this.runLease(broker, message, order, job).finally(() => {
         this.free += 1;
         job.used -= 1;
         this.slotFreed.resolve();
         this.slotFreed = withResolvers();
       });
-      this.keep(done);
+      this.track(done);
     }
     return undefined;
   }
 
-  /** Do not end before this has. */
-  private keep(task: Promise<void>): void {
-    this.atWork.add(task);
-    void task.finally(() => this.atWork.delete(task));
+  /** Keep the worker running until a task has ended. */
+  private track(task: Promise<void>): void {
+    this.tasks.add(task);
+    void task.finally(() => this.tasks.delete(task));
   }
 
-  /** An order of a lease that has ended here came again: the broker may have lost our words. */
-  private async answerAgain(broker: Broker, message: Msg, order: Order): Promise<void> {
-    if (await this.finished.seeTo(order.lease)) broker.ack(message);
+  /** Handle the redelivered order of an ended lease: the broker may have lost its events. */
+  private async handleRedelivery(broker: Broker, message: Msg, order: Order): Promise<void> {
+    if (await this.finished.restore(order.lease)) broker.ack(message);
     else broker.nak(message, 1 + Math.random());
   }
 
-  /** One lease from its claim to its last run's outcome. */
-  private async carryOut(broker: Broker, message: Msg, order: Order, job: Job): Promise<void> {
+  /** Handle one lease from its claim to the outcome of its last run. */
+  private async runLease(broker: Broker, message: Msg, order: Order, job: Job): Promise<void> {
     const lease = new Lease(broker, order, this.identity);
     try {
       const claim = await lease.claim();
       if (claim === "undecided") return broker.nak(message, 1 + Math.random());
       if (claim === "gone") return broker.ack(message);
-      const tenure = new Tenure(lease, job.handler, broker, this.name);
-      this.tenures.set(order.lease, tenure);
+      const runner = new LeaseRunner(lease, job.handler, broker, this.name);
+      this.runners.set(order.lease, runner);
       this.claiming.delete(order.lease);
-      if (this.draining) tenure.beginNoMore("worker_stopped");
+      if (this.draining) runner.startNoMore("worker_stopped");
       broker.ack(message);
-      await tenure.serve();
+      await runner.run();
     } catch (error) {
       this.onTrouble(`lease ${order.lease}: ${String(error)}`);
     } finally {
       this.claiming.delete(order.lease);
-      if (this.tenures.delete(order.lease)) this.finished.add(lease);
+      if (this.runners.delete(order.lease)) this.finished.add(lease);
     }
   }
 
@@ -292,8 +292,8 @@ export class Worker {
       jobs: [...this.jobs.keys()],
       slots: this.slots,
       concurrency: Object.fromEntries(limited.map(([name, job]) => [name, job.most])),
-      leases: [...this.tenures.keys()],
-      runs: [...this.tenures.values()].flatMap((tenure) => tenure.running),
+      leases: [...this.runners.keys()],
+      runs: [...this.runners.values()].flatMap((runner) => runner.running),
       draining: this.draining,
       stopped: this.stopped,
       sent_at: new Date().toISOString(),
@@ -302,30 +302,30 @@ export class Worker {
 
   private obey(instructions: Instructions): void {
     for (const cancel of instructions.cancel ?? []) {
-      this.tenures.get(cancel.lease)?.cancel(cancel.run, cancel.reason ?? "");
+      this.runners.get(cancel.lease)?.cancel(cancel.run, cancel.reason ?? "");
     }
     for (const release of instructions.release ?? []) {
-      const tenure = this.tenures.get(release.lease);
-      if (tenure === undefined) continue;
-      this.onTrouble(`lease ${release.lease} is no longer ours: ${release.reason}`);
-      tenure.release();
+      const runner = this.runners.get(release.lease);
+      if (runner === undefined) continue;
+      this.onTrouble(`lease ${release.lease} was taken away: ${release.reason}`);
+      runner.release();
     }
-    for (const lease of instructions.renew ?? []) this.tenures.get(lease)?.renewNow();
+    for (const lease of instructions.renew ?? []) this.runners.get(lease)?.renewNow();
     for (const { lease, message } of instructions.warnings ?? []) {
-      this.onTrouble(`lease ${lease}: the dispatcher says: ${message}`);
+      this.onTrouble(`lease ${lease}: dispatcher warning: ${message}`);
     }
     if (instructions.drain) this.stop();
   }
 
-  /** No dispatcher has answered for so long; after the orphan timeout contact is lost. */
+  /** Stop runs once no dispatcher has answered for their orphan timeout. */
   private onSilence(seconds: number): void {
-    for (const tenure of this.tenures.values()) {
-      if (wouldStop(tenure.lease.order, seconds)) tenure.stop("lost_contact");
+    for (const runner of this.runners.values()) {
+      if (wouldStop(runner.lease.order, seconds)) runner.stop("lost_contact");
     }
   }
 }
 
-/** Whether the runs of an order are not to go on after such a silence, nor to begin. */
+/** Whether runs of an order must stop, or not begin, after this silence. */
 function wouldStop(order: Order, silence: number): boolean {
   const { orphan_timeout_seconds: patience = 60, on_lost_contact: then } = order;
   return silence >= patience && then !== "continue";
@@ -333,7 +333,7 @@ function wouldStop(order: Order, silence: number): boolean {
 
 function checkNumber(what: string, number: number): number {
   if (Number.isInteger(number) && number >= 1) return number;
-  throw new TypeError(`${what}: ${number} is no number of runs: give a whole one above 0`);
+  throw new TypeError(`${what}: ${number} is not valid: use a whole number above 0`);
 }
 
 interface Resolvers {
@@ -347,7 +347,7 @@ function withResolvers(): Resolvers {
   return { promise, resolve };
 }
 
-/** Wait for something, but for no longer than this. */
+/** Wait for a promise, but for no longer than this. */
 async function within(milliseconds: number, done: Promise<void>): Promise<void> {
   const over = new AbortController();
   await Promise.race([done, pause(milliseconds, undefined, { signal: over.signal }).catch(() => undefined)]);

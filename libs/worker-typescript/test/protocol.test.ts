@@ -8,15 +8,15 @@ import type { Broker } from "../src/broker.js";
 import { connectionFromEnvironment, secondsFromEnvironment } from "../src/environment.js";
 import { Fatal } from "../src/errors.js";
 import { Execution } from "../src/execution.js";
-import { Finished } from "../src/finished.js";
+import { FinishedLeases } from "../src/finished_leases.js";
 import { failureOf } from "../src/failures.js";
-import { inParts, Lease, toTellAgain } from "../src/lease.js";
+import { splitEvents, Lease, eventsToKeep } from "../src/lease.js";
 import { checkName, readOrder, type Event, type Order } from "../src/protocol.js";
 import { Report } from "../src/report.js";
 import { holdsNul } from "../src/text.js";
 import { VERSION } from "../src/version.js";
 import { ConsumerMissing } from "../src/broker.js";
-import { FetchTrouble } from "../src/trouble.js";
+import { FetchErrors } from "../src/fetch_errors.js";
 import { Worker } from "../src/worker.js";
 
 // Compiled tests lie in dist/test.
@@ -43,31 +43,31 @@ function order(): Order {
   return read;
 }
 
-/** A broker that stores everything, or never answers, and what it was told. */
-function broker(maxPayload: number, answers = true): { broker: Broker; told: string[] } {
-  const told: string[] = [];
+/** A broker that stores everything, or never answers, and its messages. */
+function broker(maxPayload: number, answers = true): { broker: Broker; sent: string[] } {
+  const sent: string[] = [];
   const publishFenced = (_worker: string, _lease: string, body: string): Promise<unknown> => {
-    told.push(body);
-    const stored = { kind: "stored", sequence: told.length };
+    sent.push(body);
+    const stored = { kind: "stored", sequence: sent.length };
     return answers ? Promise.resolve(stored) : new Promise(() => undefined);
   };
-  const nak = (): void => void told.push("nak");
-  const tell = (): boolean => true;
-  return { broker: { maxPayload, publishFenced, nak, tell } as unknown as Broker, told };
+  const nak = (): void => void sent.push("nak");
+  const publish = (): boolean => true;
+  return { broker: { maxPayload, publishFenced, nak, publish } as unknown as Broker, sent };
 }
 
 const IDENTITY = { name: "w", nonce: "n", host: "here" };
 
-test("what is too much for one message is said in several", async () => {
-  const { broker: small, told } = broker(4096 + 1200);
+test("what is too much for one message is published in several", async () => {
+  const { broker: small, sent } = broker(4096 + 1200);
   const lease = new Lease(small, order(), IDENTITY);
-  assert.ok(await lease.say(event("a", 400), event("b", 400), event("c", 400)));
-  assert.deepEqual(told.map((body) => JSON.parse(body).length), [2, 1]);
+  assert.ok(await lease.publish(event("a", 400), event("b", 400), event("c", 400)));
+  assert.deepEqual(sent.map((body) => JSON.parse(body).length), [2, 1]);
 });
 
-test("inputs of leases that have ended are let go", () => {
+test("inputs of leases that have ended are released", () => {
   const lease = new Lease(broker(1 << 20).broker, order(), IDENTITY);
-  new Finished().add(lease);
+  new FinishedLeases().add(lease);
   assert.deepEqual(lease.order.runs, []);
 });
 
@@ -85,18 +85,18 @@ test("a body that was asked to stop before it began never begins", async () => {
   assert.equal(begun, false);
 });
 
-test("an order that comes again during its own claim is given back", () => {
+test("an order that comes again during its own claim is nacked", () => {
   const worker = new Worker({ name: "w" }).job(order().job, () => undefined);
-  const { broker: silent, told } = broker(1 << 20, false);
+  const { broker: silent, sent } = broker(1 << 20, false);
   const message = { data: SAMPLE, subject: "x" } as unknown as Parameters<Worker["accept"]>[1];
   worker["accept"](silent, message);
   worker["accept"](silent, message);
-  assert.equal(told.filter((body) => body === "nak").length, 1);
+  assert.equal(sent.filter((body) => body === "nak").length, 1);
 });
 
 test("fetching leaves nothing behind with what lasts as long as the worker", async () => {
   const worker = new Worker({ name: "w" }).job("job", () => undefined);
-  const { promise } = worker["asked"];
+  const { promise } = worker["stopRequested"];
   let kept = 0;
   const then = promise.then.bind(promise);
   promise.then = ((onEnd) => {
@@ -124,7 +124,7 @@ test("text about a NUL character is none", () => {
 test("an error that cannot say what it is is a failure all the same", () => {
   const odd = Object.assign(new Error("odd"), { name: 5, message: Object.create(null) });
   assert.equal(failureOf(odd).kind, "5");
-  assert.match(failureOf(odd).message, /cannot be told/);
+  assert.match(failureOf(odd).message, /is not available/);
 });
 
 test("the golden sample of an order is read", () => {
@@ -134,30 +134,30 @@ test("the golden sample of an order is read", () => {
   assert.ok(order.runs[0]?.run);
 });
 
-test("what is no order is none", () => {
+test("other messages are not orders", () => {
   const claimed = readFileSync(new URL("headway.lease.claimed.v1.json", SAMPLES));
   for (const body of [claimed, Buffer.from("{"), Buffer.from("null"), Buffer.from("[]")]) {
     assert.equal(readOrder(body), undefined);
   }
 });
 
-test("events are told in as few messages as the broker takes, in their order", () => {
+test("events are published in few messages, in their order", () => {
   const events = ["a", "b", "c", "d"].map((id) => event(id, 400));
   assert.deepEqual(
-    inParts(events, 1200).map((part) => part.map(({ id }) => id)),
+    splitEvents(events, 1200).map((part) => part.map(({ id }) => id)),
     [["a", "b"], ["c", "d"]],
   );
-  assert.equal(inParts(events, 1).length, 4);
-  assert.equal(inParts(events, 1 << 20).length, 1);
+  assert.equal(splitEvents(events, 1).length, 4);
+  assert.equal(splitEvents(events, 1 << 20).length, 1);
 });
 
-test("of many renewals the latest is told again, and everything else in its order", () => {
+test("of many renewals only the latest is kept", () => {
   const renewed = (id: string): Event => ({ ...event(id, 0), type: "headway.lease.renewed.v1" });
-  let told: Event[] = [];
+  let sent: Event[] = [];
   for (const one of [event("a", 0), renewed("b"), event("c", 0), renewed("d")]) {
-    told = toTellAgain(told, [one]);
+    sent = eventsToKeep(sent, [one]);
   }
-  assert.deepEqual(told.map(({ id }) => id), ["a", "c", "d"]);
+  assert.deepEqual(sent.map(({ id }) => id), ["a", "c", "d"]);
 });
 
 test("a failure names its kind, the more general ones, and whether to try again", () => {
@@ -176,27 +176,27 @@ test("a failure names its kind, the more general ones, and whether to try again"
     retryable: true,
     kinds: [],
   });
-  assert.equal(failureOf(Object.create(null)).message, "an object that cannot be told");
+  assert.equal(failureOf(Object.create(null)).message, "its text is not available");
 });
 
 test("seconds in the environment are a number or a complaint", () => {
   process.env["SOME_SECONDS"] = "1.5";
   assert.equal(secondsFromEnvironment("SOME_SECONDS"), 1.5);
   process.env["SOME_SECONDS"] = "soon";
-  assert.throws(() => secondsFromEnvironment("SOME_SECONDS"), /SOME_SECONDS: "soon" is no number/);
+  assert.throws(() => secondsFromEnvironment("SOME_SECONDS"), /SOME_SECONDS: "soon" is not a number/);
   assert.equal(secondsFromEnvironment("NO_SUCH_SECONDS"), undefined);
 });
 
 test("names that cannot be part of a subject are refused with a remedy", () => {
   assert.equal(checkName("job", "resize-2"), "resize-2");
   for (const name of ["", "_mine", "a.b", "a b", "a\r\n", "*", "x".repeat(65)]) {
-    assert.throws(() => checkName("job", name), /no name for a job: use 1 to 64 letters/);
+    assert.throws(() => checkName("job", name), /not valid as the name of a job: use 1 to 64 letters/);
   }
 });
 
 test("a worker says what is wrong with how it was made", async () => {
-  assert.throws(() => new Worker({ slots: 0 }), /slots: 0 is no number of runs/);
-  assert.throws(() => new Worker({ name: "no good" }), /no name for a worker/);
+  assert.throws(() => new Worker({ slots: 0 }), /slots: 0 is not valid/);
+  assert.throws(() => new Worker({ name: "no good" }), /not valid as the name of a worker/);
   assert.throws(() => new Worker().job("x", () => null, { concurrency: 0.5 }), /concurrency: 0.5/);
   await assert.rejects(new Worker().run(), /this worker has no job/);
   const worker = new Worker().job("resize", () => null);
@@ -204,7 +204,7 @@ test("a worker says what is wrong with how it was made", async () => {
   await assert.rejects(worker.run({ servers: "" }), /HEADWAY_NATS_URL is not set/);
 });
 
-test("the version that heartbeats tell is the package's", () => {
+test("the version that heartbeats report is the package's", () => {
   const described = JSON.parse(readFileSync(new URL("package.json", PACKAGE), "utf8"));
   assert.equal(VERSION, described.version);
 });
@@ -245,21 +245,21 @@ test("the URL of NATS may come from a file, as secrets do", () => {
   delete process.env["HEADWAY_NATS_URL_FILE"];
 });
 
-test("why orders cannot be fetched is said, but not with every try", () => {
-  const said: string[] = [];
+test("fetch errors are reported, but not with every try", () => {
+  const reports: string[] = [];
   let now = 0;
-  const trouble = new FetchTrouble("resize", (message) => void said.push(message), () => now);
-  trouble.report(new ConsumerMissing("resize")); // it may come any moment
-  assert.deepEqual(said, []);
-  trouble.report(new Error("TIMEOUT"));
-  trouble.report(new Error("TIMEOUT"));
-  assert.deepEqual(said, ["job resize: cannot fetch orders: TIMEOUT"]);
+  const errors = new FetchErrors("resize", (message) => void reports.push(message), () => now);
+  errors.report(new ConsumerMissing("resize")); // it may come any moment
+  assert.deepEqual(reports, []);
+  errors.report(new Error("TIMEOUT"));
+  errors.report(new Error("TIMEOUT"));
+  assert.deepEqual(reports, ["job resize: cannot fetch orders: TIMEOUT"]);
   now = 61_000;
-  trouble.report(new Error("TIMEOUT"));
-  trouble.report(new ConsumerMissing("resize"));
-  assert.equal(said.length, 3);
-  assert.match(said[2] ?? "", /no consumer for job resize/);
-  trouble.over();
-  trouble.report(new Error("TIMEOUT"));
-  assert.equal(said.length, 4);
+  errors.report(new Error("TIMEOUT"));
+  errors.report(new ConsumerMissing("resize"));
+  assert.equal(reports.length, 3);
+  assert.match(reports[2] ?? "", /no consumer for job resize/);
+  errors.reset();
+  errors.report(new Error("TIMEOUT"));
+  assert.equal(reports.length, 4);
 });

@@ -1,19 +1,18 @@
 /**
- * What a worker has said of leases that have ended, in case it was lost before anybody heard.
+ * The leases that ended last, with their events.
  *
- * An order that comes again although its lease has ended here means that its acknowledgement was
- * lost, or the broker's storage, and all that was said of the lease with it. Saying it again is
- * better than running it again.
+ * If the order of an ended lease is delivered again, the acknowledgement or the broker's storage was
+ * lost. The worker then publishes the events again instead of running the body again.
  */
 
 import type { Lease } from "./lease.js";
 
-/** How many leases are kept with their words, how large these may be, and how many by name alone. */
+/** Bounds: how many leases with their events, of which size, and how many ids. */
 const MOST_LEASES = 1_000;
 const MOST_BYTES = 16 * 1024;
 const MOST_NAMES = 10_000;
 
-export class Finished {
+export class FinishedLeases {
   private readonly leases = new Map<string, Lease>();
   private readonly names = new Set<string>();
 
@@ -22,7 +21,7 @@ export class Finished {
     return this.names.has(lease);
   }
 
-  /** Keep a lease; the oldest is forgotten for it. */
+  /** Keep a lease, and forget the oldest if there are too many. */
   add(lease: Lease): void {
     const name = lease.order.lease;
     this.names.add(name);
@@ -33,13 +32,13 @@ export class Finished {
     forgetOldest(this.leases, MOST_LEASES);
   }
 
-  /** An order came again: say again what is missing; true if the order can be acknowledged. */
-  async seeTo(lease: string): Promise<boolean> {
-    return (await this.leases.get(lease)?.tellAgain()) ?? true;
+  /** Republish missing events of a lease; true if its redelivered order can be acknowledged. */
+  async restore(lease: string): Promise<boolean> {
+    return (await this.leases.get(lease)?.restore()) ?? true;
   }
 }
 
-/** Sets and maps keep the order in which things were added. */
+/** Sets and maps keep the order of insertion. */
 function forgetOldest(kept: Set<string> | Map<string, unknown>, most: number): void {
   const [oldest] = kept.keys();
   if (kept.size > most && oldest !== undefined) kept.delete(oldest);

@@ -1,19 +1,19 @@
-/** Saying that the worker lives, and hearing what to stop. */
+/** Send heartbeats, and receive instructions to cancel, release or drain. */
 
 import type { Broker } from "./broker.js";
 
 import { cancelSubject, HEARTBEAT, type Instructions } from "./protocol.js";
 
-export interface HeartOptions {
+export interface HeartbeatOptions {
   describe: () => Record<string, unknown>;
   obey: (instructions: Instructions) => void;
-  /** Called with how many seconds nobody has answered. */
+  /** Called with the seconds since the last answer. */
   onSilence: (seconds: number) => void;
   onTrouble: (message: string) => void;
   seconds: number;
 }
 
-export class Heart {
+export class HeartbeatSender {
   private seconds: number;
   private lastReply = performance.now();
   private timer: NodeJS.Timeout | undefined;
@@ -22,12 +22,12 @@ export class Heart {
 
   constructor(
     private readonly broker: Broker,
-    private readonly options: HeartOptions,
+    private readonly options: HeartbeatOptions,
   ) {
     this.seconds = options.seconds;
   }
 
-  /** Beat at once and from then on; back when the first beat was answered or not. */
+  /** Send the first heartbeat, and schedule the next ones. */
   async start(worker: string): Promise<void> {
     this.broker.connection.subscribe(cancelSubject(worker), {
       callback: (error, message) => {
@@ -38,7 +38,7 @@ export class Heart {
         try {
           this.options.obey(message.json<Instructions>());
         } catch (fault) {
-          this.options.onTrouble(`a cancel that cannot be read: ${String(fault)}`);
+          this.options.onTrouble(`malformed cancel: ${String(fault)}`);
         }
       },
     });
@@ -46,13 +46,13 @@ export class Heart {
     this.schedule();
   }
 
-  /** Stop beating; one may still beat by hand. */
+  /** Stop the schedule; `beat` still works. */
   stop(): void {
     this.beating = false;
     clearTimeout(this.timer);
   }
 
-  /** One heartbeat. */
+  /** Send one heartbeat. */
   async beat(): Promise<void> {
     let reply: Instructions;
     try {
@@ -60,19 +60,19 @@ export class Heart {
       const timeout = this.seconds * 1000;
       reply = (await this.broker.request(HEARTBEAT, body, { timeout })).json<Instructions>();
     } catch (error) {
-      if (!this.silent) this.options.onTrouble(`no answer to a heartbeat: ${String(error)}`);
+      if (!this.silent) this.options.onTrouble(`heartbeat was not answered: ${String(error)}`);
       this.silent = true;
       this.options.onSilence(this.silence());
       return;
     }
     this.silent = false;
     this.lastReply = performance.now();
-    if (reply.error) this.options.onTrouble(`the dispatcher cannot read us: ${reply.error}`);
+    if (reply.error) this.options.onTrouble(`dispatcher cannot read the heartbeat: ${reply.error}`);
     if (reply.heartbeat_seconds) this.seconds = reply.heartbeat_seconds;
     this.options.obey(reply);
   }
 
-  /** For how many seconds nobody has answered. */
+  /** Seconds since the last answer. */
   silence(): number {
     return (performance.now() - this.lastReply) / 1000;
   }

@@ -2,14 +2,14 @@
 
 import { ConsumerMissing } from "./broker.js";
 
-const AGAIN_MILLISECONDS = 60_000;
+const REPEAT_MILLISECONDS = 60_000;
 /** A consumer may be missing for a moment: until the job is declared, and after a loss. */
 const MISSING_MILLISECONDS = 10_000;
 
-export class FetchTrouble {
+export class FetchErrors {
   private since: number | undefined;
-  private said = "";
-  private saidAt = -Infinity;
+  private reported = "";
+  private reportedAt = -Infinity;
 
   constructor(
     private readonly job: string,
@@ -17,11 +17,11 @@ export class FetchTrouble {
     private readonly now: () => number = () => performance.now(),
   ) {}
 
-  /** Orders can be fetched. */
-  over(): void {
+  /** Note that orders can be fetched again. */
+  reset(): void {
     this.since = undefined;
-    this.said = "";
-    this.saidAt = -Infinity;
+    this.reported = "";
+    this.reportedAt = -Infinity;
   }
 
   report(error: unknown): void {
@@ -29,9 +29,9 @@ export class FetchTrouble {
     this.since ??= now;
     if (error instanceof ConsumerMissing && now - this.since < MISSING_MILLISECONDS) return;
     const reason = error instanceof Error ? error.message : String(error);
-    if (reason === this.said && now - this.saidAt < AGAIN_MILLISECONDS) return;
-    this.said = reason;
-    this.saidAt = now;
+    if (reason === this.reported && now - this.reportedAt < REPEAT_MILLISECONDS) return;
+    this.reported = reason;
+    this.reportedAt = now;
     this.onTrouble(`job ${this.job}: cannot fetch orders: ${reason}`);
   }
 }
