@@ -387,7 +387,7 @@ async def test_a_thread_that_was_left_behind_activates_nothing_after_the_outcome
         return seen
 
     await until(told, within=10, what="the thread heard that it is over")
-    assert "is over" in seen[0]
+    assert "has ended" in seen[0]
     assert scheduler.questions == []
 
 

@@ -101,8 +101,8 @@ async def test_what_fired_on_schedule_may_be_left_out_and_explain_tells_the_caus
 @pytest.mark.parametrize(
     ("manifest", "fields", "said"),
     [
-        ("asked", {}, "it has no times of its own to make good"),
-        ("a", {"until": START + DAY}, "which is not past: end it by now"),
+        ("asked", {}, "it has no scheduled times"),
+        ("a", {"until": START + DAY}, "in the future: end it now or earlier"),
         ("a", {"since": FIRE + DAY, "until": FIRE}, "before it begins: swap"),
         ("a", {"since": FIRE - 1500 * DAY}, "more than 1000 occurrences .*shorter range"),
     ],

@@ -128,7 +128,7 @@ class TestPauses:
         paused = view(**changes)
         assert due.pause(paused) == reason
         assert due.wake_at(paused) is None
-        after, entries = due.account(paused, reason, until=noon(7.5))
+        after, entries = due.skip_missed_during_pause(paused, reason, until=noon(7.5))
         assert entries == [skipped(0, 7, reason)]
         assert after.next_due_at == noon(8)
 
@@ -147,11 +147,16 @@ class TestPauses:
 
     def test_a_pause_in_which_nothing_came_due_leaves_no_trace(self):
         before = view(slots=(0,))
-        assert due.account(before, "still_outstanding", until=noon(-1)) == (before, [])
+        assert due.skip_missed_during_pause(before, "still_outstanding", until=noon(-1)) == (
+            before,
+            [],
+        )
 
     def test_what_came_due_after_the_pause_is_judged_as_missed(self):
         """The work ended at five past, and we heard of it at ten past: we were down."""
-        after, entries = due.account(view(slots=(0,)), "still_outstanding", until=noon(5))
+        after, entries = due.skip_missed_during_pause(
+            view(slots=(0,)), "still_outstanding", until=noon(5)
+        )
         verdict = due.judge(view(next_due_at=after.next_due_at), now=noon(10))
         assert entries == [skipped(0, 5, "still_outstanding")]
         assert verdict.entries == (skipped(6, 9, "missed"), fired(10))
@@ -197,14 +202,16 @@ class TestHolds:
     def test_when_there_is_room_again_it_is_looked_at_for_what_somebody_asked_for(self, hold):
         asked = Owed(cause="trigger:b", explicit=True)
         held = view(hold=hold, owed=(Owed(cause="due:a"), asked), next_due_at=None)
-        assert due.rest(held, now=NOON).wake_at == NOON
-        assert due.rest(structs.replace(held, slots=(0,)), now=NOON).wake_at is None
-        assert due.rest(structs.replace(held, owed=held.owed[:1]), now=NOON).wake_at is None
+        assert due.reschedule_wake(held, now=NOON).wake_at == NOON
+        assert due.reschedule_wake(structs.replace(held, slots=(0,)), now=NOON).wake_at is None
+        assert (
+            due.reschedule_wake(structs.replace(held, owed=held.owed[:1]), now=NOON).wake_at is None
+        )
 
     def test_a_blocked_one_is_not_looked_at(self):
         waiting = (Owed(cause="trigger:b", explicit=True),)
         held = view(hold="blocked_by_dead_letter", owed=waiting, next_due_at=None)
-        assert due.rest(held, now=NOON).wake_at is None
+        assert due.reschedule_wake(held, now=NOON).wake_at is None
 
     def test_a_blocked_one_lets_nothing_through(self):
         waiting = (Owed(cause="trigger:b", explicit=True),)
@@ -297,7 +304,10 @@ class TestSpaced:
 
     def test_a_pause_does_not_eat_it(self):
         paused = self.spaced(next_due_at=NOON, hold="manifest_disabled")
-        assert due.account(paused, "manifest_disabled", until=noon(60)) == (paused, [])
+        assert due.skip_missed_during_pause(paused, "manifest_disabled", until=noon(60)) == (
+            paused,
+            [],
+        )
 
     def test_a_filter_puts_it_off(self):
         at_night = Timing(cadence=Spaced(600), filters=Filters(between="22:00-02:00"))
@@ -315,7 +325,7 @@ class TestSpaced:
 
     @pytest.mark.parametrize("settled_at", [noon(-600), None], ids=["long ago", "never"])
     def test_one_that_was_something_else_before_is_not_due_in_the_past(self, settled_at):
-        assert due.rest(self.spaced(settled_at=settled_at), now=NOON).next_due_at == NOON
+        assert due.reschedule_wake(self.spaced(settled_at=settled_at), now=NOON).next_due_at == NOON
 
     @pytest.mark.parametrize(
         ("late", "due_at"), [(0.5, 29.5), (30, 60 * 24)], ids=["a moment late", "after a pause"]
@@ -388,7 +398,7 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
     for wait, paused in zip(looks, pauses, strict=False):
         now += timedelta(seconds=wait)
         if paused:
-            manifest, told = due.account(manifest, "manifest_disabled", until=now)
+            manifest, told = due.skip_missed_during_pause(manifest, "manifest_disabled", until=now)
             entries += told
         else:
             verdict = due.judge(manifest, now=now)
@@ -411,22 +421,24 @@ def test_every_due_time_is_decided_exactly_once(step, jitter, looks, pauses, mis
 
 class TestRest:
     def test_it_decides_nothing_and_says_when_to_look(self):
-        verdict = due.rest(view(), now=noon(60))
+        verdict = due.reschedule_wake(view(), now=noon(60))
         assert verdict == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
 
     def test_a_new_spaced_one_is_due_now(self):
         new = view(timing=Timing(cadence=Spaced(600)), next_due_at=None)
-        assert due.rest(new, now=NOON) == Verdict(manifest=MANIFEST, next_due_at=NOON, wake_at=NOON)
+        assert due.reschedule_wake(new, now=NOON) == Verdict(
+            manifest=MANIFEST, next_due_at=NOON, wake_at=NOON
+        )
 
     @pytest.mark.parametrize(
         "changes", [{"owed": (Owed(cause="x"),)}, {"parent": WORK, "parent_success": 1}]
     )
     def test_what_is_owed_wants_to_be_looked_at_now(self, changes):
         waiting = view(timing=Timing(cadence=Manual()), next_due_at=None, **changes)
-        assert due.rest(waiting, now=NOON).wake_at == NOON
-        assert due.rest(structs.replace(waiting, slots=(0,)), now=NOON).wake_at is None
+        assert due.reschedule_wake(waiting, now=NOON).wake_at == NOON
+        assert due.reschedule_wake(structs.replace(waiting, slots=(0,)), now=NOON).wake_at is None
         held = structs.replace(waiting, hold="manifest_disabled")
-        assert due.rest(held, now=NOON).wake_at is None
+        assert due.reschedule_wake(held, now=NOON).wake_at is None
 
 
 class TestWindows:
@@ -463,10 +475,10 @@ class TestWindows:
     def test_what_somebody_asked_for_passes(self):
         asked = manifest_state.Owed(cause="trigger:x", explicit=True)
         paused = view(hold="paused", window=self.WINDOW, owed=(asked,))
-        assert [one.cause for one in due.release(paused, now=noon(1)).releases] == ["trigger:x"]
+        assert [one.cause for one in due.queue_owed(paused, now=noon(1)).releases] == ["trigger:x"]
 
     def test_a_change_of_its_timing_skips_what_came_due_in_it(self):
         paused = view(hold="paused", window=self.WINDOW)
-        after, entries = due.account(paused, manifest_state.PAUSED, until=noon(3))
+        after, entries = due.skip_missed_during_pause(paused, manifest_state.PAUSED, until=noon(3))
         assert entries == [skipped(0, 3, "paused: new disks")]
         assert after.next_due_at == noon(4)

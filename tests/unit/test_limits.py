@@ -106,7 +106,7 @@ def test_definitions_without_limits_look_as_they_always_did():
 @pytest.mark.parametrize(
     ("stated", "problem"),
     [
-        ({"rate": "often"}, "job 'job': 'often' is no rate: write it like '100/minute'"),
+        ({"rate": "often"}, "job 'job': 'often' is not a rate: write it like '100/minute'"),
         ({"rate": 5}, "job 'job': 5 is no rate"),
         (
             {"max_active": -1},
@@ -163,7 +163,7 @@ def test_a_group_states_its_rate_once_and_in_words_that_can_be_read():
 
     found = problems(declare)
     assert any("group 'g' states rate twice" in one for one in found)
-    assert any("group 'h': 'whenever' is no rate" in one for one in found)
+    assert any("group 'h': 'whenever' is not a rate" in one for one in found)
 
 
 def test_a_dormant_dependent_need_not_have_an_input_that_makes_a_key():
@@ -179,7 +179,7 @@ def test_a_wrong_rate_in_a_file_is_told_with_its_line():
     with pytest.raises(InvalidDefinitions) as caught:
         load_yaml("app: shop\ngroups:\n  g:\n    rate: 1/never\n")
     assert caught.value.problems == [
-        "line 4: group 'g': '1/never' is no rate: write it like '100/minute' or '5/10 seconds'"
+        "line 4: group 'g': '1/never' is not a rate: write it like '100/minute' or '5/10 seconds'"
     ]
 
 

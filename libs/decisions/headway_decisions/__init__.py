@@ -1,13 +1,13 @@
 """The pure core: every rule of Headway, as functions of plain data and time.
 
-Nothing here waits, reads a clock or throws dice. A pass of a service gathers plain data,
-asks this package for verdicts with reasons, and records them. Where to look:
+Nothing here waits, reads a clock or uses randomness. A pass of a service gathers plain data, gets
+verdicts with reasons from this package, and records them:
 
-- `cadence`, `cron`, `wall_clock`: when a manifest should fire, in its zone, over DST.
-- `due`: what a tick does with one manifest.
-- `capacity`: what the gate lets through.
-- `acceptance`: which lifecycle events count, and whose a lease is.
-- `transitions`, `folding`: the life of a run, as a table and as a fold of its events.
-- `retries`: what follows a failure.
-- `identity`: the cause of work and the id that is derived from it.
+- `timing`: when a manifest should fire, in its zone, over DST.
+- `firing`: what a tick does with a due manifest, and the cause and id of its work.
+- `declaring`: which source may declare an application, and who owns each setting.
+- `capacity`: which work the gate admits, and why other work waits.
+- `runs`: which lifecycle events count, and the states of runs and work.
+- `retries`: what follows a failure, a dead letter or a failed notification.
+- `healing`: what a missing message means, and which consumers must exist.
 """

@@ -29,7 +29,7 @@ _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def duration(seconds: float) -> str:
-    """A length of time in its largest unit that fits: "1 hour", "90 minutes"."""
+    """Format a duration in its largest unit: "1 hour", "90 minutes"."""
     for size, unit in _UNITS:
         count = seconds / size
         if count == int(count):
@@ -38,23 +38,23 @@ def duration(seconds: float) -> str:
 
 
 def listed(items: Iterable[object], word: str = "and") -> str:
-    """Items as a person lists them: "one, two and three"."""
+    """Join items: "one, two and three"."""
     *rest, last = (str(item) for item in items)
     return f"{', '.join(rest)} {word} {last}" if rest else last
 
 
 def weekdays(days: Iterable[str], word: str = "and") -> str:
-    """Weekdays by their full names."""
+    """Join the full names of weekdays."""
     return listed([_WEEKDAY_NAMES.get(day, day) for day in days], word)
 
 
 def months(numbers: Iterable[int]) -> str:
-    """Months by their names."""
+    """Join the names of months."""
     return listed(_MONTH_NAMES[number - 1] for number in numbers)
 
 
 def month_days(days: Iterable[int | str]) -> str:
-    """Days of the month as ordinals: "1st, 15th and last day"."""
+    """Join days of the month: "1st, 15th and last day"."""
     return listed(day if day == "last" else _ordinal(int(day)) for day in days) + " day"
 
 

@@ -200,7 +200,7 @@ test("a worker says what is wrong with how it was made", async () => {
   assert.throws(() => new Worker().job("x", () => null, { concurrency: 0.5 }), /concurrency: 0.5/);
   await assert.rejects(new Worker().run(), /this worker has no job/);
   const worker = new Worker().job("resize", () => null);
-  assert.throws(() => worker.job("resize", () => null), /has a handler already/);
+  assert.throws(() => worker.job("resize", () => null), /already has a handler/);
   await assert.rejects(worker.run({ servers: "" }), /HEADWAY_NATS_URL is not set/);
 });
 

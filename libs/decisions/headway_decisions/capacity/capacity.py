@@ -1,16 +1,14 @@
-"""What the gate lets through.
+"""Admit work under every limit.
 
-The gate sees candidates in their order and the room that is left, and answers for each of
-them: admitted, or held with the reason. Room only shrinks within one pass, so the first
-candidate that a limit holds back shows that limit to all who come after it.
+The gate takes candidates in order and the remaining room, and admits each of them or holds it with
+a reason. Room only shrinks within one pass.
 
-A *lane* is the work of one job in one group: all of it meets the same limits but for keys
-and manifests, so a lane without room is passed over whole.
+A *lane* is the work of one job in one group. All of it has the same limits except keys and
+manifests, so a lane without room is skipped as a whole.
 
-A *spare* is an order that lies ready for a slot which is still taken. It holds capacity although
-nobody runs it, so it is given only where nobody else could use that: never for work with a key,
-and only while every limit that it counts against has more room than the fleet has idle slots, and
-more than one.
+A *spare* is an order that waits for a slot in use. It occupies capacity although nobody runs it, so
+it is given only where no other work could use that capacity: never for work with a key, and only
+while every limit has more room than there are idle slots, and more than one.
 """
 
 from collections import Counter
@@ -38,16 +36,15 @@ Reason = Literal[
     "workers_full",
 ]
 
-# So many orders more than a worker has slots lie ready for it, so that a slot that falls free is
-# filled without a round trip through the gate.
+# Spare orders of each worker, so that a free slot is filled without a round trip through the gate.
 MARGIN = 1
 
-# How many bytes of inputs one lease may carry: well under what a broker takes in one message.
+# Bytes of inputs in one lease: well under the largest message of a broker.
 MOST_BYTES_OF_A_LEASE = 256 * 1024
 
 
 class GroupLimit(Struct, frozen=True, kw_only=True):
-    """The limits in force for a group. `max_active` none means no limit of its own."""
+    """The limits in force for a group."""
 
     max_active: int | None = None
     enabled: bool = True
@@ -56,7 +53,7 @@ class GroupLimit(Struct, frozen=True, kw_only=True):
 
 
 class JobLimit(Struct, frozen=True, kw_only=True):
-    """The limits in force for a job, and how many of its runs may share a lease."""
+    """The limits in force for a job, and its maximum of runs in a lease."""
 
     max_active: int | None = None
     rate: Rate | None = None
@@ -66,18 +63,18 @@ class JobLimit(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Every limit in force; groups and jobs that are not named have none."""
+    """Every limit in force; other groups and jobs have none."""
 
     max_active: int
     groups: dict[str, GroupLimit] = field(default_factory=dict)
     jobs: dict[str, JobLimit] = field(default_factory=dict)
 
     def group(self, name: str) -> GroupLimit:
-        """The limits of a group."""
+        """Return the limits of a group."""
         return self.groups.get(name, _NO_GROUP_LIMIT)
 
     def job(self, name: str) -> JobLimit:
-        """The limits of a job."""
+        """Return the limits of a job."""
         return self.jobs.get(name, _NO_JOB_LIMIT)
 
 
@@ -86,10 +83,10 @@ _NO_JOB_LIMIT = JobLimit()
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """Work that wants to run now.
+    """Work that is ready to run.
 
-    `key_active` are the runs that hold its key already, `size` is how many bytes its input
-    takes, and `alone` says that it may share its lease with no other.
+    `key_active` counts the runs that hold its key, `size` is the size of its input in bytes, and
+    `alone` says that it needs a lease of its own.
     """
 
     work: UUID
@@ -105,21 +102,21 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """Runs that hold a slot now, by group and job, and leases that the live fleet has by job."""
+    """Active runs by group and job, and leases of the live fleet by job."""
 
     active: dict[tuple[str, str], int] = field(default_factory=dict)
     leases_on_fleet: dict[str, int] = field(default_factory=dict)
 
 
 class Admitted(Struct, frozen=True):
-    """May run, under a lease that those with the same number share."""
+    """It may run, in the lease with this number."""
 
     work: UUID
     lease: int
 
 
 class Held(Struct, frozen=True):
-    """Waits, and why."""
+    """It waits for this reason."""
 
     work: UUID
     reason: Reason
@@ -131,7 +128,7 @@ Limited = Literal["group", "job"]
 
 
 class RateUse(Struct, frozen=True, kw_only=True):
-    """What began under the rate of a group or a job, and until when nothing more may."""
+    """Starts under the rate of a group or a job, and when the next one may begin."""
 
     kind: Limited
     name: str
@@ -147,7 +144,7 @@ class _OpenLease(Struct):
 
 
 class Room:
-    """What is left of every limit, while candidates are answered one after the other."""
+    """The rest of every limit during one pass."""
 
     def __init__(
         self, limits: Limits, load: Load, fleet: Sequence[Worker], *, now: datetime
@@ -172,36 +169,36 @@ class Room:
         self._keys: dict[str, int] = {}
 
     def closed(self, group: str, job: str) -> Reason | None:
-        """Why nothing of a lane may run, or none."""
+        """Return the first reason why nothing of a lane may run, or `None`."""
         return next(self.lacks(group, job), None)
 
     def lacks(self, group: str, job: str) -> Iterator[Reason]:
-        """Everything for which nothing of a lane may run, in the order in which it is told."""
+        """Yield every reason why nothing of a lane may run, in order of precedence."""
         return (reason for reason, room in self._gates(group, job) if room <= 0)
 
     def waits_for(self, group: str, job: str) -> Reason | None:
-        """Why that waits of a lane which the gate has passed over, or none.
+        """Return why the rest of a skipped lane waits, or `None`.
 
-        What may have a spare has got it, so the rest of its lane waits for a slot, too.
+        Its spares were already given, so without an idle slot it waits for workers.
         """
         reason = self.closed(group, job)
         return "workers_full" if reason is None and not self._idle.could_run(job) else reason
 
     def may_have_spare(self, group: str, job: str, *, keyed: bool) -> bool:
-        """Whether an order of a lane may lie ready for a slot that is taken."""
+        """Return whether a lane may have a spare order."""
         return not keyed and self._may_spare(job) and self.group_may_spare(group)
 
     def group_may_spare(self, group: str) -> bool:
-        """Whether the limit of a group has room for an order that lies ready."""
+        """Return whether the limit of a group has room for a spare order."""
         return self._leaves_room(self._groups.get(group))
 
     def has_order(self, group: str, job: str, *, keyed: bool) -> bool:
-        """Whether a worker may be given one more order of a lane."""
+        """Return whether workers may get one more order of a lane."""
         orders = self._idle.could_run(job) if keyed else self._orders_left(group, job)
         return orders > 0
 
     def groups(self, *, most: int) -> dict[str, int]:
-        """How much each group may still get, of those that have a limit."""
+        """Return the room of each group that has limits."""
         rooms = {}
         for name, limit in self._limits.groups.items():
             room = min(most, self._groups.get(name, most), self._group_rates.get(name, most))
@@ -209,9 +206,9 @@ class Room:
         return rooms
 
     def jobs(self, *, most: int, spares: bool = True) -> dict[str, int]:
-        """How much each job may still get, of those that live workers serve.
+        """Return the room of each job that live workers serve.
 
-        Without `spares` only as much as there are idle slots for.
+        Without `spares` it is bounded by the idle slots.
         """
         rooms = {}
         for job, leases in self._fleet_of_job.items():
@@ -225,10 +222,7 @@ class Room:
         return rooms
 
     def spread(self, waiting: Mapping[str, int]) -> None:
-        """Let the leases of short jobs be no fuller than it takes to use every free slot.
-
-        `waiting` is all that waits of each job.
-        """
+        """Spread the waiting work of short jobs over the idle slots, by smaller leases."""
         for job, count in waiting.items():
             batch = self._limits.job(job).batch
             if batch > 1:
@@ -237,8 +231,8 @@ class Room:
                 )
 
     def answer(self, candidate: Candidate) -> Verdict:
-        """Admit one, if every limit has room for it."""
-        reason = self._held_back(candidate)
+        """Admit a candidate if every limit has room for it."""
+        reason = self._hold_reason(candidate)
         if reason is not None:
             return Held(candidate.work, reason)
         lease = self._lease_for(candidate)
@@ -250,7 +244,7 @@ class Room:
         return Admitted(candidate.work, lease)
 
     def rate_uses(self) -> list[RateUse]:
-        """What is to be remembered of the rates under which something was admitted."""
+        """Return the rates under which work was admitted, to be stored."""
         return [
             self._rate_use(kind, name, rate, begun, self._begun[kind, name])
             for kind, name, rate, begun in self._rates()
@@ -258,7 +252,7 @@ class Room:
         ]
 
     def rates_free_at(self) -> datetime | None:
-        """When the first of the rates that are used up has room again."""
+        """Return when the first exhausted rate has room again, or `None`."""
         uses = [
             self._rate_use(kind, name, rate, begun, self._begun.get((kind, name), 0))
             for kind, name, rate, begun in self._rates()
@@ -294,7 +288,7 @@ class Room:
             self._jobs[job] -= runs
 
     def _gates(self, group: str, job: str) -> Iterator[tuple[Reason, int]]:
-        """What is left of every limit that a lane meets, in the order in which they are told."""
+        """Yield the rest of every limit of a lane, in order of precedence."""
         yield "group_disabled", int(self._limits.group(group).enabled)
         yield "no_worker", int(job in self._fleet_of_job)
         if self._limits.job(job).counts_globally:
@@ -311,15 +305,15 @@ class Room:
         return orders
 
     def _may_spare(self, job: str) -> bool:
-        """Whether the limits over everything and of a job have room for a spare."""
+        """Return whether the global limit and that of a job have room for a spare."""
         counted = self._all if self._limits.job(job).counts_globally else None
         return self._leaves_room(counted) and self._jobs.get(job, 2) > 1
 
     def _leaves_room(self, room: int | None) -> bool:
-        """Whether one less of a limit would do for every idle slot, and for one more at least."""
+        """Return whether a limit still has room for every idle slot after one spare."""
         return room is None or room > max(1, self._idle.in_all)
 
-    def _held_back(self, candidate: Candidate) -> Reason | None:
+    def _hold_reason(self, candidate: Candidate) -> Reason | None:
         reason = self.closed(candidate.group, candidate.job)
         if reason == "workers_full" and self._shared(candidate) is not None:
             reason = None
@@ -335,7 +329,7 @@ class Room:
         return None if could_run else "workers_full"
 
     def _shared(self, candidate: Candidate) -> _OpenLease | None:
-        """The lease that was begun in this pass and has room for one more of its kind."""
+        """Return the open lease of this pass that the candidate may join, or `None`."""
         if candidate.alone:
             return None
         lease = self._open_leases.get((candidate.job, candidate.on_lost_contact))
@@ -368,18 +362,14 @@ class Room:
 
 
 def admit(candidates: Sequence[Candidate], room: Room, *, more: bool = False) -> list[Verdict]:
-    """Answer every candidate, in the order given; `more` says that others wait behind them."""
+    """Judge every candidate in order; `more` says that others wait behind them."""
     if not more:
         room.spread(Counter(candidate.job for candidate in candidates))
     return [room.answer(candidate) for candidate in candidates]
 
 
 def runs_of_a_lease(batch: int, *, waiting: int, free_slots: int) -> int:
-    """How many runs of a short job one lease takes, so that no slot stays free for it.
-
-    What waits is spread over the slots that are free. Where none is, the lease lies ready for the
-    next one, and a full one saves the most.
-    """
+    """Return the runs of a short job in one lease, so that waiting work uses every idle slot."""
     return min(batch, -(-waiting // free_slots)) if free_slots > 0 else batch
 
 
@@ -400,7 +390,7 @@ def _rate_rooms(
 
 
 def _fleet_rooms(load: Load, fleet: Sequence[Worker]) -> dict[str, int]:
-    """How many more leases of each job the live fleet may be given."""
+    """Return how many more leases of each job the live fleet may get."""
     jobs: dict[str, int] = {}
     for worker in fleet:
         for job in worker.jobs:

@@ -1,7 +1,7 @@
-"""Concurrency keys: what work has to share, told by a template such as `customer:{input.id}`.
+"""Concurrency keys, rendered from a template such as `customer:{input.id}`.
 
-A template names fields of the input by a path, or `manifest`, `group` or `job`. Only text and
-whole numbers make a key; anything else, or nothing at all, is an error that says what is missing.
+A template contains paths into the input, `manifest`, `group` or `job`. Only text and whole numbers
+are allowed as values.
 """
 
 import re
@@ -21,11 +21,11 @@ _REMEDY = (
 
 
 class InvalidKey(ValueError):
-    """A template that cannot be read, or that makes no key of what it is given."""
+    """A template is not valid, or gives no key for an input."""
 
 
 def check_template(template: str) -> None:
-    """Raise `InvalidKey` if no key can ever be made of a template."""
+    """Raise `InvalidKey` if a template is not valid."""
     _parts(template)
 
 
@@ -37,7 +37,7 @@ def render_key(
     group: str,
     job: str,
 ) -> str:
-    """The key of one piece of work, or `InvalidKey`."""
+    """Render the key of one piece of work, or raise `InvalidKey`."""
     fields = {"input": input, "manifest": manifest, "group": group, "job": job}
     key = "".join(
         text + ("" if path is None else _value(fields, path)) for text, path in _parts(template)
@@ -52,7 +52,7 @@ def render_key(
 
 @lru_cache(maxsize=1024)
 def _parts(template: str) -> tuple[tuple[str, str | None], ...]:
-    """Text and the path of the field after it, if there is one."""
+    """Split a template into texts and the path of the field after each."""
     try:
         parsed = list(Formatter().parse(template))
     except ValueError as error:

@@ -1,9 +1,8 @@
-"""Rates: at most so many runs begin in any stretch of time of a given length.
+"""Rates: at most `count` runs begin in any period.
 
-What began is remembered as a few bundles, each with the time of its first and of its last
-run. A bundle counts until its last run is a whole period old, so no stretch of that length
-ever sees more than the rate allows; that a bundle's first runs are kept in mind a little
-longer than needed costs at most a sixtieth of the period, and keeps the memory small.
+Starts are stored as a few bundles, each with the time of its first and last run. A bundle counts
+until its last run is a whole period old, so no period ever sees more starts than allowed. Bundles
+cost at most a sixtieth of the period, and keep the state small.
 """
 
 import re
@@ -13,7 +12,7 @@ from datetime import datetime, timedelta
 from headway_contract.work import Rate
 from msgspec import Struct, structs
 
-# How many bundles a period is remembered in, at the most.
+# The maximum number of bundles in a period.
 _BUNDLES = 60
 
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
@@ -31,21 +30,21 @@ class Bundle(Struct, frozen=True, kw_only=True):
 
 
 def parse_rate(text: str) -> Rate:
-    """Read a rate such as `100/minute` or `5/10 seconds`; raises `ValueError` otherwise."""
+    """Parse a rate such as `100/minute` or `5/10 seconds`, or raise `ValueError`."""
     match = _WORDS.match(text)
     remedy = "write it like '100/minute' or '5/10 seconds'"
     if match is None:
-        raise ValueError(f"{text!r} is no rate: {remedy}")
+        raise ValueError(f"{text!r} is not a rate: {remedy}")
     count, period = int(match[1]), float(match[2] or 1) * _SECONDS[match[3]]
     if not 1 <= count <= 1_000_000 or not 0 < period <= 366 * 86_400:
         raise ValueError(
-            f"{text!r} is no rate: it takes from 1 to 1000000 runs in up to 366 days; {remedy}"
+            f"{text!r} is not a rate: use 1 to 1000000 runs in up to 366 days; {remedy}"
         )
     return Rate(count=count, period_seconds=period)
 
 
 def rate_in_words(rate: Rate) -> str:
-    """A rate as `parse_rate` reads it."""
+    """Format a rate so that `parse_rate` reads it."""
     for unit, seconds in reversed(_SECONDS.items()):
         times = rate.period_seconds / seconds
         if times == 1:
@@ -56,13 +55,13 @@ def rate_in_words(rate: Rate) -> str:
 
 
 def room(rate: Rate, begun: Sequence[Bundle], now: datetime) -> int:
-    """How many more may begin now; never below zero."""
+    """Return how many more may begin now."""
     counted = sum(bundle.count for bundle in _remembered(rate, begun, now))
     return max(0, rate.count - counted)
 
 
 def frees_at(rate: Rate, begun: Sequence[Bundle], now: datetime) -> datetime | None:
-    """When one more may begin, or none if that is so already."""
+    """Return when the next run may begin; `None` if it may begin now."""
     remembered = _remembered(rate, begun, now)
     surplus = sum(bundle.count for bundle in remembered) - rate.count
     for bundle in remembered:
@@ -75,14 +74,14 @@ def frees_at(rate: Rate, begun: Sequence[Bundle], now: datetime) -> datetime | N
 
 
 def turn(rate: Rate, begun: Sequence[Bundle], ahead: int, now: datetime) -> datetime:
-    """When so many have begun that were ahead, and one more may, if all begin as soon as they may.
+    """Return when a run may begin that has `ahead` others before it.
 
-    What began leaves its places one after the other, and whoever takes one keeps it for a period.
+    All begin as soon as possible, and each start occupies its place for a period.
     """
     remembered = _remembered(rate, begun, now)
     period = timedelta(seconds=rate.period_seconds)
     laps, place = divmod(ahead, rate.count)
-    # What began beyond the rate, because that was lowered, leaves no place behind.
+    # Starts beyond a lowered rate leave no place.
     leavers = place + sum(bundle.count for bundle in remembered) - rate.count
     free_at = now
     for bundle in remembered:
@@ -94,7 +93,7 @@ def turn(rate: Rate, begun: Sequence[Bundle], ahead: int, now: datetime) -> date
 
 
 def begin(rate: Rate, begun: Sequence[Bundle], count: int, now: datetime) -> list[Bundle]:
-    """What to remember after `count` more have begun; what no longer counts is forgotten."""
+    """Return the bundles after `count` more starts, without expired ones."""
     remembered = _remembered(rate, begun, now)
     if count <= 0:
         return remembered
@@ -106,10 +105,13 @@ def begin(rate: Rate, begun: Sequence[Bundle], count: int, now: datetime) -> lis
 
 
 def _remembered(rate: Rate, begun: Sequence[Bundle], now: datetime) -> list[Bundle]:
-    """What still counts, the oldest first; what seems to lie ahead has begun just now."""
+    """Return the bundles that still count, oldest first; times in the future become now."""
     period = timedelta(seconds=rate.period_seconds)
-    told = [
-        structs.replace(one, first_at=min(one.first_at, now), last_at=min(one.last_at, now))
-        for one in begun
+    bundles = [
+        structs.replace(
+            bundle, first_at=min(bundle.first_at, now), last_at=min(bundle.last_at, now)
+        )
+        for bundle in begun
     ]
-    return [one for one in sorted(told, key=lambda one: one.last_at) if now - one.last_at < period]
+    bundles.sort(key=lambda bundle: bundle.last_at)
+    return [bundle for bundle in bundles if now - bundle.last_at < period]

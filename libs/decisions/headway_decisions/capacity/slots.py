@@ -1,9 +1,8 @@
-"""The slots of the live fleet that have nothing to do.
+"""Idle slots of the live fleet.
 
-What a worker has claimed takes its slots. An order that nobody has claimed yet is on its way to
-an idle slot of somebody who serves its job; if there is none, it is a spare that lies ready for
-a slot which is still taken, and takes none. Who can do the least gets an order first, so that
-those stay idle who could do other things.
+Claimed leases occupy the slots of their worker. An unclaimed order is on its way to an idle slot of
+a worker that serves its job; if there is none, it is a spare and occupies no slot. Workers with the
+fewest jobs get orders first, so that the more flexible ones stay idle.
 """
 
 from collections import Counter
@@ -13,10 +12,7 @@ from msgspec import Struct, field
 
 
 class Worker(Struct, frozen=True, kw_only=True):
-    """A live worker: the jobs that it serves with its slots, and of which it runs fewer at once.
-
-    `held` is how many leases of each job it has claimed.
-    """
+    """A live worker: its jobs and slots, its limits by job, and its claimed leases by job."""
 
     jobs: tuple[str, ...]
     slots: int
@@ -24,17 +20,17 @@ class Worker(Struct, frozen=True, kw_only=True):
     held: dict[str, int] = field(default_factory=dict)
 
     def most(self, job: str) -> int:
-        """How many of a job it runs at once."""
+        """Return how many leases of a job it runs at once."""
         return min(self.slots, self.concurrency.get(job, self.slots))
 
     def is_full(self, job: str) -> bool:
-        """Whether it can take no order of a job because of what it runs."""
+        """Return whether its claimed leases leave no slot for a job."""
         in_all, of_job = sum(self.held.values()), self.held.get(job, 0)
         return 0 < in_all >= self.slots or 0 < of_job >= self.most(job)
 
 
 class _Pool(Struct):
-    """Workers that serve the same jobs: their idle slots, and how many of each job they take."""
+    """Workers with the same jobs: their idle slots, in all and by job."""
 
     idle: int
     takes: dict[str, int]
@@ -44,10 +40,10 @@ class _Pool(Struct):
 
 
 class IdleSlots:
-    """Idle slots, while orders are made for them one after the other."""
+    """Idle slots during one pass of the gate."""
 
     def __init__(self, fleet: Sequence[Worker], leases: Mapping[str, int]) -> None:
-        """Count them; `leases` are all that the fleet has by job, claimed or not."""
+        """Count them; `leases` are all leases of the fleet by job, claimed or not."""
         pools: dict[tuple[str, ...], _Pool] = {}
         unclaimed = dict(leases)
         for worker in fleet:
@@ -62,7 +58,7 @@ class IdleSlots:
         self._in_all = sum(pool.idle for pool in pools.values())
         self._could_run: Counter[str] = Counter()
         self._serving: dict[str, list[_Pool]] = {}
-        # The one that can do the least is the last, where it is taken from.
+        # The pool with the fewest jobs is the last, where orders are taken from.
         for pool in sorted(pools.values(), key=lambda pool: -len(pool.takes)):
             for job in pool.takes:
                 self._could_run[job] += pool.left(job)
@@ -73,25 +69,25 @@ class IdleSlots:
 
     @property
     def in_all(self) -> int:
-        """How many there are."""
+        """The number of idle slots."""
         return self._in_all
 
     def could_run(self, job: str) -> int:
-        """How many of them could run a job."""
+        """Return how many of them could run a job."""
         return self._could_run[job]
 
     def take(self, job: str) -> bool:
-        """Give one an order of a job; false if none could run it."""
+        """Occupy a slot with an order of a job; return false if there is none."""
         serving = self._serving.get(job, [])
         while serving and serving[-1].left(job) <= 0:
             serving.pop()
         if not serving:
             return False
         pool = serving[-1]
-        before = {one: pool.left(one) for one in pool.takes}
+        before = {served: pool.left(served) for served in pool.takes}
         pool.idle -= 1
         pool.takes[job] -= 1
-        for one, left in before.items():
-            self._could_run[one] -= left - pool.left(one)
+        for served, left in before.items():
+            self._could_run[served] -= left - pool.left(served)
         self._in_all -= 1
         return True

@@ -1,8 +1,11 @@
-"""Why one piece of work waits: every gate that it passes.
+"""Explain why one piece of work waits: each gate with its figures, and when its turn comes.
 
-The gates are those of `capacity`, told one by one with their figures instead of answered in a
-breath, in the same order: the first that is closed is the reason for which the work waits. What
-should have begun by now passes none of them: it is settled before they are looked at.
+The gates are those of `capacity`, in the same order: the first closed one is the reason. Work whose
+`start_by` is past is settled before them.
+
+To estimate its turn, work stands in line with the lanes that compete for the same room: those of
+its group at its group's limit, of its job at its job's limit, and all at the global limit. The gate
+skips a lane that another limit blocks, so such a lane is not in the line.
 """
 
 import heapq
@@ -18,10 +21,10 @@ from headway_decisions.capacity.slots import Worker
 
 
 class Waiter(Struct, frozen=True, kw_only=True):
-    """Work that waits, as far as the gates look at it.
+    """Waiting work, as far as the gates need it.
 
-    `key_kept` says that the gate holds it for its key and does not look at that now, be there room
-    or not: others come before it, or somebody states a smaller limit.
+    `key_kept`: the gate holds it for its key although there may be room, because others come first
+    or state a smaller limit.
     """
 
     group: str
@@ -39,7 +42,7 @@ class Waiter(Struct, frozen=True, kw_only=True):
 def gates(
     waiter: Waiter, limits: Limits, load: Load, fleet: Sequence[Worker], *, now: datetime
 ) -> list[GateStatus]:
-    """Every gate in the order in which it is passed."""
+    """Return every gate, in the order of the checks."""
     return [
         *_in_time(waiter, now),
         *_switches(waiter, limits),
@@ -53,7 +56,7 @@ def gates(
 
 
 def _in_time(waiter: Waiter, now: datetime) -> Iterator[GateStatus]:
-    """Whether work that may come too late has done so."""
+    """Yield the gate of `start_by`, if the work has one."""
     if waiter.start_by is not None:
         until = f"{waiter.start_by:%Y-%m-%d %H:%M:%S} UTC"
         late = waiter.start_by <= now
@@ -68,7 +71,7 @@ def _switches(waiter: Waiter, limits: Limits) -> Iterator[GateStatus]:
     yield GateStatus(gate="group_disabled", open=enabled, text=f"group {waiter.group!r} is {state}")
     if waiter.manifest is not None:
         held = waiter.manifest_disabled
-        # Who pauses a manifest disables it as far as is known here.
+        # A paused manifest looks disabled here.
         state = "disabled or paused, and nobody asked for this work" if held else "not in its way"
         yield GateStatus(
             gate="manifest_disabled", open=not held, text=f"manifest {waiter.manifest!r} is {state}"
@@ -179,7 +182,7 @@ def lanes_in_line(
     *,
     now: datetime,
 ) -> list[Lane]:
-    """The lanes that stand in one line with this one before a gate."""
+    """Return the lanes in one line with this one before a gate."""
     return [
         lane
         for lane in lanes
@@ -198,11 +201,10 @@ def estimate_start(
     surplus: int = 0,
     now: datetime,
 ) -> datetime:
-    """When the slot falls free that is this work's turn, if every run takes as long as usual.
+    """Estimate when a slot is free for this work.
 
-    `ends` is when those who hold the slots should be done, `ahead` how long those take who get the
-    slots first, one after the other as they fall free. So many as are in `surplus` leave no slot
-    behind, because a limit was lowered under them.
+    `ends` are the expected ends of the current runs, and `ahead` the durations of the work before
+    this one. The first `surplus` runs free no slot, because a limit was lowered.
     """
     slots = [max(now, end) for end in ends] or [now]
     heapq.heapify(slots)
@@ -214,7 +216,7 @@ def estimate_start(
 
 
 def rate_turn(own: Lane, limits: Limits, *, ahead: int, now: datetime) -> datetime | None:
-    """When it is this work's turn under the rates that are used up, if any is."""
+    """Return when the exhausted rates allow this work; `None` if there is none."""
     group, job = own
     turns = [
         rates.turn(limit.rate, limit.begun, ahead, now)
@@ -227,7 +229,7 @@ def rate_turn(own: Lane, limits: Limits, *, ahead: int, now: datetime) -> dateti
 def _competes(
     own: Lane, gate: str, lane: Lane, limits: Limits, fleet: Sequence[Worker], now: datetime
 ) -> bool:
-    """Whether what opens a gate for one of two lanes could be taken by the other."""
+    """Return whether two lanes compete for the same gate."""
     match gate:
         case "global_cap":
             return limits.job(lane[1]).counts_globally
@@ -244,7 +246,7 @@ def _competes(
 def _blocked_elsewhere(
     own: Lane, lane: Lane, limits: Limits, room: Room, fleet: Sequence[Worker], now: datetime
 ) -> bool:
-    """Whether a lane is closed by something that is nothing to the other."""
+    """Return whether a limit that does not apply to the own lane blocks the other."""
     return any(
         _is_other_limit(reason, own, lane, limits, fleet, now) for reason in room.lacks(*lane)
     )
@@ -271,6 +273,6 @@ def _share_workers(own: Lane, lane: Lane, fleet: Sequence[Worker]) -> bool:
 
 
 def _used_up_rates(lane: Lane, limits: Limits, now: datetime) -> Iterator[bool]:
-    """Whether the rate of a lane's group is used up, and that of its job."""
+    """Yield whether the rate of a lane's group, and of its job, is exhausted."""
     for limit in (limits.group(lane[0]), limits.job(lane[1])):
         yield limit.rate is not None and rates.room(limit.rate, limit.begun, now) <= 0

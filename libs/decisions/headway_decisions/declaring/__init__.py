@@ -1,1 +1,5 @@
-"""Declaring: which source may declare an application, and who owns each setting."""
+"""Declaring: definitions from code, files and operators.
+
+`app_sources` decides whether code or files may declare an application, `ownership` decides who owns
+each setting, and `lineage` finds cycles among dependents.
+"""

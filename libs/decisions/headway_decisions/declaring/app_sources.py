@@ -1,7 +1,7 @@
 """Whether a source may declare an application: code at its start, or files that a person applies.
 
 An application belongs to the source that declared it last. Generations order the declarations of
-one source; those of two sources say nothing about each other.
+one source only.
 """
 
 from datetime import datetime
@@ -13,7 +13,7 @@ Source = Literal["code", "files"]
 
 
 class Application(Struct, frozen=True, kw_only=True):
-    """An application as it is stored: who declared it last, when, and as which generation."""
+    """A stored application: its latest declaration."""
 
     name: str
     source: Source
@@ -23,14 +23,14 @@ class Application(Struct, frozen=True, kw_only=True):
 
 
 class MayDeclare(Struct, frozen=True, kw_only=True):
-    """The declaration goes ahead. `remarks` are for whoever asked for it."""
+    """The declaration is allowed; `remarks` are for its author."""
 
     taken_over: bool = False
     remarks: tuple[str, ...] = ()
 
 
 class Stale(Struct, frozen=True, kw_only=True):
-    """A newer generation of the same source has declared before."""
+    """The same source has already declared a newer generation."""
 
     newest: int
 

@@ -1,10 +1,10 @@
-"""Who depends on whom: a manifest has one parent at most, and never itself as an ancestor."""
+"""Dependents: a manifest has at most one parent, and is never its own ancestor."""
 
 from collections.abc import Mapping
 
 
 def find_cycles(parents: Mapping[str, str | None]) -> list[list[str]]:
-    """Every cycle among manifests, each as the path that leads back to where it began."""
+    """Return every cycle among manifests, as a path back to its start."""
     cycles: list[list[str]] = []
     done: set[str] = set()
     for start in parents:

@@ -14,7 +14,6 @@ from msgspec import Struct, structs
 
 # Fields of a manifest that operators may own, and the fields that "retry" gives back together.
 RETRY_FIELDS = {"attempts": "attempts", "interval": "interval_seconds"}
-MANIFEST_FIELDS = ("enabled", *RETRY_FIELDS, "jitter")
 API_OWNER = "api"
 
 GROUP_DEFAULTS: Mapping[str, Any] = {

@@ -1,17 +1,16 @@
-"""What is decided about one manifest whose time has come, or whose state has changed.
+"""Decide about one manifest that is due, or whose state has changed.
 
-A manifest remembers its first undecided due time. Everything between that and now gets a
-decision: fired, owed (it fires as soon as there is room), or skipped with the reason; skips
-that follow each other are decided together, as one stretch.
+A manifest stores its first undecided due time. Every due time from there to now gets a decision:
+queued, owed (it is queued as soon as there is room), or skipped with a reason. Consecutive skips
+are one ledger entry.
 
-While a manifest is *paused* (disabled, blocked, or its work leaves no room) nothing is
-decided, so a pause costs nothing however long it lasts. Whoever ends a pause first calls
-`account`, which skips all that came due meanwhile, with the pause as the reason; then
-`judge` decides the rest in the new state.
+While a manifest is on hold (disabled, blocked, or its work leaves no room) nothing is decided, so a
+long hold costs nothing. When it ends, `skip_missed_during_pause` skips all that came due meanwhile,
+with the hold as the reason; then `judge` decides the rest in the new state.
 
-One hold is different: a *window*, in which an operator wants nothing to begin. What comes due in it
-is not skipped for good. When it ends it is judged as if nobody had been there to decide it: the
-misfire policy says what is made good, and the rest is skipped with the window as its reason.
+A pause by an operator is different: due times in its window are decided when it ends, as if the
+scheduler had been down. The misfire policy chooses which of them fire, and the others are skipped
+with the window as the reason.
 """
 
 from collections.abc import Iterator
@@ -40,21 +39,21 @@ from headway_decisions.firing.manifest_state import (
 )
 from headway_decisions.firing.misfires import (
     fire_at,
-    in_window,
     judge_due,
     latest_ripe,
+    pause_reason,
     skip,
-    why_not,
+    skip_reason,
 )
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Spaced
 
-# What somebody asks for by name passes these.
+# Explicit requests pass these holds.
 _PASSABLE = (GROUP_DISABLED, MANIFEST_DISABLED, PAUSED)
 
 
 def pause(view: ManifestView) -> str | None:
-    """Why nothing is decided about this manifest for now, if that is so."""
+    """Return why nothing is decided about a manifest now, or `None`."""
     if view.hold is not None:
         return view.hold
     if has_room(view):
@@ -64,20 +63,20 @@ def pause(view: ManifestView) -> str | None:
     return STILL_OUTSTANDING
 
 
-def account(
+def skip_missed_during_pause(
     view: ManifestView, reason: str, *, until: datetime
 ) -> tuple[ManifestView, list[Entry]]:
-    """Skip all that was ripe by the end of a pause; returns how the manifest stands after it.
+    """Skip all that came due during a pause; return the manifest's new state and the entries.
 
-    A parent's success is dropped only while the dependent itself is disabled or its job retired;
-    a disabled group, like a block or a run under way, leaves it owed.
+    A parent's success is dropped only if the dependent itself is disabled or its job retired. In a
+    disabled group, or while the manifest is blocked or running, it stays owed.
     """
     entries = []
     if reason == PAUSED:
-        reason = in_window(view)
-    dropped = _why_dropped(view)
-    if dropped is not None and _has_news(view):
-        assert view.parent_success is not None  # noqa: S101 - there is no news without a parent
+        reason = pause_reason(view)
+    dropped = _drop_reason(view)
+    if dropped is not None and _has_new_success(view):
+        assert view.parent_success is not None  # noqa: S101 - only a parent has successes
         entries.append(_successes(view, view.parent_success, until, dropped))
         view = structs.replace(view, seen_success=view.parent_success)
     ripe = None if isinstance(view.timing.cadence, Spaced) else latest_ripe(view, until)
@@ -89,12 +88,12 @@ def account(
 
 
 def leave_parent(view: ManifestView, *, now: datetime) -> tuple[ManifestView, list[Entry]]:
-    """Decide the successes of a parent that a dependent is about to lose; the latest stays owed."""
+    """Decide the successes of a parent before a dependent leaves it; the latest stays owed."""
     latest = view.parent_success
-    if latest is None or not _has_news(view):
+    if latest is None or not _has_new_success(view):
         return view, []
     left = structs.replace(view, seen_success=latest)
-    dropped = _why_dropped(view)
+    dropped = _drop_reason(view)
     if dropped is not None:
         return left, [_successes(view, latest, now, dropped)]
     owed = Entry(
@@ -102,27 +101,27 @@ def leave_parent(view: ManifestView, *, now: datetime) -> tuple[ManifestView, li
         first_due_at=now,
         last_due_at=now,
         decision="owed",
-        reason=_why_owed(view),
+        reason=_owed_reason(view),
     )
     return left, [*_collapsed(view, latest, now), owed]
 
 
-def account_excluded(view: ManifestView, *, until: datetime) -> tuple[ManifestView, list[Entry]]:
-    """Skip what is behind a manifest that sleeps through an exclusion, before its state changes.
+def skip_excluded(view: ManifestView, *, until: datetime) -> tuple[ManifestView, list[Entry]]:
+    """Skip the excluded times of a manifest before its state changes.
 
-    What follows from the new state is no reason for times that came before it.
+    The new state must not become the reason of earlier times.
     """
     wakes_at = wake_at(view)
     ripe = None if isinstance(view.timing.cadence, Spaced) else latest_ripe(view, until)
     if view.next_due_at is None or ripe is None or (wakes_at is not None and wakes_at <= until):
         return view, []
     last, following = ripe
-    entry = skip(view.next_due_at, last, why_not(view, view.next_due_at, last))
+    entry = skip(view.next_due_at, last, skip_reason(view, view.next_due_at, last))
     return structs.replace(view, next_due_at=following), [entry]
 
 
 def judge(view: ManifestView, *, now: datetime) -> Verdict:
-    """Decide all that is ripe, let go what is owed, and say when to look again."""
+    """Decide all that is due, release owed work, and return the next wake-up."""
     if view.hold is not None:
         return _judge_held(view, view.hold, now)
     view, releases = _release(_space(view, now))
@@ -139,16 +138,16 @@ def judge(view: ManifestView, *, now: datetime) -> Verdict:
     )
 
 
-def release(view: ManifestView, *, now: datetime) -> Verdict:
-    """Only let go what is owed and finds room; all else is left for the next judgement."""
+def queue_owed(view: ManifestView, *, now: datetime) -> Verdict:
+    """Release owed work that has room; decide nothing else."""
     if view.hold is not None and view.hold not in _PASSABLE:
-        return rest(view, now=now)
+        return reschedule_wake(view, now=now)
     view, releases = _release(view, explicit_only=view.hold is not None)
-    return structs.replace(rest(view, now=now), releases=releases)
+    return structs.replace(reschedule_wake(view, now=now), releases=releases)
 
 
-def rest(view: ManifestView, *, now: datetime) -> Verdict:
-    """Decide nothing; only say when a manifest is due next, and when to look at it."""
+def reschedule_wake(view: ManifestView, *, now: datetime) -> Verdict:
+    """Decide nothing; return when the manifest is due next and its next wake-up."""
     if view.hold is None:
         view = _space(view, now)
     return Verdict(
@@ -160,16 +159,16 @@ def rest(view: ManifestView, *, now: datetime) -> Verdict:
 
 
 def _is_ready(view: ManifestView) -> bool:
-    """Whether something waits that only the tick has to let go, by what a hold lets pass."""
+    """Return whether owed work could be released now."""
     if not has_room(view):
         return False
     if view.hold is None:
-        return bool(view.owed) or _has_news(view)
-    return view.hold in _PASSABLE and any(one.explicit for one in view.owed)
+        return bool(view.owed) or _has_new_success(view)
+    return view.hold in _PASSABLE and any(owed.explicit for owed in view.owed)
 
 
-def go_on(view: ManifestView, *, now: datetime) -> ManifestView:
-    """A fire came to nothing: no work will end, from which a spaced manifest could count."""
+def after_empty_fire(view: ManifestView, *, now: datetime) -> ManifestView:
+    """Return the next state of a spaced manifest whose fire made no work."""
     cadence = view.timing.cadence
     if not isinstance(cadence, Spaced) or view.next_due_at is not None or view.slots:
         return view
@@ -178,7 +177,7 @@ def go_on(view: ManifestView, *, now: datetime) -> ManifestView:
 
 
 def wake_at(view: ManifestView) -> datetime | None:
-    """When the tick has to look at a manifest: never during a pause."""
+    """Return the next wake-up of a manifest; `None` during a pause."""
     if view.next_due_at is None or pause(view) is not None:
         return None
     if isinstance(view.timing.cadence, Spaced):
@@ -190,13 +189,13 @@ def wake_at(view: ManifestView) -> datetime | None:
 
 
 def _judge_held(view: ManifestView, hold: Hold, now: datetime) -> Verdict:
-    """Only what somebody asked for passes a disabled manifest; nothing passes a blocked one.
+    """Release explicit requests of a disabled manifest; nothing of a blocked one.
 
-    What comes due in a window waits for its end.
+    Due times in a window wait for its end.
     """
     entries: list[Entry] = []
     if hold != PAUSED:
-        view, entries = account(view, hold, until=now)
+        view, entries = skip_missed_during_pause(view, hold, until=now)
     releases: tuple[Release, ...] = ()
     if hold in _PASSABLE:
         view, releases = _release(view, explicit_only=True)
@@ -211,9 +210,9 @@ def _judge_held(view: ManifestView, hold: Hold, now: datetime) -> Verdict:
 
 
 def _space(view: ManifestView, now: datetime) -> ManifestView:
-    """A spaced manifest is due so long after its last work was settled; a new one at once.
+    """Set the due time of a spaced manifest: its spacing after the last settled work.
 
-    While any work is under way it has no due time at all.
+    A new one is due at once; while work is outstanding it has no due time.
     """
     cadence = view.timing.cadence
     if not isinstance(cadence, Spaced):
@@ -224,17 +223,17 @@ def _space(view: ManifestView, now: datetime) -> ManifestView:
     if view.settled_at is not None:
         earliest = view.settled_at + timedelta(seconds=cadence.seconds)
     stands = due_at is not None and (earliest is None or due_at >= earliest)
-    if stands and not _is_shut_out(view, now):
+    if stands and not _missed_its_opening(view, now):
         return view
-    # Never in the past, which belongs to the timing that was in force then.
+    # Never in the past, where another timing may have been in force.
     opens_at = timing.first_open(view.timing, max(now, earliest or now))
     return structs.replace(view, next_due_at=opens_at)
 
 
-def _is_shut_out(view: ManifestView, now: datetime) -> bool:
-    """Whether a spaced manifest let its time pass, in a pause or an outage, and may not begin now.
+def _missed_its_opening(view: ManifestView, now: datetime) -> bool:
+    """Return whether a spaced manifest missed its time and may not begin now.
 
-    What is just a moment late begins all the same.
+    Within the misfire threshold it begins all the same.
     """
     if view.next_due_at is None:
         return False
@@ -254,15 +253,15 @@ def _release(
         if explicit_only and not owed.explicit:
             continue
         view, slot = take_slot(view)
-        view = structs.replace(view, owed=tuple(one for one in view.owed if one is not owed))
+        view = structs.replace(view, owed=tuple(other for other in view.owed if other is not owed))
         releases.append(Release(cause=owed.cause, slot=slot))
     return view, tuple(releases)
 
 
 def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry]]:
-    """Fire for the parent's latest success; without room it stays owed, by its number."""
+    """Fire for the parent's latest success, if there is room."""
     latest = view.parent_success
-    if latest is None or not _has_news(view) or view.owed or not has_room(view):
+    if latest is None or not _has_new_success(view) or view.owed or not has_room(view):
         return view, []
     entries = list(_collapsed(view, latest, now))
     view, slot = take_slot(view)
@@ -279,7 +278,7 @@ def _follow_parent(view: ManifestView, now: datetime) -> tuple[ManifestView, lis
 
 
 def _collapsed(view: ManifestView, latest: int, now: datetime) -> Iterator[Entry]:
-    """The successes before the latest, for which that one stands."""
+    """Yield the entry of the successes before the latest."""
     if latest - view.seen_success > 1:
         yield _successes(view, latest - 1, now, COLLAPSED)
 
@@ -295,25 +294,25 @@ def _successes(view: ManifestView, last: int, now: datetime, reason: str) -> Ent
 
 
 def owes_success(view: ManifestView) -> bool:
-    """Whether a run for the latest success of its parent is still to come."""
-    return _has_news(view) and _why_dropped(view) is None
+    """Return whether a run for the parent's latest success is pending."""
+    return _has_new_success(view) and _drop_reason(view) is None
 
 
-def _why_dropped(view: ManifestView) -> str | None:
-    """Why no run follows a success: the dependent itself is disabled, or its job is retired."""
+def _drop_reason(view: ManifestView) -> str | None:
+    """Return why no run follows a success, or `None`."""
     if view.hold == JOB_RETIRED:
         return JOB_RETIRED
     return MANIFEST_DISABLED if view.hold == MANIFEST_DISABLED or view.also_disabled else None
 
 
-def _why_owed(view: ManifestView) -> str:
+def _owed_reason(view: ManifestView) -> str:
     if view.hold == GROUP_DISABLED:
         return GROUP_DISABLED
     return AWAITS_ROOM if has_room(view) else STILL_OUTSTANDING
 
 
-def _has_news(view: ManifestView) -> bool:
-    """Whether its parent has had a success that nothing was decided about."""
+def _has_new_success(view: ManifestView) -> bool:
+    """Return whether its parent has an undecided success."""
     return view.parent_success is not None and view.parent_success > view.seen_success
 
 
@@ -322,5 +321,5 @@ def _parent(view: ManifestView) -> UUID:
     return view.parent
 
 
-def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
-    return min((time for time in (one, other) if time is not None), default=None)
+def _earlier(first: datetime | None, second: datetime | None) -> datetime | None:
+    return min((time for time in (first, second) if time is not None), default=None)

@@ -1,12 +1,11 @@
-"""How a cycle that cannot take everything shares its room between groups.
+"""Share a full cycle between groups.
 
-Every group with something due gets the same share first, so that thousands of one group
-never crowd out the few of another. What is left goes to the groups of higher priority. Where
-there are more groups than room, a share is one: for groups of higher priority, then for those
-that have waited the longest.
+Every group with due manifests gets the same share first, so that thousands of one group never crowd
+out the few of another. The rest goes to groups of higher priority. If there are more groups than
+room, each gets one, by priority and then by waiting time.
 
-To count what is due costs as much as is due. So of a large backlog a good part is shared at once,
-for several cycles to come: then all of it together costs in proportion to what was due.
+Counting due manifests costs in proportion to the backlog. So a part of a large backlog is shared
+for several cycles at once, which keeps the total cost linear.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-# What part of a backlog is shared at once, and for how many cycles at most: that is how long what
-# falls due in the meantime has to wait.
+# The part of a backlog to share at once, and for how many cycles at most: new due manifests wait
+# that long.
 _PART = 4
 _MOST_CYCLES = 20
 
@@ -24,7 +23,7 @@ Entry = TypeVar("Entry")
 
 
 class DueGroup(Struct, frozen=True, kw_only=True):
-    """A group with manifests that are due: how many, and since when the first of them is."""
+    """A group with due manifests: their number, and the earliest due time."""
 
     name: str
     priority: int
@@ -33,7 +32,7 @@ class DueGroup(Struct, frozen=True, kw_only=True):
 
 
 def share(groups: Sequence[DueGroup], limit: int) -> dict[str, int]:
-    """How many manifests each group may have decided in this cycle."""
+    """Return the share of each group in this cycle."""
     if not groups:
         return {}
     ordered = sorted(groups, key=lambda group: (-group.priority, group.since, group.name))[:limit]
@@ -48,16 +47,16 @@ def share(groups: Sequence[DueGroup], limit: int) -> dict[str, int]:
 
 
 def cycles_ahead(due: int, limit: int) -> int:
-    """For how many cycles to share, if so much is due."""
+    """Return for how many cycles to share."""
     return min(max(due // (_PART * limit), 1), _MOST_CYCLES)
 
 
 def in_cycles(shared: Mapping[str, Sequence[Entry]], limit: int) -> list[list[Entry]]:
-    """What each group may have decided, in its order, cut into cycles that have a part of each."""
+    """Split the shares into cycles, each with a part of every group."""
     placed = [
         (place / len(entries), number, entry)
         for number, entries in enumerate(shared.values())
         for place, entry in enumerate(entries)
     ]
-    ordered = [entry for *_, entry in sorted(placed, key=lambda one: one[:2])]
+    ordered = [entry for *_, entry in sorted(placed, key=lambda placement: placement[:2])]
     return [ordered[start : start + limit] for start in range(0, len(ordered), limit)]

@@ -1,48 +1,48 @@
-"""Causes of the work of manifests, and the ids that are derived from them.
+"""Causes of work, and the work ids derived from them.
 
-A cause is its kind, a colon, and what tells it from others of that kind. Keys of people and
-programs stand behind the colon, so nothing that they contain can make another cause of it.
+A cause is its kind, a colon, and a value that is unique within the kind. User-supplied keys follow
+the colon, so no key can look like another cause.
 
-The ledger holds one decision for each cause, so the same cause can never make two pieces of
-work, whoever decides it, however often. A decision is forgotten one day. A due time and a success
-never come again, but a key may, and means other work then: no id is ever used twice.
+The ledger holds one decision for each cause, so a cause never makes two pieces of work. Decisions
+are deleted after their retention. Due times and successes never repeat, but a key may: then it
+means other work, so the time of the decision is part of the id.
 """
 
 from datetime import UTC, datetime
 from functools import lru_cache
 from uuid import UUID, uuid5
 
-# What is told apart by keys of people and programs, who may use them again one day.
+# Kinds with keys that may be used again.
 _KEYED = ("trigger", "activation", "backfill")
 
 
 def due_cause(due_at: datetime) -> str:
-    """The cause of work that a due time made."""
+    """Return the cause of work for a due time."""
     return f"due:{stamp(due_at)}"
 
 
 def stretch_cause(first: datetime, last: datetime) -> str:
-    """The key of occurrences that were decided together; one alone is named by its time."""
+    """Return the key of occurrences that were decided together."""
     return due_cause(first) if first == last else f"stretch:{stamp(first)}/{stamp(last)}"
 
 
 def success_cause(parent: UUID, first: int, last: int) -> str:
-    """The cause that a parent's success is, or the key of several that were decided together.
+    """Return the cause of a parent's success, or the key of several.
 
-    It names the parent, because another parent counts its successes anew.
+    It contains the parent, because each parent counts its successes from 1.
     """
     return f"success:{parent}:{last}" if first == last else f"successes:{parent}:{first}/{last}"
 
 
 def kind_of(cause: str) -> str:
-    """What asked for work: `due`, `success`, `activation`, `trigger`, also if it is made again."""
+    """Return the kind of a cause: `due`, `success`, `activation`, `trigger`, `backfill`."""
     return cause.partition(":")[0].partition("+")[0]
 
 
 def repeated_cause(cause: str) -> str:
-    """The cause under which work that came to nothing is made again; it may be once more.
+    """Return the cause for making work again that came to nothing.
 
-    How often stands with the kind, where no key can look like it.
+    The count is part of the kind, where no key can look like it.
     """
     counted, _, name = cause.partition(":")
     kind, _, times = counted.partition("+")
@@ -50,40 +50,36 @@ def repeated_cause(cause: str) -> str:
 
 
 def activation_cause(work: UUID, key: str) -> str:
-    """The cause that an activation is: its key tells it from others by the same work."""
+    """Return the cause of an activation; its key is unique within the activating work."""
     return f"activation:{work}:{key}"
 
 
 def trigger_cause(key: str) -> str:
-    """The cause that a trigger is: the same key triggers once for as long as it is remembered."""
+    """Return the cause of a trigger; a key triggers once while it is remembered."""
     return f"trigger:{key}"
 
 
 def backfill_cause(due_at: datetime) -> str:
-    """The cause of work that somebody asked for in place of a due time of the past."""
+    """Return the cause of backfilled work for a past due time."""
     return f"backfill:{stamp(due_at)}"
 
 
 def occurrence_of(cause: str) -> datetime | None:
-    """The due time that work stands for, on schedule or backfilled; `None` for other causes."""
+    """Return the due time of a scheduled or backfilled cause; `None` for others."""
     if kind_of(cause) not in ("due", "backfill"):
         return None
     return datetime.fromisoformat(cause.partition(":")[2])
 
 
 def work_id(manifest: UUID, cause: str, decided_at: datetime) -> UUID:
-    """The id of the work that a cause makes of a manifest.
-
-    Of keys only as long as they are remembered, so the time of the decision, which is kept with
-    it, is part of the name.
-    """
+    """Return the id of the work of a manifest and a cause."""
     keyed = kind_of(cause) in _KEYED
     return uuid5(manifest, f"{cause}@{stamp(decided_at)}" if keyed else cause)
 
 
 def stamp(at: datetime) -> str:
     """Format an instant as text that is part of a cause."""
-    # In UTC, because the two passings of a repeated hour are equal as keys.
+    # In UTC, because both passings of a repeated hour are equal as cache keys.
     return _written(at.astimezone(UTC))
 
 

@@ -1,4 +1,4 @@
-"""What decisions about a manifest are made of: how it stands, and what is decided.
+"""The policies and the state of a manifest, and the verdict about it.
 
 The reasons are those of the ledger.
 """
@@ -17,12 +17,11 @@ LONGEST_JITTER_SECONDS = 86_400
 
 
 class Misfire(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What becomes of fire times that nobody was there to decide.
+    """The policy for missed fire times.
 
-    `fire_once` fires for the latest of them. `skip` fires only if the latest is no older
-    than the threshold. `catch_up` fires for the last `limit` of them whatever the overlap policy
-    says, one after the other or as many at once as `allow` lets: only for jobs that may run twice
-    without harm.
+    `fire_once` fires for the latest of them. `skip` fires only if the latest is no older than the
+    threshold. `catch_up` fires for the last `limit` of them in spite of the overlap policy, one
+    after the other or as many at once as `allow` permits: only for idempotent jobs.
     """
 
     policy: Literal["fire_once", "skip", "catch_up"] = "fire_once"
@@ -31,10 +30,10 @@ class Misfire(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Overlap(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What becomes of a fire time while earlier work of the manifest is under way.
+    """The policy for fire times while earlier work of the manifest is outstanding.
 
-    `skip` drops it. `queue_one` lets one wait. `allow` lets up to `limit` run at once.
-    `cancel_running` asks what is under way to stop and lets the new one follow.
+    `skip` drops them. `queue_one` lets one wait. `allow` lets up to `limit` run at once.
+    `cancel_running` cancels the outstanding work and queues the new one after it.
     """
 
     policy: Literal["skip", "queue_one", "allow", "cancel_running"] = "skip"
@@ -42,11 +41,11 @@ class Overlap(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def slots(self) -> int:
-        """How many pieces of work may be under way at once."""
+        """How many pieces of work may be outstanding at once."""
         return self.limit if self.policy == "allow" else 1
 
 
-# Why a manifest does not fire, however due it is.
+# Why a due manifest does not fire.
 Hold = Literal[
     "job_retired", "group_disabled", "manifest_disabled", "paused", "blocked_by_dead_letter"
 ]
@@ -65,14 +64,14 @@ COLLAPSED = "collapsed_into_a_later_success"
 
 
 class Owed(Struct, frozen=True, kw_only=True):
-    """A decision that waits for room. An explicit one was asked for by somebody."""
+    """A decision that waits for room; an explicit one is a user's request."""
 
     cause: str
     explicit: bool = False
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """When a manifest was paused, until when (none while it still is), and what for."""
+    """A pause of a manifest; `until` is `None` while it lasts."""
 
     since: datetime
     until: datetime | None = None
@@ -80,14 +79,13 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 class ManifestView(Struct, frozen=True, kw_only=True):
-    """What the decision needs to know of a manifest.
+    """The state of a manifest, as far as a decision needs it.
 
-    `slots` are those that work under way takes up. `owed` is what waits for nothing but room;
-    the first of what waits for its time is due at `next_owed_at`. `settled_at` is when work of
-    it was last settled. `parent_success` is the number of its parent's latest success, for a
-    dependent that is not dormant; `seen_success` the one that was decided about last. `window` is
-    the last one in which it was paused. `also_disabled` says that the manifest itself is disabled
-    where `hold` names its group.
+    `slots` are occupied by outstanding work. `owed` decisions wait only for room; the next one that
+    waits for its time is due at `next_owed_at`. `settled_at` is when work of it was last settled.
+    `parent_success` is the number of the parent's latest success, unless the dependent is dormant;
+    `seen_success` is the last one that was decided. `window` is the latest pause. `also_disabled`:
+    the manifest itself is disabled where `hold` names its group.
     """
 
     id: UUID
@@ -110,7 +108,7 @@ class ManifestView(Struct, frozen=True, kw_only=True):
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One row of the ledger. `slot` is where queued work runs."""
+    """One row of the ledger; `slot` is the slot of queued work."""
 
     cause: str
     first_due_at: datetime
@@ -121,14 +119,14 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Release(Struct, frozen=True, kw_only=True):
-    """An owed decision for which there is room now."""
+    """An owed decision that has room now."""
 
     cause: str
     slot: int
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What the ledger is told, and how the manifest goes on."""
+    """New ledger entries and releases, and the next state of the manifest."""
 
     manifest: UUID
     entries: tuple[Entry, ...] = ()
@@ -140,11 +138,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def has_room(view: ManifestView) -> bool:
-    """Whether its overlap policy lets another piece of work begin."""
+    """Return whether the overlap policy allows another piece of work."""
     return len(view.slots) < view.overlap.slots
 
 
 def take_slot(view: ManifestView) -> tuple[ManifestView, int]:
-    """Put work into the first slot that is free."""
+    """Occupy the first free slot."""
     slot = next(number for number in range(len(view.slots) + 1) if number not in view.slots)
     return structs.replace(view, slots=(*view.slots, slot)), slot

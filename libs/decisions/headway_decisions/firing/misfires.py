@@ -1,6 +1,6 @@
-"""Which of the due times that have come fire, and what the others are skipped for.
+"""Choose which due times fire, and why the others are skipped.
 
-Skips that follow each other are decided together, as one stretch.
+Consecutive skips are one ledger entry.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 def judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Entry], bool]:
-    """Decide the due times up to now: which fire, and what the others are skipped for."""
+    """Decide the due times up to now; return also whether to cancel running work."""
     first, ripe = view.next_due_at, latest_ripe(view, now)
     if first is None or ripe is None:
         return view, [], False
@@ -26,7 +26,7 @@ def judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Ent
     fires = _choose(view, first, last, now)
     entries = list(_skips(view, first, last, fires))
     caught_up = view.misfire.policy == "catch_up" and len(fires) > 1
-    # Those that are caught up with follow each other: they take the place of what came before them.
+    # Caught-up fires run one after the other, and replace the work before them.
     replaces = view.overlap.policy == "cancel_running" and bool(view.slots)
     cancel = False
     for due_at in fires:
@@ -39,9 +39,9 @@ def judge_due(view: ManifestView, now: datetime) -> tuple[ManifestView, list[Ent
 
 
 def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) -> list[datetime]:
-    """The due times that fire, by the misfire policy, oldest first."""
+    """Return the due times that fire, by the misfire policy, oldest first."""
     if isinstance(view.timing.cadence, Spaced):
-        return [first]  # it waits for its last work, not for the clock, so it is never missed
+        return [first]  # it waits for its last work, so it is never missed
     latest = _latest_allowed(view, first, last)
     if latest is None:
         return []
@@ -59,7 +59,7 @@ def _choose(view: ManifestView, first: datetime, last: datetime, now: datetime) 
 
 
 def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[ManifestView, Entry]:
-    """Queue one due time, or do with it what the overlap policy says."""
+    """Queue one due time, or apply the overlap policy."""
     decision: Literal["queued", "owed", "skipped"] = "queued"
     reason, slot = None, 0
     if has_room(view) and not view.owed:
@@ -85,7 +85,7 @@ def _fire(view: ManifestView, due_at: datetime, *, must: bool) -> tuple[Manifest
 def _skips(
     view: ManifestView, first: datetime, last: datetime, fires: list[datetime]
 ) -> Iterator[Entry]:
-    """The stretches before, between and after the due times that fire."""
+    """Yield the skipped stretches before, between and after the fires."""
     start: datetime | None = first
     if fires == [first] and first == last:
         return
@@ -93,36 +93,36 @@ def _skips(
         before = last if fire is None else fire - _INSTANT
         if start is not None and start <= before:
             end = timing.latest_due(view.timing, start, before) or start
-            yield skip(start, end, why_not(view, start, end))
+            yield skip(start, end, skip_reason(view, start, end))
         if fire is not None:
             start = timing.next_due(view.timing, fire)
 
 
-def why_not(view: ManifestView, first: datetime, last: datetime) -> str:
-    """Why the due times of a stretch do not fire."""
+def skip_reason(view: ManifestView, first: datetime, last: datetime) -> str:
+    """Return why the due times of a stretch do not fire."""
     if _latest_allowed(view, first, last) is not None:
-        return in_window(view) if _was_paused(view, first, last) else manifest_state.MISSED
+        return pause_reason(view) if _was_paused(view, first, last) else manifest_state.MISSED
     return f"{manifest_state.EXCLUDED}: {timing.excluded_by(view.timing, first)}"
 
 
 def _was_paused(view: ManifestView, first: datetime, last: datetime) -> bool:
-    """Whether a stretch of due times lies in a window, or reaches into it."""
+    """Return whether a stretch overlaps the latest pause."""
     window = view.window
     if window is None or last < window.since:
         return False
     return window.until is None or first <= window.until
 
 
-def in_window(view: ManifestView) -> str:
-    """The reason of what was skipped because of a window, with what that was for."""
+def pause_reason(view: ManifestView) -> str:
+    """Return the skip reason of a pause, with the operator's reason."""
     reason = "" if view.window is None else view.window.reason
     return f"{manifest_state.PAUSED}: {reason}" if reason else manifest_state.PAUSED
 
 
 def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime | None] | None:
-    """The last undecided due time that was let go by then, and the one that follows it.
+    """Return the last undecided due time that has fired by `until`, and the next one.
 
-    Jitter may hold a due time back, and with it all that come after.
+    A due time that its jitter delays also delays all later ones.
     """
     first = view.next_due_at
     if first is None or fire_at(view, first) > until:
@@ -137,12 +137,12 @@ def latest_ripe(view: ManifestView, until: datetime) -> tuple[datetime, datetime
 
 
 def fire_at(view: ManifestView, due_at: datetime) -> datetime:
-    """When a due time is let go: later by the jitter that was drawn for it."""
+    """Return when a due time fires, with its jitter."""
     return jitter.fire_at(view.timing, view.external_id, due_at, view.jitter_seconds)
 
 
 def _latest_allowed(view: ManifestView, first: datetime, last: datetime) -> datetime | None:
-    """The last due time from first to last that no exclusion covers."""
+    """Return the last allowed time in [first, last], or `None`."""
     if last < first:
         return None
     if not view.timing.exclusions and last == first:
@@ -154,7 +154,7 @@ def _latest_allowed(view: ManifestView, first: datetime, last: datetime) -> date
 
 
 def skip(first: datetime, last: datetime, reason: str) -> Entry:
-    """One row for a stretch of due times that do not fire."""
+    """Return the ledger entry of a stretch of skipped due times."""
     return Entry(
         cause=identity.stretch_cause(first, last),
         first_due_at=first,

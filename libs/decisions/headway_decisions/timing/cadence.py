@@ -1,17 +1,16 @@
-"""Cadences: when a manifest fires, said without a zone.
+"""Cadences: when a manifest fires, without a zone.
 
-A cadence knows only the naive wall clock; `wall_clock` turns its times into instants.
-Two cadences know no wall clock at all: `Spaced` counts from the end of its last work, and
-`Manual` never fires by itself.
+A cadence uses the naive wall clock; `wall_clock` turns its times into instants. Two cadences use no
+clock: `Spaced` counts from the end of its last work, and `Manual` never fires by itself.
 
-`fires_in_repeated_hour` tells whether a cadence fires in both passings of an hour that the
-clock repeats. Those that tick in every hour do; those with a time of day fire at the first.
+When the clock repeats an hour, a cadence with `fires_in_repeated_hour` fires in both passings (it
+fires in every hour); the others have a fixed time of day and fire in the first passing.
 """
 
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from msgspec import Meta, Struct
 
@@ -39,19 +38,15 @@ ANCHOR = date(2000, 1, 1)
 MonthDay = Annotated[int, Meta(ge=1, le=31)] | Literal["last"]
 
 
-class InvalidCadence(ValueError):
-    """A cadence that cannot be kept."""
-
-
 class Ticking(Protocol):
-    """What has times on the naive wall clock."""
+    """Anything with fire times on the naive wall clock."""
 
     @property
     def fires_in_repeated_hour(self) -> bool:
-        """Whether it fires in both passings of an hour that the clock repeats."""
+        """Whether it fires in both passings of a repeated hour."""
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first fire strictly after a naive wall-clock time, if any within ten years."""
+        """Return the first fire after a wall-clock time, or `None` within ten years."""
 
 
 class Cron(Struct, frozen=True, tag="cron"):
@@ -60,12 +55,12 @@ class Cron(Struct, frozen=True, tag="cron"):
     expression: str
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first fire strictly after a naive wall-clock time."""
+        """Return the first fire strictly after a wall-clock time."""
         return cron.next_match(self.expression, wall)
 
     @property
     def fires_in_repeated_hour(self) -> bool:
-        """Only if it fires in every hour of the day."""
+        """Whether it fires in every hour of the day."""
         return cron.fires_every_hour(self.expression)
 
     def __str__(self) -> str:
@@ -78,7 +73,7 @@ class Every(Struct, frozen=True, tag="every"):
     seconds: Annotated[int, Meta(ge=1, le=DAY_SECONDS)]
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first grid point strictly after a naive wall-clock time."""
+        """Return the first grid point strictly after a wall-clock time."""
         steps = second_of_day(wall) // self.seconds + 1
         # A step that does not divide the day restarts at midnight.
         second = min(steps * self.seconds, DAY_SECONDS)
@@ -86,7 +81,7 @@ class Every(Struct, frozen=True, tag="every"):
 
     @property
     def fires_in_repeated_hour(self) -> bool:
-        """Steps of up to an hour go on ticking through a repeated hour."""
+        """Whether its step is at most an hour."""
         return self.seconds <= 3600
 
     def __str__(self) -> str:
@@ -94,23 +89,19 @@ class Every(Struct, frozen=True, tag="every"):
 
 
 class Daily(Struct, frozen=True, tag="daily", omit_defaults=True):
-    """Fires at a time of day, every so many days counted from the anchor."""
+    """Fires at a time of day, every n days counted from the anchor."""
 
     time: str
     every: Annotated[int, Meta(ge=1, le=3660)] = 1
     anchor: date = ANCHOR
+    fires_in_repeated_hour: ClassVar[bool] = False
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first fire strictly after a naive wall-clock time."""
+        """Return the first fire strictly after a wall-clock time."""
         today = wall.date()
         ahead = -(today - self.anchor).days % self.every
         fire = _at(today + timedelta(days=ahead), self.time)
         return fire if fire > wall else fire + timedelta(days=self.every)
-
-    @property
-    def fires_in_repeated_hour(self) -> bool:
-        """Its time is fixed."""
-        return False
 
     def __str__(self) -> str:
         if self.every == 1:
@@ -119,30 +110,26 @@ class Daily(Struct, frozen=True, tag="daily", omit_defaults=True):
 
 
 class Weekly(Struct, frozen=True, tag="weekly", omit_defaults=True):
-    """Fires on weekdays at a time, every so many weeks counted from the anchor's Monday."""
+    """Fires on weekdays at a time, every n weeks counted from the anchor's Monday."""
 
     days: tuple[Weekday, ...]
     time: str
     every: Annotated[int, Meta(ge=1, le=520)] = 1
     anchor: date = ANCHOR
+    fires_in_repeated_hour: ClassVar[bool] = False
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first fire strictly after a naive wall-clock time."""
+        """Return the first fire strictly after a wall-clock time."""
         monday = _monday(wall.date())
         ahead = -((monday - _monday(self.anchor)).days // 7) % self.every
         this_time = monday + timedelta(weeks=ahead)
-        # The fires of this week may all be over.
+        # All fires of this week may be past.
         for week in (this_time, this_time + timedelta(weeks=self.every)):
             for number, name in enumerate(WEEKDAYS):
                 fire = _at(week + timedelta(days=number), self.time)
                 if name in self.days and fire > wall:
                     return fire
         return None
-
-    @property
-    def fires_in_repeated_hour(self) -> bool:
-        """Its time is fixed."""
-        return False
 
     def __str__(self) -> str:
         on = f"on {wording.weekdays(self.days)} at {self.time}"
@@ -152,24 +139,20 @@ class Weekly(Struct, frozen=True, tag="weekly", omit_defaults=True):
 
 
 class Monthly(Struct, frozen=True, tag="monthly", omit_defaults=True):
-    """Fires on days of the month at a time; a day that a month lacks is passed over."""
+    """Fires on days of the month at a time; months without such a day are skipped."""
 
     days: tuple[MonthDay, ...]
     time: str
+    fires_in_repeated_hour: ClassVar[bool] = False
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first fire strictly after a naive wall-clock time."""
+        """Return the first fire strictly after a wall-clock time."""
         return _next_in_months(self._dates, self.time, wall)
 
     def _dates(self, year: int, month: int) -> Iterable[date]:
         last = days_in_month(year, month)
         numbers = {last if day == "last" else day for day in self.days}
         return [date(year, month, number) for number in sorted(numbers) if number <= last]
-
-    @property
-    def fires_in_repeated_hour(self) -> bool:
-        """Its time is fixed."""
-        return False
 
     def __str__(self) -> str:
         return f"monthly on the {wording.month_days(self.days)} at {self.time}"
@@ -181,18 +164,14 @@ class MonthlyDow(Struct, frozen=True, tag="monthly_dow", omit_defaults=True):
     weeks: tuple[Week, ...]
     days: tuple[Weekday, ...]
     time: str
+    fires_in_repeated_hour: ClassVar[bool] = False
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first fire strictly after a naive wall-clock time."""
+        """Return the first fire strictly after a wall-clock time."""
         return _next_in_months(self._dates, self.time, wall)
 
     def _dates(self, year: int, month: int) -> Iterable[date]:
         return _weekdays_of_month(self.weeks, self.days, year, month)
-
-    @property
-    def fires_in_repeated_hour(self) -> bool:
-        """Its time is fixed."""
-        return False
 
     def __str__(self) -> str:
         which = wording.listed(self.weeks)
@@ -203,23 +182,19 @@ class Once(Struct, frozen=True, tag="once", omit_defaults=True):
     """Fires once, at a wall-clock time such as 2027-06-01 09:00."""
 
     at: str
+    fires_in_repeated_hour: ClassVar[bool] = False
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """Its one time, while that lies ahead."""
+        """Return its time, or `None` if it is past."""
         fire = moment(self.at)
         return fire if fire > wall else None
-
-    @property
-    def fires_in_repeated_hour(self) -> bool:
-        """Its time is fixed."""
-        return False
 
     def __str__(self) -> str:
         return f"once at {self.at}"
 
 
 class Spaced(Struct, frozen=True, tag="spaced", omit_defaults=True):
-    """Fires so long after its last work has ended; a new one at once."""
+    """Fires a fixed time after its last work has ended; a new one fires at once."""
 
     seconds: Annotated[float, Meta(ge=1, le=LONGEST_SPACING_SECONDS)]
 
@@ -228,14 +203,14 @@ class Spaced(Struct, frozen=True, tag="spaced", omit_defaults=True):
 
 
 class Manual(Struct, frozen=True, tag="manual", omit_defaults=True):
-    """Fires only when somebody or something asks for it."""
+    """Fires only when triggered or activated."""
 
     def __str__(self) -> str:
         return "only when asked for"
 
 
 Cadence = Cron | Every | Daily | Weekly | Monthly | MonthlyDow | Once | Spaced | Manual
-# Those that know the wall clock.
+# Cadences with times on the wall clock.
 Clocked = Cron | Every | Daily | Weekly | Monthly | MonthlyDow | Once
 
 
@@ -247,7 +222,6 @@ def _monday(day: date) -> date:
     return day - timedelta(days=day.weekday())
 
 
-# To be asked again for the same month is the rule.
 @lru_cache(maxsize=4096)
 def _weekdays_of_month(
     weeks: tuple[Week, ...], days: tuple[Weekday, ...], year: int, month: int
@@ -263,7 +237,7 @@ def _weekdays_of_month(
 def _next_in_months(
     dates: Callable[[int, int], Iterable[date]], time: str, wall: datetime
 ) -> datetime | None:
-    """The first of each month's dates whose time lies after a wall-clock time."""
+    """Return the first fire after a wall-clock time, given the dates of each month."""
     for year, month in months_from(wall.date()):
         for day in dates(year, month):
             fire = _at(day, time)

@@ -1,8 +1,7 @@
 """Filters that narrow a cadence, and exclusions that cut times out of it.
 
-Both look at the wall-clock time of a fire itself: at its date and at its time of day. Both
-can tell where the next time lies that they let through, so that nobody has to step through
-a month of seconds to find the end of it.
+Both check the wall-clock date and time of a fire. Both also return the next time that they allow,
+so that no search has to step through a month of seconds.
 """
 
 from datetime import date, datetime, timedelta
@@ -27,11 +26,11 @@ from headway_decisions.timing.times import (
 )
 
 SEARCH = timedelta(days=SEARCH_YEARS * 366)
-_FOR_EVER = midnight(date.max)
+_NEVER = midnight(date.max)
 
 
 class Filters(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a fire time must fulfil. An empty filter restricts nothing.
+    """Conditions on a fire time. An empty filter restricts nothing.
 
     `between` is a window "HH:MM-HH:MM", its start included and its end not, and may cross
     midnight. `start` and `end` are dates or times, both included.
@@ -86,7 +85,7 @@ Exclusion = ExcludedDays | ExcludedDates | ExcludedRange | ExcludedTimes
 
 
 class Passage(NamedTuple):
-    """Filters, read: what they let pass."""
+    """Filters, parsed."""
 
     weekdays: frozenset[int]
     months: tuple[int, ...]
@@ -96,9 +95,9 @@ class Passage(NamedTuple):
     ends_before: datetime | None
 
     def opening(self, wall: datetime) -> datetime | None:
-        """A wall-clock time itself if it passes, or else the earliest that could.
+        """Return a wall-clock time if it passes, or else the earliest that could.
 
-        What could pass is to be asked again: its date may be none that passes.
+        Check the result again, because its date may not pass.
         """
         if self.start is not None and wall < self.start:
             wall = self.start
@@ -108,11 +107,11 @@ class Passage(NamedTuple):
         return None if self.ends_before is not None and wall >= self.ends_before else wall
 
     def horizon(self, wall: datetime) -> datetime:
-        """Where a search that begins at a wall-clock time gives up."""
+        """Return where a search from a wall-clock time ends."""
         return (wall if self.start is None else max(wall, self.start)) + SEARCH
 
     def _next_day(self, wall: datetime) -> datetime:
-        """The same time if its date passes, or else the midnight of the first that does."""
+        """Return the time if its date passes, or else midnight of the next date that does."""
         day = wall.date()
         while not self._passes(day):
             day = day + DAY if self._in_month(day) else first_of_next_month(day)
@@ -130,7 +129,7 @@ class Passage(NamedTuple):
 
 
 class Filtered:
-    """A cadence that is narrowed by filters; itself something that ticks."""
+    """A cadence narrowed by filters."""
 
     def __init__(self, cadence: Clocked, passage: Passage) -> None:
         self._cadence = cadence
@@ -138,7 +137,7 @@ class Filtered:
         self.fires_in_repeated_hour = cadence.fires_in_repeated_hour
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first fire strictly after a wall-clock time that passes the filters."""
+        """Return the first fire after a wall-clock time that passes the filters."""
         horizon = self._passage.horizon(wall)
         fire = self._cadence.next_wall(wall)
         while fire is not None:
@@ -153,19 +152,19 @@ class Filtered:
 
 @lru_cache(maxsize=16_384)
 def passage(filters: Filters) -> Passage:
-    """Read filters that have no problems."""
+    """Parse valid filters."""
     return Passage(
         weekdays=frozenset(WEEKDAYS.index(day) for day in filters.days),
         months=filters.months,
         weeks=filters.weeks,
         window=times.window(filters.between) if filters.between is not None else None,
         start=times.moment(filters.start) if filters.start is not None else None,
-        ends_before=_after_the_end(filters.end) if filters.end is not None else None,
+        ends_before=_first_after(filters.end) if filters.end is not None else None,
     )
 
 
 def covering(exclusions: tuple[Exclusion, ...], wall: datetime) -> Exclusion | None:
-    """The first exclusion that covers a wall-clock time, if any does."""
+    """Return the first exclusion that covers a wall-clock time, or `None`."""
     for exclusion in exclusions:
         if _covers(exclusion, wall):
             return exclusion
@@ -173,7 +172,7 @@ def covering(exclusions: tuple[Exclusion, ...], wall: datetime) -> Exclusion | N
 
 
 def reopening(exclusions: tuple[Exclusion, ...], wall: datetime) -> datetime | None:
-    """The first time from a wall-clock time on that no exclusion covers, if any within years."""
+    """Return the first time from `wall` on that no exclusion covers, or `None` within ten years."""
     horizon = wall + SEARCH
     while (exclusion := covering(exclusions, wall)) is not None:
         wall = _end_of(exclusion, wall)
@@ -195,21 +194,17 @@ def _covers(exclusion: Exclusion, wall: datetime) -> bool:
 
 
 def _end_of(exclusion: Exclusion, wall: datetime) -> datetime:
-    """The first time after a covered one at which this exclusion may be over."""
+    """Return the first time after a covered one at which the exclusion may end."""
     match exclusion:
         case ExcludedDays() | ExcludedDates():
-            return _tomorrow(wall)
+            return midnight(wall.date() + DAY)
         case ExcludedRange(_, last):
-            # A range may well be meant to last for ever.
-            return midnight(last + DAY) if last < date.max else _FOR_EVER
+            # A range may have no real end.
+            return midnight(last + DAY) if last < date.max else _NEVER
         case ExcludedTimes(between):
             return times.window(between).closes_at(wall)
 
 
-def _tomorrow(wall: datetime) -> datetime:
-    return midnight(wall.date() + DAY)
-
-
-def _after_the_end(end: str) -> datetime:
-    """The first time that an inclusive end does not include: a date means the whole day."""
+def _first_after(end: str) -> datetime:
+    """Return the first time after an inclusive end; a date includes its whole day."""
     return times.moment(end) + (SECOND if times.has_time(end) else DAY)

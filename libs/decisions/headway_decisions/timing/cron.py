@@ -1,13 +1,12 @@
-"""Cron expressions on the naive wall clock. The one module that knows croniter.
+"""Cron expressions on the naive wall clock. Only this module imports croniter.
 
-croniter reads an expression, and is pinned exactly, because its reading is part of what
-users rely on. The search for the next match is ours: croniter's takes fifty times as long,
-and where a day of the month stands beside a `#`, `L` or `W` it forgets one of the two.
-Zones and DST are resolved by `wall_clock`.
+croniter parses expressions. It is pinned exactly, because users rely on its interpretation. The
+search for the next match is our own: croniter's takes fifty times as long, and it ignores one of
+two day fields if one has `#`, `L` or `W`. `wall_clock` handles zones and DST.
 
-Where both the day of the month and the weekday are restricted, a day that fulfils either
-matches, as in Vixie cron. A field that begins with a star, such as `*/2`, is not restricted:
-beside it both fields have to match.
+If both the day of the month and the weekday are restricted, a day that matches either of them
+matches, as in Vixie cron. A field that begins with a star, such as `*/2`, counts as unrestricted:
+then both fields must match.
 """
 
 import re
@@ -21,7 +20,7 @@ from croniter import CroniterBadCronError, croniter
 from headway_decisions.timing.times import days_in_month, first_of_next_month
 
 SEARCH_YEARS = 10
-# The names that cron knows for common expressions. `@reboot` is not among them: it has no time.
+# `@reboot` is missing because it has no time.
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -31,10 +30,10 @@ NICKNAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-# croniter's own extensions, whose times would differ at every look.
+# Extensions of croniter whose times are random.
 _CHANCE = re.compile(r"(?:^|[\s,/-])[RrHh](?=$|[\s,/(-])")
-# croniter reads 5-5 as the whole range, and so a start at a field's last value, as in 23/2;
-# here from the last field to the first.
+# croniter parses 5-5 as the whole range, and also a step from the last value, as in 23/2.
+# From the last field to the first.
 _EQUAL_ENDS = re.compile(r"(?:^|[\s,])(\w+)-\1(?=$|[\s,/])", re.IGNORECASE)
 _LAST_VALUES = (("6", "sat"), ("12", "dec"), ("31",), ("23",), ("59",), ("59",))
 _STARS = ("*", "?")  # a day field that begins with one is not restricted
@@ -43,11 +42,11 @@ _A_LEAP_YEAR = datetime(2024, 1, 1)  # noqa: DTZ001 - the naive wall clock, by d
 
 
 class InvalidCron(ValueError):
-    """A cron expression that cannot be read, or that never fires."""
+    """A cron expression that is not valid, or that never fires."""
 
 
 class _Days(NamedTuple):
-    """Which days match. Weekdays count from Sunday as 0, as cron does."""
+    """The day fields. Weekdays count from Sunday as 0, as in cron."""
 
     months: frozenset[int]
     month_days: frozenset[int]
@@ -79,7 +78,7 @@ class _Days(NamedTuple):
 
 
 class _Fields(NamedTuple):
-    """An expression, read."""
+    """A parsed expression."""
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
@@ -90,7 +89,7 @@ class _Fields(NamedTuple):
         return time(self.hours[0], self.minutes[0], self.seconds[0])
 
     def next_time(self, wall: datetime) -> time | None:
-        """The first time strictly after that of a wall-clock time, on the same day."""
+        """Return the next time on the same day, or `None`."""
         if wall.hour in self.hours:
             if wall.minute in self.minutes:
                 second = _later(self.seconds, wall.second)
@@ -104,7 +103,7 @@ class _Fields(NamedTuple):
 
 
 def next_match(expression: str, wall: datetime) -> datetime | None:
-    """The first match strictly after a naive wall-clock time, if there is any within years."""
+    """Return the first match after a wall-clock time, or `None` within ten years."""
     fields = _read(expression)
     day = wall.date()
     if day.month in fields.days.months and fields.days.match(day):
@@ -115,23 +114,13 @@ def next_match(expression: str, wall: datetime) -> datetime | None:
     return None if following is None else datetime.combine(following, fields.first_time())
 
 
-def matches_day(expression: str, day: date) -> bool:
-    """Whether it has times on a day, the same ones on every day on which it has any."""
-    days = _read(expression).days
-    return day.month in days.months and days.match(day)
-
-
 def fires_every_hour(expression: str) -> bool:
-    """Whether it fires in every hour, so also in both passings of a repeated one.
-
-    What counts is the meaning and not the spelling: `*/1` and `0-23` are every hour as well,
-    and `*/2` is a set of fixed hours.
-    """
+    """Return whether it fires in every hour: `*`, `*/1` and `0-23` do, `*/2` does not."""
     return len(_read(expression).hours) == 24
 
 
 def check(expression: str) -> None:
-    """Refuse an expression that cannot be read or has no occurrence within ten years."""
+    """Raise `InvalidCron` if an expression is not valid or has no match within ten years."""
     if len(expression) > 200:
         raise InvalidCron("cron expression is longer than 200 characters: write a shorter one")
     if expression.strip().startswith("@"):
@@ -159,10 +148,7 @@ def check(expression: str) -> None:
 def _check_nickname(expression: str) -> None:
     name = expression.strip()
     if name == "@reboot":
-        raise InvalidCron(
-            "cron expression '@reboot' has no time: a schedule does not begin with a machine; "
-            "use once() or 'headway trigger'"
-        )
+        raise InvalidCron("cron expression '@reboot' has no time: use once() or 'headway trigger'")
     if name not in NICKNAMES:
         raise InvalidCron(
             f"cron expression {expression!r} is not known: use one of {', '.join(NICKNAMES)}"
@@ -170,9 +156,9 @@ def _check_nickname(expression: str) -> None:
 
 
 def _misread(fields: list[str]) -> str | None:
-    """What croniter would accept, but read otherwise than it was meant."""
+    """Return what croniter would accept but misinterpret, or `None`."""
     if not " ".join(fields).isascii():
-        return "it holds letters or digits other than ASCII"
+        return "it contains characters other than ASCII"
     equal = _EQUAL_ENDS.search(" ".join(fields))
     if equal is not None:
         return f"the range {equal[0].strip(' ,')} ends where it starts: write {equal[1]}"
@@ -183,16 +169,16 @@ def _misread(fields: list[str]) -> str | None:
                 return f"{item} steps on from a field's last value: write {start}"
     nth = [bool(_NTH_WEEKDAY.search(item)) for item in fields[-1].split(",")]
     if any(nth) and not all(nth):
-        return "plain weekdays cannot stand beside those with # or L: write two schedules"
+        return "plain weekdays cannot be mixed with # or L: write two schedules"
     return None
 
 
 @lru_cache(maxsize=16_384)
 def _read(expression: str) -> _Fields:
-    """Let croniter read an expression.
+    """Parse an expression with croniter.
 
-    Seconds are read as a field of minutes: of six fields croniter takes a day 0 for the
-    first, and refuses 7 as Sunday.
+    Seconds are parsed as a minutes field: with six fields croniter accepts day 0 and refuses 7 as
+    Sunday.
     """
     expression = NICKNAMES.get(expression.strip(), expression)
     *seconds, minute, hour, day, month, weekday = expression.split()
@@ -237,7 +223,7 @@ def _values(field: list[int | str], lowest: int, highest: int) -> tuple[int, ...
 
 
 def _next_day(days: _Days, day: date) -> date | None:
-    """The first matching day strictly after one."""
+    """Return the first matching day after a day, or `None`."""
     last_year = day.year + SEARCH_YEARS
     day += timedelta(days=1)
     while day.year <= last_year:
@@ -256,7 +242,7 @@ def _later(values: tuple[int, ...], value: int) -> int | None:
 
 
 def _nearest_weekday(day: date, number: int) -> date:
-    """The day from Monday to Friday that lies nearest to a number, within the month of `day`."""
+    """Return the day from Monday to Friday nearest to a number in the month of `day`."""
     last = days_in_month(day.year, day.month)
     wanted = day.replace(day=min(number, last))
     if wanted.weekday() == 5:

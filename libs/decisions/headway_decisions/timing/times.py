@@ -1,4 +1,4 @@
-"""Times of day, windows of the day and wall-clock times, as users write them."""
+"""Dates, weekdays, times of day and windows of the day, as users write them."""
 
 import re
 from calendar import monthrange
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
-# Whoever writes a year outside of these has made a slip; and none of them overflows in a zone.
+# A year outside of these is a typing error, and none of these overflows in a zone.
 EARLIEST_YEAR, LATEST_YEAR = 1970, 2199
 
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
@@ -17,30 +17,30 @@ _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?: ([0-9:]+))?")
 
 
 class Window(NamedTuple):
-    """A part of the day in seconds from midnight: start included, end not, maybe over midnight."""
+    """A part of the day in seconds from midnight, without its end; it may cross midnight."""
 
     start: int
     end: int
 
     def covers(self, wall: datetime) -> bool:
-        """Whether a wall-clock time lies in it."""
+        """Return whether a wall-clock time is inside."""
         second = second_of_day(wall)
         if self.start < self.end:
             return self.start <= second < self.end
         return second >= self.start or second < self.end
 
     def opens_at(self, wall: datetime) -> datetime:
-        """Its next start after a time that it does not cover."""
+        """Return the next start after a time outside."""
         return _next_at(wall, self.start)
 
     def closes_at(self, wall: datetime) -> datetime:
-        """Its next end after a time that it covers."""
+        """Return the next end after a time inside."""
         return _next_at(wall, self.end)
 
 
 @lru_cache(maxsize=4096)
 def time_of_day(text: str) -> time:
-    """Read H:MM, HH:MM or HH:MM:SS."""
+    """Parse H:MM, HH:MM or HH:MM:SS."""
     found = _TIME.fullmatch(text)
     hour, minute, second = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
     if hour > 23 or minute > 59 or second > 59:
@@ -50,7 +50,7 @@ def time_of_day(text: str) -> time:
 
 @lru_cache(maxsize=4096)
 def window(text: str) -> Window:
-    """Read a window such as 22:00-02:00."""
+    """Parse a window such as 22:00-02:00."""
     first, dash, last = text.partition("-")
     if not dash:
         raise ValueError(f"window {text!r} is not valid: write it as HH:MM-HH:MM")
@@ -64,7 +64,7 @@ def window(text: str) -> Window:
 
 @lru_cache(maxsize=4096)
 def moment(text: str) -> datetime:
-    """Read YYYY-MM-DD HH:MM[:SS], or YYYY-MM-DD as its midnight."""
+    """Parse YYYY-MM-DD HH:MM[:SS], or YYYY-MM-DD as its midnight."""
     found = _MOMENT.fullmatch(text)
     try:
         day = date.fromisoformat(found[1] if found else "")
@@ -78,17 +78,17 @@ def moment(text: str) -> datetime:
 
 
 def has_time(text: str) -> bool:
-    """Whether a wall-clock time names a time of day, and not the date alone."""
+    """Return whether a text has a time of day, and not the date alone."""
     return " " in text
 
 
 def midnight(day: date) -> datetime:
-    """The wall-clock time at which a day begins."""
+    """Return the start of a day on the wall clock."""
     return datetime.combine(day, time())
 
 
 def second_of_day(wall: datetime) -> int:
-    """The whole seconds since midnight on the wall clock."""
+    """Return the whole seconds since midnight."""
     return wall.hour * 3600 + wall.minute * 60 + wall.second
 
 
@@ -108,14 +108,14 @@ WEEKS: tuple[Week, ...] = get_args(Week)
 
 
 def days_in_month(year: int, month: int) -> int:
-    """The number of the month's last day."""
+    """Return the number of days of a month."""
     return monthrange(year, month)[1]
 
 
 def weeks_of(day: date) -> tuple[Week, ...]:
-    """Which of its weekday a date is in its month: the fourth may be the last as well.
+    """Return which occurrence of its weekday in the month a date is.
 
-    A fifth one is only ever the last.
+    The fourth may also be the last; a fifth is only the last.
     """
     count = (day.day - 1) // 7
     named: tuple[Week, ...] = (WEEKS[count],) if count < 4 else ()
@@ -124,11 +124,11 @@ def weeks_of(day: date) -> tuple[Week, ...]:
 
 
 def months_from(day: date) -> Iterator[tuple[int, int]]:
-    """The year and month of a date, and the twelve months that follow."""
+    """Yield the year and month of a date, and of the twelve months after it."""
     for count in range(day.month - 1, day.month + 12):
         yield day.year + count // 12, count % 12 + 1
 
 
 def first_of_next_month(day: date) -> date:
-    """The day on which the following month begins."""
+    """Return the first day of the next month."""
     return date(day.year + day.month // 12, day.month % 12 + 1, 1)

@@ -1,11 +1,10 @@
 """Timing: a cadence in a zone, narrowed by filters, with exclusions cut out.
 
-A *due* time is one that the cadence and its filters name: every one of them gets a decision
-in the ledger. An *allowed* time is a due time that no exclusion covers.
+A *due* time follows from the cadence and its filters; each one gets a decision in the ledger. An
+*allowed* time is a due time that no exclusion covers.
 
-Filters judge the time that the cadence names, even if the clock jumps over it and it fires
-right after the gap. Exclusions judge the time that the clock shows at the fire itself.
-Searches give up after ten years.
+Filters check the time of the cadence, even if the clock skips it and it fires after the gap.
+Exclusions check the wall-clock time of the fire. Searches end after ten years.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -35,7 +34,7 @@ class Timing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Plan(NamedTuple):
-    """A timing, read: `ticking` is none for those that know no wall clock."""
+    """A parsed timing; `ticking` is `None` for `Spaced` and `Manual`."""
 
     zone: ZoneInfo
     ticking: Ticking | None
@@ -43,23 +42,22 @@ class _Plan(NamedTuple):
 
 
 def problems(timing: Timing, *, since: datetime | None = None) -> list[str]:
-    """Everything that is wrong with it, a line each.
+    """Return every problem of a timing, one line each.
 
-    Whether it fires at all within ten years is asked from `since` on, the time at which it is
-    declared; who knows no time asks from a fixed one.
+    It must fire within ten years from `since`, the time of its declaration, or from a fixed time.
     """
-    found = _complaints(timing)
+    found = _part_problems(timing)
     if isinstance(timing.cadence, Manual) and timing.filters != Filters():
         found.append("a manual cadence takes no filters: leave them out")
     return found or _never_fires(timing, since)
 
 
 def problems_of_parts(timing: Timing) -> list[str]:
-    """What is wrong with those parts of it that are there, where some could not be read."""
-    return [one for one in _complaints(timing) if timing_problems.IS_EMPTY not in one]
+    """Return the problems of the parts that are present, if others could not be parsed."""
+    return [line for line in _part_problems(timing) if timing_problems.IS_EMPTY not in line]
 
 
-def _complaints(timing: Timing) -> list[str]:
+def _part_problems(timing: Timing) -> list[str]:
     return [
         *timing_problems.about_cadence(timing.cadence),
         *timing_problems.about_zone(timing.zone),
@@ -69,12 +67,12 @@ def _complaints(timing: Timing) -> list[str]:
 
 
 def next_due(timing: Timing, after: datetime) -> datetime | None:
-    """The first due time strictly after an instant; none for `Spaced` and `Manual`."""
-    # In UTC, because the two passings of a repeated hour are equal as keys.
+    """Return the first due time after an instant; `None` for `Spaced` and `Manual`."""
+    # In UTC, because both passings of a repeated hour are equal as cache keys.
     return _next_due(timing, after.astimezone(UTC))
 
 
-# Of thousands of manifests that fall due together most share a timing, too.
+# Manifests that are due together often share a timing.
 @lru_cache(maxsize=4096)
 def _next_due(timing: Timing, after: datetime) -> datetime | None:
     plan = _plan(timing)
@@ -84,12 +82,12 @@ def _next_due(timing: Timing, after: datetime) -> datetime | None:
 
 
 def latest_due(timing: Timing, after: datetime, until: datetime) -> datetime | None:
-    """The last due time in (after, until], without walking through all of them."""
+    """Return the last due time in (after, until], or `None`."""
     return wall_clock.latest(lambda instant: next_due(timing, instant), after, until)
 
 
 def next_allowed(timing: Timing, after: datetime) -> datetime | None:
-    """The first due time strictly after an instant that no exclusion covers."""
+    """Return the first allowed time after an instant, or `None`."""
     due = next_due(timing, after)
     if due is None or not timing.exclusions:
         return due
@@ -106,19 +104,19 @@ def next_allowed(timing: Timing, after: datetime) -> datetime | None:
 
 
 def latest_allowed(timing: Timing, after: datetime, until: datetime) -> datetime | None:
-    """The last allowed time in (after, until]."""
+    """Return the last allowed time in (after, until], or `None`."""
     return wall_clock.latest(lambda instant: next_allowed(timing, instant), after, until)
 
 
 def excluded_by(timing: Timing, at: datetime) -> str | None:
-    """The exclusion that covers an instant, in words, if any does."""
+    """Describe the exclusion that covers an instant; `None` if none does."""
     wall = wall_clock.wall_at(_plan(timing).zone, at)
     exclusion = calendar.covering(timing.exclusions, wall)
     return None if exclusion is None else str(exclusion)
 
 
 def first_open(timing: Timing, at: datetime) -> datetime | None:
-    """The first instant from `at` on that filters and exclusions let through (for `Spaced`)."""
+    """Return the first instant from `at` on that filters and exclusions allow (for `Spaced`)."""
     plan, instant = _plan(timing), at.astimezone(UTC)
     horizon = plan.passage.horizon(wall_clock.wall_at(plan.zone, instant))
     while (wall := wall_clock.wall_at(plan.zone, instant)) <= horizon:
@@ -134,7 +132,7 @@ def first_open(timing: Timing, at: datetime) -> datetime | None:
 
 
 def clock_change(timing: Timing, at: datetime) -> str | None:
-    """`gap` or `repeated` if the zone's clock jumps on the local day of an instant."""
+    """Return `gap` or `repeated` if the clock changes on the local day of an instant."""
     zone = _plan(timing).zone
     today = wall_clock.wall_at(zone, at).date()
     for year in range(today.year - 1, today.year + 2):
@@ -142,19 +140,19 @@ def clock_change(timing: Timing, at: datetime) -> str | None:
             old, new = transition.old_wall, transition.new_wall
             if old < new and old.date() <= today <= new.date():
                 return "gap"
-            # The old time itself is not repeated any more: it comes once, after the repetition.
+            # The old time itself is not repeated: it comes once, after the repetition.
             if new < old and new.date() <= today <= (old - times.SECOND).date():
                 return "repeated"
     return None
 
 
 def local(timing: Timing, at: datetime) -> str:
-    """An instant on the zone's wall clock, with its offset."""
+    """Format an instant on the zone's wall clock, with its offset."""
     return at.astimezone(_plan(timing).zone).isoformat(sep=" ", timespec="seconds")
 
 
 def describe(timing: Timing) -> str:
-    """The timing in words."""
+    """Describe a timing."""
     filters, parts = timing.filters, [str(timing.cadence)]
     if filters.days:
         parts.append(f"on {wording.weekdays(filters.days)}")
@@ -185,15 +183,15 @@ def _plan(timing: Timing) -> _Plan:
 
 
 def _forward(zone: ZoneInfo, instant: datetime, distance: timedelta) -> datetime:
-    """Go so far on the wall clock, but no further than it runs evenly."""
+    """Move forward on the wall clock, at most to the next transition."""
     arrival = instant + distance
     transition = wall_clock.next_transition(zone, instant, arrival)
     return arrival if transition is None else transition.at
 
 
 def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
-    """Whether anything is left of the cadence; asked only of a timing that can be read."""
-    start = _where_to_look_from(timing, since)
+    """Return the problem of a valid timing that never fires."""
+    start = _search_start(timing, since)
     match timing.cadence:
         case Manual():
             return []
@@ -203,10 +201,7 @@ def _never_fires(timing: Timing, since: datetime | None) -> list[str]:
             allowed, due = next_allowed(timing, start), next_due(timing, start)
     if allowed is not None:
         return []
-    # What it would be without exclusions tells whose doing it is.
-    reason = (
-        "filters let none of its times pass" if due is None else "exclusions cover all its times"
-    )
+    reason = "filters allow none of its times" if due is None else "exclusions cover all its times"
     return [f"{timing.cadence} never fires: its {reason} within ten years: loosen them"]
 
 
@@ -214,10 +209,10 @@ def _without_exclusions(timing: Timing) -> Timing:
     return Timing(cadence=timing.cadence, zone=timing.zone, filters=timing.filters)
 
 
-def _where_to_look_from(timing: Timing, since: datetime | None) -> datetime:
-    """A time before everything that the timing could mean; if it names none, the given one.
+def _search_start(timing: Timing, since: datetime | None) -> datetime:
+    """Return a time before all fires of a timing, or `since` if it names no time.
 
-    One that was meant to end may be over: that is no mistake, so its end is what counts.
+    A timing whose end is past is valid, so the search starts before its end.
     """
     if isinstance(timing.cadence, Once):
         return times.moment(timing.cadence.at).replace(tzinfo=UTC) - _ANY_OFFSET

@@ -1,7 +1,6 @@
-"""What is wrong with the parts of a timing, a line each.
+"""Problems of the parts of a timing, one line each.
 
-Structs do not look at what they are made of, so anything may be in here: nothing in this
-module takes a type for granted, and nothing raises.
+Structs do not check the types of their fields, so values may have any type. Nothing here raises.
 """
 
 from collections.abc import Callable
@@ -36,7 +35,7 @@ _LONGEST_SHOWN = 80
 
 
 def about_cadence(cadence: Any) -> list[str]:
-    """What is wrong with a cadence."""
+    """Return the problems of a cadence."""
     match cadence:
         case Cron(expression):
             return _cron(expression)
@@ -65,14 +64,14 @@ def about_cadence(cadence: Any) -> list[str]:
 
 
 def about_zone(zone: Any) -> list[str]:
-    """What is wrong with the name of a zone."""
+    """Return the problems of a zone's name."""
     if not isinstance(zone, str):
         return [f"time zone {_show(zone)} is not known: use a name such as 'Europe/Berlin'"]
     return _refusal(wall_clock.zone_named, zone)
 
 
 def about_filters(filters: Any) -> list[str]:
-    """What is wrong with filters; those that are left empty restrict nothing."""
+    """Return the problems of filters."""
     if not isinstance(filters, Filters):
         return [f"{_show(filters)} are not filters: use Filters(...)"]
     found = [
@@ -91,7 +90,7 @@ def about_filters(filters: Any) -> list[str]:
 
 
 def about_exclusions(exclusions: Any) -> list[str]:
-    """What is wrong with exclusions."""
+    """Return the problems of exclusions."""
     if not isinstance(exclusions, tuple):
         return [f"exclusions {_show(exclusions)} are not valid: write a tuple of exclusions"]
     return [line for exclusion in exclusions for line in _exclusion(exclusion)]
@@ -161,7 +160,7 @@ def _moment(name: str, moment: Any, *, needs_time: bool = False) -> list[str]:
 
 
 def _order(start: str, end: str) -> list[str]:
-    # A date alone as the end is the whole day, so only the order of the days matters then.
+    # A date as the end includes its whole day, so only the order of the days matters.
     first, last = times.moment(start), times.moment(end)
     if last < (first if times.has_time(end) else times.midnight(first.date())):
         return [f"end {end!r} lies before start {start!r}: swap them"]
@@ -181,7 +180,7 @@ def _weeks(weeks: Any) -> list[str]:
 
 
 def _items(name: str, items: Any, fits: Callable[[Any], bool], expected: str) -> list[str]:
-    """Complain of a tuple that is none or empty, and of each item that does not fit."""
+    """Return the problems of a tuple and of each of its items."""
     if not isinstance(items, tuple):
         return [f"{name} {_show(items)} is not valid: write a tuple of {expected}"]
     if not items:
@@ -203,7 +202,7 @@ def _is_month_day(value: Any) -> bool:
 
 
 def _is_date(value: Any) -> bool:
-    # A datetime is a date by inheritance, but cannot be compared with one.
+    # A datetime is a subclass of date, but cannot be compared with one.
     return type(value) is date
 
 
@@ -219,6 +218,6 @@ def _show(value: Any) -> str:
     try:
         shown = repr(value)
     except ValueError:
-        # Python refuses to write out numbers of thousands of digits.
+        # Python refuses to format numbers of thousands of digits.
         return f"of type {type(value).__name__}"
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"

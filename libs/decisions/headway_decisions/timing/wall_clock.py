@@ -1,15 +1,13 @@
-"""From the naive wall clock to instants, over gaps and repeated hours.
+"""Convert fires on the naive wall clock to instants, over gaps and repeated hours.
 
-Cadences are computed on the wall clock of the manifest's zone. Within a stretch of
-constant offset the wall clock and time itself run alike; only at a transition does
-something have to be decided:
+Cadences are computed on the wall clock of the manifest's zone. Two rules apply where its offset
+changes:
 
-- A wall-clock time that the clock jumps over (spring) fires at the first instant after
-  the gap, once, however many times of the cadence fall in.
-- A wall-clock time that the clock passes twice (autumn) fires at its first passing only,
-  unless the cadence fires in every hour anyway: then it fires in both.
+- Times in a gap (spring) fire once, at the first instant after the gap.
+- Times in a repeated hour (autumn) fire in the first passing only, unless the cadence fires in
+  every hour: then they fire in both.
 
-Offsets and fires are whole seconds, so instants between two seconds never matter.
+Offsets and fires are whole seconds.
 """
 
 from collections.abc import Callable
@@ -21,11 +19,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from headway_decisions.timing.cadence import Ticking
 from headway_decisions.timing.times import SECOND
 
-# No zone has ever left an offset and come back to it within so short a time.
+# No zone has ever left an offset and returned to it within this time.
 _PROBE = timedelta(hours=6)
-# The clock was never put back by more, not even where the date line moved.
+# No clock was ever put back by more, not even when the date line moved.
 _LONGEST_REPEAT = timedelta(hours=25)
-# From narrow to wide: most cadences that are asked for their latest fire had one just now.
+# From narrow to wide: most cadences had a fire recently.
 _LOOK_BACK = (
     timedelta(minutes=2),
     timedelta(hours=3),
@@ -33,7 +31,7 @@ _LOOK_BACK = (
     timedelta(days=70),
     timedelta(days=366 * 10),
 )
-# Names that a machine may know, but that mean something else on the next one.
+# Names that differ from machine to machine.
 _NO_ZONES = ("localtime", "posixrules", "posix/", "right/")
 
 
@@ -46,18 +44,18 @@ class Transition(NamedTuple):
 
     @property
     def old_wall(self) -> datetime:
-        """What the clock would have shown."""
+        """The wall-clock time without the change."""
         return (self.at + self.before).replace(tzinfo=None)
 
     @property
     def new_wall(self) -> datetime:
-        """What it shows instead."""
+        """The wall-clock time after the change."""
         return (self.at + self.after).replace(tzinfo=None)
 
 
 @lru_cache(maxsize=1024)
 def zone_named(name: str) -> ZoneInfo:
-    """The zone of a name; ValueError if there is none."""
+    """Return the zone of a name, or raise `ValueError`."""
     try:
         if name.startswith(_NO_ZONES):
             raise ZoneInfoNotFoundError(name)
@@ -69,18 +67,18 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def wall_at(zone: ZoneInfo, instant: datetime) -> datetime:
-    """What the zone's clock shows at an instant."""
+    """Return the wall-clock time of a zone at an instant."""
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def next_after(cadence: Ticking, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """The first instant strictly after `after` at which the cadence fires, in UTC."""
+    """Return the first fire strictly after an instant, in UTC, or `None`."""
     instant, inclusive = after.astimezone(UTC), False
     while True:
         offset = _offset(zone, instant)
         wall = (instant + offset).replace(tzinfo=None)
         fire = cadence.next_wall(wall - SECOND if inclusive else wall)
-        # Where the cadence is at its end, the clock may yet go back to before that.
+        # The clock may still go back to before the end of the cadence.
         arrival = (fire - offset).replace(tzinfo=UTC) if fire else instant + _LONGEST_REPEAT
         transition = next_transition(zone, instant, arrival)
         if transition is not None:
@@ -95,20 +93,12 @@ def next_after(cadence: Ticking, zone: ZoneInfo, after: datetime) -> datetime | 
             instant, inclusive = arrival, False
 
 
-def latest_between(
-    cadence: Ticking, zone: ZoneInfo, after: datetime, until: datetime
-) -> datetime | None:
-    """The last fire in (after, until], without walking through all of them."""
-    return latest(lambda instant: next_after(cadence, zone, instant), after, until)
-
-
 def latest(
     following: Callable[[datetime], datetime | None], after: datetime, until: datetime
 ) -> datetime | None:
-    """The last in (after, until] of the times that `following` finds one by one.
+    """Return the last time in (after, until], where `following` returns the next one.
 
-    Whether anything still follows an instant is true before the last time and false from it
-    on, so the last one can be closed in on: each probe halves what is left.
+    It is found by bisection: a time follows every instant before the last one, and none after.
     """
     found, empty_from = None, until
     for window in _LOOK_BACK:
@@ -130,7 +120,7 @@ def latest(
 
 
 def next_transition(zone: ZoneInfo, start: datetime, end: datetime) -> Transition | None:
-    """The first transition in (start, end]."""
+    """Return the first transition in (start, end], or `None`."""
     for year in range(start.year, end.year + 1):
         for transition in transitions(zone, year):
             if start < transition.at <= end:
@@ -140,7 +130,7 @@ def next_transition(zone: ZoneInfo, start: datetime, end: datetime) -> Transitio
 
 @lru_cache(maxsize=8192)
 def transitions(zone: ZoneInfo, year: int) -> tuple[Transition, ...]:
-    """The transitions of a zone in a year of UTC, its beginning not included but its end."""
+    """Return the transitions of a zone in a UTC year, without its start and with its end."""
     found = []
     low, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
     while low < end:
@@ -156,7 +146,7 @@ def _up_to(until: datetime, instant: datetime | None) -> datetime | None:
 
 
 def _resumption(cadence: Ticking, transition: Transition) -> datetime:
-    """Where to go on after a transition: a repeated hour is passed over if it does not count."""
+    """Return where to continue after a transition: after a repeated hour that does not count."""
     repeated = transition.before - transition.after
     if cadence.fires_in_repeated_hour or repeated < timedelta(0):
         return transition.at

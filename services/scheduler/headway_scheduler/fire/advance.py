@@ -138,13 +138,13 @@ def _account(
 ) -> tuple[manifest_state.ManifestView, list[manifest_state.Entry]]:
     reason = due.pause(view) or otherwise
     if reason is None:
-        return due.account_excluded(view, until=until)
+        return due.skip_excluded(view, until=until)
     if reason == manifest_state.PAUSED and otherwise is None:
         # What came due in a window is decided when that ends, by whichever state comes then.
         return view, []
     if otherwise is not None:
         view = structs.replace(view, jitter_seconds=0.0)
-    return due.account(view, reason, until=until)
+    return due.skip_missed_during_pause(view, reason, until=until)
 
 
 async def put_to_rest(
@@ -152,7 +152,7 @@ async def put_to_rest(
 ) -> datetime | None:
     """Decide nothing about manifests that are locked, but say when to look at them."""
     troubles: dict[UUID, str] = {}
-    judged = await _judge(await read_rows(connection, ids), due.rest, troubles, now)
+    judged = await _judge(await read_rows(connection, ids), due.reschedule_wake, troubles, now)
     await move_on(connection, [verdict for _, verdict in judged])
     await _put_off(connection, troubles, now)
     times = [verdict.wake_at for _, verdict in judged]
@@ -172,7 +172,7 @@ async def advance(
 
 async def let_go(connection: Connection, ids: Iterable[UUID], *, now: datetime) -> Advanced:
     """Queue only what is owed by manifests that are locked."""
-    return await _decide(connection, ids, due.release, now)
+    return await _decide(connection, ids, due.queue_owed, now)
 
 
 async def _decide(

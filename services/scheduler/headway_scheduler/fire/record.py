@@ -227,7 +227,7 @@ async def _look_again(
         return []
     found = await read_manifests(connection, wrong, now=now)
     corrected = [
-        due.rest(due.go_on(manifest.view, now=now), now=now)
+        due.reschedule_wake(due.after_empty_fire(manifest.view, now=now), now=now)
         for manifest in found
         if isinstance(manifest, Manifest)
     ]
