@@ -1,7 +1,7 @@
-"""A small shop whose jobs have something for every page of the console: `./justw demo`.
+"""A small shop with examples for every page of the console: `./justw demo`.
 
-Most of it fires every few seconds, so that there is history at once. Some fails for good, some
-waits for ever, and somebody called Grace is at work in it: all of that on purpose.
+Most jobs fire every few seconds, so that there is history at once. On purpose, some work fails
+for good, some waits for ever, and an operator called Grace makes changes.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ app.group("stock", max_active=1)
 app.group("newsletter", enabled=False)
 
 
-# --- operations: short, quiet, often ------------------------------------------------------------
+# Operations: short, quiet, often
 
 
 @app.job("heartbeat-check", group="ops", labels={"team": "platform"})
 async def heartbeat_check(ctx):
-    """Looks whether the site answers."""
+    """Checks whether the site answers."""
     await asyncio.sleep(0.05)
     return {"status": "ok"}
 
@@ -66,11 +66,11 @@ app.schedule("nightly-cleanup", job=nightly_cleanup, when=cron("15 3 * * *", tz=
 app.schedule("thumbnails", job=thumbnail, when=cron("*/3 * * * * *"))
 
 
-# --- one job for many customers, and a cap on how many at once ----------------------------------
+# One job for many customers, and a cap on how many at once
 
 
 class Customer(msgspec.Struct):
-    """Whom to pull from the CRM."""
+    """The customer to pull from the CRM."""
 
     id: int
     name: str
@@ -96,12 +96,12 @@ app.schedule_many(
 )
 
 
-# --- a chain: each success queues what hangs on it ----------------------------------------------
+# A chain: each success queues its dependents
 
 
 @app.job("export-orders", group="reports", labels={"team": "data", "tier": "1"})
 async def export_orders(ctx):
-    """Fails now and then, and is tried again."""
+    """Fails sometimes and is retried."""
     if ctx.attempt == 1 and random.random() < 0.4:
         raise ConnectionError("the order database hung up")
     await asyncio.sleep(0.2)
@@ -110,13 +110,13 @@ async def export_orders(ctx):
 
 @app.job("load-orders", group="reports", labels={"team": "data"})
 async def load_orders(ctx):
-    """Loads what was exported."""
+    """Loads the export."""
     ctx.progress(100, "all rows are in")
 
 
 @app.job("send-mail", group="mail", labels={"team": "data"})
 async def send_mail(ctx):
-    """Six a minute, whatever happens: the rest waits for its turn."""
+    """Runs at most six times a minute; the rest waits."""
 
 
 app.schedule(
@@ -132,7 +132,7 @@ app.manifest("load-orders").include("refresh-dashboard", job=load_orders).includ
 
 @app.job("daily-report", group="reports", labels={"team": "data", "tier": "1"})
 async def daily_report(ctx):
-    """The one that people ask about."""
+    """Writes the daily report."""
     await asyncio.sleep(0.3)
     return {"pages": 12}
 
@@ -141,7 +141,7 @@ app.schedule("daily-report", job=daily_report, when=daily("02:30", tz="Europe/Be
 app.schedule("board-report", job=daily_report, when=weekly("mon", "06:00", tz="Europe/Berlin"))
 app.schedule("statement", job=daily_report, when=monthly(1, "07:00", months="quarters"))
 app.schedule("report-by-hand", job=daily_report, when=manual())
-# Today is a holiday, so that there is something excluded to see.
+# Today is a holiday, so that the calendar shows an excluded day.
 app.schedule(
     "workday-report",
     job=daily_report,
@@ -149,13 +149,13 @@ app.schedule(
 )
 
 
-# --- long, with progress and a log; it fires more often than it ends ----------------------------
+# Long, with progress and a log; it fires more often than it ends
 
 
 @app.job("stocktaking", group="stock", labels={"team": "warehouse"})
 @every(seconds=5, name="of-all-aisles")
 async def stocktaking(ctx):
-    """Takes longer than its cadence: times that come while it runs are skipped."""
+    """Takes longer than its cadence: due times during a run are skipped."""
     aisles = 20
     for aisle in range(1, aisles + 1):
         ctx.progress(100 * aisle / aisles, f"aisle {aisle} of {aisles}")
@@ -167,11 +167,11 @@ async def stocktaking(ctx):
     return {"aisles": aisles}
 
 
-# --- what fails for good: two failures, four dead letters ---------------------------------------
+# Permanent failures: two fingerprints, four dead letters
 
 
 class Supplier(msgspec.Struct):
-    """Whose price list to import."""
+    """The supplier whose price list to import."""
 
     name: str
     currency: str
@@ -179,7 +179,7 @@ class Supplier(msgspec.Struct):
 
 @app.job("import-prices", group="imports", labels={"team": "buying"})
 async def import_prices(ctx, supplier: Supplier):
-    """Knows a few currencies only. Edit the input of a dead letter and retry it."""
+    """Knows only a few currencies. Edit the input of a dead letter and retry it."""
     if supplier.currency not in ("EUR", "USD", "GBP"):
         raise ValueError(f"currency {supplier.currency!r} is unknown")
     await asyncio.sleep(0.1)
@@ -189,7 +189,7 @@ async def import_prices(ctx, supplier: Supplier):
 @app.job("charge-cards", group="payments", labels={"team": "billing", "tier": "1"})
 @every(seconds=10, name="of-today")
 async def charge_cards(ctx):
-    """The bank says no, and trying again would not help."""
+    """Fails without a retry, because the bank refuses."""
     raise Fatal("the bank refuses our certificate: it has expired")
 
 
@@ -207,24 +207,24 @@ app.schedule_many(
 )
 
 
-# --- what waits: for a worker, for a group, for its time ----------------------------------------
+# Waiting work: for a worker, for a group, for its time
 
 
 @app.job("print-labels", group="stock", elsewhere=True, labels={"team": "warehouse"})
 def print_labels(ctx):
-    """No worker here serves it, so its work waits for one."""
+    """Has no worker, so its work waits for one."""
 
 
 @app.job("newsletter", group="newsletter", labels={"team": "web"})
 async def newsletter(ctx):
-    """Its group is disabled, and holds whatever is queued."""
+    """Is in a disabled group, which holds its work."""
 
 
 app.schedule("print-labels", job=print_labels, when=every(seconds=10))
 app.schedule("newsletter", job=newsletter, when=every(seconds=10))
 
 
-# --- somebody who operates all this, for the audit ----------------------------------------------
+# An operator, for the audit
 
 
 @app.job("grace-at-work", group="people", description="Does by a client what people do by hand.")
@@ -239,7 +239,7 @@ async def grace_at_work(ctx):
         await headway.trigger("daily-report", delay=3600)
         await headway.trigger("report-by-hand")
         await asyncio.sleep(9)
-        await headway.enable("sync-tony")  # what it would have fired meanwhile is in the calendar
+        await headway.enable("sync-tony")  # the calendar shows the skipped fires
         while not (counting := await headway.runs(job="stocktaking", state="in_progress")):
             await asyncio.sleep(0.2)
         await headway.cancel(counting[0].run, reason="the auditors are in the way")

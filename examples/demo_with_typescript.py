@@ -1,7 +1,7 @@
 """The demo with a job in TypeScript: run it with `./justw demo --with-typescript`.
 
-The body of `greet-typescript` is in `libs/worker-typescript/example/demo_worker.ts`; what depends
-on it runs in Python again.
+The body of `greet-typescript` is in `libs/worker-typescript/example/demo_worker.ts`;
+its dependent runs in Python.
 """
 
 import msgspec
