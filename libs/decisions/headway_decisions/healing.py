@@ -1,13 +1,12 @@
-"""What to make of a broker that may have forgotten, and of answers about lost messages.
+"""Decide what a missing message means, and which consumers must exist.
 
-The scheduler does not keep at which sequence each message was stored: that would be a write
-for every piece of work. It keeps a *mark* instead: the stream's last sequence at a moment
-when everything that had been decided before was published. What was told before the mark is
-stored at or below its sequence, if it is stored at all. So once the consumer has passed the
-mark, or the stream turns out to be another one, whatever was told before the mark and is not
-known to the receiver is lost. Until then it may still be waiting there, and telling it again
-would only make the backlog longer. A stream that went back behind the mark says nothing yet:
-it may still hold the older part of what was told. It gets a new mark, at its present end.
+The scheduler does not store the sequence of each message: that would be a write for every piece of
+work. It stores a *mark* instead: the stream's last sequence at a moment when all earlier decisions
+were published. A message from before the mark is stored at or below its sequence, if at all. So
+once the consumer has passed the mark, or the stream was created anew, a message from before the
+mark that the receiver does not know is lost. Until then it may still be waiting, and republishing
+it would only add to the backlog. A stream that went back behind the mark proves nothing yet,
+because it may hold older messages. It gets a new mark at its present end.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,18 +18,18 @@ from headway_contract.healing import AskedWork, ReconcileAnswer
 from headway_contract.settled import WorkSettled
 from msgspec import Struct
 
-# How far a mark has come: still ahead of the consumer, passed by it, or out of date because
-# the stream was made anew or its storage went back in time.
+# The state of a mark: ahead of the consumer, passed by it, or out of date because the stream was
+# created anew or its storage went back in time.
 Reach = Literal["waiting", "passed", "new_stream", "rolled_back"]
 
 LONGEST_PAUSE = timedelta(hours=1)
 
-# Why work that the dispatcher does not know is settled without having been seen to.
+# The reason of work that is settled although the dispatcher does not know it.
 FORGOTTEN = "the dispatcher keeps no record that old: nobody knows how it ended"
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """Where a stream ended when all that was decided before `taken_at` had been published."""
+    """The end of a stream when all decisions before `taken_at` were published."""
 
     created: str
     sequence: int
@@ -38,7 +37,7 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 class Sight(Struct, frozen=True, kw_only=True):
-    """A stream as it was seen: which one, where it ends, and up to where it is consumed."""
+    """The state of a stream: its creation, its end, and its consumer's position."""
 
     created: str
     last_sequence: int
@@ -46,40 +45,40 @@ class Sight(Struct, frozen=True, kw_only=True):
 
 
 class Settled(Struct, frozen=True):
-    """It came to its end, and the outcome was not heard."""
+    """It is settled, and the outcome had not arrived."""
 
     end: WorkSettled
 
 
 class Known(Struct, frozen=True):
-    """The dispatcher has it: there is nothing to do but to ask again later."""
+    """The dispatcher has it: ask again later."""
 
 
 class AskAgain(Struct, frozen=True):
-    """The dispatcher would have more to say."""
+    """The answer was too long: ask again at once."""
 
 
 class OnItsWay(Struct, frozen=True):
-    """It is not known, but may still be waiting in the stream."""
+    """It is unknown, but may still be in the stream."""
 
     reason: str
 
 
 class Lost(Struct, frozen=True):
-    """It is not known, and its message is gone: to be told again."""
+    """It is unknown, and its message is lost: republish it."""
 
     reason: str
 
 
 class Expired(Struct, frozen=True):
-    """It is not known, and too old for anybody to say whether it has run."""
+    """It is unknown, and too old to know whether it has run."""
 
 
 Verdict = Settled | Known | AskAgain | OnItsWay | Lost | Expired
 
 
 def reach(mark: Mark, sight: Sight) -> Reach:
-    """How a mark stands to the stream as it is now."""
+    """Compare a mark with the current stream."""
     if sight.created != mark.created:
         return "new_stream"
     if sight.last_sequence < mark.sequence:
@@ -88,10 +87,9 @@ def reach(mark: Mark, sight: Sight) -> Reach:
 
 
 def is_lost(told_at: datetime, mark: Mark | None, sight: Sight, *, leeway: timedelta) -> str | None:
-    """Why something that was told and is not known cannot be on its way; none if it can.
+    """Return why an unknown message is lost; `None` if it may still arrive.
 
-    The leeway is for transactions that had read the time and not committed when the mark
-    was taken.
+    The leeway is for transactions that were open when the mark was taken.
     """
     if mark is None or told_at > mark.taken_at - leeway:
         return None
@@ -107,11 +105,11 @@ def unheard(
     *,
     leeway: timedelta,
 ) -> list[UUID]:
-    """Those of what never came that cannot be on its way any more: to be told again."""
+    """Return the missing messages that are lost and must be republished."""
     return [
-        one
-        for one in ids
-        if one in told_at and is_lost(told_at[one], mark, sight, leeway=leeway) is not None
+        id_
+        for id_ in ids
+        if id_ in told_at and is_lost(told_at[id_], mark, sight, leeway=leeway) is not None
     ]
 
 
@@ -124,12 +122,11 @@ def judge(
     sight: Sight,
     leeway: timedelta,
 ) -> dict[UUID, Verdict]:
-    """What the answer means for each piece of work that was asked about.
+    """Judge each piece of work by the dispatcher's answer.
 
-    The sight must have been had before the question: a message that was consumed by then was
-    also applied by then.
+    The stream must have been read before the request: a message consumed by then was also applied.
     """
-    settled = {one.work: one for one in answer.settled}
+    settled = {end.work: end for end in answer.settled}
     left, unknown, expired = set(answer.left), set(answer.unknown), set(answer.expired)
     verdicts: dict[UUID, Verdict] = {}
     for asked in works:
@@ -150,13 +147,13 @@ def judge(
 
 
 def pause(asks: int, *, first: timedelta) -> timedelta:
-    """How long to wait before the same is asked again: doubling, up to an hour."""
+    """Return the pause before the next request: doubling, up to an hour."""
     doubled: timedelta = first * 2 ** min(asks, 30)
     return max(first, min(doubled, LONGEST_PAUSE))
 
 
 class ConsumerChanges(Struct, frozen=True, kw_only=True):
-    """Jobs whose consumer is to be made or brought up to date, and jobs whose one is to go."""
+    """Jobs whose consumer must be created or updated, and jobs whose consumer must go."""
 
     make: list[str]
     delete: list[str]
@@ -171,9 +168,8 @@ def consumer_changes(
 ) -> ConsumerChanges:
     """Compare the jobs that have a consumer with the jobs that need one.
 
-    `needed` has every declared job. `checked` are jobs whose consumer is known to have the right
-    settings. Jobs whose turn was longest ago come first (`tried` says when), so that a job that
-    cannot get its consumer never holds up the others.
+    `needed` has every declared job. `checked` are jobs whose consumer has the right settings. The
+    jobs that were tried longest ago come first, so that a failing job never blocks the others.
     """
     have = set(existing)
     make = [job for job, is_needed in needed.items() if is_needed]

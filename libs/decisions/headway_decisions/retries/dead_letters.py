@@ -1,8 +1,11 @@
-"""What becomes of dead letters that somebody sees to.
+"""Dead letters: retries, acknowledgements, fingerprints of failures and edits of inputs.
 
-A letter is resolved once. A retry begins the next round of its work in the slot that the work
-had; while other work of the manifest is in that slot, it waits for it, so that two rounds, or
-two pieces of work where one is allowed, never run at once.
+A letter is resolved once. A retry begins the next round of its work in the slot of the work. While
+other work of the manifest is in that slot, the retry waits, so that two rounds never run at once.
+
+Two failures of a job are equal if their kinds are, and their messages after masking everything that
+differs from run to run: ids, numbers, addresses, paths and quoted text. Stacks are ignored, because
+every release moves their lines.
 """
 
 import hashlib
@@ -16,7 +19,7 @@ from headway_contract.lifecycle import Failure
 from headway_contract.settled import InputChange
 from msgspec import Struct
 
-# A manifest's slot; work without a manifest has none, and is in nobody's way.
+# A manifest's slot; work without a manifest has none.
 Slot = tuple[UUID, int]
 
 Refusal = Literal[
@@ -25,7 +28,7 @@ Refusal = Literal[
 
 
 class Letter(Struct, frozen=True, kw_only=True):
-    """A dead letter, locked and read, and who is in the slot of its work."""
+    """A locked dead letter, and the work in its slot."""
 
     id: UUID
     work: UUID
@@ -39,23 +42,23 @@ class Letter(Struct, frozen=True, kw_only=True):
 
 
 class RetryNow(Struct, frozen=True, kw_only=True):
-    """Its work is queued again, in this round."""
+    """Its work is queued now, in this round."""
 
     round: int
 
 
 class RetryWaits(Struct, frozen=True, kw_only=True):
-    """Its work will be queued again once this other work has left the slot."""
+    """Its work is queued when this other work has left the slot."""
 
     taken_by: UUID
 
 
 class Acknowledged(Struct, frozen=True):
-    """It is put away."""
+    """It is acknowledged."""
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """It stays as it is."""
+    """It stays unchanged, for this reason."""
 
     why: Refusal
 
@@ -65,7 +68,7 @@ LetterVerdict = RetryVerdict | Acknowledged
 
 
 def judge_retries(letters: Iterable[Letter]) -> list[tuple[Letter, RetryVerdict]]:
-    """Judge a retry of letters, in their order: the first of a slot gets it."""
+    """Judge retries in order: the first letter of a slot gets the slot."""
     given: dict[Slot, UUID] = {}
     verdicts: list[tuple[Letter, RetryVerdict]] = []
     for letter in letters:
@@ -80,7 +83,7 @@ def _retry(letter: Letter, given: dict[Slot, UUID]) -> RetryVerdict:
     refusal = _refusal(letter)
     if refusal is not None:
         return refusal
-    # No worker serves a retired job: the round would wait for ever.
+    # No worker serves a retired job: the round would never run.
     if letter.job_retired:
         return Refused(why="job_retired")
     if letter.asked:
@@ -94,12 +97,12 @@ def _retry(letter: Letter, given: dict[Slot, UUID]) -> RetryVerdict:
 def judge_acknowledgements(
     letters: Sequence[Letter],
 ) -> list[tuple[Letter, Acknowledged | Refused]]:
-    """Judge an acknowledgement; a retry that was asked for and still waits is withdrawn by it."""
+    """Judge acknowledgements, which also withdraw waiting retries."""
     return [(letter, _refusal(letter) or Acknowledged()) for letter in letters]
 
 
 def _refusal(letter: Letter) -> Refused | None:
-    # Nothing of a manifest that is gone may run, and its letters go with it.
+    # A pruned manifest runs nothing, and its letters are deleted with it.
     if letter.pruned:
         return Refused(why="pruned")
     match letter.state:
@@ -110,7 +113,7 @@ def _refusal(letter: Letter) -> Refused | None:
     return Refused(why="already_acknowledged")
 
 
-# Beyond this a message repeats itself, or lists what it was given.
+# Longer messages repeat themselves or list their input.
 _READ = 2000
 _LENGTH = 12
 
@@ -120,7 +123,7 @@ _MASKS = (
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][\w.@+-]+){2,}[\\/]?"), "<path>"),
     (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<hex>"),
-    # Letters and digits in one word: an id of somebody's making, or a digest.
+    # Letters and digits in one word: an id or a digest.
     (re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{6,}\b"), "<id>"),
     (re.compile(r"\b[0-9a-f]{12,}\b", re.IGNORECASE), "<hex>"),
     (re.compile(r"[-+]?\d+(?:[.,:]\d+)*"), "<n>"),
@@ -129,7 +132,7 @@ _MASKS = (
 
 
 def mask_message(message: str) -> str:
-    """A message with everything masked that differs between two of the same failures."""
+    """Mask everything in a message that differs between equal failures."""
     text = message[:_READ]
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)
@@ -137,24 +140,24 @@ def mask_message(message: str) -> str:
 
 
 def fingerprint(job: str, failure: Failure) -> str:
-    """Equal for failures of a job that are the same one."""
+    """Return a hash that is equal for equal failures of a job."""
     parts = [job, failure.kind, mask_message(failure.message)]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:_LENGTH]
 
 
 def format_fingerprint(print_: str, code_version: str) -> str:
-    """A fingerprint as people see it: with the version of the code that failed, if known."""
+    """Format a fingerprint, with the version of the failed code if known."""
     return f"{print_}@{code_version}" if code_version else print_
 
 
 def parse_fingerprint(given: str) -> tuple[str, str | None]:
-    """A fingerprint as people give it; without a version any is meant."""
+    """Parse a fingerprint; without a version it means all versions."""
     print_, at, code_version = given.strip().partition("@")
     return print_, code_version if at else None
 
 
 def input_changes(was: Any, now: Any) -> list[InputChange]:
-    """Every place that differs; lists of different lengths differ as a whole."""
+    """Return every change of an edited input; lists of different lengths change as a whole."""
     return list(_changes("", was, now))
 
 

@@ -1,4 +1,4 @@
-"""What follows a failed run: another attempt, or a dead letter."""
+"""Decide what follows a failed run, and a notification that its receiver did not accept."""
 
 import sys
 from datetime import datetime, timedelta
@@ -15,21 +15,17 @@ from headway_contract.lifecycle import (
 from headway_contract.work import RetryPolicy
 from msgspec import Struct
 
-# Trouble of ours, which no policy of the job decides about.
+# Failures of the system, to which no retry policy applies.
 UNCOUNTED = frozenset({WORKER_STOPPED, UNDELIVERED, LOST_CONTACT, RECALLED, UNBEGUN})
-# How many runs of a round may go uncounted. Whatever fails beyond them counts.
+# Uncounted runs in a round; later failures count.
 UNCOUNTED_LIMIT = 20
 _LONGEST_UNCOUNTED_WAIT = timedelta(minutes=1)
-# One of these runs may have taken its worker down, and it is not known which: they come back
-# one to a lease, where that shows.
+# One of these runs may have killed its worker, so each is retried in a lease of its own.
 _SUSPECT = frozenset({ORPHANED, UNBEGUN})
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """Run again, not before `at`; `attempts` is how many are counted by now.
-
-    What is to run `alone` shares its lease with nobody.
-    """
+    """Run again, not before `at`; `alone` means in a lease of its own."""
 
     at: datetime
     attempts: int
@@ -38,7 +34,7 @@ class Retry(Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
-    """A person has to look at it."""
+    """The work needs attention."""
 
     attempts: int
     reason: str
@@ -53,9 +49,9 @@ def after_failure(
     now: datetime,
     chance: float,
 ) -> Retry | DeadLetter:
-    """Judge one failure; `chance` lies in [0, 1).
+    """Judge one failure; `chance` is in [0, 1).
 
-    `attempts` runs of the round were counted before it, and `uncounted` were not.
+    Before it the round had `attempts` counted and `uncounted` uncounted runs.
     """
     alone = failure.kind in _SUSPECT
     if failure.kind in UNCOUNTED and uncounted < UNCOUNTED_LIMIT:
@@ -73,10 +69,9 @@ def after_failure(
 
 
 def _may_retry(policy: RetryPolicy, failure: Failure) -> bool:
-    """Whether the policy retries this kind of failure.
+    """Return whether the policy retries this kind of failure.
 
-    A body that was lost or handed back told nothing that could be on a list, so only being named
-    to abort on keeps it from another attempt.
+    Failures of the system are retried unless `abort_on` names them, since no `retry_on` would.
     """
     kinds = {failure.kind, *failure.kinds}
     if kinds & set(policy.abort_on):
@@ -86,15 +81,14 @@ def _may_retry(policy: RetryPolicy, failure: Failure) -> bool:
 
 
 def _uncounted_wait(uncounted: int) -> timedelta:
-    """At once the first time, as a deployment wants it, then a second, doubled each time."""
+    """Return no wait for the first time (a deployment), then a second, doubled each time."""
     if uncounted == 0:
         return timedelta(0)
     return min(timedelta(seconds=2 ** min(uncounted - 1, 6)), _LONGEST_UNCOUNTED_WAIT)
 
 
 def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
-    # Whoever waits the longest after 64 attempts does so after the rest of them, too; more
-    # would only overflow, as steep growth does even sooner.
+    # More than 64 doublings only overflow; steep growth overflows even sooner.
     try:
         growth = policy.backoff ** min(attempts - 1, 64)
     except OverflowError:
@@ -104,7 +98,7 @@ def _wait(policy: RetryPolicy, attempts: int, chance: float) -> timedelta:
     return timedelta(seconds=seconds * (1 + policy.jitter * chance))
 
 
-# A receiver that is down for long is tried again at least this often.
+# The longest pause between attempts to notify.
 LONGEST_PAUSE = 3600.0
 
 
@@ -115,7 +109,7 @@ class SendAgain(Struct, frozen=True):
 
 
 class GiveUp(Struct, frozen=True):
-    """The notification is not sent again: its horizon lies before the next attempt."""
+    """The notification is not sent again, because its horizon is over."""
 
 
 def after_failed_notification(
@@ -127,12 +121,11 @@ def after_failed_notification(
     horizon: float,
     spread: float,
 ) -> SendAgain | GiveUp:
-    """Decide about a notification whose latest of some attempts has failed; times in seconds.
+    """Judge a failed notification; durations are in seconds.
 
-    Pauses double from the first one to an hour. `spread`, from 0 to 1, lengthens a pause by up to
-    a tenth of it, so that many do not come back together.
+    Pauses double from the first one to an hour. `spread`, from 0 to 1, adds up to a tenth.
     """
-    # Beyond sixty doublings the longest pause holds anyhow, and no float overflows.
+    # Sixty doublings reach the longest pause without an overflow.
     pause = min(first_pause * 2.0 ** min(attempts - 1, 60), LONGEST_PAUSE) * (1 + spread / 10)
     at = now + timedelta(seconds=pause)
     return SendAgain(at) if at <= created_at + timedelta(seconds=horizon) else GiveUp()

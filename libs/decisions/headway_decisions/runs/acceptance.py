@@ -1,14 +1,13 @@
-"""Which lifecycle events count, judged under the lock on their lease.
+"""Decide which lifecycle events count, under the lock on their lease.
 
-The broker's fence already lets only one claimant speak. The judgement here is made
-again, because a stream can be purged, expire or be wiped, and a fence that forgot
-protects nothing: an event counts if it carries the lease's token and comes from the
-process that holds the claim, and a run has one outcome.
+The broker's fence lets only one claimant publish. The check is repeated here, because a stream can
+be purged, expire or be wiped, and then its fence protects nothing: an event counts if it carries
+the lease's token and comes from the process that holds the claim, and a run has one outcome.
 
-A lease also remembers how far its events have been projected, because whoever takes the
-lease away must fence with that and not with a fresh reading of the stream: otherwise a
-projector that lags behind would let a finished run be killed. The mark moves only along
-the chain in which every message names its predecessor.
+A lease also stores up to which sequence its events are projected. A dispatcher that takes the lease
+away fences with that sequence and not with a fresh reading of the stream: otherwise a lagging
+projector would let a finished run be killed. The sequence advances only along the chain in which
+every message names its predecessor.
 """
 
 from typing import Literal
@@ -43,7 +42,7 @@ Refusal = Literal[
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """A lease as the projector knows it."""
+    """A lease in the projector's view."""
 
     id: UUID
     token: str
@@ -55,7 +54,7 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class Arrived(Struct, frozen=True, kw_only=True):
-    """One stored message: its place in the chain, who published it, and its events."""
+    """One stored message: its publisher, its place in the chain, and its events."""
 
     worker: str
     sequence: int
@@ -64,7 +63,7 @@ class Arrived(Struct, frozen=True, kw_only=True):
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """The lease and its runs after a message, and for each event its refusal or none."""
+    """The lease and its runs after a message, and the refusal of each event or `None`."""
 
     lease: Lease
     runs: dict[UUID, Run]
@@ -72,7 +71,7 @@ class Judged(Struct, frozen=True, kw_only=True):
 
 
 def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
-    """Accept or refuse each event of a message, in the order of the message."""
+    """Accept or refuse each event of a message, in order."""
     runs = dict(runs)
     refusals: list[Refusal | None] = []
     for fact in arrived.facts:
@@ -89,7 +88,7 @@ def judge(lease: Lease, runs: dict[UUID, Run], arrived: Arrived) -> Judged:
 
 
 def advance(lease: Lease, predecessor: int, sequence: int) -> Lease:
-    """Link one message into the chain and move the mark as far as it reaches."""
+    """Link a message into the chain, and advance the sequence along it."""
     links = {**lease.loose_links, predecessor: sequence}
     mark = lease.sequence
     while mark in links:
@@ -126,15 +125,15 @@ def _is_claimant(lease: Lease, worker: str, data: LeaseEvent) -> bool:
 
 
 def _is_overtaken(lease: Lease, arrived: Arrived) -> bool:
-    """Whether something that was stored after this message has been projected before it."""
+    """Return whether a later message was projected before this one."""
     return arrived.sequence < max(lease.loose_links.values(), default=0)
 
 
 def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal | None:
-    """A late start of an ended run still tells when it began; a second outcome tells nothing.
+    """Return why a run's event does not count, or `None`.
 
-    An activation counts if it was said before the end, even if the end was heard of first:
-    its publisher was told that it is stored.
+    A late start of an ended run counts. An activation counts if it was stored before the end, even
+    if the end was projected first.
     """
     if run is None:
         return "unknown_run"
@@ -146,7 +145,7 @@ def _run_refusal(run: Run | None, data: RunEvent, *, overtaken: bool) -> Refusal
 
 
 def _take(lease: Lease, worker: str, data: LeaseEvent) -> Lease:
-    """An accepted event of an unclaimed lease implies its claim."""
+    """Return the lease after an accepted event, which implies a claim."""
     if isinstance(data, LeaseRevoked):
         return structs.replace(lease, ended=True)
     if worker == DISPATCHER or lease.claimed_by is not None:
@@ -155,7 +154,7 @@ def _take(lease: Lease, worker: str, data: LeaseEvent) -> Lease:
 
 
 def _runs_of(runs: dict[UUID, Run], data: Lifecycle) -> list[UUID]:
-    """A claim concerns every run of its lease, a run's event only that run."""
+    """Return the runs that an event concerns: for a claim all, else its own."""
     if isinstance(data, RunEvent):
         return [data.run]
     return list(runs) if isinstance(data, LeaseClaimed) else []

@@ -1,10 +1,10 @@
-"""Draws the tables of transitions into a Markdown page.
+"""Draw the transition tables into Markdown pages.
 
     python -m headway_decisions.runs.diagrams README.md …            write them
-    python -m headway_decisions.runs.diagrams README.md … --check    fail if they have drifted
+    python -m headway_decisions.runs.diagrams README.md … --check    fail if they are out of date
 
-A diagram stands between `<!-- diagram: NAME -->` and `<!-- end -->`, a table of all states and
-arrows between `<!-- table: NAME -->` and `<!-- end -->`.
+A diagram is between `<!-- diagram: NAME -->` and `<!-- end -->`, a table of all states and moves
+between `<!-- table: NAME -->` and `<!-- end -->`.
 """
 
 import re
@@ -27,7 +27,7 @@ from headway_decisions.runs.transitions import (
 
 
 def run_diagram() -> str:
-    """The table of a run as a Mermaid state diagram."""
+    """Draw the states of a run as a Mermaid diagram."""
     lines = ["stateDiagram-v2", "    [*] --> pending: admitted"]
     lines += [f"    {state} --> {to}: {move}" for (state, move), to in RUN_TRANSITIONS.items()]
     lines += [f"    {state} --> [*]" for state in RUN_STATES if state in TERMINAL]
@@ -35,7 +35,7 @@ def run_diagram() -> str:
 
 
 def work_diagram() -> str:
-    """The table of work as a Mermaid state diagram."""
+    """Draw the states of work as a Mermaid diagram."""
     lines = ["stateDiagram-v2", "    [*] --> queued: work.queued"]
     moves = cast("dict[tuple[str, str], str]", WORK_TRANSITIONS)
     lines += [f"    {state} --> {to}: {move}" for (state, move), to in moves.items()]
@@ -44,13 +44,13 @@ def work_diagram() -> str:
 
 
 def run_table() -> str:
-    """States and arrows of a run as Markdown."""
+    """List states and moves of a run as Markdown."""
     states = {state: RUN_STATE_MEANINGS[state] for state in RUN_STATES}
     return _state_table(states) + "\n\n" + _move_table(RUN_TRANSITIONS, RUN_MOVE_MEANINGS)
 
 
 def work_table() -> str:
-    """States and arrows of work as Markdown."""
+    """List states and moves of work as Markdown."""
     states = {state: WORK_STATE_MEANINGS[state] for state in WORK_STATES}
     return _state_table(states) + "\n\n" + _move_table(WORK_TRANSITIONS, WORK_MOVE_MEANINGS)
 
@@ -74,7 +74,7 @@ _PLACE = re.compile(r"(<!-- (diagram|table): (\w+) -->\n).*?(<!-- end -->)", re.
 
 
 def redraw(page: str) -> str:
-    """The page with every diagram and table as they are now."""
+    """Return the page with current diagrams and tables."""
 
     def draw(place: re.Match[str]) -> str:
         if place[2] == "table":
@@ -85,14 +85,14 @@ def redraw(page: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check."""
+    """Write or check the pages."""
     drifted = 0
-    for page in (Path(one) for one in arguments if one != "--check"):
+    for page in (Path(name) for name in arguments if name != "--check"):
         text = page.read_text(encoding="utf-8")
         if "--check" not in arguments:
             page.write_text(redraw(text), encoding="utf-8")
         elif redraw(text) != text:
-            sys.stderr.write(f"the diagrams in {page} have drifted: run './justw generate'\n")
+            sys.stderr.write(f"the diagrams in {page} are out of date: run './justw generate'\n")
             drifted = 1
     return drifted
 

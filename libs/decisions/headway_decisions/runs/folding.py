@@ -1,10 +1,9 @@
-"""The fold: a run's record as a function of its accepted events.
+"""Fold the accepted events of a run into its record.
 
-Every field is filled by exactly one kind of event, and the state is the furthest one
-that any event reached. So the order in which events arrive does not matter, nor how
-often; which of two rival outcomes counts was decided before, when it was accepted.
-A run ends no earlier than it starts: an earlier end is moved to the start.
-Activations are a union: one for each dependent and key, told in a fixed order.
+Each field is set by exactly one kind of event, and the state is the furthest that any event
+reached. So neither the order nor the number of deliveries matters; which of two outcomes counts was
+decided on acceptance. A run ends no earlier than it starts: an earlier end is moved to the start.
+Activations are a union by dependent and key, in a fixed order.
 """
 
 from collections.abc import Iterable
@@ -43,10 +42,10 @@ Lifecycle = (
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """One event as history keeps it: what, when, and if it counts.
+    """One event in history.
 
-    `at` is clamped by the dispatcher; `worker_time` is the time by the clock of the worker that
-    published the event, and `None` if the dispatcher did.
+    The dispatcher clamps `at`; `worker_time` is the time by the worker's clock, or `None` if the
+    dispatcher published the event.
     """
 
     at: datetime
@@ -79,7 +78,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 def fold(run: Run, facts: Iterable[Fact]) -> Run:
-    """Apply events in the order given; any order gives the same record."""
+    """Apply events; any order gives the same record."""
     for fact in facts:
         if fact.accepted:
             run = _apply(run, fact)
@@ -89,7 +88,7 @@ def fold(run: Run, facts: Iterable[Fact]) -> Run:
 def clamp(time: datetime, *, created_at: datetime, now: datetime) -> datetime:
     """Clamp a publisher's time to the creation of the run and now.
 
-    If the dispatcher's own clock was set back behind the creation, the creation counts.
+    The creation wins if the dispatcher's clock was set back behind it.
     """
     return max(min(time, now), created_at)
 
@@ -100,20 +99,20 @@ def end_of(run: Run, at: datetime) -> datetime:
 
 
 def unite(activations: Iterable[Activation]) -> tuple[Activation, ...]:
-    """One activation for each dependent and key, in a fixed order.
+    """Return one activation for each dependent and key, in a fixed order.
 
-    Should one key ever come with two inputs, the lesser counts, whichever came first.
+    If a key has two inputs, the lesser encoding wins.
     """
     united: dict[tuple[str, str], Activation] = {}
     for activation in activations:
         named = (activation.manifest, activation.key)
         known = united.get(named)
-        if known is None or _spelling(activation) < _spelling(known):
+        if known is None or _encoded_input(activation) < _encoded_input(known):
             united[named] = activation
     return tuple(united[named] for named in sorted(united))
 
 
-def _spelling(activation: Activation) -> bytes:
+def _encoded_input(activation: Activation) -> bytes:
     return msgspec.json.encode(activation.input, order="deterministic")
 
 
@@ -152,7 +151,7 @@ def _start(run: Run, fact: Fact) -> Run:
 
 
 def _reach(run: Run, move: Literal["started"]) -> RunState:
-    """A start never takes a run back from where it already is."""
+    """Return the state after a start, which never moves a run back."""
     return next_run_state(run.state, move) if run.state == "pending" else run.state
 
 

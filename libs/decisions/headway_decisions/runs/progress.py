@@ -1,7 +1,8 @@
-"""What is kept of the news that runs tell while they run.
+"""Decide which progress and log lines of runs are kept.
 
-News is unfenced: it may be lost, doubled, late, forged or too much. The token keeps strangers
-out, the numbers make order and doubles harmless, and the limits hold for every worker.
+They are published without a fence: they may be lost, duplicated, late, forged or too many. The
+token keeps strangers out, the numbers make order and duplicates harmless, and the limits apply to
+every worker.
 """
 
 from collections.abc import Iterable
@@ -22,14 +23,14 @@ from headway_contract.progress import (
 )
 from msgspec import Struct
 
-# The last words of a run travel beside its outcome, and may come behind it.
+# The last report of a run may arrive after its outcome.
 LATE = timedelta(minutes=1)
 
 Refusal = Literal["unknown_run", "wrong_token", "not_the_claimant", "too_late"]
 
 
 class News(Struct, frozen=True, kw_only=True):
-    """What one worker told, and of which lease its subject said that it is."""
+    """A report, with the worker and the lease of its subject."""
 
     worker: str
     lease: UUID
@@ -37,7 +38,7 @@ class News(Struct, frozen=True, kw_only=True):
 
 
 class Teller(Struct, frozen=True, kw_only=True):
-    """A run as it is known, with what its log has used up."""
+    """A known run, with the bytes of its log."""
 
     run: UUID
     lease: UUID
@@ -48,7 +49,7 @@ class Teller(Struct, frozen=True, kw_only=True):
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """What is to be written of one run."""
+    """The progress and log lines to store for a run."""
 
     run: UUID
     number: int
@@ -60,7 +61,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 def refusal(teller: Teller | None, news: News, *, now: datetime) -> Refusal | None:
-    """Why news is not kept, or none."""
+    """Return why a report is not kept, or `None`."""
     if teller is None or teller.lease != news.lease or news.progress.lease != news.lease:
         return "unknown_run"
     if teller.token != news.progress.token:
@@ -72,11 +73,11 @@ def refusal(teller: Teller | None, news: News, *, now: datetime) -> Refusal | No
     return None
 
 
-def digest(teller: Teller, told: Iterable[Progress]) -> Kept:
-    """All accepted news of one run as one: the latest word, and the lines that fit."""
-    told = sorted(told, key=lambda one: one.number)
-    latest = told[-1]
-    lines = {line.number: _cut(line) for one in told for line in one.lines}
+def digest(teller: Teller, reports: Iterable[Progress]) -> Kept:
+    """Combine the accepted reports of a run: the latest progress, and the lines that fit."""
+    reports = sorted(reports, key=lambda report: report.number)
+    latest = reports[-1]
+    lines = {line.number: _cut(line) for report in reports for line in report.lines}
     room = LOG_BYTES_LIMIT - teller.log_bytes
     kept = []
     for number in sorted(lines):
@@ -91,12 +92,12 @@ def digest(teller: Teller, told: Iterable[Progress]) -> Kept:
         percent=latest.percent,
         message=None if latest.message is None else latest.message[:MESSAGE_LIMIT],
         lines=tuple(kept),
-        dropped=max(*(one.dropped for one in told), len(lines) - len(kept)),
+        dropped=max(*(report.dropped for report in reports), len(lines) - len(kept)),
     )
 
 
 def size_of(line: LogLine) -> int:
-    """What a line takes of the run's room."""
+    """Return the size of a line against the log limit."""
     return len(line.message.encode()) + len(msgspec.json.encode(line.fields))
 
 

@@ -1,11 +1,11 @@
-"""Which orders only wait their turn, and how the runs of a lease end that is taken away.
+"""Decide how the runs of a lost lease end.
 
-An order that nobody claims is given up after a while, but not while everybody who could claim it
-is busy: it lies ready for the slot that falls free next, and nothing is wrong.
+An unclaimed order expires after a while, but not while every worker that could claim it is busy: it
+is a spare that waits for the next free slot.
 
-A lease of several runs may have been lost because of one of them. Those that had begun are
-counted, since one of them may be the cause; those that had not are not. Starts are told a
-moment late, so either may be: retries see to it that all of them come back singly.
+A lease of several runs may have been lost because of one of them. The runs that had begun count as
+attempts, since one may be the cause; the others do not. Starts are reported a moment late, so
+retries order all of these runs in leases of their own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,27 +18,27 @@ from msgspec import Struct
 from headway_decisions.capacity.slots import Worker
 from headway_decisions.runs.folding import Run
 
-# Why a lease is taken away: its worker fell silent, nobody claimed it, or a run will not end.
+# Why a lease is taken away: its worker is silent, nobody claimed it, or a run does not end.
 Silence = Literal["orphaned", "undelivered", "timed_out"]
 Ending = Literal["orphaned", "undelivered", "timed_out", "unbegun", "recalled"]
 
 
 class Witness(Struct, frozen=True, kw_only=True):
-    """How a dispatcher's own heartbeat, which travels as a worker's does, was heard of late."""
+    """The dispatcher's own heartbeats, which prove that it receives those of workers."""
 
     heard_since: datetime
     last_heard_at: datetime
 
     def would_have_heard(self, now: datetime, *, throughout: timedelta, gap: timedelta) -> bool:
-        """Whether somebody who spoke in that time would have been heard.
+        """Return whether a worker's heartbeats would have arrived throughout this time.
 
-        `gap` is how long ago the last heartbeat may be.
+        `gap` is the allowed time since the last own heartbeat.
         """
         return now - self.last_heard_at <= gap and now - self.heard_since >= throughout
 
 
 def jobs_that_wait_their_turn(fleet: Iterable[Worker]) -> set[str]:
-    """Jobs that somebody serves, and all who do are full."""
+    """Return the jobs whose workers are all full."""
     full: dict[str, bool] = {}
     for worker in fleet:
         for job in worker.jobs:
@@ -47,10 +47,9 @@ def jobs_that_wait_their_turn(fleet: Iterable[Worker]) -> set[str]:
 
 
 def abandoned(worker: str | None, *, heard: bool, warning: str | None, seconds: float) -> str:
-    """Say why a lease is taken from its worker.
+    """Describe why a lease is taken from its worker.
 
-    `heard` says that the worker's heartbeats came all the same, and `warning` what was wrong with
-    a message of it.
+    `heard`: its heartbeats arrived all the same. `warning`: the problem of one of its messages.
     """
     how = "was heard of but did not name the lease" if heard else "was not heard of"
     silence = f"worker {worker} {how} for {seconds:g} s"
@@ -58,7 +57,7 @@ def abandoned(worker: str | None, *, heard: bool, warning: str | None, seconds: 
 
 
 class LiveRun(Struct, frozen=True, kw_only=True):
-    """A run of the lease that has not ended."""
+    """A run of a lease that has not ended."""
 
     run: UUID
     begun: bool
@@ -66,11 +65,11 @@ class LiveRun(Struct, frozen=True, kw_only=True):
 
 
 def endings(why: Silence, live: Sequence[LiveRun], *, shared: bool) -> dict[UUID, Ending]:
-    """The kind of failure of each run; `shared` says that the lease was given for several.
+    """Return the kind of failure of each run; `shared` says that the lease has several.
 
-    The one run of a lease is its own cause, whether it was seen to begin or not.
+    A single run is always its own cause.
     """
-    return {one.run: _ending(why, one, shared=shared) for one in live}
+    return {run.run: _ending(why, run, shared=shared) for run in live}
 
 
 def _ending(why: Silence, run: LiveRun, *, shared: bool) -> Ending:
@@ -86,10 +85,7 @@ def _ending(why: Silence, run: LiveRun, *, shared: bool) -> Ending:
 
 
 def expired_before_start(start_by: datetime | None, run: Run, *, cancel_requested: bool) -> bool:
-    """Whether a run was taken back because its work had to begin by then.
-
-    Nobody asked for its end, nobody had begun with it, and its time was over.
-    """
+    """Return whether a run was withdrawn because its `start_by` had passed."""
     return (
         run.state == "cancelled"
         and run.started_at is None

@@ -1,8 +1,9 @@
-"""Events of workers, cut to what is kept of them.
+"""Bound everything that workers send: sizes, text that can be stored, and rates of messages.
 
-A worker in any language is told the limits, and may not keep them. What is too long is cut; an
-output that is too large cannot be cut, so its run failed, as it would have at a worker that
-had looked.
+Workers in any language know the limits and may not keep them. Long text is cut. An output that is
+too large cannot be cut, so its run fails. JSON may contain text that PostgreSQL does not store (NUL
+characters and halves of surrogate pairs); it is replaced by visible text, so that the report is
+kept.
 """
 
 import re
@@ -25,7 +26,7 @@ _HOST_LIMIT = 255
 
 
 def bound_event(event: Event, message_size: int) -> Event:
-    """The event as it is kept; `message_size` is that of the whole message, in bytes."""
+    """Cut an event to the limits; `message_size` is the size of its message in bytes."""
     match event.data:
         case RunFailed(failure=failure):
             return _with(event, structs.replace(event.data, failure=_cut_failure(failure)))
@@ -33,7 +34,7 @@ def bound_event(event: Event, message_size: int) -> Event:
             return _with(event, structs.replace(event.data, reason=reason[:MESSAGE_LIMIT]))
         case LeaseClaimed(host=host) if len(host) > _HOST_LIMIT:
             return _with(event, structs.replace(event.data, host=host[:_HOST_LIMIT]))
-        # To measure an output costs as much as to read it, and few messages are large.
+        # Measuring an output is expensive, and few messages are large.
         case RunCompleted() as completed if message_size > OUTPUT_LIMIT:
             return _measured(event, completed)
     return event
@@ -76,14 +77,14 @@ def _with(event: Event, data: RunFailed | RunCancelled | LeaseClaimed) -> Event:
 NUL_SHOWN = "\\0"
 UNREADABLE_SHOWN = "\ufffd"
 
-# Whole escapes, so that an escaped backslash before a `u` is not taken for the start of one.
+# Whole escapes, so that an escaped backslash before a `u` is not taken for one.
 _PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPES = re.compile(_PAIR + rb"|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
 _HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def storable_json(body: bytes) -> bytes:
-    """JSON whose text can be stored; what is no JSON stays what it is."""
+    """Replace text in JSON that cannot be stored; leave other bytes unchanged."""
     if not body.isascii():
         body = body.decode(errors="replace").encode()
     return _ESCAPES.sub(_storable_escape, body) if b"\\u" in body else body
@@ -99,23 +100,23 @@ def _storable_escape(escape: re.Match[bytes]) -> bytes:
 
 
 class Allowance(Struct, frozen=True, kw_only=True):
-    """So many messages at once, and so many a second in the long run."""
+    """A burst of messages, and a sustained rate a second."""
 
     burst: float
     per_second: float
 
 
 class FloodLimit:
-    """Admits messages by sender as long as each keeps within its allowance."""
+    """A token bucket for each sender, in bounded memory."""
 
     def __init__(self, allowance: Allowance, *, most_senders: int = 20_000) -> None:
         self._allowance = allowance
         self._most = most_senders
-        # Tokens left of each sender, and when they were counted.
+        # Tokens of each sender, and when they were counted.
         self._buckets: dict[Hashable, tuple[float, float]] = {}
 
     def admits(self, sender: Hashable, now: float) -> bool:
-        """Whether one more message is within the allowance; `now` is in seconds and only rises."""
+        """Take a token for a message; return whether there was one. `now` must not decrease."""
         burst, per_second = self._allowance.burst, self._allowance.per_second
         tokens, counted_at = self._buckets.get(sender, (burst, now))
         tokens = min(burst, tokens + (now - counted_at) * per_second)
@@ -126,7 +127,9 @@ class FloodLimit:
         return admitted
 
     def _forget(self, now: float) -> None:
-        """Forget senders whose bucket is full again; all of them if that is not enough."""
+        """Forget senders with a full bucket; all of them if that is not enough."""
         refill = self._allowance.burst / self._allowance.per_second
-        kept = {key: one for key, one in self._buckets.items() if now - one[1] < refill}
+        kept = {
+            sender: bucket for sender, bucket in self._buckets.items() if now - bucket[1] < refill
+        }
         self._buckets = kept if len(kept) < self._most else {}

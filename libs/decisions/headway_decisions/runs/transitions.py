@@ -1,13 +1,12 @@
-"""The life of a run, as a table.
+"""The states of runs and work, as tables.
 
-A run is *pending* from the moment the gate admits it: it holds a slot although nobody
-has begun. It is *in progress* once its worker says so, and ends in exactly one of the
-three terminal states, which never change. A run may end without having been seen to
-start, because events may arrive in any order, or because it was never delivered.
+A run is *pending* from its admission: it holds a slot although its body has not begun. It is *in
+progress* once its worker reports the start, and ends in one of three terminal states, which never
+change. A run may end without a start, because events arrive in any order, or because it was never
+delivered.
 
-The second table is the life of the work that the run belongs to. Work that is settled stays
-so, but for one move: a person may ask for a dead letter's work to run again. That begins its
-next round, with runs of its own; the runs that failed stay as they ended.
+Settled work stays settled, with one exception: an operator may retry a dead letter. That begins the
+next round of its work, with new runs; the failed runs stay as they ended.
 """
 
 from typing import Literal, get_args
@@ -60,11 +59,11 @@ WORK_TRANSITIONS: dict[tuple[WorkState, WorkMove], WorkState] = {
 
 
 class IllegalMove(ValueError):
-    """A move that the table does not know. Nothing has changed."""
+    """A move that is not in the table. Nothing has changed."""
 
 
 def next_run_state(state: RunState, move: RunMove) -> RunState:
-    """Where a run goes, or `IllegalMove`."""
+    """Return the next state of a run, or raise `IllegalMove`."""
     try:
         return RUN_TRANSITIONS[state, move]
     except KeyError:
@@ -72,7 +71,7 @@ def next_run_state(state: RunState, move: RunMove) -> RunState:
 
 
 def next_work_state(state: WorkState, move: WorkMove) -> WorkState:
-    """Where work goes, or `IllegalMove`."""
+    """Return the next state of work, or raise `IllegalMove`."""
     try:
         return WORK_TRANSITIONS[state, move]
     except KeyError:
@@ -80,34 +79,34 @@ def next_work_state(state: WorkState, move: WorkMove) -> WorkState:
 
 
 RUN_STATE_MEANINGS: dict[RunState, str] = {
-    "pending": "ordered: it holds a slot, and nobody has begun",
-    "in_progress": "a worker has told that its body has begun",
+    "pending": "ordered: it holds a slot, and its body has not begun",
+    "in_progress": "its worker has reported the start",
     "completed": "the body returned",
-    "failed": "the body raised, or the run ended without its doing; the failure's kind says which",
-    "cancelled": "it was asked to stop, or taken back before it began",
+    "failed": "the body raised, or the run was lost; the failure's kind says which",
+    "cancelled": "it was cancelled, or withdrawn before it began",
 }
 
 RUN_MOVE_MEANINGS: dict[RunMove, str] = {
     "started": "`run.started` of the process that holds the lease",
     "completed": "`run.completed` of that process",
-    "failed": "`run.failed` of that process, or of the dispatcher that gave it up",
-    "cancelled": "`run.cancelled` of that process, or of the dispatcher that took it back",
+    "failed": "`run.failed` of that process, or of the dispatcher that abandoned it",
+    "cancelled": "`run.cancelled` of that process, or of the dispatcher that withdrew it",
 }
 
 WORK_STATE_MEANINGS: dict[WorkState, str] = {
-    "queued": "it waits for the gate, with a reason",
+    "queued": "it waits at the gate, with a reason",
     "dispatched": "it has one live run",
-    "waiting": "a run of it has ended, and it waits to run again, with a reason",
-    "settled": "it came to its end; the outcome says how",
+    "waiting": "a run has ended, and it waits for the next attempt, with a reason",
+    "settled": "it has ended; the outcome says how",
 }
 
 WORK_MOVE_MEANINGS: dict[WorkMove, str] = {
     "admitted": "the gate found room and ordered a run",
     "completed": "its run completed",
-    "cancelled": "somebody asked for its end, or its manifest is gone",
-    "retry": "its run failed, and may be tried again",
-    "dead_lettered": "its run failed for the last time: a person has to look",
-    "coalesced": "its manifest's slot was taken by other work",
-    "expired": "it had not begun by the time after which it is no longer wanted",
-    "retried": "somebody wants its dead letter tried again: its next round begins",
+    "cancelled": "it was cancelled, or its manifest was pruned",
+    "retry": "its run failed, and is retried",
+    "dead_lettered": "its run failed for the last time, and needs attention",
+    "coalesced": "other work holds its manifest's slot",
+    "expired": "it had not begun by its `start_by`",
+    "retried": "its dead letter is retried: the next round begins",
 }
