@@ -129,20 +129,20 @@ def judge(
     settled = {end.work: end for end in answer.settled}
     left, unknown, expired = set(answer.left), set(answer.unknown), set(answer.expired)
     verdicts: dict[UUID, Verdict] = {}
-    for asked in works:
-        if asked.work in settled:
-            verdicts[asked.work] = Settled(settled[asked.work])
-        elif asked.work in left:
-            verdicts[asked.work] = AskAgain()
-        elif asked.work in unknown or asked.work in expired:
-            told_at = told_again_at.get(asked.work, asked.queued_at)
+    for queued in works:
+        if queued.work in settled:
+            verdicts[queued.work] = Settled(settled[queued.work])
+        elif queued.work in left:
+            verdicts[queued.work] = AskAgain()
+        elif queued.work in unknown or queued.work in expired:
+            told_at = told_again_at.get(queued.work, queued.queued_at)
             why = is_lost(told_at, mark, sight, leeway=leeway)
             if why is None:
-                verdicts[asked.work] = OnItsWay("not consumed yet")
+                verdicts[queued.work] = OnItsWay("not consumed yet")
             else:
-                verdicts[asked.work] = Expired() if asked.work in expired else Lost(why)
+                verdicts[queued.work] = Expired() if queued.work in expired else Lost(why)
         else:
-            verdicts[asked.work] = Known()
+            verdicts[queued.work] = Known()
     return verdicts
 
 
