@@ -16,6 +16,8 @@ from support.invariants import check_invariants
 from support.work_events import queue, until_run
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 
 def app_with(body, **options) -> App:
     app = App("test")

@@ -9,6 +9,8 @@ from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.declare import checks
 from headway_scheduler.declare.startup import Applied, apply
 
+pytestmark = pytest.mark.thorough
+
 
 def app_with(*names: str, when=None, owner: str = "billing", max_active: int | None = None) -> App:
     app = App(owner)

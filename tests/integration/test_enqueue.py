@@ -22,6 +22,8 @@ from headway_service_kit.passes import Wakeup
 from support.enqueuing import app_with_jobs
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest_asyncio.fixture
 async def timeline(database) -> Timeline:

@@ -19,6 +19,8 @@ from headway_dispatcher.operate import cancel_pass
 from headway_dispatcher.store import HISTORY
 from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 async def clock():

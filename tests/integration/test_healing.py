@@ -29,6 +29,8 @@ from support.healing import (
 from support.invariants import check_invariants
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def app():

@@ -10,6 +10,8 @@ from headway_contract import subjects
 from headway_contract.control import Heartbeat, HeartbeatReply
 from support.world import until
 
+pytestmark = pytest.mark.thorough
+
 
 async def beat(world, **fields) -> HeartbeatReply:
     body = msgspec.json.encode({"nonce": "n", "jobs": ["job"], "slots": 1, **fields})

@@ -21,6 +21,8 @@ from headway_jetstream_kit.publish import publish
 from support.desks import Desk, open_desk
 from support.invariants import check_invariants
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 async def desk(world) -> Desk:

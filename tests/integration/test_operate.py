@@ -18,6 +18,8 @@ from headway_scheduler.operate import job_limits, manifests, pause
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest_asyncio.fixture
 async def timeline(database) -> Timeline:

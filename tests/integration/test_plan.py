@@ -12,6 +12,8 @@ from headway_contract.scheduling import ApplyAnswer, ApplyRequest
 from headway_scheduler.declare.fire_changes import MOST_COMPARED
 from msgspec import structs
 
+pytestmark = pytest.mark.thorough
+
 
 def app_with(generation: int = 0, **cadences) -> App:
     app = App("billing", generation=generation)

@@ -11,6 +11,8 @@ from headway_scheduler.fire.tick import Tick
 from headway_scheduler.store import TICK_LOCK, leaders, manifests
 from support.cadences import when_made_due
 
+pytestmark = pytest.mark.thorough
+
 
 def tick_of(world, *, holder: str = "me", max_entries: int | None = 200) -> Tick:
     return Tick(

@@ -15,6 +15,8 @@ from headway_decisions.timing.timing import Timing, next_due
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.thorough
+
 WEEKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 walls = st.datetimes(datetime(2019, 1, 1), datetime(2032, 1, 1))
 
