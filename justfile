@@ -36,7 +36,7 @@ check:
     {{uv}} python -m headway_cli.reference.alert_rules deploy --check
     {{uv}} pytest -q tests/unit tests/architecture
 
-# Unit and architecture tests, every promise and every feature once, on the embedded servers
+# Unit and architecture tests, each promise, and one test for each behaviour, on the embedded servers
 test *arguments:
     {{uv}} pytest -n 3 --dist worksteal -m "not thorough or promised" "$@"
 

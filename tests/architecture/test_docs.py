@@ -103,6 +103,36 @@ def test_every_trap_and_every_fault_has_a_test_or_says_why_not():
         assert named_tests(row[-1]) or row[-1].startswith(_CANNOT_BITE), row
 
 
+def long_tests(path: Path) -> set[str]:
+    """Return the tests of a file that run with `just faults` only."""
+    tree = ast.parse(path.read_text())
+    marks = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
+    if any("pytest.mark.long" in ast.unparse(mark) for mark in marks):
+        return known_tests(path)
+    found = set()
+    for node in tree.body:
+        members = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        for member in members:
+            if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+                above = [*getattr(node, "decorator_list", []), *member.decorator_list]
+                if any(ast.unparse(mark) == "pytest.mark.long" for mark in above):
+                    found.add(prefix + member.name)
+    return found
+
+
+def test_every_promise_has_a_test_that_is_not_long():
+    promises = [row for row in rows_of(RELIABILITY.read_text()) if row[0].startswith("**I")]
+    assert len(promises) == 10
+    for row in promises:
+        named = named_tests(row[-1])
+        assert any(test not in long_tests(ROOT / file) for file, test in named), row[0]
+
+
 def test_tests_that_the_docs_name_are_marked_as_promised(request):
     """`just test` runs them even if their module is marked as thorough."""
     named = promised_tests()
