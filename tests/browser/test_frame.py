@@ -27,16 +27,16 @@ async def test_the_navigation_works_on_a_phone(page: Page):
 async def test_keys_list_themselves(page: Page):
     await page.goto("/")
     await page.keyboard.press("?")
-    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     await page.keyboard.press("Escape")
-    await expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    await expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_hidden()
 
 
 async def test_g_and_a_letter_leads_to_a_page(page: Page):
     await page.goto("/")
     await page.keyboard.press("g")
     await page.keyboard.press("s")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Schedules")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Manifests")
     await page.keyboard.press("/")
     await page.keyboard.type("go")  # in a field letters are letters
     await expect(page.get_by_label("Search")).to_have_value("go")
@@ -61,4 +61,4 @@ async def test_a_page_that_is_not_there_says_so(page: Page):
     answer = await page.goto("/nothing-here")
     assert answer is not None
     assert answer.status == 404
-    await expect(page.get_by_role("heading", level=1)).to_contain_text("no such page")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("No such page")

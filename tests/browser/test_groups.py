@@ -17,10 +17,10 @@ async def test_limits_are_seen_and_changed(system: System, page: Page):
     stored = "SELECT (max_active, rate ->> 'count')::text FROM scheduler.manifest_group WHERE name = 'slow'"
     assert await system.world.value(stored) == "(4,100)"
     await look_closely(page, "group")
-    yours = page.locator("section").filter(has=page.get_by_role("heading", name="Yours"))
-    await expect(yours).to_contain_text("max active: yours")
-    await yours.get_by_role("button", name="Give back to the code").first.click()
-    await expect(yours).to_contain_text("max active: the code's")
+    overrides = page.locator("section").filter(has=page.get_by_role("heading", name="Overrides"))
+    await expect(overrides).to_contain_text("max active: overridden")
+    await overrides.get_by_role("button", name="Reset to code").first.click()
+    await expect(overrides).to_contain_text("max active: from code")
 
 
 async def test_what_cannot_be_read_is_told_and_changes_nothing(system: System, page: Page):
@@ -35,8 +35,8 @@ async def test_what_cannot_be_read_is_told_and_changes_nothing(system: System, p
 async def test_a_group_is_held_and_let_go(system: System, page: Page):
     await page.goto("/groups/hello")
     await page.get_by_role("button", name="Disable").click()
-    await page.get_by_role("button", name="Go on").click()
-    await expect(page.get_by_text("Everything in it is held.")).to_be_visible()
+    await page.locator("#confirm-yes").click()
+    await expect(page.get_by_text("No work of this group starts.")).to_be_visible()
     await page.goto("/groups")
     await page.get_by_label("Check hello").check()
     await page.get_by_role("button", name="Enable").click()

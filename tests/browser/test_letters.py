@@ -37,7 +37,7 @@ async def fail(system: System, many: int, item: str = "lamp") -> None:
 
 
 async def confirm(page: Page) -> None:
-    await page.get_by_role("button", name="Go on").click()
+    await page.locator("#confirm-yes").click()
 
 
 async def test_letters_of_one_failure_are_one_entry(page: Page, system: System):
@@ -63,7 +63,7 @@ async def test_an_input_is_edited_under_the_eye_of_its_schema(page: Page, system
     await page.get_by_role("button", name="Retry", exact=True).click()
     await expect(page.locator("#input-check")).to_contain_text("item")
     await page.get_by_label("Input (JSON)").fill("{")
-    await expect(page.locator("#input-check")).to_contain_text("this is no JSON")
+    await expect(page.locator("#input-check")).to_contain_text("invalid JSON")
     system.shown.broken = False
     await page.get_by_label("Input (JSON)").fill('{"item": "chair", "pieces": 2}')
     await page.get_by_role("button", name="Retry", exact=True).click()
@@ -81,7 +81,7 @@ async def test_checked_letters_are_retried_and_put_away_with_a_note(page: Page, 
     await page.get_by_label("Note").fill("known <b>trouble</b>")
     await page.get_by_role("button", name="Acknowledge", exact=True).click()
     await confirm(page)
-    await expect(page.locator(".flash.good")).to_contain_text("2 put away")
+    await expect(page.locator(".flash.good")).to_contain_text("2 acknowledged")
     await expect(page.locator("#list tbody tr")).to_have_count(2)
     system.shown.broken = False
     await page.get_by_label("Check all").check()
@@ -97,7 +97,7 @@ async def test_a_canary_goes_through_all_of_them_once_the_failure_is_gone(
     await fail(system, 14)
     system.shown.broken = False
     await page.goto("/dead-letters")
-    await page.get_by_role("button", name="Canary: 1, 10, all").click()
+    await page.get_by_role("button", name="Retry gradually").click()
     await confirm(page)
     await expect(page.get_by_role("heading", level=1)).to_contain_text("finished")
     await expect(page.locator(".steps li").nth(0)).to_contain_text("1 completed")
@@ -114,7 +114,7 @@ async def test_a_canary_goes_through_all_of_them_once_the_failure_is_gone(
 async def test_a_canary_stops_by_itself_when_the_failure_comes_back(page: Page, system: System):
     await fail(system, 5)
     await page.goto("/dead-letters")
-    await page.get_by_role("button", name="Canary: 1, 10, all").click()
+    await page.get_by_role("button", name="Retry gradually").click()
     await confirm(page)
     await expect(page.get_by_role("heading", level=1)).to_contain_text("stopped")
     await expect(page.locator(".lead")).to_contain_text("the same failure returned for 1 letter")
@@ -133,4 +133,4 @@ async def test_all_of_a_failure_are_retried_at_once(page: Page, system: System):
     await confirm(page)
     await expect(page.locator(".flash.good")).to_contain_text("2 run again")
     await page.goto("/dead-letters")
-    await expect(page.get_by_text("Nothing awaits anybody")).to_be_visible()
+    await expect(page.get_by_text("No open dead letters")).to_be_visible()

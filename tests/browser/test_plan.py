@@ -23,7 +23,7 @@ async def test_a_plan_is_seen_before_it_is_applied(system: System, page: Page):
     await expect(page.locator("#answer")).to_contain_text("1 created")
     assert await found(system) == []
     await page.get_by_role("button", name="Apply").click()
-    await page.get_by_role("button", name="Go on").click()
+    await page.locator("#confirm-yes").click()
     await expect(page.locator(".flash.good")).to_contain_text("Applied warehouse: 1 created")
     assert await found(system) == ["stocktaking"]
 
@@ -32,7 +32,7 @@ async def test_a_plan_is_seen_before_it_is_applied(system: System, page: Page):
         "mimeType": "text/yaml",
         "buffer": FIRST.replace("03:15", "04:45").encode(),
     }
-    await page.get_by_label("or a file").set_input_files(later)
+    await page.get_by_label("or upload a file").set_input_files(later)
     await page.get_by_role("button", name="Show the plan").click()
     await expect(page.locator("#answer")).to_contain_text("1 changed")
     await expect(page.locator("#answer li").filter(has_text="appears").first).to_contain_text(

@@ -1,4 +1,4 @@
-"""Schedules as people use them: found, understood, run, switched and changed."""
+"""Manifests as people use them: found, understood, run, switched and changed."""
 
 import re
 
@@ -15,7 +15,7 @@ async def test_the_list_is_searched_and_every_filter_is_in_the_address(page: Pag
     await page.keyboard.type("-report")
     await page.keyboard.press("Enter")
     await expect(page).to_have_url(re.compile("text=-report"))
-    names = page.get_by_role("region", name="Schedules").locator("tbody a[href^='/schedules/']")
+    names = page.get_by_role("region", name="Manifests").locator("tbody a[href^='/schedules/']")
     await expect(names).to_have_text(["mail-report", "nightly-report", "nightly-report"])
     await page.get_by_label("Label").select_option("team=billing")
     await expect(page).to_have_url(re.compile("label=team%3Dbilling"))
@@ -24,7 +24,7 @@ async def test_the_list_is_searched_and_every_filter_is_in_the_address(page: Pag
     await expect(names).to_have_count(6)
     await look_closely(page, "schedules")
     await page.goto("/schedules?text=nothing-like-this")
-    await expect(page.get_by_text("No schedule fits")).to_be_visible()
+    await expect(page.get_by_text("No matching manifests")).to_be_visible()
 
 
 async def test_checked_ones_are_disabled_and_enabled_together(system: System, page: Page):
@@ -33,7 +33,7 @@ async def test_checked_ones_are_disabled_and_enabled_together(system: System, pa
     await expect(page.locator("[data-count]")).to_have_text("3")
     await page.get_by_label("Check import").uncheck()
     await page.get_by_role("button", name="Disable").click()
-    await page.get_by_role("button", name="Go on").click()
+    await page.locator("#confirm-yes").click()
     await expect(page.locator(".flash.good")).to_contain_text("2 done")
     assert await enabled(system) == {"import": True, "mail-report": False, "nightly-report": False}
     await page.get_by_label("Check all").check()
@@ -54,7 +54,7 @@ async def test_run_now_asks_for_what_the_job_takes(system: System, page: Page):
     await page.get_by_label("loud").check()
     await page.get_by_role("button", name="Run with this input").click()
     await expect(page.locator(".flash.good")).to_be_visible()
-    await expect(page.locator("#standing")).to_contain_text("completed")
+    await expect(page.locator("#status")).to_contain_text("completed")
     [greeted] = system.shown.greeted
     assert (greeted.name, greeted.times, greeted.loud) == ("Grace", 2, True)
     await expect(page.locator("#durations circle")).to_have_count(1)
@@ -65,12 +65,12 @@ async def test_it_is_run_and_switched_by_one_button(system: System, page: Page):
     await page.goto("/schedules/nightly-report")
     await page.get_by_role("button", name="Run now").click()
     await expect(page.locator(".flash.good")).to_be_visible()
-    await expect(page.locator("#standing")).to_contain_text("completed")
+    await expect(page.locator("#status")).to_contain_text("completed")
     await page.get_by_role("button", name="Disable").click()
     await expect(page.locator(".flash.good")).to_contain_text("disabled")
-    await expect(page.locator("#standing .figures")).to_contain_text("held")
+    await expect(page.locator("#status .figures")).to_contain_text("held")
     await page.get_by_role("button", name="Enable").click()
-    await expect(page.locator("#standing .tag").first).to_have_text("enabled")
+    await expect(page.locator("#status .tag").first).to_have_text("enabled")
     today = page.locator(".calendar .today")
     await expect(today).to_contain_text("completed")
 
@@ -82,18 +82,18 @@ async def test_retries_are_changed_and_given_back(system: System, page: Page):
     await expect(page.locator(".flash.good")).to_be_visible()
     attempts = "SELECT terms -> 'retry' ->> 'attempts' FROM scheduler.manifest WHERE external_id = 'archive'"
     assert await system.world.value(attempts) == "7"
-    yours = page.locator("section").filter(has=page.get_by_role("heading", name="Yours"))
-    await expect(yours).to_contain_text("attempts: 7")
-    await yours.get_by_role("button", name="Give back to the code").click()
-    await expect(yours).to_contain_text("Nothing yet")
+    overrides = page.locator("section").filter(has=page.get_by_role("heading", name="Overrides"))
+    await expect(overrides).to_contain_text("attempts: 7")
+    await overrides.get_by_role("button", name="Reset to code").click()
+    await expect(overrides).to_contain_text("No overrides")
 
 
 async def test_a_pause_tells_what_will_catch_up_before_it_ends(system: System, page: Page):
     await page.goto("/schedules/import")
     await page.locator("summary", has_text="Pause").click()
-    await page.get_by_label("For how many hours").fill("2")
-    await page.get_by_label("Why").fill("the disk is <b>full</b>")
-    await page.get_by_role("button", name="Pause it").click()
+    await page.get_by_label("Hours").fill("2")
+    await page.get_by_label("Reason").fill("the disk is <b>full</b>")
+    await page.locator("details.drop form button").click()
     await expect(page.locator(".flash.good")).to_be_visible()
     notice = page.locator(".flash.notice")
     await expect(notice).to_contain_text("the disk is <b>full</b>")
@@ -103,7 +103,7 @@ async def test_a_pause_tells_what_will_catch_up_before_it_ends(system: System, p
     await page.get_by_label("Check import").check()
     await page.get_by_role("button", name="Resume").click()
     await expect(page.locator(".flash.good")).to_contain_text("1 manifest(s) resumed")
-    await expect(page.get_by_text("No schedule fits")).to_be_visible()
+    await expect(page.get_by_text("No matching manifests")).to_be_visible()
 
 
 async def test_what_the_scheduler_refuses_is_told(system: System, page: Page):
@@ -117,7 +117,7 @@ async def test_one_made_at_run_time_can_be_deleted(system: System, page: Page):
     await make_at_run_time(system)
     await page.goto("/schedules/passing")
     await page.get_by_role("button", name="Delete").click()
-    await page.get_by_role("button", name="Go on").click()
+    await page.locator("#confirm-yes").click()
     await expect(page).to_have_url(re.compile("/schedules$"))
     await expect(page.locator(".flash.good")).to_contain_text("passing")
 

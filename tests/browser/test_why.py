@@ -44,7 +44,7 @@ async def test_the_same_from_the_list_of_schedules(system: System, page: Page):
     await page.keyboard.type("nightly")
     await page.keyboard.press("Enter")
     await (
-        page.get_by_role("region", name="Schedules")
+        page.get_by_role("region", name="Manifests")
         .get_by_role("link", name="nightly-report", exact=True)
         .first.click()
     )
@@ -58,12 +58,12 @@ async def test_the_same_from_the_list_of_schedules(system: System, page: Page):
 
 async def test_any_time_of_a_day_can_be_asked_about(system: System, page: Page):
     await page.goto(f"/schedules/nightly-report?day={datetime.now(BERLIN).date()}")
-    await page.get_by_label("Why, or why not, at").fill("14:05")
+    await page.get_by_label("Explain the time").fill("14:05")
     await page.get_by_role("button", name="Explain").click()
     await expect(page.locator("#day [role=status]")).to_contain_text("is no due time")
-    await page.get_by_label("Why, or why not, at").fill("half past")
+    await page.get_by_label("Explain the time").fill("half past")
     await page.get_by_role("button", name="Explain").click()
-    await expect(page.locator("#day [role=status]")).to_contain_text("write it like 02:30")
+    await expect(page.locator("#day [role=status]")).to_contain_text("write 02:30")
 
 
 async def test_what_a_pause_holds_shows_while_it_lasts(system: System, page: Page):

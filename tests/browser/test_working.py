@@ -40,10 +40,10 @@ async def run_of(system: System, work: Any) -> Any:
 
 WORK_PAGE = re.compile(r"/work/[0-9a-f-]{36}$")
 EMPTY = [
-    ("/runs", "Nothing has run yet"),
-    ("/work", "Nothing waits, and nothing runs"),
-    ("/dead-letters", "Nothing awaits anybody"),
-    ("/audit", "Nobody has changed anything"),
+    ("/runs", "No runs yet"),
+    ("/work", "No work waiting or running"),
+    ("/dead-letters", "No open dead letters"),
+    ("/audit", "No changes yet"),
 ]
 
 
@@ -101,7 +101,7 @@ async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, 
 
 async def test_a_search_without_an_index_says_how_far_it_looked(page: Page):
     await page.goto("/runs?text=nothing-has-this")
-    await expect(page.get_by_text("No run fits")).to_be_visible()
+    await expect(page.get_by_text("No matching runs")).to_be_visible()
     await page.goto("/runs?manifest=nobody")
     await expect(page.get_by_text("There is no manifest nobody")).to_be_visible()
 
@@ -112,11 +112,11 @@ async def test_a_run_is_run_again_and_cancelled(page: Page, system: System):
     run = await run_of(system, triggered.work)
     await page.goto(f"/runs/{run}")
     await page.get_by_role("button", name="Cancel").first.click()
-    await page.get_by_role("button", name="Go on").click()
+    await page.locator("#confirm-yes").click()
     await expect(page.locator(".flash.good")).to_be_visible()
     await expect(page.get_by_role("heading", level=1)).to_contain_text("cancelled")
     await page.get_by_role("button", name="Run again").click()
-    await page.get_by_role("button", name="Go on").click()
+    await page.locator("#confirm-yes").click()
     await expect(page.locator(".flash.good")).to_be_visible()
     await expect(page).to_have_url(WORK_PAGE)
     system.shown.release()
@@ -133,9 +133,9 @@ async def test_waiting_work_says_for_what_and_is_cancelled_in_bulk(page: Page, s
     )
     await page.goto("/work")
     row = page.locator("tr").filter(has_text="archive-2")
-    await expect(row).to_contain_text("room in its group")
+    await expect(row).to_contain_text("the group limit")
     await look_closely(page, "work-queue")
-    await row.get_by_role("link", name="room in its group").click()
+    await row.get_by_role("link", name="the group limit").click()
     await expect(page.locator(".gates .closed")).to_contain_text("1 of 1 active in group 'slow'")
     await expect(page.get_by_role("link", name=str(holder)[:8])).to_be_visible()
     await look_closely(page, "work")
@@ -144,10 +144,10 @@ async def test_waiting_work_says_for_what_and_is_cancelled_in_bulk(page: Page, s
     await expect(page.locator("[data-count]")).to_have_text("2")
     await page.get_by_label("Reason").fill("not today")
     await page.get_by_role("button", name="Cancel", exact=True).first.click()
-    await page.get_by_role("button", name="Go on").click()
-    await expect(page.locator(".flash.good")).to_contain_text("1 will never start")
+    await page.locator("#confirm-yes").click()
+    await expect(page.locator(".flash.good")).to_contain_text("1 cancelled before start")
     system.shown.release()
-    await expect(page.get_by_text("No work fits")).to_be_visible()
+    await expect(page.get_by_text("No matching work")).to_be_visible()
 
 
 async def test_workers_are_heard_as_they_live(page: Page, system: System):
@@ -169,7 +169,7 @@ async def test_a_worker_is_asked_to_drain_and_ends(page: Page, system: System):
     await expect(row).to_contain_text("alive")
     await page.get_by_label("Check other").check()
     await page.get_by_role("button", name="Drain").click()
-    await page.get_by_role("button", name="Go on").click()
+    await page.locator("#confirm-yes").click()
     await expect(page.locator(".flash.good")).to_contain_text("other takes no more orders")
     await expect(row).to_have_count(0)
     assert worker.draining
@@ -188,7 +188,7 @@ async def test_times_in_filters_are_the_viewers_and_the_address_means_the_same_t
         await page.get_by_label("Since Asia/Tokyo").fill("2027-03-10T09:30")
         await page.get_by_role("button", name="Filter").click()
         await expect(page).to_have_url(re.compile("since=2027-03-10T09%3A30.*zone=Asia%2FTokyo"))
-        await expect(page.get_by_text("No run fits")).to_be_visible()
+        await expect(page.get_by_text("No matching runs")).to_be_visible()
         address = page.url
     async with open_page(chromium, system, timezone_id="America/New_York") as page:
         await page.goto(address)
@@ -211,9 +211,9 @@ async def test_events_come_by_themselves_and_wait_while_paused(page: Page, syste
     await expect(page.locator("#events tr")).to_have_count(before + 1)
     await page.get_by_role("button", name="Pause").click()
     await client_of(system).enqueue("ship", {"item": "chair"})
-    await expect(page.get_by_role("button", name="Go on (1 new)")).to_be_visible()
+    await expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
     await expect(page.locator("#events tr")).to_have_count(before + 1)
-    await page.get_by_role("button", name="Go on (1 new)").click()
+    await page.get_by_role("button", name="Resume (1 new)").click()
     await expect(page.locator("#events tr")).to_have_count(before + 2)
     await page.goto("/events")
     await look_closely(page, "events")

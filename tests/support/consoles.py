@@ -10,10 +10,10 @@ from headway_clock import utc_now
 from headway_console.access.tickets import sign_in_path
 from headway_console.access.tokens import Token, as_yaml, new_token
 from headway_console.settings import ConsoleSettings
-from headway_console.wiring import ConsoleService, LocalPerson, start_console
+from headway_console.wiring import ConsoleService, LocalCredentials, start_console
 from headway_contract.routes import ROLES
 
-LOCAL = LocalPerson(name="me", token="headway_local-token", ticket_key="key of the tickets")
+LOCAL = LocalCredentials(name="me", token="headway_local-token", ticket_key="key of the tickets")
 
 
 def local_link() -> str:
@@ -53,7 +53,7 @@ async def run_console(
     nats_url: str,
     folder: Path,
     *,
-    local: LocalPerson | None = None,
+    local: LocalCredentials | None = None,
     entries: tuple[Token, ...] = (),
     **settings: Any,
 ) -> AsyncIterator[Console]:

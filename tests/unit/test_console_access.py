@@ -15,7 +15,7 @@ from headway_console.access.issuer import check_oidc, read_roles
 from headway_console.access.sessions import Cookies, Revoked, Seal, SigningIn
 from headway_console.access.tokens import Rejected, Tokens, as_yaml, new_token, read_tokens
 from headway_console.application import known_hosts, known_origins
-from headway_console.pages.sign_in import safe_path
+from headway_console.pages.flash import safe_path
 from headway_console.settings import AuthMissing, ConsoleSettings, check_exposure, check_key
 from headway_service_kit.settings import InvalidSettings
 
@@ -48,7 +48,7 @@ def test_a_key_that_could_be_guessed_is_refused():
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"oidc_issuer": "http://issuer"}, "no https:// URL"),
+        ({"oidc_issuer": "http://issuer"}, "not an https:// URL"),
         ({"oidc_issuer": "https://issuer"}, "HEADWAY_OIDC_AUDIENCE is not set"),
         (
             {"oidc_issuer": "https://issuer", "oidc_client_id": "x"},
@@ -73,7 +73,7 @@ def test_roles_are_found_in_claims():
         {"roles": "sre"},
     ):
         assert rule.role_of(nothing) is None
-    with pytest.raises(InvalidSettings, match="'sre=boss' is no value=role"):
+    with pytest.raises(InvalidSettings, match="invalid entry 'sre=boss'"):
         read_roles(settings(oidc_roles="sre=boss"))
 
 
@@ -129,11 +129,11 @@ def test_a_file_of_tokens_is_read_again_and_a_broken_one_lets_nobody_in(tmp_path
     tokens = Tokens(file)
     assert tokens.person(first, NOW).name == "ada"
     file.write_text("- name: [")
-    with pytest.raises(Rejected, match="not known"):
+    with pytest.raises(Rejected, match="unknown token"):
         tokens.person(first, NOW)
     second, other = new_token("bob", "admin", NOW)
     file.write_text(as_yaml(other))
-    with pytest.raises(Rejected, match="not known"):
+    with pytest.raises(Rejected, match="unknown token"):
         tokens.person(first, NOW)
     with pytest.raises(Rejected, match="'bob' expired at 2027-03-01"):
         tokens.person(second, NOW)

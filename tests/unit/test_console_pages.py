@@ -192,7 +192,7 @@ class TestForm:
         value, form = forms.read(empty, {"input": '["x"]'})
         assert "integer" in forms.checked(form, schema, value, takes_input=True).problem
         _, form = forms.read(empty, {"input": "[1,"})
-        assert "not JSON" in form.fields[0].problem
+        assert "invalid JSON" in form.fields[0].problem
 
     def test_a_job_that_takes_nothing_asks_for_nothing(self):
         form = forms.made_of(None, None, takes_input=False)

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 from headway_console.pages.audit import changes_of
-from headway_console.pages.cancel import in_words
-from headway_console.pages.dead_letters import told
-from headway_console.pages.run import trace_link
+from headway_console.pages.cancel import summary as cancel_summary
+from headway_console.pages.dead_letters import summary as letter_summary
+from headway_console.pages.runs import trace_link
 from headway_console.pages.schedules import messages
 from headway_console.pages.work_queue import REASONS, waits_for
 from headway_console.reading.audit import AuditEntry
@@ -41,14 +41,16 @@ def test_what_became_of_many_is_counted():
     results = [
         LetterResult(dead_letter=ONE, result=one) for one in ("retried", "retried", "pruned")
     ]
-    text, kind = told(results)
+    text, kind = letter_summary(results)
     assert (text, kind) == (
-        "of 3 dead letters: 2 run again, 1 belong to a manifest that is gone",
+        "3 dead letters: 2 run again, 1 of deleted manifests",
         "good",
     )
-    assert told([])[1] == "bad"
+    assert letter_summary([])[1] == "bad"
     stopped = [CancelResult(id=ONE, result=one) for one in ("settled", "asked_to_stop", "settled")]
-    assert in_words(CancelAnswer(results=stopped)) == "2 will never start, 1 asked to stop"
+    assert cancel_summary(CancelAnswer(results=stopped)) == (
+        "2 cancelled before start, 1 asked to stop"
+    )
 
 
 def test_settings_say_who_said_them_and_no_secret():
@@ -81,8 +83,7 @@ def test_settings_say_who_said_them_and_no_secret():
                 "max_interval_seconds": 3600.0,
                 "abort_on": ["ValueError"],
             },
-            "5 attempts, 0.5 s apart, each wait 1.5 times the one before up to 1 h,"
-            " not after ValueError",
+            "5 attempts, 0.5 s apart, backoff 1.5 up to 1 h, not after ValueError",
         ),
         ("misfire", {"threshold_seconds": 60.0}, "fire once (threshold 1 min)"),
         ("misfire", {"policy": "catch_up", "limit": 3}, "catch up (limit 3)"),
@@ -96,7 +97,7 @@ def test_settings_say_who_said_them_and_no_secret():
     ],
 )
 def test_settings_of_a_schedule_in_words(name, value, said):
-    assert messages.told(name, value) == said
+    assert messages.setting_text(name, value) == said
 
 
 def entry(before: dict, after: dict) -> AuditEntry:

@@ -15,10 +15,10 @@ def test_a_follower_that_does_not_keep_up_is_let_go_and_costs_no_more_memory():
     async def fall_behind() -> None:
         following = Following(cast("Any", None), EventFilter())
         for number in range(100_000):
-            following.tell(News([number], number, NOW))
+            following.notify(News([number], number, NOW))
         assert following._waiting.qsize() <= 200
         with pytest.raises(FeedEnded):
-            await following.hear(1)
+            await following.receive(1)
 
     asyncio.run(fall_behind())
 
@@ -27,11 +27,11 @@ def test_a_watcher_hears_of_many_changes_once_and_of_the_end_for_good():
     async def watch() -> None:
         watching = Watching()
         for _ in range(1000):
-            watching.tell()
+            watching.notify()
         assert await watching.changed(1)
         assert not await watching.changed(0.001)
         await watching.pause(0.001)
-        watching.tell(over=True)
+        watching.notify(over=True)
         for wait in (watching.changed, watching.pause, watching.changed):
             with pytest.raises(FeedEnded):
                 await wait(1)

@@ -1,4 +1,4 @@
-"""The application: every route, behind one guard."""
+"""The application: every route behind one guard."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from litestar.middleware import DefineMiddleware
 from litestar.static_files import create_static_files_router
 from msgspec import Struct
 
-from headway_console.access.authentication import Authentication, Doorkeeper
+from headway_console.access.authentication import Authentication, Authenticator
 from headway_console.access.guards import check_declared, guard, open_to_anyone
 from headway_console.api import ENDPOINTS
 from headway_console.api.endpoints import handler_of
@@ -25,16 +25,16 @@ from headway_console.pages.live import Listening
 from headway_console.settings import ConsoleSettings, host_of, is_loopback
 
 _STATIC = Path(__file__).parent / "static"
-# Definitions of thousands of manifests fit; NATS takes about a megabyte by default.
-_MOST_BYTES = 4 * 1024 * 1024
-_FRESH_SECONDS = 300
+# Room for definitions of thousands of manifests.
+_MAX_BYTES = 4 * 1024 * 1024
+_CACHE_SECONDS = 300
 
 
 class Parts(Struct, frozen=True, kw_only=True):
-    """What the handlers stand on; they find it in the state of the application."""
+    """The dependencies of the handlers, in the state of the application."""
 
     settings: ConsoleSettings
-    doorkeeper: Doorkeeper
+    authenticator: Authenticator
     control: Control
     database: Database
     feed: Feed
@@ -44,12 +44,12 @@ class Parts(Struct, frozen=True, kw_only=True):
 
 
 def make_application(parts: Parts) -> Litestar:
-    """All routes; raises `RouteUndeclared` if one does not say whom it is for."""
+    """Build all routes; raises `RouteUndeclared` if one declares no role."""
     static = create_static_files_router(
         path="/static",
         directories=[_STATIC],
         opt=open_to_anyone(),
-        cache_control=CacheControlHeader(max_age=_FRESH_SECONDS, private=True),
+        cache_control=CacheControlHeader(max_age=_CACHE_SECONDS, private=True),
         include_in_schema=False,
     )
     app = Litestar(
@@ -58,7 +58,7 @@ def make_application(parts: Parts) -> Litestar:
         middleware=[DefineMiddleware(Authentication)],
         exception_handlers={Exception: answer_error},
         state=State({**_fields(parts), "navigation": PAGES}),
-        request_max_body_size=_MOST_BYTES,
+        request_max_body_size=_MAX_BYTES,
         openapi_config=None,
         logging_config=None,
         debug=False,
@@ -68,15 +68,15 @@ def make_application(parts: Parts) -> Litestar:
 
 
 def enveloped(app: Litestar, settings: ConsoleSettings, *, port: int) -> Envelope:
-    """The application with the check of the host and the headers around it."""
+    """Wrap the application in the host check and the security headers."""
     return Envelope(application=app, hosts=known_hosts(settings, port), secure=is_secure(settings))
 
 
 def known_hosts(settings: ConsoleSettings, port: int) -> frozenset[str]:
-    """By which names we may be called.
+    """Return the accepted values of the Host header; empty accepts any.
 
-    On loopback only by our own, for a foreign page could reach us by a name that its server has
-    made point at this machine. Elsewhere by any: there nobody comes in by being near.
+    On loopback only local names are accepted, against DNS rebinding by foreign pages. Elsewhere
+    every request needs a credential, so any name is accepted.
     """
     if not is_loopback(settings.console_address.rpartition(":")[0]):
         return frozenset()
@@ -85,7 +85,7 @@ def known_hosts(settings: ConsoleSettings, port: int) -> frozenset[str]:
 
 
 def known_origins(settings: ConsoleSettings, port: int) -> frozenset[str]:
-    """Which pages are ours; none if nobody has said how we are called."""
+    """Return the origins of this console; empty if its URL is not configured."""
     if settings.console_url:
         scheme = "https" if is_secure(settings) else "http"
         return frozenset({f"{scheme}://{host_of(settings.console_url)}"})
@@ -93,7 +93,7 @@ def known_origins(settings: ConsoleSettings, port: int) -> frozenset[str]:
 
 
 def is_secure(settings: ConsoleSettings) -> bool:
-    """Whether people reach us over HTTPS."""
+    """Tell whether people reach the console over HTTPS."""
     return (settings.console_url or "").startswith("https://")
 
 

@@ -1,7 +1,4 @@
-"""What stands around every answer, whoever gives it: the check of the host, and headers.
-
-Around the application and not inside it, so that no error slips past.
-"""
+"""Host check and security headers around the whole application, errors included."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -17,7 +14,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Nothing but our own files, nothing inline, and no page may put ours into a frame.
+# Only files of this console, nothing inline, and no framing.
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -35,7 +32,7 @@ _HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not stricter: without a referrer browsers also hide which page a form comes from.
+    # Not stricter: without a referrer browsers also hide the origin of a form.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -45,14 +42,14 @@ _STORE = "cache-control"
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """The application with all that around it. No hosts means any."""
+    """The wrapped application; no hosts means any host."""
 
     application: Any
     hosts: frozenset[str]
     secure: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             return
         if self.hosts and _host(scope) not in self.hosts:
@@ -79,7 +76,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
         if _STORE.encode() not in names:
             wanted[_STORE] = "no-store"
         added = [(name.encode(), text.encode()) for name, text in wanted.items()]
-        return [*given, *(one for one in added if one[0] not in names)]
+        return [*given, *(header for header in added if header[0] not in names)]
 
 
 def _host(scope: Scope) -> str:
@@ -87,22 +84,22 @@ def _host(scope: Scope) -> str:
     return hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
 
 
-# No file, id or page has such a name, and the file system raises on a NUL.
+# No file or page has such a path, and the file system raises on a NUL.
 _UNPRINTABLE = Problem(
     type="urn:headway:problem:not-there",
-    title="There is no such page",
+    title="Page not found",
     status=404,
-    detail="the path holds control characters",
+    detail="the path contains control characters",
 )
 
 
 def _wrong_host(hosts: frozenset[str]) -> Problem:
-    """Refuse a foreign name that points at this machine, by which a page could reach us."""
+    """Refuse an unknown host name, against DNS rebinding."""
     return Problem(
         type="urn:headway:problem:host",
-        title="This is not how the console is called",
+        title="Unknown host name",
         status=421,
-        detail=f"ask for {' or '.join(sorted(hosts))}, or set HEADWAY_CONSOLE_URL",
+        detail=f"use {' or '.join(sorted(hosts))}, or set HEADWAY_CONSOLE_URL",
     )
 
 

@@ -1,14 +1,13 @@
-"""What happens, told to everybody who follows it.
+"""The feed of events for API streams and open pages.
 
-One look at both histories for all of them, and only while there is anybody. Followers hear which
-events are new, and each reads those that it asked for; a follower that does not keep up is let go
-rather than waited for, and comes back where it was. Watchers, which are open pages, hear only that
-something was written down, and ask for what they show again.
+One task polls both histories for all subscribers, while there are any. Followers receive the
+numbers of new events and read the events of their filter; a follower that falls behind is
+disconnected, and continues where it was when it reconnects. Watchers, the open pages, only learn
+that something changed, and reload.
 """
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -16,6 +15,7 @@ from datetime import datetime
 from headway_clock import monotonic
 from headway_history.numbers import Numbers
 from headway_postgres_kit import DATABASE_CLOCK, Database, DatabaseUnavailable
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_console.reading.events import (
@@ -27,67 +27,67 @@ from headway_console.reading.events import (
 )
 from headway_console.reading.pulse import Pulse, read_pulse
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _LOOK_EVERY_SECONDS = 0.25
-# For those who only watch: a page that is fresh every second is fresh.
+# Enough for open pages.
 _GLANCE_EVERY_SECONDS = 1.0
 _TRY_AGAIN_SECONDS = 2.0
 _MOST_BEHIND = 200
-# How much of the past one who comes back may hear of, and how much of it at once.
+# Replay for a follower that reconnects: in total, and in one batch.
 _MOST_REPLAYED = 100_000
 _REPLAYED_AT_ONCE = 5_000
-# Each has a connection and a little memory of ours.
+# Each stream holds a connection and some memory.
 _MOST_AT_ONCE = 1_000
-# A sign of life, so that proxies and clients do not take a quiet system for a dead one.
-_SIGN_OF_LIFE_SECONDS = 15.0
+# Keep-alive for proxies and clients of a quiet system.
+_KEEP_ALIVE_SECONDS = 15.0
 
 
 class News(Struct, frozen=True):
-    """Numbers of new events, and up to where nothing is missing any more."""
+    """Numbers of new events, and the number below which none is missing."""
 
     numbers: list[int]
     settled: int
     at: datetime
 
 
-class Told(Struct, frozen=True):
-    """Events, and up to which number all that was asked for is told."""
+class EventBatch(Struct, frozen=True):
+    """Events, and the number below which all matching events were sent."""
 
     events: list[EventRow]
     settled: int | None
 
 
-# Whether somebody may still hear: they may have signed out, or their token may be over.
+# Tells whether the subscriber is still authorized.
 GoesOn = Callable[[], Awaitable[bool]]
 ASK_AGAIN_SECONDS = 2.0
 
 
 class FeedEnded(Exception):
-    """There is nothing more to hear: the console stops, or the follower has not kept up."""
+    """The console stops, or the follower fell behind."""
 
 
 class FeedFull(Exception):
-    """So many follow that one more would be at the cost of the others."""
+    """The limit of open streams is reached."""
 
 
 class Watching:
-    """One who hears that something was written down, but not what."""
+    """A subscriber that only learns that something changed."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
 
-    def tell(self, *, over: bool = False) -> None:
-        """Say that there is something new, or that it is over."""
+    def notify(self, *, over: bool = False) -> None:
+        """Signal a change, or the end of the feed."""
         if over:
             self._ended.set()
         self._changed.set()
 
     async def changed(self, within: float) -> bool:
-        """Whether something was written down since this was asked last; waits for it.
+        """Wait for a change since the last call; returns false after `within` seconds.
 
-        Raises `FeedEnded` once there is nothing more.
+        Raises `FeedEnded` at the end of the feed.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -99,9 +99,9 @@ class Watching:
         return changed
 
     async def pause(self, seconds: float) -> None:
-        """Do nothing for a while; what is written down meanwhile is told afterwards.
+        """Sleep; changes meanwhile are reported by the next `changed`.
 
-        Raises `FeedEnded` once there is nothing more.
+        Raises `FeedEnded` at the end of the feed.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -110,25 +110,25 @@ class Watching:
 
 
 class Following:
-    """One follower."""
+    """A subscriber that receives events of a filter."""
 
-    def __init__(self, database: Database, asked: EventFilter) -> None:
+    def __init__(self, database: Database, filters: EventFilter) -> None:
         self._database = database
-        self._asked = asked
+        self._filters = filters
         self._waiting: asyncio.Queue[News | None] = asyncio.Queue(_MOST_BEHIND)
         self._lost = False
 
-    def tell(self, news: News | None) -> None:
-        """Say what is new, or that it is over."""
+    def notify(self, news: News | None) -> None:
+        """Queue news; `None` is the end of the feed."""
         if self._waiting.full():
             self._lost = True
             return
         self._waiting.put_nowait(news)
 
-    async def hear(self, within: float) -> tuple[list[EventRow], int] | None:
-        """Events that were asked for and up to where all is told; none if there was no news.
+    async def receive(self, within: float) -> tuple[list[EventRow], int] | None:
+        """Return matching events and the settled number, or `None` without news.
 
-        Raises `FeedEnded` once there is nothing more, or news was lost.
+        Raises `FeedEnded` at the end of the feed, or if news was lost.
         """
         try:
             async with asyncio.timeout(within):
@@ -139,12 +139,12 @@ class Following:
             raise FeedEnded
         async with self._database.acquire() as connection:
             return await read_these(
-                connection, news.numbers, self._asked, now=news.at
+                connection, news.numbers, self._filters, now=news.at
             ), news.settled
 
 
 class Feed:
-    """Looks for news as long as anybody follows."""
+    """Polls for new events while there are subscribers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -157,52 +157,52 @@ class Feed:
 
     @property
     def followers(self) -> int:
-        """How many follow now."""
+        """Return the number of followers."""
         return len(self._followers)
 
     async def ready(self) -> None:
-        """Raise `FeedFull` or `DatabaseUnavailable` while it can still be answered with."""
+        """Raise `FeedFull` or `DatabaseUnavailable` before the response starts."""
         self._refuse_too_many()
         await self._begin()
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[Watching]:
-        """Hear whenever something is written down."""
+        """Subscribe to changes."""
         self._refuse_too_many()
         watching = Watching()
         self._watchers.add(watching)
         try:
             await self._begin()
             if self._ended:
-                watching.tell(over=True)
+                watching.notify(over=True)
             yield watching
         finally:
             self._watchers.discard(watching)
 
     @asynccontextmanager
-    async def follow(self, asked: EventFilter, *, after: int | None) -> AsyncIterator[Following]:
-        """Hear of everything from now on, or after a number that was heard of before."""
+    async def follow(self, filters: EventFilter, *, after: int | None) -> AsyncIterator[Following]:
+        """Subscribe to events from now on, or after a number."""
         self._refuse_too_many()
-        following = Following(self._database, asked)
+        following = Following(self._database, filters)
         numbers, now = await self._begin()
-        # Without a pause in between, so that no news passes by while it catches up.
+        # Without an await until it is added, so that no news is missed.
         if after is not None:
             _catch_up(following, max(after, numbers.highest - _MOST_REPLAYED), numbers.highest, now)
         self._followers.add(following)
         if self._ended:
-            following.tell(None)
+            following.notify(None)
         try:
             yield following
         finally:
             self._followers.discard(following)
 
     async def stop(self) -> None:
-        """End all followers' streams."""
+        """End all streams."""
         self._ended = True
         for following in self._followers:
-            following.tell(None)
+            following.notify(None)
         for watching in self._watchers:
-            watching.tell(over=True)
+            watching.notify(over=True)
         if self._looking is not None:
             self._looking.cancel()
 
@@ -211,7 +211,7 @@ class Feed:
             raise FeedFull(f"{_MOST_AT_ONCE} streams are open: close some, or try again later")
 
     async def _begin(self) -> tuple[Numbers, datetime]:
-        """Look for news if nobody does yet; returns what was seen, and the time."""
+        """Start to poll unless running; returns the known numbers and the time."""
         async with self._database.acquire() as connection:
             now = await DATABASE_CLOCK.now(connection)
             fresh = await begin_to_follow(connection, now=now)
@@ -221,7 +221,7 @@ class Feed:
         return self._numbers, now
 
     async def _look_on(self, numbers: Numbers) -> None:
-        """Look for news until nobody follows any more."""
+        """Poll until there are no subscribers."""
         pause = _LOOK_EVERY_SECONDS
         while True:
             await asyncio.sleep(pause)
@@ -231,7 +231,7 @@ class Feed:
                 await self._look(numbers)
                 pause = _LOOK_EVERY_SECONDS if self._followers else _GLANCE_EVERY_SECONDS
             except DatabaseUnavailable as error:
-                logger.warning("no news: %s", error)
+                log.warning("event feed interrupted", error=error)
                 pause = _TRY_AGAIN_SECONDS
 
     async def _look(self, numbers: Numbers) -> None:
@@ -241,38 +241,38 @@ class Feed:
             pulse = await read_pulse(connection) if self._watchers else self._pulse
         if new:
             for following in self._followers:
-                following.tell(News(new, numbers.settled, now))
+                following.notify(News(new, numbers.settled, now))
         if new or pulse != self._pulse:
             for watching in self._watchers:
-                watching.tell()
+                watching.notify()
         self._pulse = pulse
 
 
-async def told(
-    feed: Feed, asked: EventFilter, *, after: int | None, goes_on: GoesOn, seconds: float
-) -> AsyncGenerator[Told]:
-    """What one follower is told, for so many seconds at most and only while it `goes_on`.
+async def follow_events(
+    feed: Feed, filters: EventFilter, *, after: int | None, goes_on: GoesOn, seconds: float
+) -> AsyncGenerator[EventBatch]:
+    """Yield events for at most `seconds`, while the subscriber is authorized.
 
-    The first is empty, and so is a sign of life while nothing happens.
+    The first batch is empty, and so are keep-alives.
     """
     until = monotonic() + seconds
-    async with feed.follow(asked, after=after) as following:
+    async with feed.follow(filters, after=after) as following:
         silent_since, settled = monotonic(), after
-        yield Told([], settled)
+        yield EventBatch([], settled)
         while monotonic() < until and await goes_on():
             try:
-                heard = await following.hear(ASK_AGAIN_SECONDS)
+                received = await following.receive(ASK_AGAIN_SECONDS)
             except (FeedEnded, DatabaseUnavailable):
-                return  # whoever comes back is told why, or goes on
-            events, settled = heard or ([], settled)
-            if events or monotonic() - silent_since >= _SIGN_OF_LIFE_SECONDS:
+                return  # the client reconnects and continues, or learns why not
+            events, settled = received or ([], settled)
+            if events or monotonic() - silent_since >= _KEEP_ALIVE_SECONDS:
                 silent_since = monotonic()
-                yield Told(events, settled)
+                yield EventBatch(events, settled)
 
 
 def _catch_up(following: Following, after: int, until: int, now: datetime) -> None:
-    """Let a follower hear of what came after a number, up to what the others have heard."""
+    """Queue the events between two numbers for a new follower."""
     while after < until:
         upto = min(until, after + _REPLAYED_AT_ONCE)
-        following.tell(News(list(range(after + 1, upto + 1)), upto, now))
+        following.notify(News(list(range(after + 1, upto + 1)), upto, now))
         after = upto

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn on a socket that is ours, inside a service that stops it."""
+"""The HTTP server: uvicorn on a given socket."""
 
 import asyncio
 import contextlib
@@ -9,13 +9,13 @@ from typing import Any
 import uvicorn
 from headway_service_kit.health import AddressInUse
 
-# How long requests under way may take once the server is told to stop.
+# Time for open requests after a stop.
 _GRACE_SECONDS = 3
 _BACKLOG = 1024
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the process that it runs in."""
+    """A server that leaves signals to its process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -43,7 +43,7 @@ class HttpServer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Start to serve."""
         self._task = asyncio.create_task(
             self._server.serve(sockets=[self._listening]), name="console-http"
         )
@@ -53,7 +53,7 @@ class HttpServer:
             await self._task
 
     async def stop(self) -> None:
-        """Answer what is under way, and no more."""
+        """Finish open requests and stop."""
         self._server.should_exit = True
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=2 * _GRACE_SECONDS)
@@ -61,14 +61,14 @@ class HttpServer:
         self._listening.close()
 
     async def serves(self) -> str | None:
-        """A complaint for health if nobody answers any more."""
+        """Return a problem for the health check if the server has stopped."""
         if self._task is None or self._task.done() or not self._server.started:
-            return "the HTTP server has ended"
+            return "the HTTP server has stopped"
         return None
 
 
 def listen(address: str) -> socket.socket:
-    """A socket that listens on `host:port`; port 0 takes any free one."""
+    """Open a listening socket on `host:port`; port 0 takes any free port."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -16,7 +16,7 @@ from headway_service_kit.settings import (
 )
 from msgspec import Meta, Struct
 
-_SHORTEST_KEY = 32
+_MIN_KEY = 32
 
 
 class ConsoleSettings(Struct, frozen=True, kw_only=True):
@@ -25,9 +25,7 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     database_url: DatabaseUrl
     database_role: Annotated[
         str,
-        Meta(
-            description="The role that it takes on to read; empty to read as the user of the URL."
-        ),
+        Meta(description="Database role for reading; empty to read as the user of the URL."),
     ] = "headway_reader"
     nats_url: NatsUrl
     nats_creds: NatsCreds = None
@@ -35,111 +33,107 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     orphan_timeout_seconds: Annotated[
         Above0,
         Meta(
-            description="How long after its last heartbeat a worker counts as alive, as the "
-            "dispatcher is set."
+            description="Time after its last heartbeat during which a worker counts as alive; use "
+            "the value of the dispatcher."
         ),
     ] = 60.0
     health_address: HealthAddress = "127.0.0.1:0"
     console_address: Annotated[
         str,
-        Meta(
-            description="Where the API and the pages are served. Anything but loopback needs auth."
-        ),
+        Meta(description="Address of the API and the pages. Anything but loopback needs auth."),
     ] = "127.0.0.1:8080"
     jaeger_url: Annotated[
         str | None,
-        Meta(description="Where people look at traces in Jaeger; runs link to theirs there."),
+        Meta(description="URL of Jaeger; runs link to their traces."),
     ] = None
     console_url: Annotated[
         str | None,
         Meta(
-            description="How people reach it from outside, as in `https://headway.example.org`; "
-            "needed behind a proxy that ends TLS, and to sign in at an OIDC issuer."
+            description="Public URL of the console, for example `https://headway.example.org`; "
+            "needed behind a proxy that terminates TLS, and for sign-in at an OIDC issuer."
         ),
     ] = None
     api_tokens_file: Annotated[
         str | None,
-        Meta(
-            description="The file of who may come in with a token, and with which role; see "
-            "`headway token new`."
-        ),
+        Meta(description="File with the API tokens and their roles; see `headway token new`."),
     ] = None
     session_key: Annotated[
         str | None,
         Meta(
-            description="Signs the cookies of browser sessions: the same for all consoles behind "
-            "one address. Without it a new one at each start, which signs everybody out.",
+            description="Key that signs session cookies; the same for all consoles behind one "
+            "address. Without it each start makes a new key, which signs everybody out.",
             extra=SECRET,
         ),
     ] = None
     trusted_proxies: Annotated[
         str,
         Meta(
-            description="Proxies that are believed when they say whom a request comes from "
-            "(`X-Forwarded-For`), as addresses or networks: `10.0.0.0/8, 192.168.1.7`. Failed "
-            "sign-ins are counted by address."
+            description="Proxies whose `X-Forwarded-For` is trusted, as addresses or networks: "
+            "`10.0.0.0/8, 192.168.1.7`. Failed sign-ins are counted by address."
         ),
     ] = ""
-    session_hours: Annotated[Above0, Meta(description="How long a browser session lasts.")] = 12.0
-    oidc_issuer: Annotated[str | None, Meta(description="Whose JWTs are taken.")] = None
+    session_hours: Annotated[Above0, Meta(description="Lifetime of a browser session.")] = 12.0
+    oidc_issuer: Annotated[str | None, Meta(description="OIDC issuer whose JWTs are accepted.")] = (
+        None
+    )
     oidc_audience: Annotated[
         str | None,
-        Meta(description="For whom the JWTs must be meant; without it, the client's id."),
+        Meta(description="Required audience of JWTs; defaults to the client id."),
     ] = None
     oidc_client_id: Annotated[
-        str | None, Meta(description="Lets people sign in to the console at that issuer.")
+        str | None, Meta(description="Client id for sign-in at the issuer.")
     ] = None
     oidc_client_secret: Annotated[
-        str | None, Meta(description="The secret of that client.", extra=SECRET)
+        str | None, Meta(description="Client secret for sign-in at the issuer.", extra=SECRET)
     ] = None
-    oidc_scopes: Annotated[str, Meta(description="What is asked for at the issuer.")] = (
+    oidc_scopes: Annotated[str, Meta(description="Scopes requested at the issuer.")] = (
         "openid profile email"
     )
     oidc_role_claim: Annotated[
         str,
-        Meta(description="The claim that holds somebody's roles, dots for claims inside claims."),
+        Meta(description="Claim that holds the roles of a person; dots for nested claims."),
     ] = "roles"
     oidc_roles: Annotated[
         str,
         Meta(
-            description="What the values of that claim mean, as in `sre=admin,developers=viewer`. "
-            "A value that is a role by itself needs no entry."
+            description="Roles of the values of that claim: `sre=admin,developers=viewer`. A value "
+            "that is itself a role needs no entry."
         ),
     ] = ""
 
     @property
     def has_auth(self) -> bool:
-        """Whether anybody could be told from anybody else."""
+        """Tell whether authentication is configured."""
         return bool(self.api_tokens_file or self.oidc_issuer)
 
 
 class AuthMissing(Exception):
-    """The console would be open to a network, for everybody."""
+    """The console would be open to the network without authentication."""
 
 
 def check_exposure(settings: ConsoleSettings) -> None:
-    """Refuse to listen beyond this machine without knowing who comes."""
+    """Raise `AuthMissing` if the console listens beyond this machine without authentication."""
     host = settings.console_address.rpartition(":")[0]
     if settings.has_auth or is_loopback(host):
         return
     raise AuthMissing(
-        f"HEADWAY_CONSOLE_ADDRESS={settings.console_address} can be reached from other machines, "
-        "and no auth is configured: set HEADWAY_API_TOKENS_FILE ('headway token new' makes its "
-        "entries) or HEADWAY_OIDC_ISSUER, or listen on 127.0.0.1"
+        f"HEADWAY_CONSOLE_ADDRESS={settings.console_address} is reachable from other machines, and "
+        "no auth is configured: set HEADWAY_API_TOKENS_FILE ('headway token new' makes entries) or "
+        "HEADWAY_OIDC_ISSUER, or listen on 127.0.0.1"
     )
 
 
 def check_key(settings: ConsoleSettings) -> None:
-    """Refuse a key that could be guessed."""
-    if settings.session_key is not None and len(settings.session_key) < _SHORTEST_KEY:
+    """Raise `InvalidSettings` for a short session key."""
+    if settings.session_key is not None and len(settings.session_key) < _MIN_KEY:
         raise InvalidSettings(
-            f"HEADWAY_SESSION_KEY has fewer than {_SHORTEST_KEY} characters: make one with "
+            f"HEADWAY_SESSION_KEY has fewer than {_MIN_KEY} characters: make one with "
             "'openssl rand -hex 32'"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it; no host means all of them."""
+    """Tell whether only this machine can reach a host; an empty host means all interfaces."""
     if host == "localhost":
         return True
     try:
@@ -149,5 +143,5 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """The host of a URL, with its port if it names one."""
+    """Return the host of a URL, with its port if there is one."""
     return urlsplit(url).netloc.rpartition("@")[2].lower()

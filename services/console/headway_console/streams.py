@@ -1,4 +1,4 @@
-"""What NATS says of our streams and their consumers, and which of our services answer on it."""
+"""State of the NATS streams and consumers, and the services that respond."""
 
 import asyncio
 from datetime import datetime
@@ -13,13 +13,13 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 _ANSWER_SECONDS = 2.0
-# How long to wait for services that answer: those that run do so within milliseconds.
+# Running services respond within milliseconds.
 _GATHER_SECONDS = 0.3
 _ASK_ALL = "$SRV.INFO"
 
 
 class Consumer(Struct, frozen=True, kw_only=True):
-    """A consumer: what waits for it, and what it has and has not acknowledged."""
+    """A consumer with its pending and unacknowledged messages."""
 
     name: str
     pending: int
@@ -29,7 +29,7 @@ class Consumer(Struct, frozen=True, kw_only=True):
 
 
 class StreamStatus(Struct, frozen=True, kw_only=True):
-    """A stream; `problem` says why nothing is known of it."""
+    """A stream; `problem` says why it could not be read."""
 
     name: str
     messages: int = 0
@@ -42,7 +42,7 @@ class StreamStatus(Struct, frozen=True, kw_only=True):
 
 
 class Answering(Struct, frozen=True, kw_only=True):
-    """A service that answers questions: how many processes of it, and their versions."""
+    """A responding service: its processes and versions."""
 
     name: str
     processes: int
@@ -67,30 +67,30 @@ STREAMS = (
     subjects.EVENTS_STREAM,
     subjects.SETTLED_STREAM,
 )
-# Of a stream with a consumer for each job, only so many are shown.
-_MOST_CONSUMERS = 256
+# A stream may have one consumer per job; only the first ones are shown.
+_MAX_CONSUMERS = 256
 
 
 async def read_streams(broker: Broker) -> list[StreamStatus]:
-    """Our streams, in the order in which work goes through them."""
+    """Read the streams, in the order of the flow of work."""
     return list(await asyncio.gather(*(_read_stream(broker, name) for name in STREAMS)))
 
 
 async def read_services(broker: Broker) -> list[Answering]:
-    """Which services answer questions now."""
+    """List the services that respond now."""
     found: dict[str, dict[str, _Info]] = {}
     inbox = broker.client.new_inbox()
 
-    async def heard(message: Msg) -> None:
+    async def receive(message: Msg) -> None:
         try:
             info = msgspec.json.decode(message.data, type=_Info)
         except msgspec.DecodeError:
-            return  # whatever else answers there is not ours
+            return  # not a Headway service
         if info.name.startswith("headway"):
             found.setdefault(info.name, {})[info.id] = info
 
     try:
-        subscription = await broker.client.subscribe(inbox, cb=heard)
+        subscription = await broker.client.subscribe(inbox, cb=receive)
         try:
             await broker.client.publish(_ASK_ALL, reply=inbox)
             await asyncio.sleep(_GATHER_SECONDS)
@@ -98,44 +98,42 @@ async def read_services(broker: Broker) -> list[Answering]:
             await subscription.unsubscribe()
     except (OSError, NatsError):
         return []
-    return [_answering(name, list(told.values())) for name, told in sorted(found.items())]
+    return [_answering(name, list(infos.values())) for name, infos in sorted(found.items())]
 
 
-def _answering(name: str, told: list[_Info]) -> Answering:
+def _answering(name: str, infos: list[_Info]) -> Answering:
     return Answering(
         name=name,
-        processes=len(told),
-        versions=sorted({one.version for one in told}),
-        endpoints=max(len(one.endpoints) for one in told),
+        processes=len(infos),
+        versions=sorted({info.version for info in infos}),
+        endpoints=max(len(info.endpoints) for info in infos),
     )
 
 
 async def _read_stream(broker: Broker, name: str) -> StreamStatus:
     try:
-        told = await broker.api(f"STREAM.INFO.{name}", timeout=_ANSWER_SECONDS)
+        info = await broker.api(f"STREAM.INFO.{name}", timeout=_ANSWER_SECONDS)
         listed = await broker.api(f"CONSUMER.LIST.{name}", timeout=_ANSWER_SECONDS)
-    except ApiError as error:
+    except (ApiError, BrokerUnavailable) as error:
         return StreamStatus(name=name, problem=str(error))
-    except BrokerUnavailable as error:
-        return StreamStatus(name=name, problem=str(error))
-    consumers = sorted(listed.get("consumers") or [], key=lambda one: str(one["name"]))
+    consumers = sorted(listed.get("consumers") or [], key=lambda consumer: str(consumer["name"]))
     return StreamStatus(
         name=name,
-        messages=told["state"]["messages"],
-        bytes=told["state"]["bytes"],
-        limit=max(0, told["config"].get("max_bytes", 0)),
-        replicas=told["config"].get("num_replicas", 1),
-        consumers=[_consumer(one) for one in consumers[:_MOST_CONSUMERS]],
-        consumers_in_all=told["state"].get("consumer_count", len(consumers)),
+        messages=info["state"]["messages"],
+        bytes=info["state"]["bytes"],
+        limit=max(0, info["config"].get("max_bytes", 0)),
+        replicas=info["config"].get("num_replicas", 1),
+        consumers=[_consumer(consumer) for consumer in consumers[:_MAX_CONSUMERS]],
+        consumers_in_all=info["state"].get("consumer_count", len(consumers)),
     )
 
 
-def _consumer(told: dict[str, Any]) -> Consumer:
-    last = (told.get("delivered") or {}).get("last_active")
+def _consumer(info: dict[str, Any]) -> Consumer:
+    last = (info.get("delivered") or {}).get("last_active")
     return Consumer(
-        name=told["name"],
-        pending=told.get("num_pending", 0),
-        unacknowledged=told.get("num_ack_pending", 0),
-        redelivered=told.get("num_redelivered", 0),
+        name=info["name"],
+        pending=info.get("num_pending", 0),
+        unacknowledged=info.get("num_ack_pending", 0),
+        redelivered=info.get("num_redelivered", 0),
         last_at=None if last is None else msgspec.convert(last, datetime, strict=False),
     )

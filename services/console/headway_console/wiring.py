@@ -1,6 +1,5 @@
-"""Putting the console together: the one place that knows all of its parts."""
+"""Composition root of the console."""
 
-import logging
 from pathlib import Path
 
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidParameterValueError
@@ -11,10 +10,11 @@ from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from headway_service_kit.service import Service, open_service
 from headway_service_kit.settings import ServiceSettings
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_console.access.attempts import Attempts, read_networks
-from headway_console.access.authentication import Doorkeeper, Local
+from headway_console.access.authentication import Authenticator, Local
 from headway_console.access.issuer import Issuer, check_oidc, read_roles
 from headway_console.access.sessions import Cookies, Revoked, Seal
 from headway_console.access.tickets import Tickets
@@ -32,11 +32,11 @@ from headway_console.reading import connect_reader
 from headway_console.server import HttpServer, listen
 from headway_console.settings import ConsoleSettings, check_exposure, check_key
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
-class LocalPerson(Struct, frozen=True, kw_only=True):
-    """The person at this machine, whom `up` lets in."""
+class LocalCredentials(Struct, frozen=True, kw_only=True):
+    """Credentials of the person at this machine, made by `up`."""
 
     name: str
     token: str
@@ -45,7 +45,7 @@ class LocalPerson(Struct, frozen=True, kw_only=True):
 
 
 class ConsoleService(Service):
-    """The console as a service: its HTTP server stops before what it stands on."""
+    """The console as a service; its HTTP server stops before its dependencies."""
 
     def __init__(self, database: Database, broker: Broker) -> None:
         super().__init__("console", database, broker)
@@ -58,7 +58,7 @@ class ConsoleService(Service):
 
     async def stop(self) -> None:
         """Stop everything."""
-        await self.feed.stop()  # or the streams would keep the server from stopping
+        await self.feed.stop()  # open streams would keep the server from stopping
         if self.server is not None:
             await self.server.stop()
         if self.issuer is not None:
@@ -69,10 +69,10 @@ class ConsoleService(Service):
 async def start_console(
     settings: ConsoleSettings,
     *,
-    local: LocalPerson | None = None,
+    local: LocalCredentials | None = None,
     give_up_after: int | None = None,
 ) -> ConsoleService:
-    """Connect, then serve."""
+    """Connect and serve."""
     check_exposure(settings)
     check_key(settings)
     check_oidc(settings)
@@ -97,11 +97,11 @@ async def start_console(
     service.port = listening.getsockname()[1]
     try:
         service.issuer = Issuer(settings.oidc_issuer) if settings.oidc_issuer else None
-        doorkeeper = _doorkeeper(settings, service, tokens, local)
+        authenticator = _authenticator(settings, service, tokens, local)
         app = make_application(
             Parts(
                 settings=settings,
-                doorkeeper=doorkeeper,
+                authenticator=authenticator,
                 control=service.control,
                 database=service.database,
                 feed=service.feed,
@@ -119,29 +119,31 @@ async def start_console(
         await service.stop()
         listening.close()
         raise
-    logger.info("console runs on port %d, health on port %d", service.port, port)
+    log.info("console started", port=service.port, health_port=port)
     return service
 
 
 async def _connect_reader(settings: ConsoleSettings) -> Database:
-    """The database, by the role that can only read; without it as who we are, and as readers."""
+    """Connect with the read-only role, or without it in read-only transactions."""
     url, role = settings.database_url, settings.database_role
     try:
         return await connect_reader(url, role=role)
     except (InvalidParameterValueError, InsufficientPrivilegeError) as error:
-        logger.warning(
-            "reading without the role %r: %s; 'headway migrate' makes it, HEADWAY_DATABASE_ROLE "
-            "may name another",
-            role,
-            error,
+        log.warning(
+            "read-only role unavailable; run 'headway migrate' or set HEADWAY_DATABASE_ROLE",
+            role=role,
+            error=error,
         )
         return await connect_reader(url, role="")
 
 
-def _doorkeeper(
-    settings: ConsoleSettings, service: ConsoleService, tokens: Tokens, local: LocalPerson | None
-) -> Doorkeeper:
-    return Doorkeeper(
+def _authenticator(
+    settings: ConsoleSettings,
+    service: ConsoleService,
+    tokens: Tokens,
+    local: LocalCredentials | None,
+) -> Authenticator:
+    return Authenticator(
         tokens=tokens,
         seal=Seal((settings.session_key or new_secret()).encode()),
         cookies=Cookies.made_for(secure=is_secure(settings), port=service.port),
@@ -156,7 +158,7 @@ def _doorkeeper(
     )
 
 
-def _local(person: LocalPerson | None) -> Local | None:
+def _local(person: LocalCredentials | None) -> Local | None:
     if person is None:
         return None
     return Local(token=person.token, tickets=Tickets(person.ticket_key))
@@ -166,7 +168,7 @@ def _path(settings: ConsoleSettings) -> Path | None:
     return Path(settings.api_tokens_file) if settings.api_tokens_file else None
 
 
-def _given(local: LocalPerson | None) -> tuple[Token, ...]:
+def _given(local: LocalCredentials | None) -> tuple[Token, ...]:
     if local is None:
         return ()
     return (Token(name=local.name, role=local.role, sha256=fingerprint(local.token)),)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headway.client.client import login_name
 from headway_console.settings import ConsoleSettings
-from headway_console.wiring import ConsoleService, LocalPerson, start_console
+from headway_console.wiring import ConsoleService, LocalCredentials, start_console
 from headway_service_kit.health import AddressInUse
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ async def start_local_console(
 ) -> ConsoleService:
     """Start it; if any port is right, where it was the last time, unless that is taken now."""
     settings = replace(settings, session_key=settings.session_key or local.session_key)
-    person = LocalPerson(name=login_name(), token=local.token, ticket_key=local.ticket_key)
+    person = LocalCredentials(name=login_name(), token=local.token, ticket_key=local.ticket_key)
     host, _, port = settings.console_address.rpartition(":")
     if port != "0":
         return await start_console(settings, local=person, give_up_after=give_up_after)

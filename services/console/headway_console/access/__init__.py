@@ -1,9 +1,8 @@
-"""Who comes in, and what they may do.
+"""Authentication and roles.
 
-A request is somebody's by a bearer token (`tokens`: those of a file; `issuer`: JWTs of an OIDC
-issuer) or by the signed cookie of a browser session (`sessions`, begun by `sign_in` pages).
-`authentication` finds out who it is and `guarding` decides: every route declares the role that it
-needs, and one that does not keeps the console from starting. What a browser sends by itself is not
-enough to change anything: `forgery` wants proof that the console's own page has asked. Sign-ins
-that fail are counted (`attempts`), and too many of them are put off.
+A request authenticates with a bearer token (`tokens`: from a file; `issuer`: JWTs of an OIDC
+issuer) or with the signed cookie of a browser session (`sessions`). `authentication` finds the
+person, and `guards` authorizes: every route declares the role that it needs, and the console does
+not start if one does not. A change from a browser also needs a CSRF token (`csrf`). Failed
+sign-ins are counted and limited (`attempts`).
 """

@@ -1,8 +1,7 @@
-"""Sign-ins that failed: how many of late, and from where.
+"""Rate limit of failed sign-ins, by address and in total.
 
-Tokens cannot be guessed, so this keeps nobody out who has one for long; it bounds what somebody
-who tries costs us and an issuer. Sessions and bearer tokens are not asked about. What is
-remembered is bounded by the limit on all of them together, and is of this process alone.
+Tokens cannot be guessed; the limit bounds the cost of attempts for the console and the issuer.
+Sessions and bearer tokens are not limited. Each process counts for itself, in bounded memory.
 """
 
 import math
@@ -15,22 +14,22 @@ from headway_service_kit.settings import InvalidSettings
 _WITHIN_SECONDS = 300.0
 _PER_ADDRESS = 10
 _IN_ALL = 100
-# Whoever has one address of the newer kind has all of its network.
-_ONE_HOME = 64
+# A home has a whole IPv6 network of this prefix length.
+_HOME_PREFIX = 64
 
 Network = IPv4Network | IPv6Network
 
 
 class TooManyAttempts(Exception):
-    """Too many sign-ins have failed; `wait` says for how many seconds to leave it."""
+    """Too many sign-ins failed; retry after `wait` seconds."""
 
     def __init__(self, wait: float) -> None:
         self.wait = max(1, math.ceil(wait))
-        super().__init__(f"too many sign-ins have failed: try again in {self.wait} s")
+        super().__init__(f"too many failed sign-ins: try again in {self.wait} s")
 
 
 class Attempts:
-    """The failed sign-ins of the last minutes. Times are seconds of a clock that never steps."""
+    """The failed sign-ins of the last minutes; times are monotonic seconds."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class Attempts:
         self._failed: deque[tuple[float, str]] = deque()
 
     def begin(self, address: str, now: float) -> None:
-        """Count an attempt as failed until it has succeeded; raises `TooManyAttempts`."""
+        """Count an attempt as failed until it succeeds; raises `TooManyAttempts`."""
         while self._failed and self._failed[0][0] <= now - self._within:
             self._failed.popleft()
         here = [at for at, where in self._failed if where == address]
@@ -59,34 +58,34 @@ class Attempts:
         self._failed.append((now, address))
 
     def succeeded(self, address: str) -> None:
-        """Forget what failed from an address: somebody there may come in."""
-        self._failed = deque(one for one in self._failed if one[1] != address)
+        """Forget the failures of an address after a successful sign-in."""
+        self._failed = deque(attempt for attempt in self._failed if attempt[1] != address)
 
 
 def read_networks(stated: str) -> tuple[Network, ...]:
-    """Networks of proxies, as settings state them; raises `InvalidSettings` if they are none."""
+    """Parse the networks of trusted proxies; raises `InvalidSettings`."""
     try:
         return tuple(
-            ip_network(one.strip(), strict=False) for one in stated.split(",") if one.strip()
+            ip_network(entry.strip(), strict=False) for entry in stated.split(",") if entry.strip()
         )
     except ValueError as error:
         raise InvalidSettings(
-            f"HEADWAY_TRUSTED_PROXIES: {error}: write addresses or networks, as in "
+            f"HEADWAY_TRUSTED_PROXIES: {error}: write addresses or networks, for example "
             "'10.0.0.0/8, 192.168.1.7'"
         ) from error
 
 
 def address_of(peer: str, headers: Mapping[str, str], trusted: Sequence[Network]) -> str:
-    """Where a request comes from: who is connected, or whom trusted proxies name.
+    """Return the address of a client: the peer, or the address that trusted proxies report.
 
-    A proxy adds at the end whom it has heard from, so what is before the last stranger anybody
-    could have written.
+    A proxy appends the address of its peer, so anything before the last untrusted address may be
+    forged.
     """
     found = peer
-    for one in reversed(headers.get("x-forwarded-for", "").split(",")):
+    for hop in reversed(headers.get("x-forwarded-for", "").split(",")):
         if not _is_among(found, trusted):
             break
-        found = one.strip() or found
+        found = hop.strip() or found
     return _home_of(found)
 
 
@@ -106,4 +105,4 @@ def _home_of(address: str) -> str:
     if known.version == 4:
         return str(known)
     mapped = known.ipv4_mapped
-    return str(mapped or ip_network((known, _ONE_HOME), strict=False))
+    return str(mapped or ip_network((known, _HOME_PREFIX), strict=False))

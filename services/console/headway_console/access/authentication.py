@@ -1,4 +1,4 @@
-"""Finding out who asks."""
+"""Find the person behind a request."""
 
 from datetime import datetime
 from typing import Any
@@ -20,21 +20,21 @@ _BEARER = "bearer "
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
-    """Nobody that we know, and why; `unavailable` if we could not find out."""
+    """No known person, with the reason; `unavailable` if the issuer could not be asked."""
 
     reason: str
     unavailable: bool = False
 
 
 class Local(Struct, frozen=True, kw_only=True):
-    """The person at this machine: their token, and the tickets by which their browser signs in."""
+    """Credentials of the person at this machine: a token, and tickets for their browser."""
 
     token: str
     tickets: Tickets
 
 
-class Doorkeeper(Struct, frozen=True, kw_only=True):
-    """Knows everybody who may come in."""
+class Authenticator(Struct, frozen=True, kw_only=True):
+    """Authenticates requests by token or by session cookie."""
 
     tokens: Tokens
     seal: Seal
@@ -49,7 +49,7 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
     signed_out: Revoked
 
     async def recognise(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Person | Unknown:
-        """Who asks: by their token, or else by their cookie."""
+        """Return the person by their token, or else by their cookie."""
         header = connection.headers.get("authorization")
         try:
             if header is not None:
@@ -61,28 +61,28 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
             return Unknown(reason=f"the OIDC issuer does not answer: {error}", unavailable=True)
 
     def begin_attempt(self, connection: ASGIConnection[Any, Any, Any, Any], now: float) -> str:
-        """Somebody tries to sign in; returns from where. Raises `TooManyAttempts`."""
+        """Count a sign-in attempt and return its address; raises `TooManyAttempts`."""
         peer = connection.client.host if connection.client else ""
         address = address_of(peer, connection.headers, self.proxies)
         self.attempts.begin(address, now)
         return address
 
     async def person_with(self, token: str) -> Person:
-        """Whose a token is; raises `Rejected` if it is nobody's."""
+        """Return the person of a token; raises `Rejected`."""
         if self.issuer is not None and looks_like_jwt(token):
             return self.person_of(await self.issuer.claims(token, audience=self.audience))
         return self.tokens.person(token, utc_now())
 
     def person_of(self, claims: dict[str, Any]) -> Person:
-        """Whom the claims of a JWT describe. The name is what people are known by."""
+        """Return the person that the claims of a JWT describe."""
         name = next(
-            (str(claims[one]) for one in ("email", "preferred_username", "sub") if claims.get(one)),
+            (str(claims[key]) for key in ("email", "preferred_username", "sub") if claims.get(key)),
             "unknown",
         )
         return Person(name=name[:200], role=self.roles.role_of(claims), by="oidc")
 
     def begin_session(self, person: Person, *, token: str, until: datetime) -> str:
-        """The cookie of somebody who has signed in."""
+        """Make the session cookie of a person who signed in."""
         session = Session(
             id=new_nonce(),
             name=person.name,
@@ -93,7 +93,7 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
         return self.seal.close(SESSION, session)
 
     def end_session(self, cookie: str) -> None:
-        """Let nobody come in by a cookie any more, whoever has a copy of it."""
+        """Revoke a session cookie and every copy of it."""
         now = utc_now()
         session = self.seal.open(SESSION, cookie, Session, now)
         if session is not None:
@@ -110,21 +110,21 @@ class Doorkeeper(Struct, frozen=True, kw_only=True):
         now = utc_now()
         session = self.seal.open(SESSION, cookie, Session, now)
         if session is None or self.signed_out.has(session.id):
-            raise Rejected("the session is over: sign in again")
+            raise Rejected("the session has ended: sign in again")
         if session.token:
             return self.tokens.person_by(session.token, now, session=session.id)
         return Person(name=session.name, role=session.role, by="oidc", session=session.id)
 
 
 class Authentication(AbstractAuthenticationMiddleware):
-    """Puts who asks into the connection; what they may do is for the guard to say."""
+    """Store the person in the connection; the guard authorizes."""
 
     async def authenticate_request(
         self, connection: ASGIConnection[Any, Any, Any, Any]
     ) -> AuthenticationResult:
-        """Who asks, or why nobody knows them."""
-        doorkeeper: Doorkeeper = connection.app.state.doorkeeper
-        found = await doorkeeper.recognise(connection)
+        """Return the person, or why there is none."""
+        authenticator: Authenticator = connection.app.state.authenticator
+        found = await authenticator.recognise(connection)
         if isinstance(found, Person):
             return AuthenticationResult(user=found, auth=None)
         return AuthenticationResult(user=None, auth=found)

@@ -1,7 +1,7 @@
-"""Deny by default: who may use which route.
+"""Authorization of routes, denied by default.
 
-The guard stands before the whole application. It lets nobody through to a route that does not
-declare whom it is for, and the application does not start if there is such a route.
+The guard covers the whole application. A route without a declared role is refused, and the
+application does not start with one.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,8 +13,8 @@ from litestar.connection import ASGIConnection, Request
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import BaseRoute, HTTPRoute
 
-from headway_console.access.authentication import Doorkeeper, Unknown
-from headway_console.access.csrf import FIELD, HEADER, Forged, check_origin, check_token
+from headway_console.access.authentication import Authenticator, Unknown
+from headway_console.access.csrf import FIELD, HEADER, check_origin, check_token
 from headway_console.access.roles import ANYONE, Person, may
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -22,11 +22,11 @@ _OPT = "role"
 
 
 class RouteUndeclared(Exception):
-    """A route does not say which role it needs."""
+    """A route declares no role."""
 
 
 class SignInNeeded(Exception):
-    """Nobody knows who asks."""
+    """The request is not authenticated."""
 
     def __init__(self, unknown: Unknown) -> None:
         super().__init__(unknown.reason)
@@ -34,21 +34,21 @@ class SignInNeeded(Exception):
 
 
 class Forbidden(Exception):
-    """Whoever asks may not do this."""
+    """The role of the person does not suffice."""
 
 
 def needs(role: Role) -> dict[str, Any]:
-    """The declaration of a route that needs a role: `@get("/", opt=needs("viewer"))`."""
+    """Declare the role that a route needs: `@get("/", opt=needs("viewer"))`."""
     return {_OPT: role}
 
 
 def open_to_anyone() -> dict[str, Any]:
-    """The declaration of a route that needs nobody to sign in."""
+    """Declare a route that needs no sign-in."""
     return {_OPT: ANYONE}
 
 
 async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Let through who may; everybody else is told why not."""
+    """Authorize a request, or raise the reason why not."""
     needed = handler.opt.get(_OPT)
     if needed == ANYONE:
         return
@@ -57,41 +57,41 @@ async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
         unknown: Unknown | None = connection.scope.get("auth")
         raise SignInNeeded(unknown or Unknown(reason="sign in first"))
     if needed not in ROLES or not may(person, needed):
-        raise Forbidden(_why(person, needed))
+        raise Forbidden(_refusal(person, needed))
     if connection.scope.get("method") not in _SAFE and person.session:
         await refuse_forged(connection, person)
 
 
-def still_let_in(
+def still_authorized(
     connection: ASGIConnection[Any, Any, Any, Any], role: Role = "viewer"
 ) -> Callable[[], Awaitable[bool]]:
-    """Asks whether whoever opened a stream may still hear it.
+    """Return a check whether the person may still follow an open stream.
 
-    They may have signed out, their session or token may be over, or their role another.
+    They may have signed out, their session or token may have expired, or their role changed.
     """
-    doorkeeper: Doorkeeper = connection.app.state.doorkeeper
+    authenticator: Authenticator = connection.app.state.authenticator
 
-    async def asked() -> bool:
-        found = await doorkeeper.recognise(connection)
+    async def check() -> bool:
+        found = await authenticator.recognise(connection)
         return isinstance(found, Person) and may(found, role)
 
-    return asked
+    return check
 
 
 async def refuse_forged(connection: ASGIConnection[Any, Any, Any, Any], person: Person) -> None:
-    """Raise `Forged` unless our own page has sent this."""
-    doorkeeper: Doorkeeper = connection.app.state.doorkeeper
+    """Raise `Forged` unless a page of this console sent the request."""
+    authenticator: Authenticator = connection.app.state.authenticator
     check_origin(connection.headers, connection.app.state.origins)
     given = connection.headers.get(HEADER)
     if given is None and isinstance(connection, Request):
         kind, _ = connection.content_type
         if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
             given = (await connection.form()).get(FIELD)
-    check_token(doorkeeper.seal, person.session, given)
+    check_token(authenticator.seal, person.session, given)
 
 
 def check_declared(app: Litestar) -> None:
-    """Raise `RouteUndeclared` with every route that does not say whom it is for."""
+    """Raise `RouteUndeclared` if a route declares no role."""
     undeclared = sorted(
         f"{'/'.join(sorted(_methods(handler)))} {route.path}"
         for route, handler in _handlers(app.routes)
@@ -117,24 +117,10 @@ def _methods(handler: BaseRouteHandler) -> set[str]:
     return {str(method) for method in getattr(handler, "http_methods", ())}
 
 
-def _why(person: Person, needed: object) -> str:
+def _refusal(person: Person, needed: object) -> str:
     if person.role is None:
         return (
-            f"{person.name} is known, but has no role here: HEADWAY_OIDC_ROLES says which values "
-            "of the role claim mean which role"
+            f"{person.name} has no role here: HEADWAY_OIDC_ROLES maps values of the role claim to "
+            "roles"
         )
-    return f"{person.name} is {person.role}, and this needs the role {needed}"
-
-
-__all__ = [
-    "Forbidden",
-    "Forged",
-    "RouteUndeclared",
-    "SignInNeeded",
-    "check_declared",
-    "guard",
-    "needs",
-    "open_to_anyone",
-    "refuse_forged",
-    "still_let_in",
-]
+    return f"{person.name} has the role {person.role}, and this needs the role {needed}"

@@ -1,14 +1,13 @@
-"""An OIDC issuer: where it is found, its keys, and what its JWTs say.
+"""An OIDC issuer: discovery, keys, and the claims of its JWTs.
 
-Only signatures with a public key are taken: with a shared secret, or with none, anybody who knows
-the public key could sign. The keys are fetched once; a token that names an unknown one has them
-fetched again, but not more often than a rolled key needs, since anybody can make up names.
+Only asymmetric signatures are accepted: with a shared secret, or none, anybody who knows the public
+key could sign. Keys are cached. A token with an unknown key id fetches them again, at a limited
+rate, because anybody can invent key ids.
 """
 
 import asyncio
 import base64
 import hashlib
-import logging
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,12 +18,13 @@ import msgspec
 from headway_clock import monotonic
 from headway_contract.routes import ROLES, Role
 from headway_service_kit.settings import InvalidSettings
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_console.access.tokens import Rejected
 from headway_console.settings import ConsoleSettings, is_loopback
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -38,11 +38,11 @@ _KEYS_LAST_SECONDS = 3600.0
 
 
 class IssuerUnavailable(Exception):
-    """The issuer does not answer, or says something that nobody can use."""
+    """The issuer does not answer, or its answer is unusable."""
 
 
 class Discovered(Struct, frozen=True, kw_only=True):
-    """What we need of an issuer's discovery document."""
+    """The used part of a discovery document."""
 
     issuer: str
     jwks_uri: str
@@ -51,13 +51,13 @@ class Discovered(Struct, frozen=True, kw_only=True):
 
 
 class KeySet(Struct, frozen=True, kw_only=True):
-    """Its public keys."""
+    """The public keys of an issuer."""
 
     keys: list[dict[str, Any]] = []
 
 
 class Issuer:
-    """One issuer, asked when needed."""
+    """A client of one issuer."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -72,24 +72,24 @@ class Issuer:
         await self._client.aclose()
 
     async def discover(self) -> Discovered:
-        """Where its endpoints are; asked for once."""
+        """Return the endpoints of the issuer, fetched once."""
         if self._discovered is None:
             where = f"{self.url.rstrip('/')}/.well-known/openid-configuration"
             found = await self._get(where, Discovered)
             if found.issuer.rstrip("/") != self.url.rstrip("/"):
                 raise IssuerUnavailable(
-                    f"{where} speaks for {found.issuer!r} and not for {self.url!r}: write "
-                    "HEADWAY_OIDC_ISSUER exactly as the issuer calls itself"
+                    f"{where} describes {found.issuer!r}, not {self.url!r}: set "
+                    "HEADWAY_OIDC_ISSUER exactly as the issuer does"
                 )
             self._discovered = found
         return self._discovered
 
     async def claims(self, token: str, *, audience: str) -> dict[str, Any]:
-        """What a JWT says; raises `Rejected` if it is not the issuer's, for us, and now."""
+        """Verify a JWT and return its claims; raises `Rejected`."""
         key_id = _key_id(token)
         key = await self._key(key_id)
         if key is None:
-            raise Rejected("the JWT is signed with a key that its issuer does not have")
+            raise Rejected("the JWT is signed with a key that the issuer does not publish")
         issuer = (await self.discover()).issuer
         try:
             found: dict[str, Any] = jwt.decode(
@@ -106,7 +106,7 @@ class Issuer:
         return found
 
     async def exchange(self, code: str, *, verifier: str, settings: ConsoleSettings) -> str:
-        """The id token that a code stands for."""
+        """Exchange an authorization code for an id token."""
         endpoint = (await self.discover()).token_endpoint
         form = {
             "grant_type": "authorization_code",
@@ -137,7 +137,7 @@ class Issuer:
         return self._keys.get(key_id)
 
     async def _try_to_fetch(self, key_id: str) -> None:
-        """Fetch the keys; while the issuer does not answer, one that we have goes on counting."""
+        """Fetch the keys; a cached key stays valid while the issuer does not answer."""
         self._tried_at = monotonic()
         try:
             await self._fetch()
@@ -145,19 +145,19 @@ class Issuer:
             if key_id not in self._keys:
                 self._tried_at = None if not self._keys else self._tried_at
                 raise
-            logger.warning("the keys of the OIDC issuer could not be fetched again: %s", error)
+            log.warning("OIDC keys not refreshed", issuer=self.url, error=error)
 
     async def _fetch(self) -> None:
         where = (await self.discover()).jwks_uri
         found = await self._get(where, KeySet)
         keys: dict[str, jwt.PyJWK] = {}
-        for one in found.keys:
-            if one.get("use", "sig") != "sig" or one.get("kty") == "oct":
+        for key in found.keys:
+            if key.get("use", "sig") != "sig" or key.get("kty") == "oct":
                 continue
             try:
-                keys[str(one.get("kid", ""))] = jwt.PyJWK.from_dict(one)
+                keys[str(key.get("kid", ""))] = jwt.PyJWK.from_dict(key)
             except (jwt.PyJWTError, ValueError) as error:
-                logger.info("%s: a key that cannot be used: %s", where, error)
+                log.info("OIDC key ignored", url=where, error=error)
         self._keys = keys
 
     async def _get(self, url: str, kind: type[Any]) -> Any:
@@ -170,70 +170,72 @@ class Issuer:
 
 
 def redirect_url(settings: ConsoleSettings) -> str:
-    """Where the issuer sends people back to."""
+    """Return the URL to which the issuer redirects."""
     return f"{(settings.console_url or '').rstrip('/')}/sign-in/oidc/back"
 
 
 def challenge_of(verifier: str) -> str:
-    """What the issuer is shown of a secret that only we can show it later (PKCE, S256)."""
+    """Return the PKCE challenge (S256) of a verifier."""
     digest = hashlib.sha256(verifier.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def looks_like_jwt(token: str) -> bool:
-    """Whether it is worth asking an issuer about a token."""
+    """Tell a JWT from an opaque token."""
     return token.count(".") == 2
 
 
 def _key_id(token: str) -> str:
-    """The name of the key in the header, which nobody has signed yet."""
+    """Return the key id of the unverified header."""
     try:
         header = jwt.get_unverified_header(token)
     except jwt.PyJWTError as error:
         raise Rejected(f"the JWT cannot be read: {error}") from error
     if header.get("alg") not in ALGORITHMS:
         raise Rejected(
-            f"the JWT is signed by {header.get('alg')!r}, and only signatures with a public key "
-            "are taken"
+            f"the JWT is signed with {header.get('alg')!r}, and only asymmetric signatures are "
+            "accepted"
         )
     return str(header.get("kid", ""))
 
 
 class RoleRule(Struct, frozen=True, kw_only=True):
-    """Which claim holds somebody's roles, and what its values mean."""
+    """The claim that holds roles, and the role of each value."""
 
     claim: str
     meanings: dict[str, Role]
 
     def role_of(self, claims: Mapping[str, Any]) -> Role | None:
-        """The highest role that somebody has, if any."""
+        """Return the highest role of a person, or `None`."""
         found: Any = claims
         for name in self.claim.split("."):
             found = found.get(name) if isinstance(found, Mapping) else None
         values = found if isinstance(found, list) else [found]
         held = [
-            self.meanings[one] for one in values if isinstance(one, str) and one in self.meanings
+            self.meanings[value]
+            for value in values
+            if isinstance(value, str) and value in self.meanings
         ]
         return max(held, key=ROLES.index, default=None)
 
 
 def read_roles(settings: ConsoleSettings) -> RoleRule:
-    """The rule that the settings state; raises `InvalidSettings` if it is none."""
+    """Parse the role settings; raises `InvalidSettings`."""
     meanings: dict[str, Role] = {role: role for role in ROLES}
-    for entry in filter(None, (one.strip() for one in settings.oidc_roles.split(","))):
+    for entry in filter(None, (part.strip() for part in settings.oidc_roles.split(","))):
         value, _, word = entry.rpartition("=")
         try:
             meanings[value.strip()] = msgspec.convert(word.strip(), Role)
         except msgspec.ValidationError as error:
             raise InvalidSettings(
-                f"HEADWAY_OIDC_ROLES: {entry!r} is no value=role: write as in "
+                f"HEADWAY_OIDC_ROLES: invalid entry {entry!r}; write "
                 f"'sre=admin,developers=viewer', with the roles {', '.join(ROLES)}"
             ) from error
     return RoleRule(claim=settings.oidc_role_claim, meanings=meanings)
 
 
 def check_oidc(settings: ConsoleSettings) -> None:
-    """Raise `InvalidSettings` if the settings of OIDC do not fit together."""
+    """Raise `InvalidSettings` if the OIDC settings are incomplete."""
     problems = []
     issuer = settings.oidc_issuer
     if issuer is None:
@@ -242,15 +244,12 @@ def check_oidc(settings: ConsoleSettings) -> None:
     if parts.scheme != "https" and not (
         parts.scheme == "http" and is_loopback(parts.hostname or "")
     ):
-        problems.append(f"HEADWAY_OIDC_ISSUER: {issuer!r} is no https:// URL")
+        problems.append(f"HEADWAY_OIDC_ISSUER: {issuer!r} is not an https:// URL")
     if not (settings.oidc_audience or settings.oidc_client_id):
-        problems.append(
-            "HEADWAY_OIDC_AUDIENCE is not set: say for whom a JWT must be meant to be taken"
-        )
+        problems.append("HEADWAY_OIDC_AUDIENCE is not set: set the audience that JWTs must have")
     if settings.oidc_client_id and not settings.console_url:
         problems.append(
-            "HEADWAY_CONSOLE_URL is not set: the issuer has to send people back to it after "
-            "they have signed in"
+            "HEADWAY_CONSOLE_URL is not set: the issuer redirects people to it after sign-in"
         )
     if problems:
         raise InvalidSettings("\n".join(problems))

@@ -1,18 +1,18 @@
-"""People and programs that come in."""
+"""People and programs, and their roles."""
 
 from typing import Literal
 
 from headway_contract.routes import ROLES, Role
 from msgspec import Struct
 
-# For what everybody may have: the sign-in page and its style sheet.
+# Routes without sign-in: the sign-in page and its style sheet.
 ANYONE = "anyone"
 
 
 class Person(Struct, frozen=True, kw_only=True):
-    """Who asks. The audit calls them by their name.
+    """An authenticated person or program; the audit records the name.
 
-    Without a role they are known, and may do nothing. `session` is theirs if they came by cookie.
+    Without a role they may do nothing. `session` is set if they sent a session cookie.
     """
 
     name: str
@@ -22,5 +22,5 @@ class Person(Struct, frozen=True, kw_only=True):
 
 
 def may(person: Person, needed: Role) -> bool:
-    """Whether somebody's role is enough."""
+    """Tell whether the role of a person suffices."""
     return person.role is not None and ROLES.index(person.role) >= ROLES.index(needed)

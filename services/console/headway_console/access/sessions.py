@@ -1,4 +1,4 @@
-"""Cookies that only we can have made: signed, with an end, and each for one purpose."""
+"""Signed cookies with an expiry, each for one purpose."""
 
 import base64
 import binascii
@@ -15,10 +15,10 @@ Sealed = TypeVar("Sealed", bound=Struct)
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """Somebody who has signed in with a browser.
+    """A browser session.
 
-    Who came with a token is looked up by its fingerprint at every request: where the file no
-    longer has it, the session is over.
+    The token is looked up by its fingerprint at every request: the session ends when the file no
+    longer has it.
     """
 
     id: str
@@ -29,7 +29,7 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class SigningIn(Struct, frozen=True, kw_only=True):
-    """Somebody who was sent to the OIDC issuer and is expected back."""
+    """A sign-in at the OIDC issuer that has not returned yet."""
 
     state: str
     nonce: str
@@ -42,18 +42,18 @@ SIGNING_IN_LASTS = timedelta(minutes=10)
 
 
 class Seal:
-    """Signs with one key; a signature for one purpose is worth nothing for another."""
+    """Signs with one key; a signature is valid for one purpose."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def close(self, purpose: str, content: Struct) -> str:
-        """The content with its signature, fit for a cookie."""
+        """Serialize and sign content for a cookie."""
         body = base64.urlsafe_b64encode(msgspec.json.encode(content)).rstrip(b"=").decode()
         return f"{body}.{self.sign(purpose, body)}"
 
     def open(self, purpose: str, sealed: str, kind: type[Sealed], now: datetime) -> Sealed | None:
-        """The content, or none if the signature is not ours or its time is over."""
+        """Return the content, or `None` if the signature is invalid or expired."""
         body, _, signature = sealed.rpartition(".")
         if not hmac.compare_digest(self.sign(purpose, body).encode(), signature.encode()):
             return None
@@ -61,22 +61,22 @@ class Seal:
             data = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
             content = msgspec.json.decode(data, type=kind)
         except (binascii.Error, msgspec.DecodeError, ValueError):
-            return None  # signed by us, but of another version
+            return None  # signed by another version
         until: datetime = content.until  # type: ignore[attr-defined]
         return content if until > now else None
 
     def sign(self, purpose: str, text: str) -> str:
-        """The signature of a text."""
+        """Sign a text."""
         message = f"{purpose}\n{text}".encode()
         digest = hmac.new(self._key, message, hashlib.sha256).digest()
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 class Revoked:
-    """Ids of sessions and tickets that no longer count, until they would have ended anyway.
+    """Revoked ids of sessions and tickets, kept until they expire.
 
-    They are known to this process alone: another console behind the same address takes a copy of
-    the cookie until the session's end.
+    Each process has its own: another console behind the same address accepts a copy of the cookie
+    until the session expires.
     """
 
     def __init__(self, *, most: int = 10_000) -> None:
@@ -92,15 +92,15 @@ class Revoked:
         self._until[revoked] = until
 
     def has(self, known: str) -> bool:
-        """Whether an id is revoked."""
+        """Tell whether an id is revoked."""
         return known in self._until
 
 
 class Cookies(Struct, frozen=True, kw_only=True):
-    """How our cookies are called and sent.
+    """Names and flags of the cookies.
 
-    Over HTTPS they are bound to the host by their name. Cookies of a machine's own servers are
-    shared by all ports, so there the port is in the name.
+    Over HTTPS the name prefix binds them to the host. Over plain HTTP the name contains the port,
+    because all ports of a host share cookies.
     """
 
     session: str
@@ -109,6 +109,6 @@ class Cookies(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def made_for(cls, *, secure: bool, port: int) -> "Cookies":
-        """Names for a console that is reached over HTTPS, or over plain HTTP at a port."""
+        """Make the names for HTTPS, or for plain HTTP at a port."""
         name = "__Host-headway" if secure else f"headway-{port}"
         return cls(session=name, signing_in=f"{name}-signing-in", secure=secure)

@@ -1,7 +1,7 @@
 """Sign-in links for the person at this machine: each works once, for ten minutes.
 
-`up` and `headway sign-in` make them with a key that lies in the data folder and is new at every
-start, so that a link found in an old log or a shell's history opens nothing.
+`up` and `headway sign-in` make them with a key in the data folder that is new at every start, so
+that an old link from a log or a shell history does not work.
 """
 
 from datetime import datetime, timedelta
@@ -27,14 +27,14 @@ def sign_in_path(key: str, now: datetime) -> str:
 
 
 class Tickets:
-    """Takes each ticket that was made with the key once."""
+    """Redeems tickets that were made with the key, each once."""
 
     def __init__(self, key: str) -> None:
         self._seal = Seal(key.encode())
         self._used = Revoked()
 
     def redeem(self, sealed: str, now: datetime) -> bool:
-        """Use a ticket up; false if it is not ours, too old, or used already."""
+        """Use a ticket; returns false if it is invalid, expired or used."""
         ticket = self._seal.open(_PURPOSE, sealed, _Ticket, now)
         if ticket is None or self._used.has(ticket.id):
             return False

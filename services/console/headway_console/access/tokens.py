@@ -1,17 +1,16 @@
-"""Tokens of a file: a YAML list with a name, a role, the SHA-256 of the token and maybe an end.
+"""Tokens in a file: a YAML list with a name, a role, the SHA-256 of the token and maybe an expiry.
 
     - name: deploy-bot
       role: operator
       sha256: 5f0c…
       expires: 2027-06-30T00:00:00Z
 
-The tokens themselves are nowhere. They have 256 random bits, so nothing is gained by a slow hash.
-The file is read again when it has changed; while it cannot be read, none of its tokens counts.
+The tokens are stored nowhere. They have 256 random bits, so a slow hash would add nothing. The file
+is read again when it changes; while it cannot be read, its tokens are refused.
 """
 
 import hashlib
 import hmac
-import logging
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +20,12 @@ import yaml
 from headway_clock import new_secret
 from headway_contract.routes import Role
 from headway_service_kit.settings import InvalidSettings
+from headway_tracing.log import get_logger
 from msgspec import Meta, Struct
 
 from headway_console.access.roles import Person
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PREFIX = "headway_"
 _MOST_BYTES = 1024 * 1024
@@ -41,27 +41,27 @@ class Token(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 
 
 class Rejected(Exception):
-    """A credential that is none, or no longer; the text may be told to whoever brought it."""
+    """An invalid or expired credential; the text is safe to show to the sender."""
 
 
 def new_token(name: str, role: Role, expires: datetime | None = None) -> tuple[str, Token]:
-    """A token, and the entry that lets it in."""
+    """Make a token and its entry for the file."""
     made = PREFIX + new_secret()
     return made, Token(name=name, role=role, sha256=fingerprint(made), expires=expires)
 
 
 def fingerprint(token: str) -> str:
-    """What the file knows of a token."""
+    """Hash a token as the file stores it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def as_yaml(token: Token) -> str:
-    """An entry as it stands in the file."""
+    """Write an entry as YAML."""
     return yaml.safe_dump([msgspec.to_builtins(token)], sort_keys=False, allow_unicode=True)
 
 
 class Tokens:
-    """The entries of a file, and those that came with the process."""
+    """The entries of the file, and those given to the process."""
 
     def __init__(self, path: Path | None, given: tuple[Token, ...] = ()) -> None:
         self._path = path
@@ -73,18 +73,18 @@ class Tokens:
             self._stamp = _stamp(path)
 
     def person(self, token: str, now: datetime) -> Person:
-        """Whose a token is; raises `Rejected` if it is nobody's."""
+        """Return the person of a token; raises `Rejected`."""
         return self.person_by(fingerprint(token), now)
 
     def person_by(self, sha256: str, now: datetime, *, session: str = "") -> Person:
-        """Whose the token with this fingerprint is, as the file says now."""
+        """Return the person of a fingerprint by the current file; raises `Rejected`."""
         self._refresh()
         found: Token | None = None
-        for entry in self._entries:  # all of them, so that the time tells nothing
+        for entry in self._entries:  # all entries, so that the duration reveals nothing
             if hmac.compare_digest(entry.sha256, sha256):
                 found = entry
         if found is None:
-            raise Rejected("the token is not known")
+            raise Rejected("unknown token")
         if found.expires is not None and found.expires <= now:
             raise Rejected(f"the token {found.name!r} expired at {found.expires.isoformat()}")
         return Person(name=found.name, role=found.role, by="token", session=session)
@@ -100,24 +100,23 @@ class Tokens:
             self._entries = self._given + read_tokens(self._path)
         except InvalidSettings as error:
             self._entries = self._given
-            logger.error("tokens file cannot be read, its tokens are refused: %s", error)
+            log.error("tokens file unreadable; its tokens are refused", error=error)
         else:
-            logger.info("read %s again: %d tokens", self._path, len(self._entries))
+            log.info("tokens file read", path=self._path, tokens=len(self._entries))
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """The entries of a file; raises `InvalidSettings` with what is wrong."""
-    called = f"HEADWAY_API_TOKENS_FILE: {str(path)!r}"
+    """Read the entries of a file; raises `InvalidSettings`."""
+    name = f"HEADWAY_API_TOKENS_FILE: {str(path)!r}"
     try:
         with path.open("rb") as file:
             plain = yaml.safe_load(file.read(_MOST_BYTES))
         found = msgspec.convert(plain or [], tuple[Token, ...])
     except OSError as error:
-        raise InvalidSettings(f"{called} cannot be read: {error.strerror}") from error
+        raise InvalidSettings(f"{name} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise InvalidSettings(
-            f"{called}: {' '.join(str(error).split())}; 'headway token new' prints what an "
-            "entry looks like"
+            f"{name}: {' '.join(str(error).split())}; 'headway token new' prints a valid entry"
         ) from error
     return found
 

@@ -18,9 +18,9 @@ from litestar import Request
 from litestar.response import Stream
 from msgspec import Meta, Struct
 
-from headway_console.access.guards import still_let_in
+from headway_console.access.guards import still_authorized
 from headway_console.api.endpoints import Endpoint
-from headway_console.feed import Feed, GoesOn, told
+from headway_console.feed import Feed, GoesOn, follow_events
 from headway_console.reading.events import EventFilter, EventRow
 
 # Then clients come back by themselves, and are asked again who they are.
@@ -55,7 +55,7 @@ async def _follow(request: Request[Any, Any, Any], asked: FollowQuestion) -> Str
     feed: Feed = request.app.state.feed
     await feed.ready()
     return Stream(
-        messages(feed, wanted, after, still_let_in(request)),
+        messages(feed, wanted, after, still_authorized(request)),
         media_type="text/event-stream",
         headers={"X-Accel-Buffering": "no"},
     )
@@ -65,7 +65,7 @@ async def messages(
     feed: Feed, asked: EventFilter, after: int | None, goes_on: GoesOn
 ) -> AsyncIterator[bytes]:
     """The stream, until the client goes away or may not hear it, or the console stops."""
-    heard = told(feed, asked, after=after, goes_on=goes_on, seconds=_LONGEST_SECONDS)
+    heard = follow_events(feed, asked, after=after, goes_on=goes_on, seconds=_LONGEST_SECONDS)
     async with aclosing(heard):
         async for one in heard:
             yield _written(one.events, one.settled)

@@ -1,7 +1,7 @@
-"""The web pages, one small module each, with its templates beside it.
+"""The web pages, each a module with its templates beside it.
 
-A page renders on the server and works without a script; htmx makes it quick. It gets what it shows
-from `reading` or from the services, by the same functions as the API.
+Pages render on the server and work without scripts. They read with the functions of `reading` and
+act through requests to the services, as the API does.
 """
 
 from headway_console.pages import (

@@ -1,4 +1,4 @@
-"""The audit: who changed what, when, and from what to what."""
+"""The audit: changes with their actor and the values before and after."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from headway_console.pages.shell import Page, show
 from headway_console.reading.audit import AuditEntry, AuditFilter, page_of_audit
 
 _FILTERS = ("actor", "action", "target", "who", "since", "before")
-_MOST_CHANGES = 6
-_LONGEST = 160
-# Told in columns of their own, or bookkeeping.
-_UNTOLD = frozenset(
+_MAX_CHANGES = 6
+_MAX_TEXT = 160
+# Shown in other columns, or bookkeeping.
+_HIDDEN = frozenset(
     (
         *("actor", "cause", "dead_letter", "disabled_by", "group", "manifest_id", "requested_at"),
         *("resolved_at", "round", "touched", "version"),
@@ -24,7 +24,7 @@ _UNTOLD = frozenset(
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One value that somebody changed; `before` is empty where there was none."""
+    """One changed value; `before` is empty if there was none."""
 
     name: str
     before: str
@@ -32,9 +32,9 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 def changes_of(entry: AuditEntry) -> list[Change]:
-    """What differs between before and after, in a few lines; all of it is in the entry."""
+    """Return the first differences between before and after."""
     before, after = _flat(entry.before), _flat(entry.after)
-    names = [name for name in (*after, *before) if name.partition(".")[0] not in _UNTOLD]
+    names = [name for name in (*after, *before) if name.partition(".")[0] not in _HIDDEN]
     found = [
         Change(
             name=name.replace("_", " "),
@@ -46,11 +46,11 @@ def changes_of(entry: AuditEntry) -> list[Change]:
         and (name in before or after[name])
         and after.get(name) != entry.target
     ]
-    return found[:_MOST_CHANGES]
+    return found[:_MAX_CHANGES]
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values inside values by their path: `retry.attempts`."""
+    """Flatten nested values by their path: `retry.attempts`."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict) and value:
@@ -62,14 +62,14 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else compact(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
 @get("/audit", opt=needs("viewer"))
 async def audit(request: Request[Any, Any, Any]) -> Response[str]:
-    """What was done, the newest first."""
+    """List changes, the newest first."""
     action, cursor = text_of(request, "action"), text_of(request, "cursor")
-    asked = AuditFilter(
+    filters = AuditFilter(
         actor=text_of(request, "actor"),
         target=text_of(request, "target"),
         actions=(action,) if action else (),
@@ -78,7 +78,7 @@ async def audit(request: Request[Any, Any, Any]) -> Response[str]:
         before=moment_of(request, "before"),
     )
     async with request.app.state.database.acquire() as connection:
-        found = await page_of_audit(connection, asked, cursor=cursor)
+        found = await page_of_audit(connection, filters, cursor=cursor)
     return show(
         request,
         "audit.html",

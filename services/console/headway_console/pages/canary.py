@@ -12,7 +12,7 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
-from headway_console.access.guards import needs, still_let_in
+from headway_console.access.guards import needs, still_authorized
 from headway_console.api.canaries import find_canary
 from headway_console.pages.flash import go_to
 from headway_console.pages.form_fields import field_of
@@ -47,7 +47,7 @@ def canary_live(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Serv
     async def look(connection: Connection) -> CanaryStatus | None:
         return await read_canary(connection, canary)
 
-    return streamed(listening.to(look, still_let_in(request)))
+    return streamed(listening.to(look, still_authorized(request)))
 
 
 @post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"))

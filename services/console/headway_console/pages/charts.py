@@ -1,4 +1,4 @@
-"""Small charts, drawn by the server: numbers in, places on a canvas out. Pure."""
+"""Layout of small charts; pure functions from numbers to coordinates."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ _GAP = 0.2
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """A piece of a bar."""
+    """One segment of a bar."""
 
     y: float
     height: float
@@ -24,7 +24,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class Bar(Struct, frozen=True, kw_only=True):
-    """One bar, with what it says on hover."""
+    """One bar, with its tooltip."""
 
     x: float
     title: str
@@ -32,7 +32,7 @@ class Bar(Struct, frozen=True, kw_only=True):
 
 
 class Bars(Struct, frozen=True, kw_only=True):
-    """A row of bars; `most` is what a full one stands for."""
+    """A bar chart; `most` is the value of a full bar."""
 
     width: int
     height: int
@@ -43,7 +43,7 @@ class Bars(Struct, frozen=True, kw_only=True):
 
 
 class Dot(Struct, frozen=True, kw_only=True):
-    """One run of a plot."""
+    """One run in a plot."""
 
     run: UUID
     x: float
@@ -53,7 +53,7 @@ class Dot(Struct, frozen=True, kw_only=True):
 
 
 class Dots(Struct, frozen=True, kw_only=True):
-    """A plot of how long runs took; `most` is the top of it, in seconds."""
+    """A plot of durations; `most` is its top, in seconds."""
 
     width: int
     height: int
@@ -65,10 +65,10 @@ class Dots(Struct, frozen=True, kw_only=True):
     dots: list[Dot]
 
 
-def throughput(stretches: Sequence[Throughput], zone: ZoneInfo) -> Bars:
-    """What ended in each stretch, failures below; times are told in a zone."""
-    most = max((one.completed + one.failed + one.cancelled for one in stretches), default=0)
-    step = _WIDTH / max(1, len(stretches))
+def throughput(slots: Sequence[Throughput], zone: ZoneInfo) -> Bars:
+    """Draw the runs that ended in each time slot, failures below."""
+    most = max((slot.completed + slot.failed + slot.cancelled for slot in slots), default=0)
+    step = _WIDTH / max(1, len(slots))
     return Bars(
         width=_WIDTH,
         height=_HEIGHT,
@@ -76,21 +76,21 @@ def throughput(stretches: Sequence[Throughput], zone: ZoneInfo) -> Bars:
         bar=round(step * (1 - _GAP), 2),
         most=most,
         bars=[
-            Bar(x=round(index * step, 2), title=_told(one, zone), parts=_stack(one, most))
-            for index, one in enumerate(stretches)
+            Bar(x=round(index * step, 2), title=_title(slot, zone), parts=_stack(slot, most))
+            for index, slot in enumerate(slots)
         ],
     )
 
 
 def durations(figures: Sequence[RunFigure], zone: ZoneInfo) -> Dots | None:
-    """How long runs took, over time; none if none has ended. Times are told in a zone."""
-    ran = [(one, one.took_seconds) for one in figures if one.took_seconds is not None]
+    """Draw durations over time; returns `None` if no run has ended."""
+    ran = [(run, run.took_seconds) for run in figures if run.took_seconds is not None]
     if not ran:
         return None
-    took = sorted(lasted for _, lasted in ran)
+    took = sorted(duration for _, duration in ran)
     most = max(took[-1], 0.001)
-    since = min(one.created_at for one, _ in ran)
-    until = max(one.created_at for one, _ in ran)
+    since = min(run.created_at for run, _ in ran)
+    until = max(run.created_at for run, _ in ran)
     whole = max((until - since).total_seconds(), 1.0)
 
     def y(value: float) -> float:
@@ -106,30 +106,30 @@ def durations(figures: Sequence[RunFigure], zone: ZoneInfo) -> Dots | None:
         until=until,
         dots=[
             Dot(
-                run=one.run,
-                x=round(6 + (_WIDTH - 12) * (one.created_at - since).total_seconds() / whole, 1),
-                y=y(lasted),
-                tint=TINT_OF.get(one.state, "plain"),
-                title=f"{one.state} in {seconds(lasted)}, attempt {one.attempt}, "
-                f"{one.created_at.astimezone(zone):%Y-%m-%d %H:%M:%S}",
+                run=run.run,
+                x=round(6 + (_WIDTH - 12) * (run.created_at - since).total_seconds() / whole, 1),
+                y=y(duration),
+                tint=TINT_OF.get(run.state, "plain"),
+                title=f"{run.state} in {seconds(duration)}, attempt {run.attempt}, "
+                f"{run.created_at.astimezone(zone):%Y-%m-%d %H:%M:%S}",
             )
-            for one, lasted in reversed(ran)
+            for run, duration in reversed(ran)
         ],
     )
 
 
-def _stack(one: Throughput, most: int) -> list[Part]:
-    """The parts of a bar, from the bottom up."""
+def _stack(slot: Throughput, most: int) -> list[Part]:
+    """Return the segments of a bar, from the bottom up."""
     parts, top = [], float(_HEIGHT)
-    for count, tint in ((one.failed, "bad"), (one.cancelled, "warn"), (one.completed, "good")):
+    for count, tint in ((slot.failed, "bad"), (slot.cancelled, "warn"), (slot.completed, "good")):
         if count:
-            # What is there is seen, however little it is.
+            # A small count stays visible.
             height = max(1.5, (_HEIGHT - 4) * count / most)
             top -= height
             parts.append(Part(y=round(max(top, 0), 2), height=round(height, 2), tint=tint))
     return parts
 
 
-def _told(one: Throughput, zone: ZoneInfo) -> str:
-    counts = f"{one.completed} completed, {one.failed} failed, {one.cancelled} cancelled"
-    return f"from {one.at.astimezone(zone):%H:%M}: {counts}"
+def _title(slot: Throughput, zone: ZoneInfo) -> str:
+    counts = f"{slot.completed} completed, {slot.failed} failed, {slot.cancelled} cancelled"
+    return f"from {slot.at.astimezone(zone):%H:%M}: {counts}"

@@ -1,19 +1,29 @@
-"""Dead letters: by what failed, those of one failure, and what is done about many at once."""
+"""Dead letters: by failure, as a list, and one with its attempts and its input to edit."""
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
-from headway.client.client import Client
-from headway_contract.dispatching import LetterFilter, LetterResult, LetterState
+import msgspec
+from headway_contract import subjects
+from headway_contract.dispatching import (
+    DeadLetterAnswer,
+    LetterFilter,
+    LetterResult,
+    LetterState,
+)
 from headway_contract.http import InvalidRequest
+from headway_contract.scheduling import InputAnswer, InputQuestion
+from headway_errors import Invalid, NotFound, RequestFailed
 from litestar import Request, Response, get, post
+from litestar.params import FromPath
 
 from headway_console.access.guards import needs
-from headway_console.pages import canary, letter
-from headway_console.pages.flash import Kind, go_to
+from headway_console.pages import canary
+from headway_console.pages.filters import pretty
+from headway_console.pages.flash import Kind, back_of, client_of, go_to
 from headway_console.pages.form_fields import (
-    back,
     choice_of,
     field_of,
     filters_of,
@@ -22,22 +32,29 @@ from headway_console.pages.form_fields import (
     text_of,
 )
 from headway_console.pages.shell import Page, show
+from headway_console.problems import problem_of
 from headway_console.reading.canaries import latest_canary
 from headway_console.reading.dead_letters import (
     count_awaiting,
+    manifest_of,
     page_of_failures,
     page_of_letters,
+    read_letter,
 )
 
-_MOST_AT_ONCE = 500
-_OF_FAILURES = ("state", "group", "job", "manifest")
-_OF_LETTERS = (*_OF_FAILURES, "fingerprint", "since", "before")
-_DONE = ("retried", "waits", "acknowledged")
+_MAX_AT_ONCE = 500
+_FAILURE_FILTERS = ("state", "group", "job", "manifest")
+_LETTER_FILTERS = (*_FAILURE_FILTERS, "fingerprint", "since", "before")
+_SUCCESSES = ("retried", "waits", "acknowledged")
+
+
+class _Unfit(Invalid):
+    """An input that the job does not accept."""
 
 
 @get("/dead-letters", opt=needs("viewer"))
 async def failures(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Dead letters by their failures, those with the latest first."""
+    """List dead letters by failure, the latest first."""
     if text_of(request, "fingerprint"):
         return go_to(request, f"/dead-letters/list?{request.url.query}")
     state: LetterState = choice_of(request, "state", LetterState) or "awaiting"
@@ -56,7 +73,7 @@ async def failures(request: Request[Any, Any, Any]) -> Response[Any]:
         request,
         "dead_letters.html",
         page=found,
-        values=filters_of(request, *_OF_FAILURES),
+        values=filters_of(request, *_FAILURE_FILTERS),
         state=state,
         awaiting=awaiting,
         cursor=cursor or "",
@@ -65,10 +82,10 @@ async def failures(request: Request[Any, Any, Any]) -> Response[Any]:
 
 @get("/dead-letters/list", opt=needs("viewer"))
 async def letters(request: Request[Any, Any, Any]) -> Response[str]:
-    """Dead letters, of one failure or of all, the newest first."""
+    """List dead letters, the newest first."""
     state = choice_of(request, "state", LetterState)
     fingerprint, cursor = text_of(request, "fingerprint"), text_of(request, "cursor")
-    asked = LetterFilter(
+    filters = LetterFilter(
         state=state,
         group=text_of(request, "group"),
         job=text_of(request, "job"),
@@ -78,31 +95,31 @@ async def letters(request: Request[Any, Any, Any]) -> Response[str]:
         created_before=moment_of(request, "before"),
     )
     async with request.app.state.database.acquire() as connection:
-        found = await page_of_letters(connection, asked, cursor=cursor)
-        canary_of_failure = await latest_canary(connection, fingerprint) if fingerprint else None
+        found = await page_of_letters(connection, filters, cursor=cursor)
+        latest = await latest_canary(connection, fingerprint) if fingerprint else None
     return show(
         request,
         "letters.html",
         page=found,
-        values=filters_of(request, *_OF_LETTERS),
+        values=filters_of(request, *_LETTER_FILTERS),
         fingerprint=fingerprint,
-        canary=canary_of_failure,
+        canary=latest,
         cursor=cursor or "",
     )
 
 
 @post("/dead-letters/change", opt=needs("operator"))
 async def change(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Retry or acknowledge the checked ones, or all of a failure."""
-    client = Client(control=request.app.state.control, actor=request.user.name)
+    """Retry or acknowledge the checked letters, or all of a failure."""
+    client = client_of(request)
     action, note = await field_of(request, "action"), await field_of(request, "note")
     ids, whole = await ids_of(request), LetterFilter(fingerprint=await field_of(request, "of"))
-    if len(ids) > _MOST_AT_ONCE:
-        raise InvalidRequest(f"check at most {_MOST_AT_ONCE} at once, or take all of the failure")
+    if len(ids) > _MAX_AT_ONCE:
+        raise InvalidRequest(f"check at most {_MAX_AT_ONCE} at once, or act on the whole failure")
     if action in ("retry", "acknowledge") and not ids:
-        raise InvalidRequest("nothing is checked: check the dead letters that you mean")
+        raise InvalidRequest("nothing is checked: check some dead letters first")
     if action in ("retry-all", "acknowledge-all") and not whole.fingerprint:
-        raise InvalidRequest("all of which failure? The form names none")
+        raise InvalidRequest("the form names no failure")
     match action:
         case "retry":
             results = await client.retry(*ids)
@@ -113,38 +130,155 @@ async def change(request: Request[Any, Any, Any]) -> Response[Any]:
         case "acknowledge-all":
             results = await client.acknowledge_all(whole, note=note)
         case _:
-            raise InvalidRequest(f"{action!r} is nothing that can be done to dead letters")
-    text, kind = told(results)
-    return go_to(request, await back(request, "/dead-letters"), text=text, kind=kind)
+            raise InvalidRequest(f"unknown action {action!r} for dead letters")
+    text, kind = summary(results)
+    return go_to(request, await back_of(request, "/dead-letters"), text=text, kind=kind)
 
 
-def told(results: Sequence[LetterResult]) -> tuple[str, Kind]:
-    """What became of letters, in words."""
+def summary(results: Sequence[LetterResult]) -> tuple[str, Kind]:
+    """Summarise the results of a change."""
     if not results:
-        return "no dead letter of these awaits anybody any more", "bad"
-    done = any(one.result in _DONE for one in results)
+        return "No open dead letters left", "bad"
+    done = any(result.result in _SUCCESSES for result in results)
     if len(results) == 1:
         return results[0].text or results[0].result, "good" if done else "bad"
-    counts = Counter(one.result for one in results)
-    words = ", ".join(f"{many} {_WORDS.get(kind, kind)}" for kind, many in counts.most_common())
-    return f"of {len(results)} dead letters: {words}", "good" if done else "bad"
+    counts = Counter(result.result for result in results)
+    parts = ", ".join(f"{many} {_PHRASES.get(kind, kind)}" for kind, many in counts.most_common())
+    return f"{len(results)} dead letters: {parts}", "good" if done else "bad"
 
 
-_WORDS = {
+_PHRASES = {
     "retried": "run again",
     "waits": "run again once their slots are free",
-    "acknowledged": "put away",
-    "already_retried": "had been retried already",
-    "already_acknowledged": "had been put away already",
-    "already_asked": "wait for their slots already",
-    "job_retired": "are of retired jobs",
-    "pruned": "belong to a manifest that is gone",
-    "unknown": "are not known any more",
+    "acknowledged": "acknowledged",
+    "already_retried": "already retried",
+    "already_acknowledged": "already acknowledged",
+    "already_asked": "already waiting for their slots",
+    "job_retired": "of retired jobs",
+    "pruned": "of deleted manifests",
+    "unknown": "unknown",
 }
+
+
+@get("/dead-letters/{letter:uuid}", opt=needs("viewer"))
+async def letter_page(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[str]:
+    """Show one dead letter."""
+    found = await _read(request, letter)
+    return _show(request, found, given=pretty(found.input))
+
+
+@post("/dead-letters/{letter:uuid}/retry", opt=needs("operator"))
+async def retry(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[Any]:
+    """Run the work again, as it was or with an edited input.
+
+    A refusal shows the form again, with the edited input.
+    """
+    client = client_of(request)
+    given = await field_of(request, "input")
+    if not given:
+        [result] = await client.retry(letter)
+    else:
+        found = await _read(request, letter)
+        try:
+            edited = _decode(given)
+            if _is_same(edited, found.input):
+                [result] = await client.retry(letter)
+            else:
+                await _check(request, found, edited)
+                [result] = await client.retry(letter, input=edited)
+        except RequestFailed as error:
+            problem = problem_of(error)
+            return _show(request, found, given=given, problem=problem.detail, status=problem.status)
+    return _go_to_letter(request, letter, result)
+
+
+@post("/dead-letters/{letter:uuid}/check", opt=needs("viewer"))
+async def check(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[str]:
+    """Check an input while it is edited."""
+    found = await _read(request, letter)
+    try:
+        await _check(request, found, _decode(await field_of(request, "input")))
+    except _Unfit as error:
+        return show(request, "input_check.html", problem=str(error))
+    except RequestFailed as error:
+        return show(request, "input_check.html", problem=f"cannot check the input: {error}")
+    return show(request, "input_check.html", problem="")
+
+
+@post("/dead-letters/{letter:uuid}/acknowledge", opt=needs("operator"))
+async def acknowledge(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[Any]:
+    """Acknowledge one dead letter, with a note."""
+    note = await field_of(request, "note")
+    [result] = await client_of(request).acknowledge(letter, note=note)
+    return _go_to_letter(request, letter, result)
+
+
+def _go_to_letter(
+    request: Request[Any, Any, Any], letter: UUID, result: LetterResult
+) -> Response[Any]:
+    kind: Kind = "good" if result.result in _SUCCESSES else "bad"
+    return go_to(request, f"/dead-letters/{letter}", text=result.text or result.result, kind=kind)
+
+
+def _decode(given: str) -> Any:
+    try:
+        return msgspec.json.decode(given)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _Unfit(f"invalid JSON: {error}") from error
+
+
+def _is_same(edited: Any, original: Any) -> bool:
+    """Compare as JSON, because in Python true equals 1."""
+    written = [msgspec.json.encode(value, order="sorted") for value in (edited, original)]
+    return written[0] == written[1]
+
+
+async def _check(request: Request[Any, Any, Any], found: DeadLetterAnswer, value: Any) -> None:
+    """Check an input as the dispatcher does before a retry; raises `_Unfit`."""
+    letter = found.status
+    async with request.app.state.database.acquire() as connection:
+        manifest = await manifest_of(connection, letter.dead_letter)
+    question = InputQuestion(job=letter.job, input=value, manifest_id=manifest, group=letter.group)
+    answer: InputAnswer = await request.app.state.control.ask(
+        subjects.INPUT_QUESTION, question, InputAnswer
+    )
+    if answer.problem:
+        raise _Unfit(answer.problem)
+
+
+def _show(
+    request: Request[Any, Any, Any],
+    found: DeadLetterAnswer,
+    *,
+    given: str,
+    problem: str = "",
+    status: int = 200,
+) -> Response[str]:
+    return show(
+        request,
+        "letter.html",
+        status=status,
+        letter=found,
+        row=found.status,
+        given=given,
+        problem=problem,
+    )
+
+
+async def _read(request: Request[Any, Any, Any], letter: UUID) -> DeadLetterAnswer:
+    async with request.app.state.database.acquire() as connection:
+        found = await read_letter(connection, letter)
+    if found is None:
+        raise NotFound(f"there is no dead letter {letter}: it may have been cleaned up")
+    return found
+
 
 PAGE = Page(
     title="Dead letters",
     path="/dead-letters",
     key="d",
-    handlers=(failures, letters, change, *letter.HANDLERS, *canary.HANDLERS),
+    handlers=(
+        *(failures, letters, change, letter_page, retry, check, acknowledge),
+        *canary.HANDLERS,
+    ),
 )

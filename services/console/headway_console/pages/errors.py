@@ -1,4 +1,4 @@
-"""Errors as people see them."""
+"""Error pages."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from headway_console.problems import problem_of, respond, sign_in_url
 
 
 def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    """A problem for programs, a page for people, and the sign-in page for strangers."""
+    """Answer programs with a problem, people with a page, and redirect to the sign-in."""
     if request.url.path.startswith(f"{API}/") or not _wants_page(request):
         return respond(request, error)
     if isinstance(error, SignInNeeded) and not error.unknown.unavailable:

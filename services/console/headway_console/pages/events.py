@@ -1,4 +1,4 @@
-"""Events: what happens, as it happens."""
+"""Events, live."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -9,9 +9,9 @@ from headway_contract.http import InvalidRequest
 from litestar import Request, Response, get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
-from headway_console.access.guards import needs, still_let_in
-from headway_console.feed import Feed, Told, told
-from headway_console.pages.form_fields import choice_of, filters_of, id_asked, moment_of, text_of
+from headway_console.access.guards import needs, still_authorized
+from headway_console.feed import EventBatch, Feed, follow_events
+from headway_console.pages.form_fields import choice_of, filters_of, id_filter, moment_of, text_of
 from headway_console.pages.live import LONGEST_SECONDS, streamed
 from headway_console.pages.shell import Page, render, show
 from headway_console.reading.events import EventFilter, begin_to_follow, page_of_events
@@ -23,12 +23,12 @@ _LARGEST = 2**63 - 1
 
 @get("/events", opt=needs("viewer"))
 async def events(request: Request[Any, Any, Any]) -> Response[str]:
-    """Events, the newest first."""
+    """List events, the newest first."""
     cursor = text_of(request, "cursor")
     async with request.app.state.database.acquire() as connection:
-        # Looked at first: what comes about while the page is read is told by the stream as well.
+        # Read first: the stream repeats events that arrive while the page is read.
         newest = (await begin_to_follow(connection, now=utc_now())).settled
-        found = await page_of_events(connection, _asked(request), cursor=cursor)
+        found = await page_of_events(connection, _filters(request), cursor=cursor)
     return show(
         request,
         "events.html",
@@ -41,41 +41,41 @@ async def events(request: Request[Any, Any, Any]) -> Response[str]:
 
 @get("/events/feed", opt=needs("viewer"))
 async def feed(request: Request[Any, Any, Any]) -> ServerSentEvent:
-    """What is added to the page, row by row."""
+    """Stream new rows of the table."""
     followed: Feed = request.app.state.feed
     await followed.ready()
-    heard = told(
+    batches = follow_events(
         followed,
-        _asked(request),
+        _filters(request),
         after=_begin(request),
-        goes_on=still_let_in(request),
+        goes_on=still_authorized(request),
         seconds=LONGEST_SECONDS,
     )
-    return streamed(_rows(heard))
+    return streamed(_rows(batches))
 
 
-async def _rows(heard: AsyncGenerator[Told]) -> AsyncIterator[ServerSentEventMessage]:
-    """Rows for the table, the oldest first. Whoever comes back says up to where it has all."""
-    async with aclosing(heard):
-        await anext(heard)
+async def _rows(batches: AsyncGenerator[EventBatch]) -> AsyncIterator[ServerSentEventMessage]:
+    """Yield rows, the oldest first; the id lets a client resume."""
+    async with aclosing(batches):
+        await anext(batches)
         yield ServerSentEventMessage(event="listening", data="")
-        async for one in heard:
-            if one.events:
-                rows = render("event_rows.html", events=one.events)
-                yield ServerSentEventMessage(event="events", data=rows, id=str(one.settled))
+        async for batch in batches:
+            if batch.events:
+                rows = render("event_rows.html", events=batch.events)
+                yield ServerSentEventMessage(event="events", data=rows, id=str(batch.settled))
             else:
                 yield ServerSentEventMessage(comment="still here")
 
 
 def _begin(request: Request[Any, Any, Any]) -> int:
-    """Behind which number it goes on: what was heard last, or what the page has shown."""
+    """Return the number to resume after: of the last event, or of the page."""
     given = request.headers.get(_LAST_EVENT_ID) or text_of(request, "after") or "0"
     if not given.isascii() or not given.isdigit() or int(given) > _LARGEST:
-        raise InvalidRequest("after: it is the number of an event")
+        raise InvalidRequest("after: expected the number of an event")
     return int(given)
 
 
-def _asked(request: Request[Any, Any, Any]) -> EventFilter:
+def _filters(request: Request[Any, Any, Any]) -> EventFilter:
     accepted = choice_of(request, "accepted", Literal["yes", "no"])
     types = (text_of(request, "type") or "").replace(",", " ").split()
     return EventFilter(
@@ -83,8 +83,8 @@ def _asked(request: Request[Any, Any, Any]) -> EventFilter:
         manifest=text_of(request, "manifest"),
         job=text_of(request, "job"),
         group=text_of(request, "group"),
-        work=id_asked(request, "work"),
-        run=id_asked(request, "run"),
+        work=id_filter(request, "work"),
+        run=id_filter(request, "run"),
         accepted=None if accepted is None else accepted == "yes",
         since=moment_of(request, "since"),
         before=moment_of(request, "before"),

@@ -1,4 +1,4 @@
-"""How values are written on pages."""
+"""Template filters: values as text."""
 
 import json
 from datetime import datetime
@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
-# The colour of a state or an outcome; others are plain.
+# Colours of states and outcomes; others are plain.
 TINTS = {
     "good": ("completed", "enabled", "accepted", "retried", "alive", "leads", "ok"),
     "bad": ("failed", "dead_lettered", "awaiting", "refused", "lost", "unknown", "troubled"),
@@ -31,7 +31,7 @@ TINT_OF = {state: tint for tint, states in TINTS.items() for state in states}
 
 
 def seconds(value: float | None) -> str:
-    """A length of time, short: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
+    """Write a duration: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
     if value is None:
         return "\u2013"
     for size, unit in _UNITS:
@@ -43,7 +43,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: float) -> str:
-    """A number of bytes, short."""
+    """Write a number of bytes."""
     for bytes_, unit in _SIZES:
         if value >= bytes_:
             return f"{value / bytes_:.1f} {unit}"
@@ -51,42 +51,42 @@ def size(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A number with spaces between its thousands."""
+    """Write a number with thousands separated by spaces."""
     return f"{value:,}".replace(",", "\u202f")
 
 
 def words(value: object) -> str:
-    """A state as words: `dead_lettered` is `dead lettered`."""
+    """Write a state as words: `dead_lettered` becomes `dead lettered`."""
     return str(value).replace("_", " ")
 
 
 def tint(value: object) -> str:
-    """The class that colours a state."""
+    """Return the CSS class that colours a state."""
     return TINT_OF.get(str(value).partition(":")[0], "")
 
 
 def iso(value: datetime) -> str:
-    """A time as machines read it."""
+    """Write a time in ISO 8601."""
     return value.isoformat()
 
 
 def utc(value: datetime) -> str:
-    """A time for those without the script that writes it in their own zone."""
+    """Write a time in UTC, for pages without scripts."""
     return value.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
 
 
 def pretty(value: Any) -> str:
-    """JSON, for reading."""
+    """Write indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 def compact(value: Any) -> str:
-    """JSON in one line."""
+    """Write JSON in one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def query(values: dict[str, Any]) -> str:
-    """The part of an address after its path, without what is empty."""
+    """Write a query string without empty values."""
     given = {name: value for name, value in values.items() if value not in (None, "", [], ())}
     return f"?{urlencode(given, doseq=True)}" if given else ""
 

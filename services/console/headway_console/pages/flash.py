@@ -1,71 +1,96 @@
-"""What was done or refused, told on the page that follows.
+"""Redirects after a change, with a message for the next page.
 
-It travels in a cookie that only we can have made, and is shown once.
+The message travels in a signed cookie and is shown once.
 """
 
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from headway import Client
 from headway_clock import utc_now
+from headway_errors import RequestFailed
 from litestar import Request, Response
 from litestar.datastructures import Cookie
 from msgspec import Struct
 
-from headway_console.access.authentication import Doorkeeper
+from headway_console.access.authentication import Authenticator
 
 _PURPOSE = "flash"
-_LASTS = timedelta(minutes=1)
-# A cookie holds four kilobytes; a text in base64 needs a third more.
-_LONGEST_TEXT = 1800
+_LIFETIME = timedelta(minutes=1)
+# A cookie holds four kilobytes, and base64 adds a third.
+_MAX_TEXT = 1800
+_MAX_PATH = 2000
 
 Kind = Literal["good", "bad"]
 
 
 class Flash(Struct, frozen=True, kw_only=True):
-    """A message: `good` if it was done, `bad` if it was refused."""
+    """A message: `good` for a success, `bad` for a refusal."""
 
     kind: Kind
     text: str
     until: datetime
 
 
+def client_of(request: Request[Any, Any, Any]) -> Client:
+    """Return a client that acts as the signed-in person."""
+    return Client(control=request.app.state.control, actor=request.user.name)
+
+
 def go_to(
     request: Request[Any, Any, Any], to: str, *, text: str = "", kind: Kind = "good"
 ) -> Response[Any]:
-    """Send the browser to one of our pages, with a message that it shows there."""
-    answer: Response[Any] = Response(
-        "", status_code=303, media_type="text/plain", headers={"Location": to}
-    )
+    """Redirect to a page, and show a message there."""
+    answer = Response[Any]("", status_code=303, media_type="text/plain", headers={"Location": to})
     if text:
-        doorkeeper: Doorkeeper = request.app.state.doorkeeper
-        flash = Flash(kind=kind, text=text[:_LONGEST_TEXT], until=utc_now() + _LASTS)
-        answer.set_cookie(_cookie(doorkeeper, doorkeeper.seal.close(_PURPOSE, flash), _LASTS))
+        authenticator: Authenticator = request.app.state.authenticator
+        flash = Flash(kind=kind, text=text[:_MAX_TEXT], until=utc_now() + _LIFETIME)
+        sealed = authenticator.seal.close(_PURPOSE, flash)
+        answer.set_cookie(_cookie(authenticator, sealed, _LIFETIME))
     return answer
 
 
+def refused(request: Request[Any, Any, Any], to: str, error: RequestFailed) -> Response[Any]:
+    """Redirect to a page, and show why the service refused."""
+    return go_to(request, to, text=str(error), kind="bad")
+
+
+async def back_of(request: Request[Any, Any, Any], otherwise: str) -> str:
+    """Return the page of the console that a form came from."""
+    given = (await request.form()).get("back")
+    return safe_path(given) if given else otherwise
+
+
+def safe_path(given: object) -> str:
+    """Return a path of this console, or `/` if the given one leads elsewhere."""
+    path = str(given or "/")
+    is_ours = path.startswith("/") and path[1:2] not in ("/", "\\") and len(path) < _MAX_PATH
+    return path if is_ours and path.isprintable() else "/"
+
+
 def read_flash(request: Request[Any, Any, Any]) -> Flash | None:
-    """The message for this page, if there is one."""
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    sealed = request.cookies.get(_name(doorkeeper))
-    return None if not sealed else doorkeeper.seal.open(_PURPOSE, sealed, Flash, utc_now())
+    """Return the message for this page, or `None`."""
+    authenticator: Authenticator = request.app.state.authenticator
+    sealed = request.cookies.get(_name(authenticator))
+    return None if not sealed else authenticator.seal.open(_PURPOSE, sealed, Flash, utc_now())
 
 
 def forget_flash(request: Request[Any, Any, Any], answer: Response[Any]) -> None:
-    """It was shown."""
-    answer.set_cookie(_cookie(request.app.state.doorkeeper, "", timedelta(0)))
+    """Delete the message after it was shown."""
+    answer.set_cookie(_cookie(request.app.state.authenticator, "", timedelta(0)))
 
 
-def _name(doorkeeper: Doorkeeper) -> str:
-    return f"{doorkeeper.cookies.session}-flash"
+def _name(authenticator: Authenticator) -> str:
+    return f"{authenticator.cookies.session}-flash"
 
 
-def _cookie(doorkeeper: Doorkeeper, value: str, lasts: timedelta) -> Cookie:
+def _cookie(authenticator: Authenticator, value: str, lifetime: timedelta) -> Cookie:
     return Cookie(
-        key=_name(doorkeeper),
+        key=_name(authenticator),
         value=value,
         path="/",
-        secure=doorkeeper.cookies.secure,
+        secure=authenticator.cookies.secure,
         httponly=True,
         samesite="lax",
-        max_age=int(lasts.total_seconds()),
+        max_age=int(lifetime.total_seconds()),
     )

@@ -1,33 +1,41 @@
-"""What a page is asked for: filters out of the URL, and fields out of forms."""
+"""Read filters from the URL and fields from forms.
+
+Times in filters are in the time zone of the browser, which sends it in a cookie. A URL with a time
+names its zone, so that it means the same to everybody; without a zone it means UTC.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, get_args
+from urllib.parse import unquote
 from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headway_contract.http import InvalidRequest
 from litestar import Request
 
-from headway_console.pages.sign_in import safe_path
-from headway_console.pages.zones import FIELD, TIMES, zone_of
+_ZONE_COOKIE = "headway-zone"
+_ZONE_FIELD = "zone"
+_TIMES = ("since", "before")
+UTC = ZoneInfo("UTC")
 
 
 def text_of(request: Request[Any, Any, Any], name: str) -> str | None:
-    """A filter; none if it was left empty."""
+    """Return a filter, or `None` if it is empty."""
     return str(request.query_params.get(name, "")).strip() or None
 
 
 def choice_of(request: Request[Any, Any, Any], name: str, of: Any) -> Any:
-    """A filter that takes only some words: those of a `Literal`."""
+    """Return a filter that takes the values of a `Literal`."""
     given = text_of(request, name)
-    words = get_args(of)
-    if given is not None and given not in words:
-        raise InvalidRequest(f"{name}: {given!r} is none of {', '.join(words)}")
+    choices = get_args(of)
+    if given is not None and given not in choices:
+        raise InvalidRequest(f"{name}: {given!r} is not one of {', '.join(choices)}")
     return given
 
 
 def moment_of(request: Request[Any, Any, Any], name: str) -> datetime | None:
-    """A filter by time; without an offset it is in the zone that the address names."""
+    """Return a filter by time; without an offset it is in the zone of the URL."""
     given = text_of(request, name)
     if given is None:
         return None
@@ -35,29 +43,29 @@ def moment_of(request: Request[Any, Any, Any], name: str) -> datetime | None:
         moment = datetime.fromisoformat(given)
     except ValueError:
         raise InvalidRequest(
-            f"{name}: {given!r} is no time: write 2026-11-16T02:30, or with its offset"
+            f"{name}: invalid time {given!r}; write 2026-11-16T02:30, with or without an offset"
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=zone_of(request))
 
 
 def id_of(given: object, name: str) -> UUID:
-    """An id."""
+    """Parse an id."""
     try:
         return UUID(str(given).strip())
     except ValueError:
-        raise InvalidRequest(f"{name}: {given!r} is no id") from None
+        raise InvalidRequest(f"{name}: invalid id {given!r}") from None
 
 
-def id_asked(request: Request[Any, Any, Any], name: str) -> UUID | None:
-    """A filter by id."""
+def id_filter(request: Request[Any, Any, Any], name: str) -> UUID | None:
+    """Return a filter by id, or `None` if it is empty."""
     given = text_of(request, name)
     return None if given is None else id_of(given, name)
 
 
 def filters_of(request: Request[Any, Any, Any], *names: str) -> dict[str, str]:
-    """The filters in the URL, times as a field shows them, with the zone that they are in."""
+    """Return the filters of the URL, with times as a field shows them, and their zone."""
     values = {name: text_of(request, name) or "" for name in names}
-    times = {name: moment_of(request, name) for name in TIMES if values.get(name)}
+    times = {name: moment_of(request, name) for name in _TIMES if values.get(name)}
     if times:
         zone = zone_of(request)
         values |= {
@@ -65,23 +73,39 @@ def filters_of(request: Request[Any, Any, Any], *names: str) -> dict[str, str]:
             for name, moment in times.items()
             if moment is not None
         }
-        values[FIELD] = zone.key
+        values[_ZONE_FIELD] = zone.key
     return values
 
 
+def zone_of(request: Request[Any, Any, Any]) -> ZoneInfo:
+    """Return the zone of the URL, or of the browser if the URL has no times."""
+    given = request.query_params
+    if named := str(given.get(_ZONE_FIELD, "")).strip():
+        found = _read_zone(named)
+        if found is None:
+            raise InvalidRequest(
+                f"{_ZONE_FIELD}: unknown time zone {named!r}; write Europe/Berlin or UTC"
+            )
+        return found
+    if any(str(given.get(name, "")).strip() for name in _TIMES):
+        return UTC
+    return _read_zone(unquote(request.cookies.get(_ZONE_COOKIE, ""))) or UTC
+
+
 async def ids_of(request: Request[Any, Any, Any], name: str = "id") -> list[UUID]:
-    """The ids that were checked in a form."""
+    """Return the ids that were checked in a form."""
     form = await request.form()
-    return sorted({id_of(one, name) for one in form.getall(name, [])})
+    return sorted({id_of(given, name) for given in form.getall(name, [])})
 
 
 async def field_of(request: Request[Any, Any, Any], name: str) -> str:
-    """A field of a form."""
+    """Return a field of a form."""
     form: Mapping[str, Any] = await request.form()
     return str(form.get(name, "")).strip()
 
 
-async def back(request: Request[Any, Any, Any], otherwise: str) -> str:
-    """The page that a form was on."""
-    given = await field_of(request, "back")
-    return safe_path(given) if given else otherwise
+def _read_zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None

@@ -1,4 +1,4 @@
-"""Groups: what limits them, what is under way in them, what waits and why."""
+"""Groups: limits, active runs, and waiting work."""
 
 from typing import Any
 
@@ -11,8 +11,7 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
 from headway_console.access.guards import needs
-from headway_console.pages.control import back_of, client_of, refused
-from headway_console.pages.flash import go_to
+from headway_console.pages.flash import back_of, client_of, go_to, refused
 from headway_console.pages.shell import Page, show
 from headway_console.reading.groups import GroupRow, page_of_groups
 
@@ -21,7 +20,7 @@ _FIELDS = ("max_active", "priority", "enabled", "rate")
 
 @get("/groups", opt=needs("viewer"))
 async def groups(request: Request[Any, Any, Any]) -> Response[str]:
-    """All groups."""
+    """List groups."""
     cursor = request.query_params.get("cursor") or None
     async with request.app.state.database.acquire() as connection:
         page = await page_of_groups(connection, cursor=cursor)
@@ -30,31 +29,31 @@ async def groups(request: Request[Any, Any, Any]) -> Response[str]:
 
 @get("/groups/{name:str}", opt=needs("viewer"))
 async def group(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[str]:
-    """One group, to be changed."""
+    """Show one group."""
     async with request.app.state.database.acquire() as connection:
         page = await page_of_groups(connection, name=name)
     if not page.items:
-        raise NotFound(f"there is no group {name!r}: declaring a job in it makes one")
+        raise NotFound(f"there is no group {name!r}: declaring a job in it creates it")
     return show(request, "group.html", group=page.items[0], rate_of=rate_of)
 
 
 @post("/groups/bulk", opt=needs("operator"))
 async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Enable or disable those that are checked."""
+    """Enable or disable the checked groups."""
     sent, back = await request.form(), await back_of(request, "/groups")
-    names = [str(one) for one in sent.getall("id", [])]
+    names = [str(name) for name in sent.getall("id", [])]
     client, done, wrong = client_of(request), 0, []
     for name in names:
         try:
             await client.change_group(name, enabled=sent.get("action") == "enable")
         except Unavailable as error:
-            return refused(request, back, error)  # nor would it for the others
+            return refused(request, back, error)  # the others would fail too
         except RequestFailed as error:
             wrong.append(f"{name}: {error}")
         else:
             done += 1
     word = "enabled" if sent.get("action") == "enable" else "disabled"
-    text = "\n".join([f"{done} groups {word}.", *wrong])
+    text = "\n".join([f"{done} {'group' if done == 1 else 'groups'} {word}.", *wrong])
     return go_to(request, back, text=text, kind="bad" if wrong else "good")
 
 
@@ -71,7 +70,7 @@ async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
 
 @post("/groups/{name:str}/change", opt=needs("operator"))
 async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
-    """Change its limits, or give one back to the code."""
+    """Change the limits of a group, or reset one to code."""
     sent, here = await request.form(), f"/groups/{name}"
     client, returned = client_of(request), sent.get("give_back")
     try:
@@ -87,8 +86,8 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
 
 
 async def _wanted(client: Client, name: str, sent: Any) -> dict[str, Any]:
-    """What differs from how the group stands; raises `ValueError` for what cannot be read."""
-    now = next((one for one in await client.groups() if one.name == name), None)
+    """Return the changed fields; raises `ValueError` for invalid input."""
+    now = next((group for group in await client.groups() if group.name == name), None)
     most, rate = str(sent.get("max_active", "")).strip(), str(sent.get("rate", "")).strip()
     try:
         given: dict[str, Any] = {
@@ -97,19 +96,19 @@ async def _wanted(client: Client, name: str, sent: Any) -> dict[str, Any]:
             "rate": parse_rate(rate) if rate else None,
         }
     except ValueError as error:
-        raise ValueError(f"Nothing was changed: {error}") from error
+        raise ValueError(f"Nothing changed: {error}") from error
     differs = {
         field: value
         for field, value in given.items()
         if now is None or getattr(now, field) != value
     }
     if not differs:
-        raise ValueError("Nothing was changed: all is as it was.")
+        raise ValueError("Nothing changed: the values are the same.")
     return differs
 
 
 def rate_of(row: GroupRow) -> str:
-    """The rate of a group as people write it; empty without one."""
+    """Write the rate of a group; empty without one."""
     return rate_in_words(msgspec.convert(row.rate, Rate)) if row.rate else ""
 
 

@@ -1,4 +1,4 @@
-"""Is all well, what goes on, what needs somebody?"""
+"""The overview: health, activity, and problems."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,28 +10,32 @@ from msgspec import Struct
 
 from headway_console.access.guards import needs
 from headway_console.pages.charts import throughput
+from headway_console.pages.form_fields import zone_of
 from headway_console.pages.shell import Page, show
-from headway_console.pages.zones import zone_of
 from headway_console.reading.groups import GroupRow
 from headway_console.reading.overview import Overview, Throughput, read_overview, read_throughput
 from headway_console.reading.system import Backlog, state_of
 
-# As the dispatcher, by default, gives up a worker.
+# The default orphan timeout of the dispatcher.
 _ALIVE = timedelta(seconds=60)
 _SHOWN_GROUPS = 12
 
 _PASSES = {
-    "tick": ("Tick", "decides what is due", "fire times that nobody has decided"),
-    "scheduler_outbox": ("Scheduler's relay", "sends what is decided", "messages to send"),
-    "dispatcher_outbox": ("Dispatcher's relay", "sends orders and outcomes", "messages to send"),
-    "dispatcher_intake": ("Intake of work", "takes up what is queued", "works on their way"),
-    "scheduler_intake": ("Intake of outcomes", "hears how work ended", "outcomes on their way"),
-    "projector": ("Projector", "writes down what workers tell", "events"),
+    "tick": ("Tick", "decides what is due", "undecided fire times"),
+    "scheduler_outbox": ("Scheduler relay", "publishes decisions", "messages to publish"),
+    "dispatcher_outbox": (
+        "Dispatcher relay",
+        "publishes orders and outcomes",
+        "messages to publish",
+    ),
+    "dispatcher_intake": ("Work intake", "receives queued work", "messages to receive"),
+    "scheduler_intake": ("Outcome intake", "receives outcomes", "messages to receive"),
+    "projector": ("Projector", "records events of workers", "events to record"),
 }
 
 
 class PassLine(Struct, frozen=True, kw_only=True):
-    """One pass, and whether its work is being done."""
+    """One pass with its backlog and state."""
 
     title: str
     does: str
@@ -41,26 +45,26 @@ class PassLine(Struct, frozen=True, kw_only=True):
 
 
 def lines_of(overview: Overview) -> list[PassLine]:
-    """The passes, each with a word for how it goes."""
+    """Return the passes with their states."""
     return [
         PassLine(
-            title=_PASSES[one.name][0],
-            does=_PASSES[one.name][1],
-            of_what=_PASSES[one.name][2],
-            state=state_of(one, now=overview.now),
-            backlog=one,
+            title=_PASSES[backlog.name][0],
+            does=_PASSES[backlog.name][1],
+            of_what=_PASSES[backlog.name][2],
+            state=state_of(backlog, now=overview.now),
+            backlog=backlog,
         )
-        for one in overview.health.backlogs
+        for backlog in overview.health.backlogs
     ]
 
 
 def troubles_of(overview: Overview, lines: list[PassLine]) -> list[str]:
-    """What somebody should see to, in sentences."""
+    """Describe the problems that need attention."""
     found = []
     if not overview.health.dispatchers:
-        found.append("No dispatcher was heard of: nothing runs. Start 'headway dispatcher'.")
+        found.append("No dispatcher is running. Start 'headway dispatcher'.")
     if not overview.counts.workers:
-        found.append("No worker is alive: work waits. Start one with 'headway worker'.")
+        found.append("No worker is alive, so work waits. Start 'headway worker'.")
     found += [
         f"{line.title} is {line.state}: {line.backlog.waiting} {line.of_what}."
         for line in lines
@@ -70,18 +74,20 @@ def troubles_of(overview: Overview, lines: list[PassLine]) -> list[str]:
 
 
 def begins_now(day: Sequence[Throughput]) -> bool:
-    """Whether all of a day's runs ended in its last hour: then that is the hour to look at."""
-    return not any(one.completed or one.failed or one.cancelled for one in day[:-2])
+    """Tell whether all runs of the day ended in its last hour."""
+    return not any(slot.completed or slot.failed or slot.cancelled for slot in day[:-2])
 
 
 def busiest(groups: list[GroupRow]) -> list[GroupRow]:
-    """Groups by how much goes on in them, then by name."""
-    return sorted(groups, key=lambda one: (-one.active - sum(one.waiting.values()), one.name))
+    """Sort groups by activity, then by name."""
+    return sorted(
+        groups, key=lambda group: (-group.active - sum(group.waiting.values()), group.name)
+    )
 
 
 @get("/", opt=needs("viewer"))
 async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
-    """How things stand."""
+    """Show the overview."""
     now = utc_now()
     async with request.app.state.database.acquire() as connection:
         found = await read_overview(connection, now=now, heard_since=now - _ALIVE)
@@ -100,9 +106,9 @@ async def overview_page(request: Request[Any, Any, Any]) -> Response[str]:
         groups=busiest(found.groups)[:_SHOWN_GROUPS],
         chart=throughput(shown, zone_of(request)),
         is_young=is_young,
-        ended=sum(one.completed for one in shown),
-        failed=sum(one.failed for one in shown),
-        cancelled=sum(one.cancelled for one in shown),
+        ended=sum(slot.completed for slot in shown),
+        failed=sum(slot.failed for slot in shown),
+        cancelled=sum(slot.cancelled for slot in shown),
     )
 
 

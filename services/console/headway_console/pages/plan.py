@@ -1,4 +1,4 @@
-"""Definitions in YAML: what they would change, which fire times come and go, and the applying."""
+"""Plan and apply definitions in YAML."""
 
 from typing import Any, get_args
 
@@ -11,9 +11,8 @@ from litestar.datastructures import UploadFile
 from msgspec import Struct
 
 from headway_console.access.guards import needs
-from headway_console.pages.control import client_of
 from headway_console.pages.filters import count
-from headway_console.pages.flash import go_to
+from headway_console.pages.flash import client_of, go_to
 from headway_console.pages.shell import Page, show
 
 PRUNES: tuple[str, ...] = get_args(PrunePolicy)
@@ -21,8 +20,8 @@ _DAYS = (1, 7, 30, 90)
 _SHOWN = 20
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What somebody has written, or sent as a file."""
+class PlanForm(Struct, frozen=True, kw_only=True):
+    """The definitions in the form, and the options."""
 
     text: str = ""
     prune: PrunePolicy = "keep"
@@ -42,50 +41,50 @@ class FireChangeView(Struct, frozen=True, kw_only=True):
 
 @get("/plan", opt=needs("viewer"), sync_to_thread=False)
 def plan_page(request: Request[Any, Any, Any]) -> Response[str]:
-    """Ask for definitions."""
-    return _show(request, Asked())
+    """Show the form."""
+    return _show(request, PlanForm())
 
 
 @post("/plan", opt=needs("viewer"))
 async def plan(request: Request[Any, Any, Any]) -> Response[str]:
-    """Tell what applying them would change; nothing is changed."""
-    asked = await _read(request)
+    """Show what applying the definitions would change."""
+    form = await _read(request)
     try:
         answer = await client_of(request).plan(
-            definitions_of(asked.text),
-            prune=asked.prune,
-            days=asked.days,
-            take_over=asked.take_over,
+            definitions_of(form.text),
+            prune=form.prune,
+            days=form.days,
+            take_over=form.take_over,
         )
     except (InvalidDefinitions, RequestFailed) as error:
-        return _show(request, asked, trouble=str(error))
-    return _show(request, asked, answer=answer)
+        return _show(request, form, trouble=str(error))
+    return _show(request, form, answer=answer)
 
 
 @post("/plan/apply", opt=needs("admin"))
 async def apply(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Apply them."""
-    asked = await _read(request)
+    """Apply the definitions."""
+    form = await _read(request)
     try:
         answer = await client_of(request).apply(
-            definitions_of(asked.text), prune=asked.prune, take_over=asked.take_over
+            definitions_of(form.text), prune=form.prune, take_over=form.take_over
         )
     except (InvalidDefinitions, RequestFailed) as error:
-        return _show(request, asked, trouble=str(error))
+        return _show(request, form, trouble=str(error))
     if answer.stale:
-        text = "Nothing was changed: a newer generation of these definitions is in force already."
+        text = "Nothing changed: a newer generation of these definitions is already in force."
         return go_to(request, "/plan", text=text, kind="bad")
-    text = f"Applied {answer.owner}: {told(answer)}."
+    text = f"Applied {answer.owner}: {summary_of(answer)}."
     return go_to(request, "/plan", text="\n".join([text, *answer.warnings]))
 
 
 def definitions_of(text: str) -> Definitions:
-    """Definitions out of text; a line break keeps it from ever being read as a path."""
+    """Parse definitions; the line break keeps the text from being read as a path."""
     return load_yaml(f"{text}\n")
 
 
-def told(answer: ApplyAnswer) -> str:
-    """What changes, in a line."""
+def summary_of(answer: ApplyAnswer) -> str:
+    """Count the changes in one line."""
     return (
         f"{len(answer.created)} created, {len(answer.changed)} changed, "
         f"{len(answer.pruned)} deleted, {len(answer.disabled)} disabled, "
@@ -114,20 +113,20 @@ def view_of(change: FireChange) -> FireChangeView:
 
 def _listed(fire: FireTime) -> str:
     later = round((fire.fire_at - fire.due_at).total_seconds())
-    return f"{_said(fire)}, {later} s later by jitter" if later else _said(fire)
+    return f"{_text(fire)}, {later} s later by jitter" if later else _text(fire)
 
 
-def _said(fire: FireTime) -> str:
+def _text(fire: FireTime) -> str:
     return f"{fire.local} (clocks change)" if fire.dst else fire.local
 
 
-async def _read(request: Request[Any, Any, Any]) -> Asked:
+async def _read(request: Request[Any, Any, Any]) -> PlanForm:
     sent = await request.form()
     file, text = sent.get("file"), str(sent.get("text", ""))
     if isinstance(file, UploadFile) and file.filename:
         text = (await file.read()).decode("utf-8-sig", errors="replace")
     prune, days = str(sent.get("prune", "keep")), str(sent.get("days", "7"))
-    return Asked(
+    return PlanForm(
         text=text.replace("\r\n", "\n"),
         prune=prune if prune in PRUNES else "keep",  # type: ignore[arg-type]
         days=int(days) if days.isdecimal() and int(days) in _DAYS else 7,
@@ -137,7 +136,7 @@ async def _read(request: Request[Any, Any, Any]) -> Asked:
 
 def _show(
     request: Request[Any, Any, Any],
-    asked: Asked,
+    form: PlanForm,
     *,
     answer: ApplyAnswer | None = None,
     trouble: str = "",
@@ -146,10 +145,10 @@ def _show(
         request,
         "plan.html",
         status=422 if trouble else 200,
-        asked=asked,
+        form=form,
         answer=answer,
         fire_changes=[view_of(change) for change in answer.fires] if answer else [],
-        summary=told(answer) if answer else "",
+        summary=summary_of(answer) if answer else "",
         trouble=trouble,
         prunes=PRUNES,
         days=_DAYS,

@@ -1,14 +1,19 @@
-"""Runs: found by how they ended, by what they belong to, and by text in what they were given."""
+"""Runs: the list, and one run with the other attempts of its work."""
 
 from typing import Any, Literal
+from uuid import UUID
 
 from headway_contract.dispatching import RunStateAsked
+from headway_errors import NotFound
+from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
+from litestar.params import FromPath
+from litestar.response import ServerSentEvent
 from msgspec.structs import replace
 
-from headway_console.access.guards import needs
-from headway_console.pages import run
+from headway_console.access.guards import needs, still_authorized
 from headway_console.pages.cancel import cancel
+from headway_console.pages.flash import client_of, go_to
 from headway_console.pages.form_fields import (
     choice_of,
     filters_of,
@@ -16,10 +21,13 @@ from headway_console.pages.form_fields import (
     moment_of,
     text_of,
 )
+from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import Page, show
 from headway_console.reading import Page as ListPage
 from headway_console.reading.manifests import find_id
+from headway_console.reading.run import RunInFull, look_at_run, read_run
 from headway_console.reading.runs import RunFilter, RunRow, page_of_runs
+from headway_console.settings import ConsoleSettings
 
 TextIn = Literal["anywhere", "error", "input"]
 _FILTERS = ("state", "job", "manifest", "group", "worker", "since", "before", "text", "in")
@@ -27,8 +35,8 @@ _FILTERS = ("state", "job", "manifest", "group", "worker", "since", "before", "t
 
 @get("/runs", opt=needs("viewer"))
 async def runs(request: Request[Any, Any, Any]) -> Response[str]:
-    """Runs, the newest first."""
-    asked = RunFilter(
+    """List runs, the newest first."""
+    filters = RunFilter(
         state=choice_of(request, "state", RunStateAsked),
         group=text_of(request, "group"),
         job=text_of(request, "job"),
@@ -43,7 +51,7 @@ async def runs(request: Request[Any, Any, Any]) -> Response[str]:
         found: ListPage[RunRow] = ListPage()
         known = None if manifest is None else await find_id(connection, manifest)
         if manifest is None or known is not None:
-            found = await page_of_runs(connection, replace(asked, manifest=known), cursor=cursor)
+            found = await page_of_runs(connection, replace(filters, manifest=known), cursor=cursor)
     return show(
         request,
         "runs.html",
@@ -56,8 +64,74 @@ async def runs(request: Request[Any, Any, Any]) -> Response[str]:
 
 @post("/runs/cancel", opt=needs("operator"))
 async def cancel_runs(request: Request[Any, Any, Any]) -> Response[Any]:
-    """End the checked runs early."""
+    """Cancel the checked runs."""
     return await cancel(request, await ids_of(request), to="/runs")
 
 
-PAGE = Page(title="Runs", path="/runs", key="r", handlers=(runs, cancel_runs, *run.HANDLERS))
+@get("/runs/{run:uuid}", opt=needs("viewer"))
+async def run_page(request: Request[Any, Any, Any], run: FromPath[UUID]) -> Response[str]:
+    """Show one run."""
+    found = await _read(request, run)
+    return show(
+        request,
+        "run.html",
+        run=found,
+        row=found.status,
+        under_way=found.status.finished_at is None,
+        moves=found.status.finished_at is None or found.work_state != "settled",
+        trace=trace_link(request.app.state.settings, found.trace_id),
+    )
+
+
+@get("/runs/{run:uuid}/live", opt=needs("viewer"), sync_to_thread=False)
+def run_live(request: Request[Any, Any, Any], run: FromPath[UUID]) -> ServerSentEvent:
+    """Send an event when the run changes, its progress and log included."""
+    listening: Listening = request.app.state.listening
+
+    async def look(connection: Connection) -> Any:
+        return await look_at_run(connection, run)
+
+    return streamed(listening.to(look, still_authorized(request)))
+
+
+@post("/runs/{run:uuid}/cancel", opt=needs("operator"))
+async def cancel_run(request: Request[Any, Any, Any], run: FromPath[UUID]) -> Response[Any]:
+    """Cancel one run."""
+    return await cancel(request, [run], to=f"/runs/{run}")
+
+
+@post("/runs/{run:uuid}/again", opt=needs("operator"))
+async def run_again(request: Request[Any, Any, Any], run: FromPath[UUID]) -> Response[Any]:
+    """Run the manifest again with the same input, or the job if there is no manifest."""
+    found = await _read(request, run)
+    client = client_of(request)
+    if found.status.manifest is not None:
+        triggered = await client.trigger(found.status.manifest, input=found.input)
+        text, work = triggered.text or triggered.result, triggered.work
+    else:
+        enqueued = await client.enqueue(found.status.job, found.input, group=found.status.group)
+        text, work = f"Queued as work {enqueued.work}", enqueued.work
+    return go_to(request, f"/runs/{run}" if work is None else f"/work/{work}", text=text)
+
+
+async def _read(request: Request[Any, Any, Any], run: UUID) -> RunInFull:
+    async with request.app.state.database.acquire() as connection:
+        found = await read_run(connection, run)
+    if found is None:
+        raise NotFound(f"there is no run {run}: it may be older than the kept history")
+    return found
+
+
+def trace_link(settings: ConsoleSettings, trace_id: str | None) -> str | None:
+    """Return the URL of a trace in Jaeger, or `None` without a trace or a Jaeger URL."""
+    if not settings.jaeger_url or not trace_id:
+        return None
+    return f"{settings.jaeger_url.rstrip('/')}/trace/{trace_id}"
+
+
+PAGE = Page(
+    title="Runs",
+    path="/runs",
+    key="r",
+    handlers=(runs, cancel_runs, run_page, run_live, cancel_run, run_again),
+)

@@ -1,4 +1,4 @@
-"""The settings that hold in the services, and who says so."""
+"""The settings in force in each service, and their sources."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ from headway_console.access.guards import needs
 from headway_console.pages.form_fields import filters_of, text_of
 from headway_console.pages.shell import Page, show
 
-_ASKED = {
+_SUBJECTS = {
     "Scheduler": subjects.SCHEDULER_SETTINGS_QUESTION,
     "Dispatcher": subjects.DISPATCHER_SETTINGS_QUESTION,
 }
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """What one service says of itself; `problem` if it does not answer."""
+class ServiceReport(Struct, frozen=True, kw_only=True):
+    """The settings of one service; `problem` if it does not answer."""
 
     service: str
     process: str = ""
@@ -32,29 +32,29 @@ class Told(Struct, frozen=True, kw_only=True):
 
 @get("/settings", opt=needs("viewer"))
 async def settings(request: Request[Any, Any, Any]) -> Response[str]:
-    """Every setting of each service: of one process of it, which stands for the others."""
-    asked = [_ask(request, service, subject) for service, subject in _ASKED.items()]
+    """Show every setting; one process answers for its service."""
+    reports = [_ask(request, service, subject) for service, subject in _SUBJECTS.items()]
     own = [
-        convert(one, SettingStatus, from_attributes=True)
-        for one in told_by(request.app.state.settings, os.environ)
+        convert(setting, SettingStatus, from_attributes=True)
+        for setting in told_by(request.app.state.settings, os.environ)
     ]
-    told = [*await asyncio.gather(*asked), Told(service="Console", settings=own)]
+    services = [*await asyncio.gather(*reports), ServiceReport(service="Console", settings=own)]
     return show(
         request,
         "settings.html",
-        services=told,
+        services=services,
         only_changed=text_of(request, "which") == "changed",
         values=filters_of(request, "which"),
     )
 
 
-async def _ask(request: Request[Any, Any, Any], service: str, subject: str) -> Told:
-    """A page without one of them is better than none."""
+async def _ask(request: Request[Any, Any, Any], service: str, subject: str) -> ServiceReport:
+    """Ask a service; a service that does not answer is shown with its problem."""
     try:
         answer = await request.app.state.control.ask(subject, SettingsQuestion(), SettingsAnswer)
     except RequestFailed as error:
-        return Told(service=service, problem=str(error))
-    return Told(service=service, process=answer.process, settings=answer.settings)
+        return ServiceReport(service=service, problem=str(error))
+    return ServiceReport(service=service, process=answer.process, settings=answer.settings)
 
 
 PAGE = Page(title="Settings", path="/settings", key="t", handlers=(settings,))

@@ -1,4 +1,4 @@
-"""What all pages share: the frame around them, and the way to it."""
+"""The frame of all pages, and rendering."""
 
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
 
-from headway_console.access.authentication import Doorkeeper
+from headway_console.access.authentication import Authenticator
 from headway_console.access.csrf import csrf_token
 from headway_console.access.roles import Person, may
 from headway_console.pages.filters import FILTERS
 from headway_console.pages.flash import forget_flash, read_flash
-from headway_console.pages.zones import UTC, zone_of
+from headway_console.pages.form_fields import UTC, zone_of
 
 _FOLDER = Path(__file__).parent
 _templates = jinja2.Environment(
@@ -30,19 +30,19 @@ _templates.filters.update(FILTERS)
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """One page: its title and address in the navigation, and its handlers."""
+    """One page: title and path in the navigation, and handlers."""
 
     title: str
     path: str
     handlers: tuple[HTTPRouteHandler, ...]
-    # The letter that leads there after `g`.
+    # The letter of the shortcut after `g`.
     key: str = ""
 
 
 def show(
     request: Request[Any, Any, Any], template: str, *, status: int = 200, **content: Any
 ) -> Response[str]:
-    """Render a template, with what `base.html` needs."""
+    """Render a page."""
     flash = read_flash(request)
     text = _templates.get_template(template).render(**_frame(request), flash=flash, **content)
     answer = Response(text, media_type="text/html; charset=utf-8", status_code=status)
@@ -52,19 +52,19 @@ def show(
 
 
 def render(template: str, **content: Any) -> str:
-    """Render a part of a page, which has no frame."""
+    """Render a fragment without the frame."""
     return _templates.get_template(template).render(**content)
 
 
 def _frame(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """Who looks, what they may do, and where they are."""
+    """Return the variables of `base.html`."""
     person: Person | None = request.scope.get("user")
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    authenticator: Authenticator = request.app.state.authenticator
     roles: dict[Role, bool] = {role: bool(person and may(person, role)) for role in ROLES}
     return {
         "person": person,
         "may": roles,
-        "csrf": csrf_token(doorkeeper.seal, person.session) if person else "",
+        "csrf": csrf_token(authenticator.seal, person.session) if person else "",
         "navigation": request.app.state.navigation,
         "path": request.url.path,
         "query": request.url.query,
@@ -74,7 +74,7 @@ def _frame(request: Request[Any, Any, Any]) -> dict[str, Any]:
 
 
 def _zone(request: Request[Any, Any, Any]) -> str:
-    """The zone of times in filters; a page that refuses a zone is shown as well."""
+    """Return the zone of filters; an error page about the zone needs one too."""
     try:
         return zone_of(request).key
     except InvalidRequest:

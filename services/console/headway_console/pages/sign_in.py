@@ -1,4 +1,4 @@
-"""Signing in, with a token or at an OIDC issuer, and out."""
+"""Sign-in with a token or at an OIDC issuer, and sign-out."""
 
 import hmac
 from datetime import timedelta
@@ -10,23 +10,23 @@ from litestar import Request, Response, get, post
 from litestar.datastructures import Cookie
 
 from headway_console.access.attempts import TooManyAttempts
-from headway_console.access.authentication import Doorkeeper
+from headway_console.access.authentication import Authenticator
 from headway_console.access.csrf import check_origin
 from headway_console.access.guards import open_to_anyone
 from headway_console.access.issuer import Issuer, IssuerUnavailable, challenge_of, redirect_url
 from headway_console.access.roles import Person
 from headway_console.access.sessions import SIGNING_IN_LASTS, SigningIn
 from headway_console.access.tokens import Rejected
+from headway_console.pages.flash import safe_path
 from headway_console.pages.shell import show
 from headway_console.settings import ConsoleSettings
 
 _SIGNING_IN = "signing-in"
-_LONGEST_PATH = 2000
 
 
 @get("/sign-in", opt=open_to_anyone(), sync_to_thread=False)
 def sign_in_page(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Ask for a token, or for the way to the issuer."""
+    """Show the sign-in form."""
     to = safe_path(request.query_params.get("next"))
     if request.scope.get("user") is not None:
         return _go_to(to)
@@ -35,41 +35,41 @@ def sign_in_page(request: Request[Any, Any, Any]) -> Response[Any]:
 
 @post("/sign-in", opt=open_to_anyone())
 async def sign_in(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Begin a session for whoever has a token."""
+    """Start a session with a token."""
     check_origin(request.headers, request.app.state.origins)
     form = await request.form()
     to, token = safe_path(form.get("next")), str(form.get("token", "")).strip()
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    authenticator: Authenticator = request.app.state.authenticator
     try:
-        address = doorkeeper.begin_attempt(request, monotonic())
-        person = doorkeeper.tokens.person(token, utc_now())
+        address = authenticator.begin_attempt(request, monotonic())
+        person = authenticator.tokens.person(token, utc_now())
     except (Rejected, TooManyAttempts) as error:
         return _ask(request, to, trouble=error)
-    doorkeeper.attempts.succeeded(address)
+    authenticator.attempts.succeeded(address)
     return _signed_in(request, person, to, token=token)
 
 
 @get("/sign-in/local/{ticket:str}", opt=open_to_anyone(), sync_to_thread=False)
 def sign_in_local(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Begin a session for the person at this machine, by a link that works once."""
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    local, ticket = doorkeeper.local, str(request.path_params["ticket"])
+    """Start a session with a single-use link."""
+    authenticator: Authenticator = request.app.state.authenticator
+    local, ticket = authenticator.local, str(request.path_params["ticket"])
     try:
-        address = doorkeeper.begin_attempt(request, monotonic())
+        address = authenticator.begin_attempt(request, monotonic())
     except TooManyAttempts as error:
         return _ask(request, "/", trouble=error)
     if local is None or not local.tickets.redeem(ticket, utc_now()):
         return _ask(
             request, "/", trouble="this link is no longer valid: 'headway sign-in' prints a new one"
         )
-    doorkeeper.attempts.succeeded(address)
-    person = doorkeeper.tokens.person(local.token, utc_now())
+    authenticator.attempts.succeeded(address)
+    person = authenticator.tokens.person(local.token, utc_now())
     return _signed_in(request, person, "/", token=local.token)
 
 
 @get("/sign-in/oidc", opt=open_to_anyone())
 async def sign_in_at_issuer(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Send somebody to the issuer, with what proves on the way back that we did."""
+    """Redirect to the issuer, with state, nonce and PKCE challenge."""
     settings, issuer = _oidc(request)
     if issuer is None:
         return _ask(request, "/", trouble="no OIDC issuer is configured")
@@ -84,7 +84,7 @@ async def sign_in_at_issuer(request: Request[Any, Any, Any]) -> Response[Any]:
         endpoint = (await issuer.discover()).authorization_endpoint
     except IssuerUnavailable as error:
         return _ask(request, begun.next, trouble=f"the issuer does not answer: {error}")
-    asked = {
+    query = {
         "response_type": "code",
         "client_id": settings.oidc_client_id or "",
         "redirect_uri": redirect_url(settings),
@@ -94,92 +94,87 @@ async def sign_in_at_issuer(request: Request[Any, Any, Any]) -> Response[Any]:
         "code_challenge": challenge_of(begun.verifier),
         "code_challenge_method": "S256",
     }
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    answer = _go_to(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}")
-    sealed = doorkeeper.seal.close(_SIGNING_IN, begun)
-    answer.set_cookie(_cookie(request, doorkeeper.cookies.signing_in, sealed, SIGNING_IN_LASTS))
+    authenticator: Authenticator = request.app.state.authenticator
+    answer = _go_to(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
+    sealed = authenticator.seal.close(_SIGNING_IN, begun)
+    answer.set_cookie(_cookie(request, authenticator.cookies.signing_in, sealed, SIGNING_IN_LASTS))
     return answer
 
 
 @get("/sign-in/oidc/back", opt=open_to_anyone())
 async def back_from_issuer(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Begin a session for somebody whom the issuer has sent back."""
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    cookie = request.cookies.get(doorkeeper.cookies.signing_in, "")
-    begun = doorkeeper.seal.open(_SIGNING_IN, cookie, SigningIn, utc_now())
+    """Start a session after the redirect from the issuer."""
+    authenticator: Authenticator = request.app.state.authenticator
+    cookie = request.cookies.get(authenticator.cookies.signing_in, "")
+    begun = authenticator.seal.open(_SIGNING_IN, cookie, SigningIn, utc_now())
     if begun is None:
-        return _ask(request, "/", trouble="that took too long, or began in another browser")
+        return _ask(request, "/", trouble="the sign-in expired, or started in another browser")
     try:
-        address = doorkeeper.begin_attempt(request, monotonic())
+        address = authenticator.begin_attempt(request, monotonic())
         person = await _person_of(request, begun)
     except (Rejected, TooManyAttempts) as error:
         return _ask(request, begun.next, trouble=error)
     except IssuerUnavailable as error:
         return _ask(request, begun.next, trouble=f"the issuer does not answer: {error}")
-    doorkeeper.attempts.succeeded(address)
+    authenticator.attempts.succeeded(address)
     answer = _signed_in(request, person, begun.next)
-    answer.set_cookie(_cookie(request, doorkeeper.cookies.signing_in, "", timedelta(0)))
+    answer.set_cookie(_cookie(request, authenticator.cookies.signing_in, "", timedelta(0)))
     return answer
 
 
 @post("/sign-out", opt=open_to_anyone(), sync_to_thread=False)
 def sign_out(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Forget the session."""
+    """End the session."""
     check_origin(request.headers, request.app.state.origins)
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    doorkeeper.end_session(request.cookies.get(doorkeeper.cookies.session, ""))
+    authenticator: Authenticator = request.app.state.authenticator
+    authenticator.end_session(request.cookies.get(authenticator.cookies.session, ""))
     answer = _go_to("/sign-in")
-    answer.set_cookie(_cookie(request, doorkeeper.cookies.session, "", timedelta(0)))
+    answer.set_cookie(_cookie(request, authenticator.cookies.session, "", timedelta(0)))
     return answer
 
 
-def safe_path(given: object) -> str:
-    """Where to go after signing in: a path of ours, and never another server's."""
-    path = str(given or "/")
-    is_ours = path.startswith("/") and path[1:2] not in ("/", "\\") and len(path) < _LONGEST_PATH
-    return path if is_ours and path.isprintable() else "/"
-
-
 async def _person_of(request: Request[Any, Any, Any], begun: SigningIn) -> Person:
-    """Who was sent back; raises `Rejected` if it is not who we sent."""
+    """Verify the redirect and return the person; raises `Rejected`."""
     settings, issuer = _oidc(request)
-    asked = request.query_params
+    query = request.query_params
     if issuer is None:
         raise Rejected("no OIDC issuer is configured")
-    if not hmac.compare_digest(begun.state.encode(), str(asked.get("state", "")).encode()):
-        raise Rejected("this answer belongs to another question")
-    if asked.get("error"):
-        raise Rejected(f"the issuer says: {asked['error']} {asked.get('error_description', '')}")
-    if asked.get("iss") not in (None, (await issuer.discover()).issuer):
-        raise Rejected("this answer comes from another issuer")
+    if not hmac.compare_digest(begun.state.encode(), str(query.get("state", "")).encode()):
+        raise Rejected("the state does not match this sign-in")
+    if query.get("error"):
+        raise Rejected(
+            f"the issuer reported: {query['error']} {query.get('error_description', '')}"
+        )
+    if query.get("iss") not in (None, (await issuer.discover()).issuer):
+        raise Rejected("the redirect comes from another issuer")
     token = await issuer.exchange(
-        str(asked.get("code", "")), verifier=begun.verifier, settings=settings
+        str(query.get("code", "")), verifier=begun.verifier, settings=settings
     )
     claims = await issuer.claims(token, audience=settings.oidc_client_id or "")
     if not hmac.compare_digest(begun.nonce.encode(), str(claims.get("nonce", "")).encode()):
-        raise Rejected("the id token was made for another sign-in")
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    return doorkeeper.person_of(claims)
+        raise Rejected("the id token belongs to another sign-in")
+    authenticator: Authenticator = request.app.state.authenticator
+    return authenticator.person_of(claims)
 
 
 def _signed_in(
     request: Request[Any, Any, Any], person: Person, to: str, *, token: str = ""
 ) -> Response[Any]:
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    lasts = timedelta(seconds=doorkeeper.session_seconds)
-    sealed = doorkeeper.begin_session(person, token=token, until=utc_now() + lasts)
+    authenticator: Authenticator = request.app.state.authenticator
+    lasts = timedelta(seconds=authenticator.session_seconds)
+    sealed = authenticator.begin_session(person, token=token, until=utc_now() + lasts)
     answer = _go_to(to)
-    answer.set_cookie(_cookie(request, doorkeeper.cookies.session, sealed, lasts))
+    answer.set_cookie(_cookie(request, authenticator.cookies.session, sealed, lasts))
     return answer
 
 
 def _cookie(request: Request[Any, Any, Any], name: str, value: str, lasts: timedelta) -> Cookie:
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    authenticator: Authenticator = request.app.state.authenticator
     return Cookie(
         key=name,
         value=value,
         path="/",
-        secure=doorkeeper.cookies.secure,
+        secure=authenticator.cookies.secure,
         httponly=True,
         samesite="lax",
         max_age=int(lasts.total_seconds()),
@@ -198,7 +193,7 @@ def _ask(
         next=to,
         trouble=str(trouble),
         with_issuer=issuer is not None,
-        with_tokens=request.app.state.doorkeeper.local is not None or settings.api_tokens_file,
+        with_tokens=request.app.state.authenticator.local is not None or settings.api_tokens_file,
     )
     if wait:
         answer.headers["Retry-After"] = str(wait)
@@ -206,10 +201,10 @@ def _ask(
 
 
 def _oidc(request: Request[Any, Any, Any]) -> tuple[ConsoleSettings, Issuer | None]:
-    """The settings, and the issuer if people may sign in there."""
+    """Return the settings, and the issuer if people may sign in there."""
     settings: ConsoleSettings = request.app.state.settings
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    return settings, doorkeeper.issuer if settings.oidc_client_id else None
+    authenticator: Authenticator = request.app.state.authenticator
+    return settings, authenticator.issuer if settings.oidc_client_id else None
 
 
 def _go_to(url: str) -> Response[Any]:

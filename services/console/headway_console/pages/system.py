@@ -1,4 +1,4 @@
-"""The system: whether the passes do their work, and what they stand on."""
+"""The system: backlogs of passes, services, streams, and tables."""
 
 import asyncio
 from importlib import metadata
@@ -12,20 +12,20 @@ from headway_console.pages.shell import Page, show
 from headway_console.reading.system import read_system
 from headway_console.streams import read_services, read_streams
 
-# What a backlog is a backlog of.
+# Title of each pass, and the contents of its backlog.
 PASSES = {
-    "tick": ("tick", "manifests that are due and not yet decided"),
-    "scheduler_outbox": ("relay of the scheduler", "messages written and not yet sent"),
-    "dispatcher_outbox": ("relay of the dispatcher", "messages written and not yet sent"),
-    "dispatcher_intake": ("intake of the dispatcher", "work that it has not heard of yet"),
-    "scheduler_intake": ("intake of the scheduler", "outcomes that it has not heard of yet"),
-    "projector": ("projector", "events of workers, until they are written down"),
+    "tick": ("tick", "due manifests"),
+    "scheduler_outbox": ("scheduler relay", "messages to publish"),
+    "dispatcher_outbox": ("dispatcher relay", "messages to publish"),
+    "dispatcher_intake": ("work intake", "queued work to receive"),
+    "scheduler_intake": ("outcome intake", "outcomes to receive"),
+    "projector": ("projector", "events of workers to record"),
 }
 
 
 @get("/system", opt=needs("viewer"))
 async def system(request: Request[Any, Any, Any]) -> Response[str]:
-    """How the system stands."""
+    """Show the state of the system."""
     broker = request.app.state.broker
     async with request.app.state.database.acquire() as connection:
         found, streams, services = await asyncio.gather(

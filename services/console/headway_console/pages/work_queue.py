@@ -1,9 +1,8 @@
-"""The work queue: what waits for what."""
+"""The work queue, with the reason why work waits."""
 
 from typing import Any
 from uuid import UUID
 
-from headway.client.client import Client
 from headway_contract.dispatching import WorkStateAsked, WorkStatus
 from headway_contract.waiting import ExplainWorkAnswer
 from headway_errors import NotFound, RequestFailed
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 
 from headway_console.access.guards import needs
 from headway_console.pages.cancel import cancel
+from headway_console.pages.flash import client_of
 from headway_console.pages.form_fields import choice_of, filters_of, ids_of, text_of
 from headway_console.pages.shell import Page, show
 from headway_console.reading import Page as ListPage
@@ -24,27 +24,27 @@ from headway_console.reading.works import (
     read_work,
 )
 
-# What work waits for, in words; the queue may know reasons that came after this page.
+# Labels of wait reasons; newer services may send others.
 REASONS = {
-    "awaiting_gate": "the next turn of the gate",
-    "not_before": "its time",
+    "awaiting_gate": "the next gate pass",
+    "not_before": "its start time",
     "retry": "its next attempt",
-    "no_worker": "a worker that serves the job",
-    "workers_full": "a free slot on a worker",
-    "group_cap": "room in its group",
-    "global_cap": "room under the limit over everything",
-    "job_cap": "room under the limit of its job",
-    "rate": "its turn under a rate",
-    "key": "others with the same key",
-    "group_disabled": "its group to be enabled",
-    "manifest_disabled": "its manifest to be enabled",
+    "no_worker": "a worker for the job",
+    "workers_full": "a free worker slot",
+    "group_cap": "the group limit",
+    "global_cap": "the global limit",
+    "job_cap": "the job limit",
+    "rate": "the rate limit",
+    "key": "work with the same key",
+    "group_disabled": "a disabled group",
+    "manifest_disabled": "a disabled manifest",
 }
 
 _FILTERS = ("state", "reason", "group", "job", "manifest")
 
 
 def waits_for(reason: str | None) -> str:
-    """What work waits for, in words."""
+    """Describe what work waits for."""
     if reason is None:
         return ""
     return REASONS.get(reason, reason.replace("_", " "))
@@ -52,8 +52,8 @@ def waits_for(reason: str | None) -> str:
 
 @get("/work", opt=needs("viewer"))
 async def work_queue(request: Request[Any, Any, Any]) -> Response[str]:
-    """Work, the newest first."""
-    asked = WorkFilter(
+    """List work, the newest first."""
+    filters = WorkFilter(
         state=choice_of(request, "state", WorkStateAsked),
         group=text_of(request, "group"),
         job=text_of(request, "job"),
@@ -64,7 +64,7 @@ async def work_queue(request: Request[Any, Any, Any]) -> Response[str]:
         found: ListPage[WorkStatus] = ListPage()
         known = None if manifest is None else await find_id(connection, manifest)
         if manifest is None or known is not None:
-            found = await page_of_works(connection, replace(asked, manifest=known), cursor=cursor)
+            found = await page_of_works(connection, replace(filters, manifest=known), cursor=cursor)
         waiting = await count_waiting(connection)
     return show(
         request,
@@ -73,7 +73,7 @@ async def work_queue(request: Request[Any, Any, Any]) -> Response[str]:
         values=filters_of(request, *_FILTERS),
         cursor=cursor or "",
         waiting=waiting,
-        reasons=sorted(REASONS.items(), key=lambda one: one[1]),
+        reasons=sorted(REASONS.items(), key=lambda reason: reason[1]),
         waits_for=waits_for,
         unknown_manifest=manifest if manifest is not None and known is None else None,
     )
@@ -81,14 +81,14 @@ async def work_queue(request: Request[Any, Any, Any]) -> Response[str]:
 
 @get("/work/{work:uuid}", opt=needs("viewer"))
 async def work_page(request: Request[Any, Any, Any], work: FromPath[UUID]) -> Response[str]:
-    """One piece of work: why it waits, gate by gate, and its runs."""
+    """Show one piece of work: its gates and its runs."""
     async with request.app.state.database.acquire() as connection:
         found = await read_work(connection, work)
     explanation, trouble = await _explain(request, work)
     if found is None and explanation is None:
         raise NotFound(
-            f"there is no work {work} in the dispatcher: it may be on its way, or older than the "
-            "history that is kept"
+            f"there is no work {work} in the dispatcher: it may not have arrived, or be older than "
+            "the kept history"
         )
     return show(
         request,
@@ -104,23 +104,22 @@ async def work_page(request: Request[Any, Any, Any], work: FromPath[UUID]) -> Re
 
 @post("/work/cancel", opt=needs("operator"))
 async def cancel_works(request: Request[Any, Any, Any]) -> Response[Any]:
-    """End the checked works early."""
+    """Cancel the checked work."""
     return await cancel(request, await ids_of(request), to="/work")
 
 
 @post("/work/{work:uuid}/cancel", opt=needs("operator"))
 async def cancel_work(request: Request[Any, Any, Any], work: FromPath[UUID]) -> Response[Any]:
-    """End one early."""
+    """Cancel one piece of work."""
     return await cancel(request, [work], to=f"/work/{work}")
 
 
 async def _explain(
     request: Request[Any, Any, Any], work: UUID
 ) -> tuple[ExplainWorkAnswer | None, str]:
-    """What the dispatcher says of it, or why it says nothing; tables tell the rest."""
-    client = Client(control=request.app.state.control, actor=request.user.name)
+    """Return the explanation of the dispatcher, or why there is none."""
     try:
-        return await client.explain_work(work), ""
+        return await client_of(request).explain_work(work), ""
     except RequestFailed as error:
         return None, str(error)
 

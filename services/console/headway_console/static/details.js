@@ -1,4 +1,4 @@
-// Pages of single things: buttons that copy, and a log that follows its end.
+// Detail pages: copy buttons, and a log that follows its end.
 "use strict";
 (() => {
   document.addEventListener("click", async (event) => {
@@ -14,7 +14,7 @@
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
 
-  // The log is made anew with every change: stay at its end, unless somebody has scrolled up.
+  // The log is replaced with every change: stay at its end, unless it is scrolled up.
   let atEnd = true;
   document.addEventListener("scroll", (event) => {
     const log = event.target;

@@ -1,4 +1,4 @@
-// The feed of events: new rows on top while somebody looks, unless it is paused.
+// The feed of events: new rows on top, unless it is paused.
 "use strict";
 (() => {
   const rows = document.getElementById("events"), button = document.getElementById("pause");
@@ -7,12 +7,12 @@
   let held = [], paused = false;
 
   function show() {
-    button.textContent = paused ? `Go on (${held.length} new)` : "Pause";
+    button.textContent = paused ? `Resume (${held.length} new)` : "Pause";
     button.setAttribute("aria-pressed", paused);
   }
 
   function add(row) {
-    if (document.getElementById(row.id)) return;  // told again after a lost connection
+    if (document.getElementById(row.id)) return;  // sent again after a lost connection
     rows.prepend(row);
     while (rows.children.length > MOST) rows.lastElementChild.remove();
   }
@@ -29,7 +29,7 @@
   source.addEventListener("listening", () => { rows.dataset.listening = "yes"; });
   source.addEventListener("events", (event) => {
     const made = document.createElement("template");
-    made.innerHTML = event.data;  // rows that our own server has escaped; scripts do not run in it
+    made.innerHTML = event.data;  // escaped by the server; scripts do not run in a template
     const fresh = [...made.content.querySelectorAll("tr")];
     if (paused) {
       held = held.concat(fresh).slice(-MOST);
@@ -38,7 +38,7 @@
       document.getElementById("nothing-yet")?.remove();
     }
     show();
-    document.dispatchEvent(new Event("htmx:afterSwap"));  // times are written in the viewer's zone
+    document.dispatchEvent(new Event("htmx:afterSwap"));  // writes times in the time zone of the browser
   });
   addEventListener("pagehide", () => source.close());
 })();

@@ -1,20 +1,20 @@
-// What makes the pages pleasant; each of them works without it.
+// Enhancements of the pages; each page works without them.
 "use strict";
 (() => {
-  // Times: relative in the viewer's zone, the exact one on hover.
+  // Times: relative in the time zone of the browser, exact on hover.
   const UNITS = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
   const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
   const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
   const plain = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 
-  // The server reads times in filters in the viewer's zone, of which only the browser knows.
+  // The server reads times in filters in the time zone of the browser.
   const zone = encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
   if (!document.cookie.split("; ").includes(`headway-zone=${zone}`)) {
     document.cookie = `headway-zone=${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
   }
 
-  function written(at, now) {
+  function relativeTime(at, now) {
     const seconds = Math.round((at - now) / 1000);
     if (Math.abs(seconds) < 1) return "now";
     const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size);
@@ -27,12 +27,12 @@
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
       if (!time.title) time.title = `${exact.format(at)} (${at.toISOString()})`;
-      const text = "clock" in time.dataset ? clock.format(at) : "exact" in time.dataset ? plain.format(at) : written(at, now);
+      const text = "clock" in time.dataset ? clock.format(at) : "exact" in time.dataset ? plain.format(at) : relativeTime(at, now);
       if (time.textContent !== text) time.textContent = text;
     }
   }
 
-  // Lists with boxes: check all (also a stretch, with shift), and how many are checked.
+  // Lists with checkboxes: check all, check a range with shift, and count the checked rows.
   function boxes(form) {
     return [...document.querySelectorAll(`input[type=checkbox][form="${CSS.escape(form)}"]`)];
   }
@@ -51,24 +51,32 @@
     }
   }
 
+  // "1 manifest", "27 manifests", "2 dead letters", "2 pieces of work".
+  function checkedRows(form) {
+    const checked = boxes(form.getAttribute("id")).filter((box) => box.checked).length;
+    const [first, ...rest] = form.dataset.bulk.split(" ");
+    const plural = rest.length && rest[0] !== "of" ? `${form.dataset.bulk}s` : [`${first}s`, ...rest].join(" ");
+    return `${checked} ${checked === 1 ? form.dataset.bulk : plural}`;
+  }
+
   let lastBox = null;
   document.addEventListener("click", (event) => {
     const box = event.target;
     if (!(box instanceof HTMLInputElement) || box.type !== "checkbox") return;
     if (box.dataset.checkAll) {
-      for (const one of boxes(box.dataset.checkAll)) one.checked = box.checked;
+      for (const row of boxes(box.dataset.checkAll)) row.checked = box.checked;
     } else if (box.getAttribute("form")) {
       const all = boxes(box.getAttribute("form"));
       if (event.shiftKey && all.includes(lastBox)) {
-        const ends = [all.indexOf(lastBox), all.indexOf(box)].sort((one, other) => one - other);
-        for (const one of all.slice(ends[0], ends[1] + 1)) one.checked = box.checked;
+        const ends = [all.indexOf(lastBox), all.indexOf(box)].sort((first, second) => first - second);
+        for (const row of all.slice(ends[0], ends[1] + 1)) row.checked = box.checked;
       }
       lastBox = box;
     }
     countChecked();
   });
 
-  // Forms: a choice filters at once, and what cannot be undone is asked about first.
+  // Forms: a choice filters at once, and destructive actions ask for confirmation.
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
   });
@@ -78,7 +86,8 @@
     if (!question || form.dataset.confirmed) return;
     event.preventDefault();
     const dialog = document.getElementById("confirm");
-    document.getElementById("confirm-text").textContent = question;
+    document.getElementById("confirm-text").textContent = question.replace("{checked}", () => checkedRows(form));
+    document.getElementById("confirm-yes").textContent = (button || form.querySelector("button")).textContent;
     dialog.addEventListener("close", () => {
       if (dialog.returnValue !== "yes") return;
       form.dataset.confirmed = "yes";
@@ -89,14 +98,14 @@
     dialog.showModal();
   });
 
-  // Keys: / to search, g and a letter to go to a page, ? for the list of them.
+  // Keys: / searches, g and a letter opens a page, ? lists the shortcuts.
   let going = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest("input:not([type=checkbox]), select, textarea, dialog")) return;
     if (going && Date.now() - going < 1500) {
       going = 0;
-      const link = [...document.querySelectorAll("a[data-key]")].find((one) => one.dataset.key === event.key);
+      const link = [...document.querySelectorAll("a[data-key]")].find((page) => page.dataset.key === event.key);
       if (link) { event.preventDefault(); link.click(); return; }
     }
     if (event.key === "g") going = Date.now();
@@ -106,48 +115,48 @@
     } else if (event.key === "?") document.getElementById("shortcuts")?.showModal();
   });
 
-  // Live: every element with an id and `data-live` is replaced when something has changed, by
-  // what the same address shows now. Not while somebody is at work in it.
+  // Live: every element with an id and `data-live` is replaced when something has changed, with
+  // the same element of a fresh page. An element that is being edited is left alone.
   const QUIET = 1500;
-  let asked = Date.now(), again = false, asking = false;
+  let fetchedAt = Date.now(), scheduled = false, fetching = false;
 
-  function atWork(element) {
+  function isEdited(element) {
     return element.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")
       || element.querySelector("input:checked[form], details[open][data-keep]") !== null;
   }
 
-  // Whoever goes through a list by keys, or has moved a table sideways, stays where they are.
-  const MOVED = ".scroll, .attempts, pre";
+  // Keyboard focus and scroll positions survive a replacement.
+  const SCROLLED = ".scroll, .attempts, pre";
 
-  function alike(root, element) {
-    const told = (one) => ["href", "name", "value", "aria-label"].map((name) => one.getAttribute(name)).join(" ");
-    return [...root.querySelectorAll(element.tagName)].filter((one) => told(one) === told(element));
+  function similar(root, element) {
+    const key = (other) => ["href", "name", "value", "aria-label"].map((name) => other.getAttribute(name)).join(" ");
+    return [...root.querySelectorAll(element.tagName)].filter((other) => key(other) === key(element));
   }
 
-  function moved(root) {
-    return [...(root.matches(MOVED) ? [root] : []), ...root.querySelectorAll(MOVED)];
+  function scrolled(root) {
+    return [...(root.matches(SCROLLED) ? [root] : []), ...root.querySelectorAll(SCROLLED)];
   }
 
   function replace(old, fresh) {
     const focused = old !== document.activeElement && old.contains(document.activeElement) ? document.activeElement : null;
-    const place = focused ? alike(old, focused).indexOf(focused) : -1;
-    const places = moved(old).map((one) => [one.scrollLeft, one.scrollTop]);
+    const place = focused ? similar(old, focused).indexOf(focused) : -1;
+    const places = scrolled(old).map((area) => [area.scrollLeft, area.scrollTop]);
     const itself = old === document.activeElement;
     old.replaceWith(fresh);
     window.htmx?.process(fresh);
-    moved(fresh).forEach((one, index) => { if (places[index]) [one.scrollLeft, one.scrollTop] = places[index]; });
-    const again = itself ? fresh : focused && ((focused.id && document.getElementById(focused.id)) || alike(fresh, focused)[place]);
-    again?.focus({ preventScroll: true });
+    scrolled(fresh).forEach((area, index) => { if (places[index]) [area.scrollLeft, area.scrollTop] = places[index]; });
+    const target = itself ? fresh : focused && ((focused.id && document.getElementById(focused.id)) || similar(fresh, focused)[place]);
+    target?.focus({ preventScroll: true });
   }
 
   async function refresh() {
-    const wait = asked + QUIET - Date.now();
-    if (asking || wait > 0 || document.hidden) {
-      if (!again) { again = true; setTimeout(() => { again = false; refresh(); }, Math.max(wait, 300)); }
+    const wait = fetchedAt + QUIET - Date.now();
+    if (fetching || wait > 0 || document.hidden) {
+      if (!scheduled) { scheduled = true; setTimeout(() => { scheduled = false; refresh(); }, Math.max(wait, 300)); }
       return;
     }
-    asking = true;
-    asked = Date.now();
+    fetching = true;
+    fetchedAt = Date.now();
     try {
       const answer = await fetch(location.href, { headers: { "HX-Request": "true", "HX-Current-URL": location.href } });
       if (answer.status === 401) location.reload();
@@ -155,29 +164,29 @@
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const old of document.querySelectorAll("[data-live][id]")) {
         const element = fresh.getElementById(old.id);
-        if (!element || atWork(old)) continue;
+        if (!element || isEdited(old)) continue;
         const adopted = document.adoptNode(element);
         writeTimes(adopted);
         if (adopted.isEqualNode(old)) continue;
         replace(old, adopted);
       }
       prepare();
-    } catch { /* the console is away: the next news asks again */ } finally {
-      asking = false;
+    } catch { /* the console is unreachable: the next event refreshes */ } finally {
+      fetching = false;
     }
   }
 
   function listen() {
     const part = document.querySelector("[data-live]");
     if (!part) return;
-    // Some pages hear of more than is written down: `data-live` names where.
+    // `data-live` may name an event source of its own.
     const source = new EventSource(part.dataset.live || "/live");
     source.addEventListener("changed", refresh);
     source.addEventListener("error", () => document.body.classList.add("offline"));
     source.addEventListener("listening", () => {
       document.body.classList.remove("offline");
       document.body.dataset.listening = "yes";
-      refresh();  // what was written down between this page and now
+      refresh();  // changes since the page was rendered
     });
     addEventListener("pagehide", () => source.close());
   }
@@ -187,14 +196,14 @@
     countChecked();
   }
 
-  // On a phone the navigation is one line that moves sideways.
-  function showWhereWeAre() {
+  // On a phone the navigation is one line that scrolls sideways.
+  function scrollToCurrentPage() {
     const link = document.querySelector(".top nav [aria-current]"), nav = link?.parentElement;
     if (nav) nav.scrollLeft = link.offsetLeft - nav.offsetLeft - (nav.clientWidth - link.clientWidth) / 2;
   }
 
   prepare();
-  showWhereWeAre();
+  scrollToCurrentPage();
   listen();
   setInterval(() => writeTimes(document), 1000);
   document.addEventListener("htmx:afterSwap", prepare);

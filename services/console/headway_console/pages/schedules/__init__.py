@@ -1,10 +1,10 @@
-"""Schedules: all of them, and one with its calendar, its settings and what can be done with it."""
+"""Manifests: the list, and one with its calendar, settings and actions."""
 
 from headway_console.pages.schedules import actions, detail, listing
 from headway_console.pages.shell import Page
 
 PAGE = Page(
-    title="Schedules",
+    title="Manifests",
     path="/schedules",
     handlers=(listing.schedules, detail.schedule, *actions.HANDLERS),
     key="s",

@@ -1,4 +1,4 @@
-"""What can be done with schedules, one or many: each is a request to the scheduler."""
+"""Actions on one or many manifests, as requests to the scheduler."""
 
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
@@ -14,25 +14,24 @@ from litestar.params import FromPath
 from msgspec import UNSET
 
 from headway_console.access.guards import needs
-from headway_console.pages.control import back_of, client_of, refused
-from headway_console.pages.flash import Kind, go_to
+from headway_console.pages.flash import Kind, back_of, client_of, go_to, refused
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules.detail import find, setting_of, show_schedule
 
-_MOST_AT_ONCE = 500
-_TOLD = 8
+_MAX_AT_ONCE = 500
+_SHOWN = 8
 
 
 @post("/schedules/bulk", opt=needs("operator"), status_code=303)
 async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Enable, disable, pause, resume or run those that are checked, by one request."""
+    """Enable, disable, pause, resume or run the checked manifests."""
     sent = await request.form()
-    names = [str(one) for one in sent.getall("id", [])]
+    names = [str(name) for name in sent.getall("id", [])]
     back, action = await back_of(request, "/schedules"), str(sent.get("action", ""))
     if not names:
-        return go_to(request, back, text="Check some schedules first.", kind="bad")
-    if len(names) > _MOST_AT_ONCE:
-        return go_to(request, back, text=f"Check at most {_MOST_AT_ONCE} at once.", kind="bad")
+        return go_to(request, back, text="Check some manifests first.", kind="bad")
+    if len(names) > _MAX_AT_ONCE:
+        return go_to(request, back, text=f"Check at most {_MAX_AT_ONCE} at once.", kind="bad")
     client = client_of(request)
     kind: Kind = "good"
     try:
@@ -42,19 +41,19 @@ async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
             case "resume":
                 text = (await client.resume(*names)).text
             case "enable" | "disable" | "run":
-                text, kind = told(await client.change_many(*names, action=action))
+                text, kind = summary(await client.change_many(*names, action=action))
             case _:
-                text, kind = f"{action!r} is nothing that can be done to schedules.", "bad"
+                text, kind = f"Unknown action {action!r}.", "bad"
     except RequestFailed as error:
         return refused(request, back, error)
     return go_to(request, back, text=text, kind=kind)
 
 
-def told(results: Sequence[ManifestChanged]) -> tuple[str, Kind]:
-    """What became of many, what was refused first; not more than somebody reads."""
-    wrong = [f"{one.manifest}: {one.text}" for one in results if not one.done]
-    done = [one.text for one in results if one.done]
-    lines = [*wrong, *done][:_TOLD]
+def summary(results: Sequence[ManifestChanged]) -> tuple[str, Kind]:
+    """Summarise the results, refusals first."""
+    wrong = [f"{result.manifest}: {result.text}" for result in results if not result.done]
+    done = [result.text for result in results if result.done]
+    lines = [*wrong, *done][:_SHOWN]
     left = len(results) - len(lines)
     lines += [f"… and {left} more"] if left else []
     counts = f"{len(done)} done, {len(wrong)} refused." if wrong else f"{len(done)} done."
@@ -63,7 +62,7 @@ def told(results: Sequence[ManifestChanged]) -> tuple[str, Kind]:
 
 @post("/schedules/{name:str}/run", opt=needs("operator"))
 async def run_now(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
-    """Run it now, with its own input or with the one that was filled in."""
+    """Run a manifest now, with its input or with the input of the form."""
     sent, here = await request.form(), f"/schedules/{name}"
     given: Any = UNSET
     if sent.get("with") == "input":
@@ -84,7 +83,7 @@ async def run_now(request: Request[Any, Any, Any], name: FromPath[str]) -> Respo
 
 @post("/schedules/{name:str}/switch", opt=needs("operator"))
 async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
-    """Enable or disable it."""
+    """Enable or disable a manifest."""
     sent = await request.form()
     client = client_of(request)
     does = client.enable if sent.get("enabled") == "yes" else client.disable
@@ -93,13 +92,13 @@ async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
 
 @post("/schedules/{name:str}/pause", opt=needs("operator"))
 async def pause(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
-    """Let nothing of it begin, for some hours or until it is resumed."""
+    """Pause a manifest, for some hours or until resumed."""
     sent, here = await request.form(), f"/schedules/{name}"
     hours = str(sent.get("hours", "")).strip()
     try:
         until = utc_now() + timedelta(hours=float(hours)) if hours else None
     except (ValueError, OverflowError):
-        text = f"{hours!r} is no number of hours: write it like 1.5"
+        text = f"Invalid number of hours {hours!r}: write 1.5"
         return go_to(request, here, text=text, kind="bad")
     reason = str(sent.get("reason", "")).strip()
     return await _changed(request, name, client_of(request).pause(name, until=until, reason=reason))
@@ -107,13 +106,13 @@ async def pause(request: Request[Any, Any, Any], name: FromPath[str]) -> Respons
 
 @post("/schedules/{name:str}/resume", opt=needs("operator"))
 async def resume(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
-    """End its pause."""
+    """Resume a manifest."""
     return await _changed(request, name, client_of(request).resume(name))
 
 
 @post("/schedules/{name:str}/change", opt=needs("operator"))
 async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
-    """Change what operators own of it, or give that back to the code."""
+    """Override settings of a manifest, or reset one to code."""
     sent, here = await request.form(), f"/schedules/{name}#settings"
     client = client_of(request)
     returned: Any = sent.get("give_back")
@@ -121,9 +120,9 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
         return await _changed(request, name, client.change(name, give_back=[returned]))
     try:
         attempts = int(str(sent.get("attempts", "")))
-        interval, jitter = (float(str(sent.get(one, ""))) for one in ("interval", "jitter"))
+        interval, jitter = (float(str(sent.get(field, ""))) for field in ("interval", "jitter"))
     except ValueError as error:
-        return go_to(request, here, text=f"Write numbers: {error}", kind="bad")
+        return go_to(request, here, text=f"Invalid number: {error}", kind="bad")
     found = await find(request, name)
     retry = setting_of(found, "retry") or {}
     wanted: dict[str, Any] = {}
@@ -134,17 +133,17 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
     if jitter != (setting_of(found, "jitter_seconds") or 0):
         wanted["jitter"] = jitter
     if not wanted:
-        return go_to(request, here, text="Nothing was changed: all is as it was.")
+        return go_to(request, here, text="Nothing changed: the values are the same.")
     return await _changed(request, name, client.change(name, **wanted))
 
 
 @post("/schedules/{name:str}/delete", opt=needs("admin"))
 async def delete(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
-    """Delete it, if no code declares it."""
+    """Delete a manifest that no code declares."""
     try:
         answer = await client_of(request).delete(name)
     except NotFound as error:
-        # It has no page any more on which that could be told.
+        # Its page no longer exists.
         return refused(request, "/schedules", error)
     except RequestFailed as error:
         return refused(request, f"/schedules/{name}", error)
@@ -154,11 +153,11 @@ async def delete(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
 async def _changed(
     request: Request[Any, Any, Any],
     name: str,
-    asked: Awaitable[Changed | PauseAnswer | ResumeAnswer],
+    request_sent: Awaitable[Changed | PauseAnswer | ResumeAnswer],
 ) -> Response[Any]:
     here = f"/schedules/{name}"
     try:
-        answer = await asked
+        answer = await request_sent
     except RequestFailed as error:
         return refused(request, here, error)
     return go_to(request, here, text=answer.text)

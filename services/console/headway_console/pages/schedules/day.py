@@ -1,7 +1,6 @@
-"""One day of a schedule: every fire and every skip of it, each with its reason in words.
+"""One day of a manifest: every fire and skip with its explanation.
 
-The words are the scheduler's: it is asked to explain, the strangest first, and not more often than
-somebody reads.
+The scheduler explains the entries that did not simply complete, up to a limit.
 """
 
 import asyncio
@@ -17,19 +16,19 @@ from headway_errors import Unavailable
 from litestar import Request
 from msgspec import Struct, structs
 
-from headway_console.pages.control import client_of
+from headway_console.pages.flash import client_of
 from headway_console.pages.schedules.month import instant
 from headway_console.reading.manifests import ManifestInFull
 from headway_console.reading.occurrences import Occurrence, read_span
 
-_MOST_LINES = 200
-_MOST_EXPLAINED = 12
+_MAX_LINES = 200
+_MAX_EXPLAINED = 12
 _INSTANT = timedelta(microseconds=1)
 _SCHEDULED = ("due", "stretch")
-_ASKED_BY = {
-    "trigger": "run now",
+_CAUSES = {
+    "trigger": "triggered",
     "backfill": "backfilled",
-    "activation": "woken by a run",
+    "activation": "activated by a run",
     "success": "after its parent",
     "successes": "after its parent",
     "replay": "retried",
@@ -37,7 +36,7 @@ _ASKED_BY = {
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """A fire, a skip, or a time to come. `why` is what the scheduler says of it."""
+    """A fire, a skip, or a future time; `why` is the explanation."""
 
     at: datetime
     until: datetime
@@ -54,12 +53,12 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class DayOf(Struct, frozen=True, kw_only=True):
-    """The day. `asked` is the time that somebody wants explained, with the answer in `answer`."""
+    """A day; `explained` is a time to explain, and `answer` its explanation."""
 
     day: date
     lines: list[Line]
     more: bool
-    asked: str
+    explained: str
     answer: str
 
 
@@ -71,32 +70,34 @@ async def read_day(
     *,
     now: datetime,
 ) -> DayOf:
-    """What a day came to, what it will bring, and why."""
+    """Read the past and future entries of a day, with explanations."""
     since, until = instant(day, zone), instant(day + timedelta(days=1), zone)
     async with request.app.state.database.acquire() as connection:
         past = await read_span(
-            connection, found.status.id, since=since, until=until, limit=_MOST_LINES
+            connection, found.status.id, since=since, until=until, limit=_MAX_LINES
         )
     client, name = client_of(request), found.status.external_id
-    lines = [_line(one, zone) for one in past.occurrences]
+    lines = [_line(occurrence, zone) for occurrence in past.occurrences]
     try:
         lines += await _undecided(client, found, since, until, now=now)
         lines = await _explained(client, name, lines)
-        asked, answer = await _asked(client, name, request.query_params.get("at"), day, zone)
+        explained, answer = await _explain_time(
+            client, name, request.query_params.get("at"), day, zone
+        )
     except Unavailable as error:
-        asked, answer = "", str(error)
-    return DayOf(day=day, lines=lines, more=past.more, asked=asked, answer=answer)
+        explained, answer = "", str(error)
+    return DayOf(day=day, lines=lines, more=past.more, explained=explained, answer=answer)
 
 
 async def _undecided(
     client: Client, found: ManifestInFull, since: datetime, until: datetime, *, now: datetime
 ) -> list[Line]:
-    """Times of the day that nobody has decided yet: to come, or passing in a pause."""
+    """Return undecided times of the day: future ones, or those in a pause."""
     due_at = found.status.next_due_at
     if due_at is None or due_at >= until:
         return []
     after = max(since, due_at) - _INSTANT
-    answer = await client.preview(found.status.external_id, _MOST_LINES, after=after, each=True)
+    answer = await client.preview(found.status.external_id, _MAX_LINES, after=after, each=True)
     zone = ZoneInfo(found.status.zone)
     return [
         _to_come(fire, found.status.held_by, zone, now=now)
@@ -106,21 +107,21 @@ async def _undecided(
 
 
 async def _explained(client: Client, name: str, lines: list[Line]) -> list[Line]:
-    """The lines, those that did not simply run with the scheduler's words."""
+    """Add explanations to lines that did not simply complete."""
     wanted = [
         index
         for index, line in enumerate(lines)
         if line.is_scheduled and line.state not in ("completed", "to_come")
-    ][:_MOST_EXPLAINED]
+    ][:_MAX_EXPLAINED]
     answers = await asyncio.gather(*(client.explain(name, at=lines[index].at) for index in wanted))
     words = dict(zip(wanted, (answer.text for answer in answers), strict=True))
     return [structs.replace(line, why=words.get(index, "")) for index, line in enumerate(lines)]
 
 
-async def _asked(
+async def _explain_time(
     client: Client, name: str, given: str | None, day: date, zone: ZoneInfo
 ) -> tuple[str, str]:
-    """The time that somebody asks about, on the clock of the schedule, and the answer."""
+    """Explain a time of the form, in the zone of the manifest."""
     text = (given or "").strip()
     if not text:
         return "", ""
@@ -131,23 +132,23 @@ async def _asked(
             continue
         at = datetime.combine(day, clock, tzinfo=zone).astimezone(UTC)
         return text, (await client.explain(name, at=at)).text
-    return text, f"{text!r} is no time: write it like 02:30"
+    return text, f"Invalid time {text!r}: write 02:30"
 
 
-def _line(one: Occurrence, zone: ZoneInfo) -> Line:
-    kind = identity.kind_of(one.cause)
-    by = _ASKED_BY.get(kind, "" if kind in _SCHEDULED else kind)
+def _line(occurrence: Occurrence, zone: ZoneInfo) -> Line:
+    kind = identity.kind_of(occurrence.cause)
+    by = _CAUSES.get(kind, "" if kind in _SCHEDULED else kind)
     return Line(
-        at=one.first_due_at,
-        until=one.last_due_at,
-        local=_local(one.first_due_at, one.last_due_at, zone),
-        state=one.state,
-        reason=one.reason or "",
-        by=f"{by} by {one.actor}" if by and one.actor else by,
-        work=one.work,
-        run=one.run,
-        started_at=one.started_at,
-        finished_at=one.finished_at,
+        at=occurrence.first_due_at,
+        until=occurrence.last_due_at,
+        local=_local(occurrence.first_due_at, occurrence.last_due_at, zone),
+        state=occurrence.state,
+        reason=occurrence.reason or "",
+        by=f"{by} by {occurrence.actor}" if by and occurrence.actor else by,
+        work=occurrence.work,
+        run=occurrence.run,
+        started_at=occurrence.started_at,
+        finished_at=occurrence.finished_at,
         is_scheduled=kind in _SCHEDULED,
     )
 

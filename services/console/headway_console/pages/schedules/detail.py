@@ -1,4 +1,4 @@
-"""One schedule: when it fires, what its times came to and why, how long it takes, what it is."""
+"""One manifest: calendar, next fires, durations, dependencies and settings."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -12,13 +12,13 @@ from litestar.params import FromPath
 
 from headway_console.access.guards import needs
 from headway_console.pages.charts import durations
-from headway_console.pages.control import client_of
+from headway_console.pages.flash import client_of
+from headway_console.pages.form_fields import zone_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
 from headway_console.pages.schedules.day import DayOf, read_day
-from headway_console.pages.schedules.messages import called, told
+from headway_console.pages.schedules.messages import setting_label, setting_text
 from headway_console.pages.shell import show
-from headway_console.pages.zones import zone_of
 from headway_console.reading.calendar import Past, Stretch, read_past
 from headway_console.reading.figures import FigureFilter, latest_figures
 from headway_console.reading.manifests import ManifestInFull, read_manifest
@@ -29,16 +29,16 @@ _SHOWN_RUNS = 300
 
 @get("/schedules/{name:str}", opt=needs("viewer"))
 async def schedule(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[str]:
-    """One schedule."""
+    """Show one manifest."""
     return await show_schedule(request, await find(request, name))
 
 
 async def find(request: Request[Any, Any, Any], name: str) -> ManifestInFull:
-    """The schedule of a name; raises `NotFound`."""
+    """Return a manifest; raises `NotFound`."""
     async with request.app.state.database.acquire() as connection:
         found = await read_manifest(connection, name)
     if found is None:
-        raise NotFound(f"there is no schedule {name!r}: it may have been deleted")
+        raise NotFound(f"there is no manifest {name!r}: it may have been deleted")
     return found
 
 
@@ -49,12 +49,12 @@ async def show_schedule(
     form: forms.Form | None = None,
     status: int = 200,
 ) -> Response[str]:
-    """The page, with a form as it was filled in if something is wrong with it."""
+    """Render the page, with a filled form if its input is invalid."""
     now, zone = utc_now(), ZoneInfo(found.status.zone)
     today = now.astimezone(zone).date()
     chosen = _date(request.query_params.get("day"))
-    asked_month = request.query_params.get("month") or (f"{chosen:%Y-%m}" if chosen else None)
-    first = month.first_of(asked_month, today=today)
+    month_text = request.query_params.get("month") or (f"{chosen:%Y-%m}" if chosen else None)
+    first = month.first_of(month_text, today=today)
     since, until = month.span(first, zone)
     async with request.app.state.database.acquire() as connection:
         past = await read_past(
@@ -78,7 +78,7 @@ async def show_schedule(
         "schedules/detail.html",
         status=status,
         found=found,
-        schedule=found.status,
+        manifest=found.status,
         today=today,
         month=month.grid(
             first,
@@ -97,14 +97,14 @@ async def show_schedule(
         form_open=form is not None,
         retry=setting_of(found, "retry") or {},
         jitter=setting_of(found, "jitter_seconds") or 0,
-        called=called,
-        told=told,
+        setting_label=setting_label,
+        setting_text=setting_text,
     )
 
 
 def setting_of(found: ManifestInFull, name: str) -> Any:
-    """What a setting is set to."""
-    return next((one.value for one in found.settings if one.name == name), None)
+    """Return the value of a setting."""
+    return next((setting.value for setting in found.settings if setting.name == name), None)
 
 
 async def _preview(
@@ -115,28 +115,28 @@ async def _preview(
     *,
     each: bool = False,
 ) -> PreviewAnswer:
-    """The fires to come; a page without them is better than none."""
+    """Return the next fires; none if the scheduler does not answer."""
     name = found.status.external_id
     try:
         return await client_of(request).preview(name, count, after=after, each=each)
     except Unavailable:
-        note = "the scheduler does not answer, so nobody can say when it fires"
+        note = "the scheduler does not answer, so the next fires are unknown"
         return PreviewAnswer(manifest=name, zone=found.status.zone, note=note)
 
 
 async def _resuming(request: Request[Any, Any, Any], found: ManifestInFull) -> str:
-    """What ending its pause would make good, before somebody ends it."""
+    """Describe the effect of a resume."""
     if found.status.held_by != "paused":
         return ""
     try:
         answer = await client_of(request).resume(found.status.external_id, dry_run=True)
     except RequestFailed as error:
         return str(error)
-    return "; ".join([answer.text, *(one.text for one in answer.manifests)])
+    return "; ".join([answer.text, *(manifest.text for manifest in answer.manifests)])
 
 
 def _undecided_since(found: ManifestInFull, now: datetime) -> datetime:
-    """Excluded times are written down with the next that is allowed; until then they are shown."""
+    """Include excluded times, which are recorded with the next allowed fire."""
     due_at = found.status.next_due_at
     if due_at is None or due_at > now or found.status.held_by is not None:
         return now
@@ -144,7 +144,7 @@ def _undecided_since(found: ManifestInFull, now: datetime) -> datetime:
 
 
 def _with_pause(past: Past, found: ManifestInFull, now: datetime) -> Past:
-    """What is being skipped right now is written down only when that ends; show it already."""
+    """Add the current pause, which is recorded when it ends."""
     due_at, held_by = found.status.next_due_at, found.status.held_by
     if held_by is None or due_at is None or due_at > now:
         return past

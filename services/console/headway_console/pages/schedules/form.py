@@ -1,6 +1,6 @@
-"""A form made from a job's JSON Schema, and an input made from what was filled in. Pure.
+"""A form from a job's JSON Schema, and the input from a filled form. Pure.
 
-An object of plain fields becomes fields; anything else is a text of JSON.
+An object of plain fields becomes form fields; anything else is a JSON text.
 """
 
 import json
@@ -13,7 +13,7 @@ from msgspec import Struct
 WHOLE = "input"
 _PREFIX = "field-"
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "checkbox"}
-_MOST_FIELDS = 40
+_MAX_FIELDS = 40
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -33,14 +33,14 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """What is asked for. `problem` is about the whole."""
+    """The form; `problem` is about the whole input."""
 
     fields: list[Field]
     problem: str = ""
 
 
 def made_of(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
-    """The form for an input of this schema, filled with a value."""
+    """Make the form of a schema, filled with a value."""
     if not takes_input:
         return Form(fields=[])
     properties = _plain(schema)
@@ -51,14 +51,14 @@ def made_of(schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> 
     known = value or {}
     return Form(
         fields=[
-            _field(key, one, known.get(key, one.get("default")), required=key in required)
-            for key, one in properties.items()
+            _field(key, schema, known.get(key, schema.get("default")), required=key in required)
+            for key, schema in properties.items()
         ]
     )
 
 
 def read(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
-    """The input that was filled in, and the form as it was, with what cannot be read."""
+    """Return the input, and the filled form with its problems."""
     value: dict[str, Any] = {}
     fields = []
     for field in form.fields:
@@ -88,7 +88,7 @@ def read(form: Form, given: Mapping[str, Any]) -> tuple[Any, Form]:
 
 
 def checked(form: Form, schema: dict[str, Any] | None, value: Any, *, takes_input: bool) -> Form:
-    """The form with what the schema says against the value, each beside its field."""
+    """Return the form with schema violations beside their fields."""
     if any(field.problem for field in form.fields):
         return form
     found = problems_of_input(schema, takes_input, value)
@@ -107,7 +107,7 @@ def checked(form: Form, schema: dict[str, Any] | None, value: Any, *, takes_inpu
 
 
 def is_sound(form: Form) -> bool:
-    """Whether nothing is wrong with it."""
+    """Tell whether the form has no problems."""
     return not form.problem and not any(field.problem for field in form.fields)
 
 
@@ -116,7 +116,7 @@ def _keys(form: Form) -> set[str]:
 
 
 def _target(schema: dict[str, Any] | None) -> dict[str, Any]:
-    """The schema itself, or what it refers to inside itself."""
+    """Resolve a local reference at the top of a schema."""
     found = schema or {}
     reference = found.get("$ref", "")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
@@ -126,37 +126,37 @@ def _target(schema: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _plain(schema: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
-    """The properties of an object of plain fields; none if it is something else."""
+    """Return the properties of an object of plain fields, or `None`."""
     target = _target(schema)
     properties = target.get("properties")
-    if not isinstance(properties, dict) or len(properties) > _MOST_FIELDS:
+    if not isinstance(properties, dict) or len(properties) > _MAX_FIELDS:
         return None
-    if all(isinstance(one, dict) and _kind(one) for one in properties.values()):
+    if all(isinstance(field, dict) and _kind(field) for field in properties.values()):
         return properties
     return None
 
 
-def _kind(one: dict[str, Any]) -> str | None:
-    choices = one.get("enum")
+def _kind(schema: dict[str, Any]) -> str | None:
+    choices = schema.get("enum")
     if isinstance(choices, list) and all(isinstance(choice, str) for choice in choices):
         return "choice"
-    kind = one.get("type")
+    kind = schema.get("type")
     return _KINDS.get(kind) if isinstance(kind, str) else None
 
 
-def _field(key: str, one: dict[str, Any], value: Any, *, required: bool) -> Field:
-    kind = _kind(one) or "text"
+def _field(key: str, schema: dict[str, Any], value: Any, *, required: bool) -> Field:
+    kind = _kind(schema) or "text"
     return Field(
         name=f"{_PREFIX}{key}",
         key=key,
-        label=str(one.get("title") or key),
+        label=str(schema.get("title") or key),
         kind=kind,
         required=required,
         value="" if value is None or isinstance(value, bool) else str(value),
         checked=value is True,
-        choices=tuple(one.get("enum", ())) if kind == "choice" else (),
-        hint=str(one.get("description", "")),
-        step="1" if one.get("type") == "integer" else "any",
+        choices=tuple(schema.get("enum", ())) if kind == "choice" else (),
+        hint=str(schema.get("description", "")),
+        step="1" if schema.get("type") == "integer" else "any",
     )
 
 
@@ -171,7 +171,7 @@ def _value(field: Field, text: str) -> Any:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise ValueError(f"this is not JSON: {error}") from error
+            raise ValueError(f"invalid JSON: {error}") from error
     if field.kind == "number":
         try:
             return int(text) if field.step == "1" else float(text)

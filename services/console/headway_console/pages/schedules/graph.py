@@ -1,4 +1,4 @@
-"""Manifests that depend on each other, laid out in layers from left to right. Pure."""
+"""Layout of the dependency graph, in layers from left to right. Pure."""
 
 from collections import defaultdict
 from uuid import UUID
@@ -10,11 +10,11 @@ from headway_console.reading.manifests import Family, Relative
 _BOX_WIDTH, _BOX_HEIGHT = 190, 40
 _ACROSS, _DOWN = 60, 14
 _MARGIN = 6
-_MOST_LETTERS = 24
+_MAX_LETTERS = 24
 
 
 class Box(Struct, frozen=True, kw_only=True):
-    """A manifest on the drawing."""
+    """A manifest in the drawing."""
 
     x: float
     y: float
@@ -24,14 +24,14 @@ class Box(Struct, frozen=True, kw_only=True):
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """From a parent to what its success queues."""
+    """An edge from a parent to a dependent."""
 
     path: str
     dormant: bool
 
 
 class Drawing(Struct, frozen=True, kw_only=True):
-    """The whole."""
+    """The drawing."""
 
     width: float
     height: float
@@ -42,7 +42,7 @@ class Drawing(Struct, frozen=True, kw_only=True):
 
 
 def draw(family: Family, here: UUID) -> Drawing | None:
-    """Every manifest on its layer, beside its parent as far as there is room; none if alone."""
+    """Lay out a family; returns `None` for a single manifest."""
     if len(family.nodes) < 2:
         return None
     rows = _rows(family)
@@ -71,15 +71,15 @@ def draw(family: Family, here: UUID) -> Drawing | None:
 
 
 def _rows(family: Family) -> dict[UUID, float]:
-    """On which row each one is: leaves one below the other, a parent in the middle of its own."""
+    """Place leaves one below the other, and a parent in the middle of its children."""
     children: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for edge in family.edges:
         children[edge.parent].append(edge.child)
     rows: dict[UUID, float] = {}
     leaves = 0
-    # Without recursion, for chains may be long: a parent comes after all of its children.
+    # Iterative, because chains may be long: a parent follows its children.
     roots = [node.id for node in family.nodes if node.depth == 0]
-    waiting = [(one, False) for one in reversed(roots)]
+    waiting = [(root, False) for root in reversed(roots)]
     while waiting:
         node, is_placed_below = waiting.pop()
         if is_placed_below:
@@ -102,4 +102,4 @@ def _curve(parent: Box, child: Box) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
+    return text if len(text) <= _MAX_LETTERS else f"{text[: _MAX_LETTERS - 1]}…"

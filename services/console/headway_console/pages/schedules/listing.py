@@ -1,4 +1,4 @@
-"""The list of schedules, by text, group, label and state."""
+"""The list of manifests, filtered by text, group, label and state."""
 
 from typing import Any, get_args
 
@@ -16,20 +16,19 @@ from headway_console.reading.manifests import (
 )
 
 STATES = get_args(ManifestState)
-_MOST_GROUPS = 200
+_MAX_GROUPS = 200
 _NAMES = ("text", "group", "label", "state", "job", "owner")
 
 
 @get("/schedules", opt=needs("viewer"))
 async def schedules(request: Request[Any, Any, Any]) -> Response[str]:
-    """What is scheduled."""
+    """List manifests."""
     given = request.query_params
     values = {name: given.get(name, "").strip() for name in _NAMES}
-    asked = filter_of(values)
     cursor = given.get("cursor") or None
     async with request.app.state.database.acquire() as connection:
-        page = await page_of_manifests(connection, asked, cursor=cursor)
-        groups = (await page_of_groups(connection, limit=_MOST_GROUPS)).items
+        page = await page_of_manifests(connection, filter_of(values), cursor=cursor)
+        groups = (await page_of_groups(connection, limit=_MAX_GROUPS)).items
         labels = await list_labels(connection)
     return show(
         request,
@@ -44,7 +43,7 @@ async def schedules(request: Request[Any, Any, Any]) -> Response[str]:
 
 
 def filter_of(values: dict[str, str]) -> ManifestFilter:
-    """The filter that an address names; a state that there is not is none."""
+    """Read the filter of the URL; an unknown state is ignored."""
     key, _, value = values["label"].partition("=")
     return ManifestFilter(
         text=values["text"] or None,

@@ -1,7 +1,4 @@
-"""A month of one schedule as a grid of weeks: what every day came to, and what it will bring. Pure.
-
-Days are those of the schedule's zone, as its times are.
-"""
+"""A month of one manifest as a grid of weeks, in the zone of the manifest. Pure."""
 
 import calendar
 from collections import Counter, defaultdict
@@ -15,14 +12,14 @@ from msgspec import Struct
 from headway_console.pages.filters import TINT_OF, words
 from headway_console.reading.calendar import Past, Stretch
 
-# How many fires to come are asked for, and counted.
+# Limit of counted future fires.
 MOST_COMING = 1000
 # The worst of a day colours it.
 _ORDER = ("bad", "warn", "busy", "good", "")
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """So many fires of a day that came to the same; `fires` is none for a stretch."""
+    """Fires of a day with the same result; `fires` is `None` for a range."""
 
     state: str
     reason: str
@@ -31,13 +28,13 @@ class Mark(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Write the mark as text."""
         why = f" ({words(self.reason)})" if self.reason else ""
         return f"{'all day' if self.fires is None else self.fires} {words(self.state)}{why}"
 
 
 class Day(Struct, frozen=True, kw_only=True):
-    """A cell. `coming` are the fires to come; of a day that `is_cut` there may be more."""
+    """A day; `coming` counts future fires, and is a lower bound if `is_cut`."""
 
     day: date
     in_month: bool
@@ -49,22 +46,19 @@ class Day(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The cell for those who do not see it."""
-        told = [mark.text for mark in self.marks]
+        """Write the day for screen readers."""
+        parts = [mark.text for mark in self.marks]
         if self.is_cut:
-            told.append(
+            parts.append(
                 f"{self.coming} or more to come" if self.coming else "more than was counted"
             )
         elif self.coming:
-            told.append(f"{self.coming} to come")
-        return f"{self.day:%d %B}: {', '.join(told) or 'nothing'}"
+            parts.append(f"{self.coming} to come")
+        return f"{self.day:%d %B}: {', '.join(parts) or 'nothing'}"
 
 
 class Month(Struct, frozen=True, kw_only=True):
-    """The grid, and the months beside it.
-
-    Of what fires often, fires are counted only until `counted_until`.
-    """
+    """The grid, and the adjacent months; fires are counted until `counted_until`."""
 
     first: date
     before: str
@@ -74,12 +68,12 @@ class Month(Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Its name."""
+        """Write the name of the month."""
         return f"{self.first:%B %Y}"
 
 
 def first_of(text: str | None, *, today: date) -> date:
-    """The first day of the month that an address names, `2027-03`; otherwise of this one."""
+    """Return the first day of the month in the URL (`2027-03`), or of this month."""
     try:
         named = datetime.strptime(text or "", "%Y-%m").replace(tzinfo=UTC).date()
     except ValueError:
@@ -88,12 +82,12 @@ def first_of(text: str | None, *, today: date) -> date:
 
 
 def instant(day: date, zone: ZoneInfo) -> datetime:
-    """When a day begins there."""
+    """Return the start of a day in a zone."""
     return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
 
 
 def span(first: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """From when until when the grid of a month goes."""
+    """Return the start and the end of the grid of a month."""
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
     return instant(weeks[0][0], zone), instant(weeks[-1][-1] + timedelta(days=1), zone)
 
@@ -101,7 +95,7 @@ def span(first: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
 def grid(
     first: date, zone: ZoneInfo, past: Past, coming: Sequence[FireTime], *, today: date
 ) -> Month:
-    """The month with everything in it. Where `MOST_COMING` are to come, more may follow."""
+    """Build the grid; after `MOST_COMING` future fires the rest is not counted."""
     marks = _marks(past, zone)
     end = coming[-1].due_at if len(coming) >= MOST_COMING else None
     cut_from = date.max if end is None else end.astimezone(zone).date()
@@ -134,9 +128,9 @@ def grid(
 
 def _marks(past: Past, zone: ZoneInfo) -> defaultdict[date, list[Mark]]:
     found: defaultdict[date, list[Mark]] = defaultdict(list)
-    for one in past.days:
-        tint = TINT_OF.get(one.state, "")
-        found[one.day].append(Mark(state=one.state, reason=one.reason, fires=one.fires, tint=tint))
+    for day in past.days:
+        tint = TINT_OF.get(day.state, "")
+        found[day.day].append(Mark(state=day.state, reason=day.reason, fires=day.fires, tint=tint))
     for stretch in past.stretches:
         mark = Mark(
             state=stretch.state,
@@ -144,14 +138,14 @@ def _marks(past: Past, zone: ZoneInfo) -> defaultdict[date, list[Mark]]:
             fires=None,
             tint=TINT_OF.get(stretch.state, ""),
         )
-        for day in _days_of(stretch, zone):
-            if mark not in found[day]:
-                found[day].append(mark)
+        for date_ in _days_of(stretch, zone):
+            if mark not in found[date_]:
+                found[date_].append(mark)
     return found
 
 
 def _excluded(coming: Sequence[FireTime], zone: ZoneInfo) -> dict[date, list[Mark]]:
-    """Times that no work comes of, by day and by what excludes them."""
+    """Count excluded times by day and reason."""
     counts = Counter((_day_of(fire, zone), fire.excluded) for fire in coming if fire.excluded)
     found: defaultdict[date, list[Mark]] = defaultdict(list)
     for (day, why), fires in counts.items():
@@ -165,7 +159,7 @@ def _day_of(fire: FireTime, zone: ZoneInfo) -> date:
 
 def _days_of(stretch: Stretch, zone: ZoneInfo) -> Iterable[date]:
     day, last = (at.astimezone(zone).date() for at in (stretch.first_due_at, stretch.last_due_at))
-    # A grid has six weeks; what began years ago is cut to the last of them by who reads it.
+    # A grid has six weeks; earlier days are not shown.
     day = max(day, last - timedelta(days=400))
     while day <= last:
         yield day
