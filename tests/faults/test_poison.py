@@ -22,7 +22,6 @@ from headway_contract.orders import RunDispatched
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
 from headway_decisions.runs.report_limits import storable_json
-from headway_dispatcher.gate.gate import GateCall
 from headway_dispatcher.intake.work_intake import Followers, work_intake
 from headway_dispatcher.runs.projector import event_intake
 from headway_jetstream_kit import Refused, Stored
@@ -437,7 +436,7 @@ async def test_good_work_among_generated_messages(world):
     batch.add(subjects.work("ops"), *(envelope(queued(work), work) for work in works))
     await batch.tell()
     followers = Followers(
-        gate=GateCall(),
+        gate=Wakeup(),
         relay=Handover(),
         cancels=Wakeup(),
         prunes=Wakeup(),

@@ -1,7 +1,7 @@
-"""Handing messages to the relay of the same process, once their transaction has committed.
+"""Hands messages to the relay of the same process after their transaction committed.
 
-They stand in the outbox all the same, so nothing depends on it: it saves the relay from reading
-back what the process knows, and the message from waiting for that.
+The messages are in the outbox too, so nothing depends on the handover: it saves the relay a read
+and the message a wait.
 """
 
 from collections.abc import Sequence
@@ -12,45 +12,43 @@ from msgspec import structs
 
 from headway_relay.outbox import OutboxMessage
 
-# More than that is left to be read, so that an outage of the broker fills no memory.
-_MOST = 1000
+# More than this the relay reads back, so that an outage of the broker does not fill the memory.
+_MAX_MESSAGES = 1000
 
 
 class Handover(Wakeup):
-    """Wakes the relay, and hands it what was committed just now."""
+    """Wakes the relay and hands it messages that were just committed."""
 
     def __init__(self) -> None:
         super().__init__()
         self._messages: list[OutboxMessage] = []
-        self._is_called = False
 
-    def call(self) -> None:
-        """Let the relay look into the outbox; returns at once."""
-        self._is_called = True
-        super().call()
+    def call(self, *, has_work: bool = True) -> None:
+        """Wake the relay to read the outbox."""
+        super().call(has_work=has_work)
 
     def hand(self, messages: Sequence[OutboxMessage]) -> None:
-        """Let the relay publish these, which stand in the outbox; returns at once."""
+        """Wake the relay to publish these messages of the outbox."""
         if not messages:
             return
-        if len(self._messages) + len(messages) > _MOST:
+        if len(self._messages) + len(messages) > _MAX_MESSAGES:
             self.call()
             return
         self._messages += messages
-        super().call()
+        self.call(has_work=False)
 
     def take(self) -> tuple[list[OutboxMessage], bool]:
-        """Return the messages handed over, and whether somebody asked to read the outbox."""
+        """Return the messages handed over, and whether to read the outbox."""
         messages, self._messages = self._messages, []
-        is_called, self._is_called = self._is_called, False
-        return messages, is_called
+        return messages, self.begin()
 
 
 def stamped(messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
-    """Messages that keep the trace in which they were written, for when they are handed over."""
+    """Return the messages with the trace in which they were written."""
     current = traceparent()
     if current is None:
         return list(messages)
     return [
-        one if one.traceparent else structs.replace(one, traceparent=current) for one in messages
+        message if message.traceparent else structs.replace(message, traceparent=current)
+        for message in messages
     ]

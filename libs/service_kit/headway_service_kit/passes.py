@@ -8,6 +8,7 @@ pass that fails from spinning, and writes down for health when it last went well
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 from headway_clock import jitter, monotonic
 
@@ -22,36 +23,57 @@ class ExpectedFault(Exception):
 
 
 class Wakeup:
-    """A wake-up call inside a process: many calls before a rest is over make one."""
+    """Wakes a pass of the same process; calls before the pass starts are coalesced."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        self._is_waited_for = False
+        self._is_resting = False
+        self._has_work = False
+        self._runs_at: datetime | None = None
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether the pass rests, and nobody has called it."""
-        return self._is_waited_for and not self._event.is_set()
+        """Return whether the pass rests and was not called."""
+        return self._is_resting and not self._event.is_set()
 
-    def call(self) -> None:
-        """Wake the pass; returns at once."""
+    def call(self, *, has_work: bool = False) -> None:
+        """Wake the pass; `has_work` tells it that it need not look for work first."""
+        self._has_work = self._has_work or has_work
         self._event.set()
 
+    def call_by(self, at: datetime | None) -> None:
+        """Wake the pass if it would not run by itself by this time."""
+        if at is not None and (self._runs_at is None or at < self._runs_at):
+            self.call()
+
+    def begin(self) -> bool:
+        """Note that the pass starts; return whether a call since the last start had work.
+
+        The pass may miss anything that is due from now on, so `call_by` wakes it again.
+        """
+        self._runs_at = None
+        has_work, self._has_work = self._has_work, False
+        return has_work
+
+    def runs_at(self, at: datetime | None) -> None:
+        """Note when the pass runs again by itself."""
+        self._runs_at = at
+
     async def rest(self, seconds: float) -> None:
-        """Wait for a call, but not longer than this."""
+        """Wait for a call, at most this long."""
         if seconds <= 0 or self._event.is_set():
             self._event.clear()
-            # Whoever never rests must still let the others have their turn.
+            # A pass that never rests must let other tasks run.
             await asyncio.sleep(0)
             return
-        self._is_waited_for = True
+        self._is_resting = True
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         except TimeoutError:
             return
         finally:
-            self._is_waited_for = False
+            self._is_resting = False
             self._event.clear()
 
 

@@ -14,7 +14,7 @@ from headway_service_kit.service import Service, open_service
 
 from headway_dispatcher import metrics
 from headway_dispatcher.gate.expiry import Expiry
-from headway_dispatcher.gate.gate import Gate, GateCall
+from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.gate.waits import Waits
 from headway_dispatcher.history.retention import Retention
 from headway_dispatcher.intake.prune import Prunes
@@ -90,7 +90,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     consumers = JobConsumers(database, broker, settings)
     wake = Followers(
-        gate=GateCall(),
+        gate=Wakeup(),
         relay=Handover(),
         cancels=Wakeup(),
         prunes=Wakeup(),

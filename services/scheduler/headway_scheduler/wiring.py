@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from headway_scheduler import metrics
 from headway_scheduler.declare.startup import apply_at_start
-from headway_scheduler.fire.tick import Alarm, Tick
+from headway_scheduler.fire.tick import Tick
 from headway_scheduler.healing.healing import Healing
 from headway_scheduler.notifications.delivery import Delivery
 from headway_scheduler.notifications.recorder import Recorder
@@ -76,7 +76,7 @@ async def _keep_passes(
     database, broker = service.database, service.broker
     holder = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     metrics.measure(service, settings, holder=holder, clock=clock)
-    relay_wakeup, tick_wakeup = Handover(), Alarm()
+    relay_wakeup, tick_wakeup = Handover(), Wakeup()
     enqueue_wakeup, windows_wakeup = Wakeup(), Wakeup()
     tick = Tick(
         database,
@@ -112,9 +112,9 @@ async def _keep_passes(
             ) from error
 
     async def run_tick() -> float | None:
-        tick_wakeup.looking()
+        tick_wakeup.begin()
         result = await tick.run_once()
-        tick_wakeup.looks_at(result.next_at)
+        tick_wakeup.runs_at(result.next_at)
         return result.rest
 
     delivery = None

@@ -49,24 +49,6 @@ _KEYS_AT_ONCE = 1000
 _LOOK_AGAIN = timedelta(milliseconds=100)
 
 
-class GateCall(Wakeup):
-    """Wakes the gate, and says whether to look first if there is anything to do."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._has_come = False
-
-    def work_came(self) -> None:
-        """Have the gate go to work without that look; returns at once."""
-        self._has_come = True
-        self.call()
-
-    def take(self) -> bool:
-        """Whether work came since the last time."""
-        has_come, self._has_come = self._has_come, False
-        return has_come
-
-
 class GateResult(Struct, frozen=True, kw_only=True):
     """What a pass of the gate did, and how long it may rest."""
 
@@ -96,7 +78,7 @@ class Gate:
         relay: Handover,
         waits: Wakeup,
         expiry: Wakeup | None = None,
-        call: GateCall | None = None,
+        call: Wakeup | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -104,13 +86,13 @@ class Gate:
         self._relay = relay
         self._waits = waits
         self._expiry = expiry or Wakeup()
-        self._call = call or GateCall()
+        self._call = call or Wakeup()
         self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
         self._group_step = group_step(settings)
 
     async def run_once(self) -> GateResult:
         """Admit what fits, once."""
-        if not self._call.take():
+        if not self._call.begin():
             glance = await self._look()
             if glance.idle:
                 return GateResult(rest=_rest(glance.next_at, glance.times.schedule))

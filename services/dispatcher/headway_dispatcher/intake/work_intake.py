@@ -30,7 +30,6 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_dispatcher.gate.gate import GateCall
 from headway_dispatcher.history import history_records
 from headway_dispatcher.intake import limits, prune
 from headway_dispatcher.letters import letters
@@ -44,7 +43,7 @@ from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
 class Followers(Struct, frozen=True, kw_only=True):
     """The passes that go on with what was taken in."""
 
-    gate: GateCall
+    gate: Wakeup
     relay: Handover
     cancels: Wakeup
     prunes: Wakeup
@@ -87,7 +86,7 @@ def work_intake(
                 await HISTORY.append(connection, records)
                 await letters.resume_at_once(connection, waited_for, now=now)
         if taken or records:
-            followers.gate.work_came()
+            followers.gate.call(has_work=True)
         else:
             followers.gate.call()
         if refused or requests or pruned:

@@ -12,7 +12,6 @@ from uuid import UUID
 from headway_decisions.firing.fairness import DueGroup, cycles_ahead, in_cycles, share
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import Handover
-from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
@@ -24,27 +23,6 @@ from headway_scheduler.store import TICK_LOCK, leaders, manifests
 _LOST_THE_LOCK = 0.25
 # How many of those that are due are counted, as the statement says.
 _MOST_COUNTED = 100_000
-
-
-class Alarm(Wakeup):
-    """Wakes the tick, and knows when it will look by itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._looks_at: datetime | None = None
-
-    def set_for(self, at: datetime | None) -> None:
-        """Have the tick look by this time; it is called only if it would not."""
-        if at is not None and (self._looks_at is None or at < self._looks_at):
-            self.call()
-
-    def looking(self) -> None:
-        """The tick looks now: whatever is set meanwhile, it may have missed."""
-        self._looks_at = None
-
-    def looks_at(self, at: datetime | None) -> None:
-        """The tick rests, and looks again at this time."""
-        self._looks_at = at
 
 
 class TickResult(Struct, frozen=True, kw_only=True):

@@ -24,18 +24,18 @@ from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
 from headway_postgres_kit import Clock, Connection, Database
 from headway_relay import events_in
+from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
 
 from headway_scheduler.declare import prune
 from headway_scheduler.fire.record import earliest
-from headway_scheduler.fire.tick import Alarm
 from headway_scheduler.outcomes import activate, settle
 from headway_scheduler.store import REJECTED, manifests, occurrences
 
 _Resolved = DeadLetterRetried | DeadLetterAcknowledged
 
 
-def settled_intake(database: Database, broker: Broker, *, clock: Clock, tick: Alarm) -> Intake:
+def settled_intake(database: Database, broker: Broker, *, clock: Clock, tick: Wakeup) -> Intake:
     """The intake of what the dispatcher tells; events of other kinds are for others."""
 
     async def handle(messages: list[Message]) -> None:
@@ -52,7 +52,7 @@ def settled_intake(database: Database, broker: Broker, *, clock: Clock, tick: Al
                 wake_at = await take_in(connection, told, now=await clock.now(connection))
                 await _tell_traces(connection, told, successes)
         # Nothing is told from here: what is due now, and fires, is the tick's business.
-        tick.set_for(wake_at)
+        tick.call_by(wake_at)
 
     puller = Puller(broker, subjects.SETTLED_STREAM, subjects.SETTLED_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
