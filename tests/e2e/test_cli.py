@@ -192,7 +192,7 @@ async def test_services_keep_trying_and_still_heed_a_signal(shell):
         async with asyncio.timeout(30):
             for process, setting in zip(running, settings, strict=True):
                 line = ""
-                while "trying again in" not in line:
+                while "retrying" not in line:
                     assert process.returncode is None
                     line = (await process.stderr.readline()).decode()
                 assert setting in line

@@ -405,7 +405,7 @@ async def test_a_server_that_dies_is_an_error(used_place):
         server = next(
             line
             for line in used_place.left_behind()
-            if "nats-server -c" in line and "warden" not in line
+            if "nats-server -c" in line and "supervisor" not in line
         )
         os.kill(int(server.split()[0]), signal.SIGKILL)
         assert await up.end(within=30) == 2

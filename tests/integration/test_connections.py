@@ -86,10 +86,10 @@ async def test_those_that_nobody_wants_go_back(two, monkeypatch):
     monkeypatch.setattr(hot_connections, "_IDLE_SECONDS", 0.01)
     async with two.acquire(), two.acquire():
         assert two.connections_in_use == 2
-    assert len(two._at_hand) == 2
+    assert len(two._hot) == 2
 
     async def are_back() -> bool:
-        return len(two._at_hand) == 0 and two.connections_in_use == 0
+        return len(two._hot) == 0 and two.connections_in_use == 0
 
     await until(are_back, within=5, what="connections back in the pool")
     assert await pid(two)
@@ -98,8 +98,8 @@ async def test_those_that_nobody_wants_go_back(two, monkeypatch):
 async def test_one_that_was_wanted_stays(two):
     async with two.acquire(), two.acquire():
         pass
-    two._at_hand._look()
+    two._hot._release_idle()
     wanted = await pid(two)
-    two._at_hand._look()
-    assert len(two._at_hand) == 1
+    two._hot._release_idle()
+    assert len(two._hot) == 1
     assert await pid(two) == wanted

@@ -26,7 +26,7 @@ from headway_embedded import (
     EmbeddedError,
     NatsServer,
     PostgresServer,
-    Warded,
+    SupervisedProcess,
     free_port,
     run_servers,
 )
@@ -51,25 +51,25 @@ async def main():
             "database_url": servers.database_url,
             "nats_url": servers.nats_url,
             "servers": [server.process_id for server in running],
-            "wardens": [server.process.warden_id for server in running],
+            "supervisors": [server.process.supervisor_id for server in running],
         }), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 asyncio.run(main())
 """
 
-# A process that forks before it runs a warded program: the fork keeps all that it has open.
+# A process that forks before it runs a supervised program: the fork keeps all that it has open.
 FORKING_PARENT = """
 import asyncio, os, signal, sys
-from headway_embedded import Warded
+from headway_embedded import SupervisedProcess
 
 async def main():
-    warded = await Warded.start(["sleep", "600"])
+    process = await SupervisedProcess.start(["sleep", "600"])
     fork = os.fork()
     if fork == 0:
         signal.pause()
-    print(warded.process_id, fork, flush=True)
-    await warded.wait()
+    print(process.process_id, fork, flush=True)
+    await process.wait()
 
 asyncio.run(main())
 """
@@ -208,9 +208,9 @@ async def test_a_fresh_start_serves_both_and_leaves_no_process(tmp_path):
         await store_message(servers.nats_url)
         running = (servers.postgres, servers.nats)
         processes = [server.process_id for server in running]
-        wardens = [server.process.warden_id for server in running]
+        supervisors = [server.process.supervisor_id for server in running]
         assert [os.getsid(process) for process in processes] == processes
-    assert not any(map(is_alive, processes + wardens))
+    assert not any(map(is_alive, processes + supervisors))
 
 
 async def test_nobody_connects_without_the_password(folder):
@@ -243,7 +243,7 @@ async def test_servers_end_with_a_killed_parent_and_recover_their_data(folder):
         await execute(told["database_url"], "CREATE TABLE kept AS SELECT 1 AS one")
         await store_message(told["nats_url"])
         parent.kill()
-        await until_gone(*told["servers"], *told["wardens"], within=5)
+        await until_gone(*told["servers"], *told["supervisors"], within=5)
     async with run_servers(folder, durable=False) as servers:
         assert servers.recovered
         assert servers.notes == ["the last run ended without a clean stop; its data was recovered"]
@@ -253,7 +253,7 @@ async def test_servers_end_with_a_killed_parent_and_recover_their_data(folder):
 
 async def test_a_start_waits_for_the_servers_of_a_killed_parent(tmp_path):
     async with parent_of_servers(tmp_path, postgres=False) as (parent, told):
-        # Frozen, it cannot follow the orderly signal, and its warden has to lose patience.
+        # Frozen, it cannot follow the orderly signal, and its supervisor has to lose patience.
         os.kill(told["servers"][0], signal.SIGSTOP)
         parent.kill()
         await parent.wait()
@@ -275,13 +275,13 @@ async def test_a_folder_serves_one_process_at_a_time(tmp_path):
 
 
 @on_linux
-async def test_a_killed_warden_takes_its_server_along(folder):
+async def test_a_killed_supervisor_takes_its_server_along(folder):
     async with run_servers(folder, durable=False) as servers:
         for server in (servers.postgres, servers.nats):
-            process, warden = server.process_id, server.process.warden_id
-            os.kill(warden, signal.SIGKILL)
+            process, supervisor = server.process_id, server.process.supervisor_id
+            os.kill(supervisor, signal.SIGKILL)
             assert await server.wait() == -signal.SIGKILL
-            await until_gone(process, warden)
+            await until_gone(process, supervisor)
             await server.start()
             assert server.recovered
         assert await execute(servers.database_url, "SELECT 1") == 1
@@ -363,7 +363,7 @@ async def test_an_ordinary_user_can_run_the_servers():
             assert set(map(user_of, told["servers"])) == {"nobody"}
             assert await execute(told["database_url"], "SELECT 1") == 1
         assert parent.returncode == 0
-        assert not any(map(is_alive, told["servers"] + told["wardens"]))
+        assert not any(map(is_alive, told["servers"] + told["supervisors"]))
     finally:
         shutil.rmtree(home)
 
@@ -459,42 +459,44 @@ async def test_a_failed_start_stops_the_other_server(folder):
     assert not (folder / "postgres" / "postmaster.pid").exists()
 
 
-async def test_a_warded_program_hands_on_its_output_and_exit_code():
+async def test_a_supervised_program_hands_on_its_output_and_exit_code():
     program = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
-    warded = await Warded.start([sys.executable, "-c", program], stdout=PIPE, stderr=PIPE)
-    assert [line async for line in warded.stdout] == [b"out\n"]
-    assert [line async for line in warded.stderr] == [b"err\n"]
-    assert await warded.wait() == warded.returncode == 7
-    assert await warded.stop() == 7
+    process = await SupervisedProcess.start(
+        [sys.executable, "-c", program], stdout=PIPE, stderr=PIPE
+    )
+    assert [line async for line in process.stdout] == [b"out\n"]
+    assert [line async for line in process.stderr] == [b"err\n"]
+    assert await process.wait() == process.returncode == 7
+    assert await process.stop() == 7
 
 
-async def test_a_warded_program_stops_in_good_order():
-    warded = await Warded.start([sys.executable, "-c", TIDY], stdout=PIPE)
-    assert await warded.stdout.readline() == b"ready\n"
-    assert warded.returncode is None
-    assert await warded.stop(within=5) == 3
-    assert await warded.stdout.read() == b"tidied up\n"
+async def test_a_supervised_program_stops_in_good_order():
+    process = await SupervisedProcess.start([sys.executable, "-c", TIDY], stdout=PIPE)
+    assert await process.stdout.readline() == b"ready\n"
+    assert process.returncode is None
+    assert await process.stop(within=5) == 3
+    assert await process.stdout.read() == b"tidied up\n"
 
 
-async def test_a_warded_program_that_will_not_stop_is_killed():
-    warded = await Warded.start([sys.executable, "-c", STUBBORN], stdout=PIPE)
-    await warded.stdout.readline()
+async def test_a_supervised_program_that_will_not_stop_is_killed():
+    process = await SupervisedProcess.start([sys.executable, "-c", STUBBORN], stdout=PIPE)
+    await process.stdout.readline()
     async with asyncio.timeout(5):
-        assert await warded.stop(within=0.2) == -signal.SIGKILL
-    assert not is_alive(warded.process_id)
+        assert await process.stop(within=0.2) == -signal.SIGKILL
+    assert not is_alive(process.process_id)
 
 
-async def test_a_warded_program_ends_although_nobody_reads_its_output():
+async def test_a_supervised_program_ends_although_nobody_reads_its_output():
     program = "print('x' * 10_000_000)"
-    warded = await Warded.start([sys.executable, "-c", program], stdout=PIPE)
-    await warded.stdout.readexactly(1)
+    process = await SupervisedProcess.start([sys.executable, "-c", program], stdout=PIPE)
+    await process.stdout.readexactly(1)
     async with asyncio.timeout(5):
-        assert await warded.stop(within=0.2) != 0
+        assert await process.stop(within=0.2) != 0
 
 
 async def test_a_program_that_cannot_be_started_is_named():
     with pytest.raises(EmbeddedError, match=r"/no/such could not be started \(No such file"):
-        await Warded.start(["/no/such", "argument"])
+        await SupervisedProcess.start(["/no/such", "argument"])
 
 
 @on_linux

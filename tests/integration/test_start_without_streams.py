@@ -50,7 +50,7 @@ async def test_a_dispatcher_waits_for_provisioning_and_readyz_gives_the_reason(w
     assert "run 'headway provision'" in body
     # Kubernetes must not restart it for waiting.
     assert (await asyncio.to_thread(get, address, "/livez"))[0] == 200
-    assert "dispatcher waits for the streams in NATS: NATS lacks" in caplog.text
+    assert 'dispatcher waits for the streams in NATS" error="NATS lacks' in caplog.text
 
     await world.provision()
     await asyncio.wait_for(starting, 30)

@@ -20,7 +20,7 @@ from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import HISTORY
 from headway_history import Record
-from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, Together
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Database, StatementBatch
 from headway_relay import Handover
 from headway_service_kit.passes import Wakeup
 
@@ -146,7 +146,7 @@ class Gates:
                 _run_record(row["state"], row, row["finished_at"], failure=row["failure"])
                 for row in rows
             ]
-            writes = Together()
+            writes = StatementBatch()
             await settle.settle(connection, ended, now=now, records=records, writes=writes)
             HISTORY.append_to(writes, records)
             await writes.send(connection)

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from headway_embedded import Warded, free_port
+from headway_embedded import SupervisedProcess, free_port
 
 from support.world import until
 
@@ -44,7 +44,7 @@ class Jaeger:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._process: Warded | None = None
+        self._process: SupervisedProcess | None = None
         otlp, query = free_port(), free_port()
         self.otlp, self.url = f"http://127.0.0.1:{otlp}", f"http://127.0.0.1:{query}"
         self._ports = {"otlp": otlp, "query": query, "grpc": free_port()}
@@ -55,7 +55,7 @@ class Jaeger:
         configuration = self._folder / "jaeger.yaml"
         configuration.write_text(CONFIGURATION.format(**self._ports))
         with (self._folder / "log").open("wb") as log:
-            self._process = await Warded.start(
+            self._process = await SupervisedProcess.start(
                 [BINARY, "--config", configuration], stdout=log.fileno(), stderr=log.fileno()
             )
         await until(self._answers, within=30, what="Jaeger answers")

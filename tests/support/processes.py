@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from headway_embedded import Warded
+from headway_embedded import SupervisedProcess
 
 TESTS = Path(__file__).parents[1]
 
@@ -24,31 +24,31 @@ class Processes:
             **{f"HEADWAY_{name.upper()}": value for name, value in settings.items()},
         }
         self.folder = folder
-        self._running: list[Warded] = []
+        self._running: list[SupervisedProcess] = []
 
     def export_to(self, address: str) -> None:
         """Let all that are started from now on export their spans, and soon."""
         self.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
         self.environment["OTEL_BSP_SCHEDULE_DELAY"] = "200"
 
-    async def headway(self, *arguments: str, **environment: str) -> Warded:
+    async def headway(self, *arguments: str, **environment: str) -> SupervisedProcess:
         """Start a `headway` command."""
         return await self.python("-m", "headway_cli", *arguments, **environment)
 
-    async def python(self, *arguments: str, **environment: str) -> Warded:
+    async def python(self, *arguments: str, **environment: str) -> SupervisedProcess:
         """Start a Python program."""
         return await self.start(sys.executable, *arguments, **environment)
 
-    async def node(self, *arguments: str, **environment: str) -> Warded:
+    async def node(self, *arguments: str, **environment: str) -> SupervisedProcess:
         """Start a program of Node."""
         return await self.start("node", *arguments, **environment)
 
-    async def start(self, *arguments: str, **environment: str) -> Warded:
+    async def start(self, *arguments: str, **environment: str) -> SupervisedProcess:
         """Start any program."""
         number = len(self._running)
         log = (self.folder / f"{number}-{arguments[-1].rpartition('/')[2]}.log").open("wb")
         with log:
-            program = await Warded.start(
+            program = await SupervisedProcess.start(
                 list(arguments),
                 env={**self.environment, **environment},
                 cwd=TESTS.parent,
@@ -58,7 +58,7 @@ class Processes:
         self._running.append(program)
         return program
 
-    async def kill(self, program: Warded) -> None:
+    async def kill(self, program: SupervisedProcess) -> None:
         """`kill -9`, and wait until it is gone."""
         os.kill(program.process_id, signal.SIGKILL)
         await program.wait()

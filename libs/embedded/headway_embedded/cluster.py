@@ -9,7 +9,7 @@ from headway_embedded.binaries import postgres_major
 from headway_embedded.errors import EmbeddedError
 from headway_embedded.logs import fresh_log, last_lines
 from headway_embedded.passwords import new_password, write_secret
-from headway_embedded.supervised import Warded
+from headway_embedded.supervised import SupervisedProcess
 
 ROLE = "headway"
 DATABASE = "headway"
@@ -121,7 +121,7 @@ class Cluster:
         os.close(told)
         try:
             with fresh_log(self._log) as log:
-                warded = await Warded.start(
+                process = await SupervisedProcess.start(
                     command,
                     env=ENVIRONMENT,
                     user=account,
@@ -133,9 +133,9 @@ class Cluster:
         finally:
             os.close(heard)
         try:
-            code = await warded.wait()
+            code = await process.wait()
         except BaseException:
-            warded.kill()
+            process.kill()
             raise
         if code != 0:
             raise EmbeddedError(

@@ -1,4 +1,4 @@
-"""What PostgreSQL and NATS have in common: one folder, one port, one warded process."""
+"""What PostgreSQL and NATS have in common: one folder, one port, one supervised process."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from headway_embedded.errors import EmbeddedError, naming_folder
 from headway_embedded.locks import Lock
 from headway_embedded.logs import fresh_log, last_lines
 from headway_embedded.ports import free_port, port_is_free
-from headway_embedded.supervised import STOP_SECONDS, Warded
+from headway_embedded.supervised import STOP_SECONDS, SupervisedProcess
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Server(ABC):
         self.notes: list[str] = []
         self._port = port
         self._lock = Lock(self.folder / f"{self.name}.lock")
-        self._warded: Warded | None = None
+        self._process: SupervisedProcess | None = None
 
     @property
     @abstractmethod
@@ -53,11 +53,11 @@ class Server(ABC):
         return self._port
 
     @property
-    def process(self) -> Warded:
-        """The running program and its warden."""
-        if self._warded is None:
+    def process(self) -> SupervisedProcess:
+        """The running program and its supervisor."""
+        if self._process is None:
             raise EmbeddedError(f"{self.title} in {self.folder} is not running; start it first")
-        return self._warded
+        return self._process
 
     @property
     def process_id(self) -> int:
@@ -66,7 +66,7 @@ class Server(ABC):
 
     async def start(self) -> None:
         """Start the server and return when it is ready."""
-        if self._warded is not None and self._warded.returncode is None:
+        if self._process is not None and self._process.returncode is None:
             raise EmbeddedError(
                 f"{self.title} in {self.folder} already runs as process {self.process_id}; "
                 "stop it first"
@@ -85,10 +85,10 @@ class Server(ABC):
 
     async def stop(self, within: float = STOP_SECONDS) -> None:
         """Stop in good order, and by force after `within` seconds."""
-        if self._warded is None:
+        if self._process is None:
             return
-        was_running = self._warded.returncode is None
-        code = await self._warded.stop(within)
+        was_running = self._process.returncode is None
+        code = await self._process.stop(within)
         if was_running and code != 0:
             logger.warning(
                 "%s did not stop in good order within %g s (exit code %d); the next start "
@@ -149,7 +149,7 @@ class Server(ABC):
         for attempt in range(1, PORT_ATTEMPTS + 1):
             port = self._port or free_port()
             try:
-                self._warded = await self._run(port)
+                self._process = await self._run(port)
             except EmbeddedError:
                 # Somebody may have been quicker to listen on the port that we saw free.
                 if self._port is not None or attempt == PORT_ATTEMPTS or port_is_free(port):
@@ -158,10 +158,10 @@ class Server(ABC):
                 self._port = port
                 return
 
-    async def _run(self, port: int) -> Warded:
+    async def _run(self, port: int) -> SupervisedProcess:
         """Start the program with its log, and wait until it is ready."""
         with fresh_log(self.log) as log:
-            warded = await Warded.start(
+            process = await SupervisedProcess.start(
                 self._command(port),
                 stop_signal=self.stop_signal,
                 env=self._environment(),
@@ -171,19 +171,19 @@ class Server(ABC):
                 held=(self._lock.descriptor,),
             )
         try:
-            await self._until_ready(warded)
+            await self._until_ready(process)
         except BaseException:
-            await warded.stop()
+            await process.stop()
             raise
-        return warded
+        return process
 
-    async def _until_ready(self, warded: Warded) -> None:
+    async def _until_ready(self, process: SupervisedProcess) -> None:
         """Wait until the server is ready; its end and the deadline are errors."""
-        ended = asyncio.ensure_future(warded.wait())
+        ended = asyncio.ensure_future(process.wait())
         try:
             async with asyncio.timeout(START_SECONDS):
                 while not ended.done():
-                    if self._is_ready(warded.process_id):
+                    if self._is_ready(process.process_id):
                         return
                     await asyncio.wait([ended], timeout=POLL_SECONDS)
             fault = f"ended at its start with exit code {ended.result()}"
@@ -197,5 +197,5 @@ class Server(ABC):
 
     def _forget(self, *, clean: bool) -> None:
         """Let go of a process that has ended, and of the lock on its data."""
-        self._warded = None
+        self._process = None
         self._lock.release(clean=clean)

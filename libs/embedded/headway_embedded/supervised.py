@@ -1,4 +1,4 @@
-"""The parent's side of a warden: start a program that cannot outlive this process."""
+"""Starts a program, under a supervisor, that cannot outlive this process."""
 
 import asyncio
 import os
@@ -13,15 +13,15 @@ from typing import Self
 from headway_embedded.accounts import Account
 from headway_embedded.errors import EmbeddedError
 
-WARDEN = Path(__file__).with_name("supervisor.py")
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 STOP_SECONDS = 30.0
 GRACE_SECONDS = 4.0
 LINE_BYTES = 1 << 20
 
 
-class Warded:
-    """A program under a warden; it ends with this process, whatever ends this process."""
+class SupervisedProcess:
+    """A program under a supervisor; it ends with this process, whatever ends this process."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Warded:
         process_id: int,
     ) -> None:
         self.process_id = process_id
-        self.warden_id = process.pid
+        self.supervisor_id = process.pid
         self.stdout = process.stdout
         self.stderr = process.stderr
         self._process = process
@@ -63,7 +63,7 @@ class Warded:
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-S", WARDEN),
+                    *(sys.executable, "-I", "-S", SUPERVISOR),
                     *(str(theirs.fileno()), str(os.getpid()), str(int(stop_signal)), str(grace)),
                     *(account, *argv),
                     env=None if env is None else dict(env),
@@ -89,7 +89,7 @@ class Warded:
         writer: asyncio.StreamWriter,
         program: str | Path,
     ) -> Self:
-        """Wait for the warden's word on whether the program runs."""
+        """Wait until the supervisor reports whether the program runs."""
         try:
             word, _, rest = (await reader.readline()).decode().strip().partition(" ")
             if word == "started":
@@ -100,7 +100,7 @@ class Warded:
             raise
         writer.close()
         raise EmbeddedError(
-            f"program {program} could not be started ({rest or 'its warden ended at once'}); "
+            f"program {program} could not be started ({rest or 'its supervisor ended at once'}); "
             "check that it is there and may be executed"
         )
 
@@ -123,13 +123,13 @@ class Warded:
         self._order("kill")
 
     def _order(self, order: str) -> None:
-        """Write one line to the warden, which may already be gone."""
+        """Write one line to the supervisor, which may already be gone."""
         if not self._exit.done():
             self._writer.write(f"{order}\n".encode())
 
     async def _await_exit(self) -> int:
-        """Follow the warden to its end."""
-        # What is true when the warden says nothing more: it was killed, and the program with it.
+        """Follow the supervisor to its end."""
+        # The result if the supervisor was killed, and the program with it.
         code = -int(signal.SIGKILL)
         try:
             while line := await self._reader.readline():

@@ -7,7 +7,7 @@ A script of its own with nothing but the standard library, so that it is up in m
 CHANNEL is a socket to the parent, one message a line. It tells `started PID` or `failed REASON`,
 and at last `exited CODE`; it is told `stop SECONDS` and `kill`. Its end of file means that the
 parent is gone, and so does the end of process PARENT: a fork of the parent may keep the socket.
-The program has the warden's standard streams, environment and other open files.
+The program has the supervisor's standard streams, environment and other open files.
 """
 
 import contextlib
@@ -109,11 +109,11 @@ def start(program: list[str], account: str) -> int:
     # Both ends close on exec, so an end of file without a word means that the program runs.
     heard, told = os.pipe()
     prctl = find_prctl()
-    warden = os.getpid()
+    supervisor = os.getpid()
     process_id = os.fork()
     if process_id == 0:
         try:
-            become(program, account, prctl, warden)
+            become(program, account, prctl, supervisor)
         except OSError as error:
             os.write(told, f"{error.strerror}: {error.filename or program[0]}".encode())
         finally:
@@ -128,7 +128,7 @@ def start(program: list[str], account: str) -> int:
 
 
 def become(
-    program: list[str], account: str, prctl: Callable[..., int] | None, warden: int
+    program: list[str], account: str, prctl: Callable[..., int] | None, supervisor: int
 ) -> NoReturn:
     """Turn this fork into the program."""
     # A session of its own, so that the terminal's Ctrl-C reaches the parent alone.
@@ -143,7 +143,7 @@ def become(
     if prctl is not None:
         # After setuid, for the kernel forgets this wish when credentials change.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != warden:
+        if os.getppid() != supervisor:
             os._exit(127)
     os.execvp(program[0], program)  # noqa: S606 - no shell is wanted
 

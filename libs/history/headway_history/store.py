@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_postgres_kit import Connection, Queries, Together, json_array
+from headway_postgres_kit import Connection, Queries, StatementBatch, json_array
 from msgspec import Struct
 
 from headway_history.retained import Kept
@@ -51,12 +51,12 @@ class History:
 
         `now` is our own time, as opposed to that of the events; without it the server's is taken.
         """
-        writes = Together()
+        writes = StatementBatch()
         self.append_to(writes, records, now=now)
         await writes.send(connection)
 
     def append_to(
-        self, writes: Together, records: Sequence[Record], *, now: datetime | None = None
+        self, writes: StatementBatch, records: Sequence[Record], *, now: datetime | None = None
     ) -> None:
         """Write records down together with what else is written."""
         if records:

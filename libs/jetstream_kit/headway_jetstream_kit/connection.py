@@ -1,10 +1,10 @@
 """A connection that comes back by itself, and the broker's API over it."""
 
 import asyncio
-import logging
 from typing import Any
 
 import msgspec
+from headway_tracing.log import get_logger
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
@@ -12,7 +12,7 @@ from headway_jetstream_kit.client import SturdyClient
 from headway_jetstream_kit.client import connect as connect_client
 from headway_jetstream_kit.watchdog import PATIENCE, Patience, watch
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class BrokerUnavailable(Exception):
@@ -62,7 +62,7 @@ class Broker:
         would leave a process that looks alive and does nothing. A connection that looks alive
         and is dead is made anew and then given up, see `watchdog`.
         """
-        where, servers = describe_urls(url), [one.strip() for one in url.split(",")]
+        where, servers = describe_urls(url), [server.strip() for server in url.split(",")]
         options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
         if inbox_prefix is not None:
             options["inbox_prefix"] = inbox_prefix
@@ -74,7 +74,7 @@ class Broker:
         async def on_error(error: Exception) -> None:
             # Until the first connection stands, the last of many tries tells what is wrong.
             if connected:
-                logger.warning("NATS: %s", reason(error))
+                log.warning("NATS error", error=reason(error))
             else:
                 early.append(error)
                 if one_try and len(early) >= len(servers):
@@ -82,7 +82,7 @@ class Broker:
 
         async def log_disconnected() -> None:
             if not client.is_closed:
-                logger.warning("disconnected from NATS at %s, reconnecting", where)
+                log.warning("disconnected from NATS; reconnecting", address=where)
 
         async def on_closed() -> None:
             closed.set()
@@ -119,7 +119,7 @@ class Broker:
         return int(self.client.stats["reconnects"])
 
     def _give_up(self) -> None:
-        logger.error("NATS at %s does not answer on new connections either: giving up", self.where)
+        log.error("NATS does not answer on new connections; giving up", address=self.where)
         self.closed.set()
 
     async def ping(self) -> None:
@@ -158,21 +158,21 @@ class Broker:
             async with asyncio.timeout(3):
                 await self.client.close()
         except (OSError, TimeoutError, NatsError) as error:
-            logger.warning("closing the connection to NATS: %s", reason(error))
+            log.warning("closing the NATS connection failed", error=reason(error))
             self.client.cut_off()
 
 
 async def _log_reconnected() -> None:
-    logger.info("reconnected to NATS")
+    log.info("reconnected to NATS")
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, or what it is if it says nothing."""
+    """Return the text of an error, or its type if it has none."""
     return str(error) or type(error).__name__
 
 
 def describe_urls(urls: str) -> str:
-    """The addresses without their secrets, for messages."""
+    """Return the addresses without their secrets."""
     return ",".join(_without_secret(url) for url in urls.split(","))
 
 

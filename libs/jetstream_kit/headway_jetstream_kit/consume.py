@@ -12,13 +12,14 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from headway_clock import jitter
+from headway_tracing.log import get_logger
 
 from headway_jetstream_kit.connection import Broker
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.provisioning import take_over
 from headway_jetstream_kit.pull import Message, Puller, ack, nak
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Handle = Callable[[list[Message]], Awaitable[None]]
 Reject = Callable[[Message, str], Awaitable[None]]
@@ -52,13 +53,15 @@ class Intake:
         self._tries = tries
         # How often each message failed here; deliveries would count outages as tries, too.
         self._failures: dict[int, int] = {}
-        self._log = LimitedLog(logger)
+        self._log = LimitedLog(logging.getLogger(__name__))
 
     async def take_over(self) -> None:
         """Before the first batch: get at once what a process that is gone has left behind."""
         left = await take_over(self._broker, self._puller.stream, self._puller.consumer)
         if left:
-            logger.info("%s: %d message(s) taken over", self._puller.name, left)
+            log.info(
+                "redelivering unacknowledged messages", consumer=self._puller.name, messages=left
+            )
 
     async def run_once(self) -> float | None:
         """Take one batch in; waits for messages itself, so it needs no rest."""

@@ -1,14 +1,14 @@
 """Streams and durable consumers: made where missing, left alone where they are right."""
 
 import asyncio
-import logging
 from typing import Any
 
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_jetstream_kit.connection import ApiError, Broker, BrokerUnavailable
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 STREAM_NOT_FOUND = 10059
 STREAM_NAME_IN_USE = 10058
@@ -53,7 +53,7 @@ async def _empty(broker: Broker, name: str, made: dict[str, Any]) -> None:
     """A new stream holds nothing. Storage that lost only its description brings messages back."""
     state = made["state"]
     if state["messages"]:
-        logger.warning("new stream %s came with %d old messages: purged", name, state["messages"])
+        log.warning("purged old messages from new stream", stream=name, messages=state["messages"])
         await broker.api(f"STREAM.PURGE.{name}", {"seq": state["last_seq"] + 1})
 
 
@@ -114,11 +114,11 @@ async def delete_consumer(broker: Broker, stream: str, name: str) -> None:
 
 
 async def take_over(broker: Broker, stream: str, name: str) -> int:
-    """Have what a puller that is gone has left behind delivered at once; returns how much.
+    """Redeliver the unacknowledged messages of a dead process at once; return how many.
 
-    Otherwise it would come again only after the ack wait. While somebody still pulls, it may be
-    theirs, and nothing is done. To get a message twice must be harmless: the consumer goes back
-    to the first message that is not acknowledged, and forgets what was acknowledged after it.
+    Otherwise they come again only after the ack wait. While another process pulls, the messages
+    may be its own, and nothing is done. Receiving a message twice must be harmless: the consumer
+    goes back to the first unacknowledged message and forgets later acknowledgements.
     """
     try:
         found = await consumer_info(broker, stream, name)
@@ -127,7 +127,12 @@ async def take_over(broker: Broker, stream: str, name: str) -> int:
         await broker.api(f"CONSUMER.RESET.{stream}.{name}", timeout=2)
     except (ApiError, BrokerUnavailable) as error:
         # A server before 2.14, or one that does not let us: then it is the ack wait.
-        logger.info("%s/%s: what was left behind comes later: %s", stream, name, error)
+        log.info(
+            "cannot reset consumer; unacknowledged messages are redelivered after ack_wait",
+            stream=stream,
+            consumer=name,
+            error=error,
+        )
         return 0
     left: int = found["num_ack_pending"]
     return left

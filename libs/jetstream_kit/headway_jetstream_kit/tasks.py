@@ -1,21 +1,21 @@
-"""Ending tasks for sure."""
+"""Cancels tasks reliably."""
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Any
 
 from headway_clock import monotonic
+from headway_tracing.log import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 async def end(tasks: Iterable["asyncio.Task[Any]"], *, within: float = 10.0) -> None:
-    """Cancel tasks and wait until they are gone; cancel again those that did not hear.
+    """Cancel tasks and wait until they end; repeat the cancel where it was swallowed.
 
     Up to Python 3.11 `asyncio.wait_for`, which the NATS client uses, can swallow a
-    cancellation that comes at the very moment when its wait is over. A task that will not
-    end at all is left behind after the deadline.
+    cancellation that comes at the very moment when its wait is over. A task that does
+    not end by the deadline is abandoned.
     """
     pending = set(tasks)
     deadline = monotonic() + within
@@ -24,4 +24,4 @@ async def end(tasks: Iterable["asyncio.Task[Any]"], *, within: float = 10.0) -> 
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=1)
     for task in pending:
-        logger.warning("%s does not end and is left behind", task.get_name())
+        log.warning("task does not end after cancel", task=task.get_name())

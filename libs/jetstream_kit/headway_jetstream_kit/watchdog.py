@@ -7,14 +7,14 @@ deceives nobody: the client keeps trying, says so, and is not given up.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_jetstream_kit.client import SturdyClient
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ async def watch(client: SturdyClient, patience: Patience, give_up: Callable[[], 
             give_up()
             return
         if missing % patience.anew_after == 0:
-            logger.warning("NATS has not answered %d times: connecting anew", missing)
+            log.warning("NATS does not answer; reconnecting", missing_answers=missing)
             await client.begin_anew()
 
 
@@ -62,9 +62,9 @@ def _rest(client: SturdyClient, patience: Patience) -> float:
 
 
 async def _ask(client: SturdyClient, *, timeout: float) -> None:
-    """Ask; that it cannot be asked is as good as no answer."""
+    """Ping the server; a ping that cannot be sent counts as missing."""
     try:
         async with asyncio.timeout(timeout):
             await client.ask_for_answer()
     except Exception as error:  # noqa: BLE001 - a watchdog that dies of what it watches is none
-        logger.debug("asking NATS for a sign of life: %r", error)
+        log.debug("NATS ping failed", error=repr(error))

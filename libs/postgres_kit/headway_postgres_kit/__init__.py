@@ -22,7 +22,7 @@ from headway_postgres_kit.database import (
 from headway_postgres_kit.migrations import Migrations, SchemaMismatch
 from headway_postgres_kit.poolers import SessionsShared
 from headway_postgres_kit.sql import Queries
-from headway_postgres_kit.statement_batch import Together
+from headway_postgres_kit.statement_batch import StatementBatch
 
 __all__ = [
     "DATABASE_CLOCK",
@@ -35,7 +35,7 @@ __all__ = [
     "Queries",
     "SchemaMismatch",
     "SessionsShared",
-    "Together",
+    "StatementBatch",
     "json_array",
     "note",
     "savepoint",

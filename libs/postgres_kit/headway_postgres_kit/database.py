@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 
-from headway_postgres_kit.hot_connections import AtHand
+from headway_postgres_kit.hot_connections import HotConnections
 from headway_postgres_kit.poolers import refuse_shared_sessions
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Database:
 
     def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", where: str) -> None:
         self._pool = pool
-        self._at_hand = AtHand(pool)
+        self._hot = HotConnections(pool)
         self._pinging: asyncio.Task[None] | None = None
         self.where = where
         # Told what was noted in a transaction, once it is committed.
@@ -155,14 +155,14 @@ class Database:
     async def acquire(self) -> AsyncIterator[Connection]:
         """A connection outside of a transaction."""
         with _translated(self.where):
-            connection = await self._at_hand.take()
+            connection = await self._hot.take()
             try:
                 yield connection
             except BaseException:
                 # Also if it was cancelled: a statement may be half done, which the pool clears up.
-                await self._at_hand.give_back(connection, sound=False)
+                await self._hot.give_back(connection, sound=False)
                 raise
-            await self._at_hand.give_back(connection, sound=True)
+            await self._hot.give_back(connection, sound=True)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -233,7 +233,7 @@ class Database:
     @property
     def connections_in_use(self) -> int:
         """How many of them somebody has taken."""
-        return self._pool.get_size() - self._pool.get_idle_size() - len(self._at_hand)
+        return self._pool.get_size() - self._pool.get_idle_size() - len(self._hot)
 
     async def close(self) -> None:
         """Give back all connections; cut them off when they do not let go."""
@@ -241,7 +241,7 @@ class Database:
             self._pinging.cancel()
         try:
             async with asyncio.timeout(5):
-                await self._at_hand.clear()
+                await self._hot.clear()
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()

@@ -1,8 +1,7 @@
-"""Statements that need not see each other's rows, sent to the server as one.
+"""Sends several independent writes as one statement.
 
-A round trip costs more than most writes do. What a decision leaves in several tables is therefore
-collected and written at its end, as one statement: all of its parts see the tables as they were
-before it.
+A round trip costs more than most writes. All parts see the tables as they were before the
+statement.
 """
 
 import re
@@ -17,8 +16,8 @@ _WITH = re.compile(r"WITH\s+", re.IGNORECASE)
 _COMMENT = re.compile(r"^--.*$", re.MULTILINE)
 
 
-class Together:
-    """Writes that are sent as one, in a transaction that is open."""
+class StatementBatch:
+    """Writes to send as one statement in an open transaction."""
 
     def __init__(self) -> None:
         self._statements: list[tuple[str, tuple[Any, ...]]] = []
@@ -28,16 +27,18 @@ class Together:
         self._statements.append((query, parameters))
 
     async def send(self, connection: Connection) -> None:
-        """Write all of it, and begin anew."""
+        """Send all writes and start an empty batch."""
         statements, self._statements = self._statements, []
         if statements:
             query = combine(tuple(query for query, _ in statements))
-            await connection.execute(query, *(one for _, given in statements for one in given))
+            await connection.execute(
+                query, *(value for _, values in statements for value in values)
+            )
 
 
 @cache
 def combine(queries: Sequence[str]) -> str:
-    """One statement that does what several do, with the parameters of all of them in a row."""
+    """Combine statements into one, with the parameters of all of them in a row."""
     first, *others = (_COMMENT.sub("", query).strip() for query in queries)
     taken = _highest(first)
     parts = []

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headway_postgres_kit import Connection, Queries, Together
+from headway_postgres_kit import Connection, Queries, StatementBatch
 from headway_tracing import CONTEXTS_APART, traceparent
 from msgspec import Struct
 
@@ -33,11 +33,11 @@ class Outbox:
 
     async def add(self, connection: Connection, messages: Sequence[OutboxMessage]) -> None:
         """Append messages to be published after the commit."""
-        writes = Together()
+        writes = StatementBatch()
         self.add_to(writes, messages)
         await writes.send(connection)
 
-    def add_to(self, writes: Together, messages: Sequence[OutboxMessage]) -> None:
+    def add_to(self, writes: StatementBatch, messages: Sequence[OutboxMessage]) -> None:
         """Append messages together with what else is written."""
         if messages:
             writes.add(self.queries["add"], *self.columns(messages))

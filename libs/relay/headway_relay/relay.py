@@ -1,7 +1,6 @@
 """Publishing what the outbox holds."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
@@ -14,11 +13,12 @@ from headway_jetstream_kit.publish import TOO_LARGE, TOO_LARGE_FOR_STREAM, Answe
 from headway_postgres_kit import Connection, Database
 from headway_service_kit.passes import SAFETY_POLL
 from headway_tracing import span
+from headway_tracing.log import get_logger
 
 from headway_relay.handover import Handover
 from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 # How soon to try again with what was not taken, while the rest goes through.
 _TRY_AGAIN = 0.5
@@ -100,7 +100,7 @@ class Relay:
                 if not (_is_there(one) or _is_hopeless(one))
             ]
             if left and len(left) == len(rows) and is_outage:
-                raise BrokerUnavailable(_complaint(left, len(rows)))
+                raise BrokerUnavailable(_failure_text(left, len(rows)))
             await self._put_aside(connection, hopeless)
             await self._put_back(connection, left, len(rows))
         if left:
@@ -114,13 +114,13 @@ class Relay:
     async def _put_aside(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
         """Keep what can never be published where a person finds it."""
         if rows:
-            logger.error(
-                "%d message(s) are too large and are put aside in %s.rejected, the first of "
-                "%d bytes on %s: raise max_payload of NATS, or max_msg_size of the stream",
-                len(rows),
-                self._outbox.schema,
-                len(rows[0]["body"]),
-                rows[0]["subject"],
+            log.error(
+                "messages too large for NATS moved to the rejected table",
+                messages=len(rows),
+                table=f"{self._outbox.schema}.rejected",
+                first_bytes=len(rows[0]["body"]),
+                first_subject=rows[0]["subject"],
+                remedy="raise max_payload of NATS, or max_msg_size of the stream",
             )
             await connection.execute(
                 self._outbox.queries["put_aside"],
@@ -135,7 +135,7 @@ class Relay:
         """Keep the rows that the broker did not take for the next time."""
         if not left:
             return
-        logger.warning(_complaint(left, taken))
+        log.warning("messages not published", failed=len(left), batch=taken, reason=left[0][1])
         await connection.execute(
             self._outbox.queries["put_back"],
             [row["id"] for row, _ in left],
@@ -161,8 +161,8 @@ class Relay:
             return await publish(self._broker, message.subject, message.body, headers=headers)
 
 
-def _complaint(left: Sequence[tuple[asyncpg.Record, Answer]], taken: int) -> str:
-    return f"{len(left)} of {taken} messages were not taken: {left[0][1]}"
+def _failure_text(left: Sequence[tuple[asyncpg.Record, Answer]], taken: int) -> str:
+    return f"{len(left)} of {taken} messages were not published: {left[0][1]}"
 
 
 def _message(row: asyncpg.Record) -> OutboxMessage:

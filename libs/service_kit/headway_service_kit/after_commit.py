@@ -44,7 +44,7 @@ class _OfThisService:
             counts.add(name, number)
 
 
-PASSED_OVER = _OfThisService()
+IGNORED_MESSAGES = _OfThisService()
 
 
 def new_counts() -> Counts:

@@ -1,7 +1,7 @@
-"""Answers by the key that a request came with, so that sending it again does nothing again.
+"""Stores answers by idempotency key, so that a repeated request acts only once.
 
-The answer is kept in the transaction that does what was asked for: either both are there or
-neither is. The same key with other parameters is somebody's mistake, and refused.
+The answer is stored in the transaction that carries out the request. A known key with other
+parameters is rejected.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
 KEPT = timedelta(days=7)
-_FORGOTTEN_AT_ONCE = 1000
+_PURGE_BATCH = 1000
 
 
 class Keyed(Protocol):
@@ -23,20 +23,20 @@ class Keyed(Protocol):
 
     @property
     def key(self) -> str | None:
-        """Who sends it again sends the same."""
+        """The idempotency key."""
         ...
 
 
 Answer = TypeVar("Answer", bound=Struct)
 
 
-class Answered:
-    """The answers that one schema keeps."""
+class IdempotencyStore:
+    """The stored answers of one schema."""
 
     def __init__(self, schema: str) -> None:
         self.queries = Queries("headway_service_kit", "answered.sql", schema=schema)
 
-    async def once(
+    async def run_once(
         self,
         connection: Connection,
         request: Keyed,
@@ -45,26 +45,26 @@ class Answered:
         *,
         now: datetime,
     ) -> Answer:
-        """Act, unless the same was done before: then what was answered.
+        """Act and store the answer, or return the stored answer of the same request.
 
-        Raises `Conflict` if the key came before with other parameters.
+        Raises `Conflict` if the key is known with other parameters.
         """
-        known = await self.recall(connection, request, answer)
+        known = await self.lookup(connection, request, answer)
         if known is not None:
             return known
-        made = await act()
-        await self.remember(connection, request, made, now=now)
-        return made
+        result = await act()
+        await self.store(connection, request, result, now=now)
+        return result
 
-    async def recall(
+    async def lookup(
         self, connection: Connection, request: Keyed, answer: type[Answer]
     ) -> Answer | None:
-        """What was answered to a request before; until the transaction ends nobody else acts."""
+        """Return the stored answer, or `None`; locks the key until the transaction ends."""
         if request.key is None:
             return None
         kind = _kind(request, answer)
         await connection.execute(self.queries["lock"], f"{kind} {request.key}")
-        row = await connection.fetchrow(self.queries["recall"], kind, request.key)
+        row = await connection.fetchrow(self.queries["lookup"], kind, request.key)
         if row is None:
             return None
         if row["print"] != _print(request):
@@ -74,23 +74,23 @@ class Answered:
             )
         return msgspec.json.decode(row["answer"], type=answer)
 
-    async def remember(
-        self, connection: Connection, request: Keyed, made: Struct, *, now: datetime
+    async def store(
+        self, connection: Connection, request: Keyed, answer: Struct, *, now: datetime
     ) -> None:
-        """Keep an answer, where the request has a key."""
+        """Store an answer if the request has a key."""
         if request.key is not None:
             await connection.execute(
-                self.queries["remember"],
-                _kind(request, type(made)),
+                self.queries["store"],
+                _kind(request, type(answer)),
                 request.key,
                 _print(request),
-                msgspec.json.encode(made),
+                msgspec.json.encode(answer),
                 now,
             )
 
-    async def forget(self, connection: Connection, *, now: datetime) -> None:
-        """Forget a batch of answers that nobody will ask for again."""
-        await connection.execute(self.queries["forget"], now - KEPT, _FORGOTTEN_AT_ONCE)
+    async def purge(self, connection: Connection, *, now: datetime) -> None:
+        """Delete a batch of expired answers."""
+        await connection.execute(self.queries["purge"], now - KEPT, _PURGE_BATCH)
 
 
 def _kind(request: Keyed, answer: type[Struct]) -> str:
@@ -98,7 +98,7 @@ def _kind(request: Keyed, answer: type[Struct]) -> str:
 
 
 def _print(request: Keyed) -> bytes:
-    """Tells the same parameters from others, whoever sends them."""
+    """Return a digest of the parameters, without key and actor."""
     plain = {
         name: value
         for name, value in msgspec.to_builtins(request).items()

@@ -9,12 +9,12 @@ said so; what it said before would only deceive.
 """
 
 import asyncio
-import logging
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from headway_clock import monotonic
+from headway_tracing.log import get_logger
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -25,7 +25,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -190,7 +190,7 @@ class _Asked:
         self._asked_at = monotonic()
         trouble = self._trouble(self._asking)
         if trouble and trouble != self._told:
-            logger.warning("metrics of %s are left out: %s", self.source.name, trouble)
+            log.warning("metrics source unavailable", source=self.source.name, error=trouble)
         self._told = trouble
         self.answered = trouble is None
         self.readings = self._asking.result() if self.answered else {}

@@ -6,13 +6,13 @@ pass that fails from spinning, and writes down for health when it last went well
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from headway_clock import jitter, monotonic
+from headway_tracing.log import get_logger
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SAFETY_POLL = 5.0
 _FIRST_BACKOFF = 0.2
@@ -137,10 +137,11 @@ async def keep_running(
             raise
         except Exception as error:
             vitals.bad(error)
+            fields = {"name": vitals.name, "error": error, "retry_seconds": round(backoff, 1)}
             if isinstance(error, (ExpectedFault, *expected_faults)):
-                logger.warning("%s: %s; trying again in %.1f s", vitals.name, error, backoff)
+                log.warning("pass failed", **fields)
             else:
-                logger.exception("%s failed; trying again in %.1f s", vitals.name, backoff)
+                log.exception("pass failed", **fields)
             await asyncio.sleep(backoff * (1 + jitter(0.2)))
             backoff = min(backoff * 2, longest_backoff)
         else:

@@ -6,7 +6,7 @@ from headway_decisions.runs.reaping import Witness
 from headway_history import History
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Migrations, Queries
 from headway_relay import Outbox, Rejected
-from headway_service_kit.idempotency import Answered
+from headway_service_kit.idempotency import IdempotencyStore
 from msgspec import Struct
 
 SCHEMA = "dispatcher"
@@ -14,7 +14,7 @@ MIGRATIONS = Migrations("headway_dispatcher", SCHEMA)
 OUTBOX = Outbox(SCHEMA)
 HISTORY = History(SCHEMA)
 REJECTED = Rejected(SCHEMA)
-ANSWERED = Answered(SCHEMA)
+IDEMPOTENCY = IdempotencyStore(SCHEMA)
 SOURCE = "headway/dispatcher"
 
 # Had alone by whoever buries a manifest, and shared by whoever brings work into the queue.

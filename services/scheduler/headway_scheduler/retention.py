@@ -6,7 +6,7 @@ from datetime import timedelta
 from headway_postgres_kit import Clock, Database
 
 from headway_scheduler.store import (
-    ANSWERED,
+    IDEMPOTENCY,
     REJECTED,
     enqueued,
     groups,
@@ -50,7 +50,7 @@ class Retention:
             await connection.execute(notifications["forget"], oldest, _BATCH)
             await connection.execute(groups["forget_deleted"], oldest)
             keys = _count(await connection.execute(enqueued["forget"], oldest, _BATCH))
-            await ANSWERED.forget(connection, now=oldest + self._kept)
+            await IDEMPOTENCY.purge(connection, now=oldest + self._kept)
         rejected = await REJECTED.forget(self._database, kept=self._rejected_kept, limit=_BATCH)
         if decisions or audit:
             logger.info("forgot %d decision(s) and %d line(s) of audit", decisions, audit)

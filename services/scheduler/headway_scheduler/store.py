@@ -6,7 +6,7 @@ from uuid import UUID
 from headway_history import History
 from headway_postgres_kit import Connection, Database, Migrations, Queries
 from headway_relay import Outbox, Rejected
-from headway_service_kit.idempotency import Answered
+from headway_service_kit.idempotency import IdempotencyStore
 
 SCHEMA = "scheduler"
 SOURCE = "headway/scheduler"
@@ -14,7 +14,7 @@ MIGRATIONS = Migrations("headway_scheduler", SCHEMA)
 OUTBOX = Outbox(SCHEMA)
 HISTORY = History(SCHEMA)
 REJECTED = Rejected(SCHEMA)
-ANSWERED = Answered(SCHEMA)
+IDEMPOTENCY = IdempotencyStore(SCHEMA)
 
 manifests = Queries("headway_scheduler", "sql/manifest.sql")
 applications = Queries("headway_scheduler", "sql/application.sql")

@@ -12,7 +12,7 @@ from typing import Any
 from headway import Client
 from headway.client.client import RequestFailed
 from headway_clock import monotonic
-from headway_embedded import NatsServer, PostgresServer, Warded, free_port, last_lines
+from headway_embedded import NatsServer, PostgresServer, SupervisedProcess, free_port, last_lines
 from headway_postgres_kit import Database, Queries
 
 from headway_cli.bench.counters import Counters
@@ -40,7 +40,7 @@ class Ground:
         )
         self._nats = NatsServer(folder, config_extra=f'http: "127.0.0.1:{monitor}"')
         self._monitor_url = f"http://127.0.0.1:{monitor}"
-        self._services: dict[str, Warded] = {}
+        self._services: dict[str, SupervisedProcess] = {}
 
     async def lay(self) -> None:
         """Start the servers, then scheduler and dispatcher; workers come when they are wanted."""
@@ -117,7 +117,7 @@ class Ground:
 
     async def _start(self, name: str, *arguments: str) -> None:
         with self._log.open("ab") as log:
-            process = await Warded.start(
+            process = await SupervisedProcess.start(
                 [sys.executable, "-m", "headway_cli", *arguments],
                 env=self._environment(),
                 cwd=Path.cwd(),

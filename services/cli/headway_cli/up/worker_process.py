@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 
-from headway_embedded import Warded
+from headway_embedded import SupervisedProcess
 from msgspec import Struct
 
 # The worker's own drain comes after `up` has let runs finish, so it may be short unless the user
@@ -20,7 +20,7 @@ _HAND_BACK_SECONDS = 7.0
 _LAST_WORDS_SECONDS = 1.0
 
 ShowLine = Callable[[str], None]
-Start = Callable[[], Awaitable[Warded]]
+Start = Callable[[], Awaitable[SupervisedProcess]]
 
 
 class PartEnded(Exception):
@@ -31,7 +31,7 @@ class Part(Struct, frozen=True, kw_only=True):
     """A process that must live as long as `up` does."""
 
     name: str
-    process: Warded
+    process: SupervisedProcess
     where: str
 
     def check(self) -> None:
@@ -66,9 +66,11 @@ class WorkerProcess:
         """Start a program that is a worker."""
         drain = float(environment.get(_DRAIN) or _DRAIN_SECONDS)
 
-        async def start() -> Warded:
+        async def start() -> SupervisedProcess:
             given = {**environment, _DRAIN: str(drain)}
-            return await Warded.start(words, env=given, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE)
+            return await SupervisedProcess.start(
+                words, env=given, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE
+            )
 
         made = cls(name, start, show_line, drain)
         await made._begin()

@@ -18,7 +18,7 @@ from headway_decisions.capacity.capacity import (
 )
 from headway_decisions.capacity.slots import Worker
 from headway_history import Record
-from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Together, json_array
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, StatementBatch, json_array
 from headway_relay import OutboxMessage
 from headway_tracing import trace_id
 from msgspec import Struct
@@ -214,7 +214,7 @@ class GateTransaction:
         The rows of the work are locked. `uses` is what began under rates.
         """
         runs = [(one.order, work, run) for one in orders for work, run in one.runs]
-        writes = Together()
+        writes = StatementBatch()
         writes.add(
             gates["dispatch"],
             [one.order.lease for one in orders],

@@ -20,7 +20,7 @@ from headway_dispatcher import store
 from headway_dispatcher.history import history_records
 from headway_dispatcher.history.pages import FIRST
 from headway_dispatcher.history.snapshots import keep_what_outlives
-from headway_dispatcher.store import ANSWERED, HISTORY, REJECTED, retention
+from headway_dispatcher.store import HISTORY, IDEMPOTENCY, REJECTED, retention
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class Retention:
 
     async def _forget_answers(self, now: datetime) -> None:
         async with self._database.transaction() as connection:
-            await ANSWERED.forget(connection, now=now)
+            await IDEMPOTENCY.purge(connection, now=now)
 
     async def _forget_groups(self, deleted_before: datetime) -> None:
         async with self._database.transaction() as connection:

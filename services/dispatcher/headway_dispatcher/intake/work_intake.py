@@ -25,7 +25,7 @@ from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
 from headway_postgres_kit import Clock, Connection, Database, note
 from headway_relay import Handover, events_in
-from headway_service_kit.after_commit import PASSED_OVER
+from headway_service_kit.after_commit import IGNORED_MESSAGES
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
@@ -114,7 +114,7 @@ def _in_time(events: list[Event], oldest: datetime) -> list[Event]:
         for one in events
         if one.time >= oldest or not isinstance(one.data, WorkQueued | WorkCancelRequested)
     ]
-    PASSED_OVER.add("work_too_old", len(events) - len(kept))
+    IGNORED_MESSAGES.add("work_too_old", len(events) - len(kept))
     return kept
 
 
@@ -170,7 +170,7 @@ async def _see_to_the_rest(
     new = {row["id"] for row in filled}
     records += [history_records.taken_in(queued[work], stated[work], now) for work in new]
     known = {row["id"] for row in await connection.fetch(works["known"], list(queued))}
-    PASSED_OVER.add("work_known_before", len(known - new))
+    IGNORED_MESSAGES.add("work_known_before", len(known - new))
     left = [(one, stated[work]) for work, one in queued.items() if work not in known]
     if left:
         await _coalesce(connection, left, now, records)

@@ -47,7 +47,7 @@ from headway_dispatcher.pages import aware, cut, read_place
 from headway_dispatcher.questions import Questions, read_fingerprint
 from headway_dispatcher.requests import typed
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import ANSWERED, Times, letter_queries
+from headway_dispatcher.store import IDEMPOTENCY, Times, letter_queries
 
 _PATIENCE = 3.0
 
@@ -111,7 +111,9 @@ class Desk:
                 results = await letters.retry(connection, chosen.ids, wish, times=times)
                 return LettersChanged(results=results, **_page_of(chosen))
 
-            answer = await ANSWERED.once(connection, request, LettersChanged, act, now=times.real)
+            answer = await IDEMPOTENCY.run_once(
+                connection, request, LettersChanged, act, now=times.real
+            )
         self._wake.gate.call()
         self._wake.relay.call()
         return answer
@@ -127,14 +129,16 @@ class Desk:
                 )
                 return LettersChanged(results=results, **_page_of(chosen))
 
-            answer = await ANSWERED.once(connection, request, LettersChanged, act, now=times.real)
+            answer = await IDEMPOTENCY.run_once(
+                connection, request, LettersChanged, act, now=times.real
+            )
         self._wake.relay.call()
         return answer
 
     async def begin_canary(self, request: BeginCanaryRequest) -> CanaryStatus:
         """Begin to retry the dead letters of a failure in steps."""
         async with self._changing() as (connection, times):
-            begun = await ANSWERED.once(
+            begun = await IDEMPOTENCY.run_once(
                 connection,
                 request,
                 CanaryRef,
@@ -158,7 +162,7 @@ class Desk:
     async def cancel(self, request: CancelRequest) -> CancelAnswer:
         """End work early."""
         async with self._changing() as (connection, times):
-            answer = await ANSWERED.once(
+            answer = await IDEMPOTENCY.run_once(
                 connection,
                 request,
                 CancelAnswer,
@@ -173,7 +177,7 @@ class Desk:
     async def drain(self, request: DrainRequest) -> DrainAnswer:
         """Let workers take no more orders."""
         async with self._changing() as (connection, times):
-            return await ANSWERED.once(
+            return await IDEMPOTENCY.run_once(
                 connection,
                 request,
                 DrainAnswer,

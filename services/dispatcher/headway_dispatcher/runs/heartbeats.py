@@ -26,7 +26,7 @@ from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.ask import ask
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
-from headway_service_kit.after_commit import PASSED_OVER
+from headway_service_kit.after_commit import IGNORED_MESSAGES
 from headway_service_kit.passes import Wakeup
 from msgspec import Struct
 from nats.aio.msg import Msg
@@ -94,7 +94,7 @@ class Heartbeats:
             heartbeat = _read(message)
         except (msgspec.DecodeError, ValueError) as error:
             self._unreadable.warn("heartbeats refused", str(error))
-            PASSED_OVER.add("unreadable_heartbeats")
+            IGNORED_MESSAGES.add("unreadable_heartbeats")
             await self._reply(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
             return
         self._waiting.append(_Beat(message, heartbeat))

@@ -34,10 +34,10 @@ from headway_history import Record
 from headway_history.retained import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake, Unreadable
-from headway_postgres_kit import Clock, Connection, Database, Together, json_array, note
+from headway_postgres_kit import Clock, Connection, Database, StatementBatch, json_array, note
 from headway_postgres_kit import storable as text
 from headway_relay import Handover, OutboxMessage, events_in, stamped
-from headway_service_kit.after_commit import PASSED_OVER
+from headway_service_kit.after_commit import IGNORED_MESSAGES
 from headway_service_kit.passes import Wakeup
 from headway_tracing import first_context, span, traceparent
 from msgspec import Struct, structs
@@ -199,7 +199,7 @@ async def _project(connection: Connection, told: list[Told], clock: Clock) -> _P
             _note_context(contexts, one)
     after = [run for runs in books.runs.values() for run in runs.values()]
     changed = [run for run in after if run != before[run.id]]
-    writes = Together()
+    writes = StatementBatch()
     _write(writes, changed, books, times.real)
     ended = {
         books.work_of[run.id]: run for run in changed if run.ended and not before[run.id].ended
@@ -247,7 +247,7 @@ def _judge(books: _Books, one: Told, fresh: set[_EventKey], now: datetime) -> li
     lease = books.leases.get(one.lease)
     events = [event for event in one.events if (one.lease, event.id) in fresh]
     fresh.difference_update((one.lease, event.id) for event in events)
-    PASSED_OVER.add("events_applied_before", len(one.events) - len(events))
+    IGNORED_MESSAGES.add("events_applied_before", len(one.events) - len(events))
     facts = tuple(_fact(event, one, books.made_at.get(one.lease, now), now) for event in events)
     if lease is None:
         return [
@@ -464,7 +464,7 @@ def _read(message: Message) -> Told:
     size = len(message.body)
     known = events_in(structs.replace(message, body=storable_json(message.body)))
     events = [bound_event(one, size) for one in known if isinstance(one.data, LeaseEvent)]
-    PASSED_OVER.add("events_that_are_no_workers", len(known) - len(events))
+    IGNORED_MESSAGES.add("events_that_are_no_workers", len(known) - len(events))
     return Told(
         message=message,
         lease=lease,
@@ -513,7 +513,7 @@ async def _open_books(
     return books, fresh, known["now"]
 
 
-def _write(writes: Together, runs: Sequence[Run], books: _Books, now: datetime) -> None:
+def _write(writes: StatementBatch, runs: Sequence[Run], books: _Books, now: datetime) -> None:
     known = books.leases.values()
     writes.add(
         leases["write"],

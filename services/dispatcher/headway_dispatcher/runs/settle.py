@@ -22,7 +22,7 @@ from headway_decisions.runs import reaping
 from headway_decisions.runs.folding import Run, unite
 from headway_decisions.runs.transitions import WorkMove, next_work_state
 from headway_history import Record
-from headway_postgres_kit import Connection, Together, json_array, note
+from headway_postgres_kit import Connection, StatementBatch, json_array, note
 from headway_relay import OutboxMessage, stamped
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
@@ -87,7 +87,7 @@ async def settle(
     *,
     now: datetime,
     records: list[Record],
-    writes: Together,
+    writes: StatementBatch,
     contexts: Mapping[Any, str] = MappingProxyType({}),
 ) -> Settling:
     """Decide about the work of runs that have just ended; `ended` is by work id.
@@ -145,7 +145,7 @@ async def cancel(
         settled.append(
             _traced(_Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason))
         )
-    writes = Together()
+    writes = StatementBatch()
     _write_settled(writes, settled, now)
     await writes.send(connection)
     records += [record for one in settled for record in _keep(one, now, {})]
@@ -155,7 +155,7 @@ async def cancel(
 async def expire(connection: Connection, waiting: Sequence[Any], *, now: datetime) -> set[UUID]:
     """Settle work that has not begun in time: rows that are locked. Tells the same."""
     settled = [_traced(_expired(row)) for row in waiting]
-    writes = Together()
+    writes = StatementBatch()
     _write_settled(writes, settled, now)
     HISTORY.append_to(writes, [record for one in settled for record in _keep(one, now, {})])
     await writes.send(connection)
@@ -253,7 +253,7 @@ def _fact(one: _Settled) -> Settled:
 
 
 def _write_settled(
-    writes: Together,
+    writes: StatementBatch,
     settled: Sequence[_Settled],
     now: datetime,
     versions: Mapping[UUID, str] = MappingProxyType({}),

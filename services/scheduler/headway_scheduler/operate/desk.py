@@ -69,7 +69,7 @@ from headway_scheduler.outcomes import activate
 from headway_scheduler.questions import Questions
 from headway_scheduler.requests import typed
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.store import ANSWERED
+from headway_scheduler.store import IDEMPOTENCY
 
 _MOST_LISTED = 1000
 # How many manifests one request changes: it answers within the time that a client waits.
@@ -344,14 +344,14 @@ class Desk:
         if request.key is None:
             return None
         async with self._database.transaction() as connection:
-            return await ANSWERED.recall(connection, request, answer)
+            return await IDEMPOTENCY.lookup(connection, request, answer)
 
     async def _remember(self, request: Keyed, answer: Kept) -> Kept:
         """Keep the answer to a request that is more than one transaction."""
         if request.key is not None:
             async with self._database.transaction() as connection:
                 now = await self._now(connection)
-                await ANSWERED.remember(connection, request, answer, now=now)
+                await IDEMPOTENCY.store(connection, request, answer, now=now)
         return answer
 
     async def _do(self, act: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
@@ -381,7 +381,7 @@ def _once(
     async def acted(connection: Connection, request: Any, *, now: datetime) -> Kept:
         if getattr(request, "dry_run", False):
             return await act(connection, request, now=now)
-        return await ANSWERED.once(
+        return await IDEMPOTENCY.run_once(
             connection, request, answer, lambda: act(connection, request, now=now), now=now
         )
 
