@@ -54,7 +54,6 @@ class RunTerms(Struct, frozen=True, kw_only=True):
 
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
     cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
-    note: Annotated[str, Meta(max_length=200)] = ""
 
 
 class WorkTerms(RunTerms, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ class WorkOptions(TypedDict, total=False):
     priority: int | None
     timeout: float | None
     cancel_grace: float | None
-    note: str | None
     on_lost_contact: Literal["stop", "continue"] | None
     on_dead_letter: Literal["block", "go_on"] | None
     concurrency_key: str | None

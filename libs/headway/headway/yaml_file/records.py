@@ -253,7 +253,6 @@ class JobRecord(Record):
     group: Name | None = None
     timeout: Timeout | None = None
     cancel_grace: Grace | None = None
-    note: str | None = None
     priority: Priority | None = None
     on_lost_contact: Literal["stop", "continue"] = "stop"
     on_dead_letter: Literal["block", "go_on"] = "block"
@@ -287,7 +286,6 @@ class TimedRecord(DayBounds, kw_only=True):
     priority: Priority | None = None
     timeout: Timeout | None = None
     cancel_grace: Grace | None = None
-    note: str | None = None
     on_lost_contact: Literal["stop", "continue"] | None = None
     on_dead_letter: Literal["block", "go_on"] | None = None
     retry: RetryRecord | None = None
