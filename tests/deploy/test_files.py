@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import click
 import pytest
 from headway_cli.commands import headway
-from headway_cli.serve.services import MigrateSettings, WorkerProgramSettings
+from headway_cli.serve.databases import DatabaseSettings
+from headway_cli.serve.worker import WorkerProgramSettings
 from headway_console.access.tokens import Tokens
 from headway_console.settings import ConsoleSettings
 from headway_dispatcher.settings import DispatcherSettings
@@ -25,7 +26,7 @@ SETTINGS = {
     f"HEADWAY_{field.upper()}"
     for struct in (
         *(SchedulerSettings, DispatcherSettings, ConsoleSettings),
-        *(WorkerProgramSettings, MigrateSettings),
+        *(WorkerProgramSettings, DatabaseSettings),
     )
     for field in struct.__struct_fields__
 } | {"HEADWAY_APP"}

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from headway_cli.doctor.streams import gather_streams, judge_streams
-from headway_cli.doctor.tables import gather_tables, judge_tables
+from headway_cli.doctor.nats import gather_broker, judge_broker
+from headway_cli.doctor.postgresql import gather_database, judge_database
 from headway_contract import subjects
 from headway_dispatcher.provisioning import provision_by
 from headway_dispatcher.settings import DispatcherSettings
@@ -68,8 +68,8 @@ def small_disk(size: int) -> Iterator[SmallDisk]:
 
 
 async def storage_found(broker: Broker) -> tuple[str, str, str]:
-    facts = await gather_streams(broker, SETTINGS, [])
-    [found] = [finding for finding in judge_streams(facts) if finding.check == "storage"]
+    facts = await gather_broker(broker, SETTINGS, [])
+    [found] = [finding for finding in judge_broker(facts) if finding.check == "storage"]
     assert await stream_info(broker, "HEADWAY_DOCTOR") is None, "the trial leaves nothing"
     return found.verdict, found.found, found.remedy
 
@@ -93,11 +93,11 @@ async def test_doctor_finds_a_full_disk_of_nats_and_what_stays_broken_after_it()
 
         disk.fill()
         verdict, found, remedy = await storage_found(broker)
-        assert (verdict, "for new streams: " in found) == ("trouble", True), found
+        assert (verdict, "of new streams: " in found) == ("trouble", True), found
         await write_until_it_fails(broker)
         verdict, found, remedy = await storage_found(broker)
         assert verdict == "trouble"
-        assert found.startswith(f"NATS stores nothing for {subjects.WORK_STREAM}, new streams: ")
+        assert found.startswith(f"NATS cannot store messages of {subjects.WORK_STREAM}, new streams: ")
         assert "no space left on device" in found
         assert "free space on its disk, then restart NATS" in remedy
 
@@ -105,7 +105,7 @@ async def test_doctor_finds_a_full_disk_of_nats_and_what_stays_broken_after_it()
         assert not isinstance(await publish(broker, SUBJECT, b"x", timeout=1), Stored)
         verdict, found, _ = await storage_found(broker)
         assert verdict == "trouble"
-        assert found.startswith(f"NATS stores nothing for {subjects.WORK_STREAM}: ")
+        assert found.startswith(f"NATS cannot store messages of {subjects.WORK_STREAM}: ")
 
         await broker.close()
         await server.stop()
@@ -124,7 +124,7 @@ async def test_doctor_finds_a_full_disk_of_postgresql():
         database = await Database.connect(server.url, name="test")
 
         async def disk_found() -> list[str]:
-            findings = judge_tables(await gather_tables(database))
+            findings = judge_database(await gather_database(database))
             return [
                 f"{finding.verdict}: {finding.found}"
                 for finding in findings

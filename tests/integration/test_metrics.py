@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from headway import App, Client, manual, retry
-from headway_cli.serve.worker_metrics import meter_of
+from headway_cli.serve.worker import meter_of
 from headway_contract.work import GroupChanged, JobChanged
 from headway_dispatcher import metrics as dispatcher_metrics
 from headway_dispatcher.store import metric_queries

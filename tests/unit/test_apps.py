@@ -76,7 +76,7 @@ def test_a_file_called_headway_does_not_hide_headway(here):
         ("from headway import App\nApp('a shop')", r"app name 'a shop' is not valid.*line 2\)"),
         ("from headway import App\nApp('a.b')", r"app name 'a\.b' is not valid.*line 2\)"),
         ("import json\njson.loads('{')", r"JSONDecodeError.*\(broken\.py, line 2\)"),
-        ("pass", r"there is no headway\.App in broken.*write app = App"),
+        ("pass", r"there is not a headway\.App in broken.*write app = App"),
         (TWO, r"several apps in broken.* \(first, second\): name one, as in broken(\.py)?:first"),
     ],
 )
@@ -93,12 +93,12 @@ def test_what_is_wrong_with_a_module_is_said_in_one_line(here, source, complaint
         ("nowhere", r"there is no module 'nowhere' here"),
         ("nowhere.deep", r"there is no module 'nowhere' here"),
         ("orders.deep", r"there is no module 'orders\.deep' here"),
-        ("orders:nope", r"'nope' in orders is no headway\.App: it has app"),
-        ("orders.py:App", r"'App' in orders\.py is no headway\.App: it has app"),
-        ("./orders", r"'\./orders' is no app: .* did you mean \./orders\.py\?"),
-        ("", r"'' is no app: give a file as in app\.py, or a module"),
-        ("a b", r"'a b' is no app"),
-        ("..", r"'\.\.' is no app"),
+        ("orders:nope", r"'nope' in orders is not a headway\.App: it has app"),
+        ("orders.py:App", r"'App' in orders\.py is not a headway\.App: it has app"),
+        ("./orders", r"'\./orders' is not an app: .* did you mean \./orders\.py\?"),
+        ("", r"'' is not an app: give a file as in app\.py, or a module"),
+        ("a b", r"'a b' is not an app"),
+        ("..", r"'\.\.' is not an app"),
     ],
 )
 def test_where_there_is_no_app_the_remedy_is_named(here, target, complaint):

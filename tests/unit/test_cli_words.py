@@ -7,7 +7,7 @@ import click
 import pytest
 from headway_cli.serve import settings
 from headway_cli.serve.running import NothingRuns, find_running, noted
-from headway_cli.terminal.tables import printable, table
+from headway_cli.terminal.output import printable, table
 from headway_cli.terminal.times import has_offset, read_moment, shown
 from headway_scheduler.settings import SchedulerSettings
 from headway_service_kit.settings import InvalidSettings
@@ -57,7 +57,7 @@ def test_a_time_of_day_that_is_to_come_may_be_tomorrows(given, zone, expected):
 
 @pytest.mark.parametrize("given", ["yesterday", "25:00", "3:5", "2027-02-30", ""])
 def test_what_is_no_time_is_refused_with_the_zone_that_would_count(given):
-    with pytest.raises(click.BadParameter, match=r"is no time: .*it is Europe/Berlin time"):
+    with pytest.raises(click.BadParameter, match=r"invalid time .*: .*it is Europe/Berlin time"):
         read_moment(given, BERLIN, now=NOW)
 
 

@@ -1,17 +1,19 @@
-"""What `headway doctor` makes of the facts."""
+"""The findings of `headway doctor`."""
 
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
-from headway_cli.doctor.clocks import judge_clock
 from headway_cli.doctor.findings import Area, Finding
-from headway_cli.doctor.machine import FolderFacts, MachineFacts, gather_machine, judge_machine
-from headway_cli.doctor.service_checks import AskedFacts, Job, Person, judge_asked, judge_jobs
-from headway_cli.doctor.streams import Provisioned, StreamFacts, judge_services, judge_streams
-from headway_cli.doctor.tables import Role, ServerFacts, TableFacts, Transaction, judge_tables
+from headway_cli.doctor.local import check_local
+from headway_cli.doctor.nats import BrokerFacts, judge_broker, judge_services
+from headway_cli.doctor.postgresql import DatabaseFacts, ServerFacts, Transaction, judge_database
+from headway_cli.doctor.system import ConsoleFacts, Job, Person, judge_console, judge_jobs
 from headway_console.reading.overview import Counts, Overview, Throughput
 from headway_console.reading.system import Backlog, Dispatcher, Health, Leader
 from headway_console.streams import Answering
+from headway_dispatcher.public import Inspected
 from msgspec.structs import replace
 
 NOW = datetime(2027, 6, 1, 12, 0, tzinfo=UTC)
@@ -29,14 +31,11 @@ SERVER = ServerFacts(
     autovacuum=True,
     transaction_age=1000,
 )
-TABLES = TableFacts(
+DATABASE = DatabaseFacts(
     where="db:5432/headway",
     server=SERVER,
     schemas={"scheduler": "", "dispatcher": ""},
-    roles=[
-        Role(name="headway_reader", is_there=True, is_ours=True),
-        Role(name="headway_enqueue", is_there=True, is_ours=True),
-    ],
+    roles={"headway_reader": True, "headway_enqueue": True},
     writable=[],
     transactions=[],
     missing_days=[],
@@ -45,18 +44,38 @@ ANSWERING = [
     Answering(name=name, processes=2, versions=["0.1.0"], endpoints=9)
     for name in ("headway-dispatcher", "headway-scheduler")
 ]
-STREAM = Provisioned(name="HEADWAY_WORK", is_there=True, used=10, limit=100)
-CONSUMER = Provisioned(name="HEADWAY_WORK/dispatcher", is_there=True, most_unacknowledged=100)
-STREAMS = StreamFacts(
+
+
+def stream(
+    *,
+    ts: datetime = NOW,
+    used: int = 10,
+    replicas: int = 1,
+    cluster: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Inspected:
+    info = {
+        "config": {"max_bytes": 100, "num_replicas": replicas},
+        "state": {"messages": 1, "bytes": used},
+        "cluster": cluster,
+        "ts": ts.isoformat(),
+    }
+    return Inspected(kind="stream", name="HEADWAY_WORK", info=info, **changes)
+
+
+def consumer(**counts: int) -> Inspected:
+    info = {"config": {"max_ack_pending": 100}, **counts}
+    return Inspected(kind="consumer", name="HEADWAY_WORK/dispatcher", info=info)
+
+
+BROKER = BrokerFacts(
     where="nats://n:4222",
     version="2.15.1",
     max_payload=1024**2,
-    theirs=NOW,
-    ours=NOW,
+    asked_at=NOW,
     storage=10,
     storage_limit=1000,
-    streams=[STREAM],
-    consumers=[CONSUMER],
+    provisioned=[stream(), consumer()],
     services=ANSWERING,
 )
 NOTHING = Throughput(at=NOW, completed=0, failed=0, cancelled=0)
@@ -77,38 +96,28 @@ OVERVIEW = Overview(
     failures=[],
     groups=[],
 )
-ASKED = AskedFacts(
+CONSOLE = ConsoleFacts(
     where="http://c",
     person=Person(name="ada", role="viewer"),
     overview=OVERVIEW,
-    ours=NOW,
+    asked_at=NOW,
     jobs=[Job(name="import", manifests=2, workers=1), Job(name="idle", manifests=0, workers=0)],
 )
-MACHINE = MachineFacts(
-    version="0.1.0",
-    settings=3,
-    wrong={},
-    folder=FolderFacts(folder=".headway", exists=True, noted=True, alive=True),
-)
 
 
-def unwell(findings: list[Finding]) -> list[tuple[str, str]]:
-    assert all(one.remedy for one in findings if one.verdict != "ok"), "a remedy for each"
-    return [(one.verdict, f"{one.check}: {one.found}") for one in findings if one.verdict != "ok"]
+def problems(findings: Iterable[Finding]) -> list[tuple[str, str]]:
+    found = [finding for finding in findings if finding.verdict != "ok"]
+    assert all(finding.remedy for finding in found), "a remedy for each"
+    return [(finding.verdict, f"{finding.check}: {finding.found}") for finding in found]
 
 
 @pytest.mark.parametrize(
     ("judge", "facts"),
-    [
-        (judge_tables, TABLES),
-        (judge_streams, STREAMS),
-        (judge_asked, ASKED),
-        (judge_machine, MACHINE),
-    ],
+    [(judge_database, DATABASE), (judge_broker, BROKER), (judge_console, CONSOLE)],
 )
-def test_what_is_well_is_said_to_be(judge, facts):
+def test_a_healthy_part_has_only_ok_findings(judge, facts):
     findings = judge(facts)
-    assert unwell(findings) == []
+    assert problems(findings) == []
     assert findings
 
 
@@ -123,16 +132,13 @@ def test_what_is_well_is_said_to_be(judge, facts):
         ({"fsync": False}, "warning", "safety: fsync is off"),
         ({"synchronous_commit": "off"}, "warning", "safety: synchronous_commit is off"),
         ({"autovacuum": False}, "trouble", "safety: autovacuum is off"),
-        ({"transaction_age": 1_500_000_000}, "warning", "safety: the oldest transaction number"),
+        ({"transaction_age": 1_500_000_000}, "warning", "safety: the oldest transaction id"),
         ({"connections": 90}, "warning", "connections: 90 of 100 are in use"),
     ],
 )
-def test_a_server_that_is_unwell(change, verdict, words):
-    [(found, told)] = unwell(judge_tables(replace(TABLES, server=replace(SERVER, **change))))
+def test_a_server_with_a_problem(change, verdict, words):
+    [(found, told)] = problems(judge_database(replace(DATABASE, server=replace(SERVER, **change))))
     assert (found, told.startswith(words)) == (verdict, True), told
-
-
-READER, ENQUEUE = TABLES.roles
 
 
 @pytest.mark.parametrize(
@@ -144,14 +150,22 @@ READER, ENQUEUE = TABLES.roles
             "schema: the schema lacks 1 migration(s)",
         ),
         (
-            {"roles": [replace(READER, is_there=False), ENQUEUE]},
+            {"roles": {**DATABASE.roles, "headway_reader": None}},
             "trouble",
             "reading: there is no role headway_reader",
         ),
-        ({"roles": [replace(READER, is_ours=False), ENQUEUE]}, "warning", "reading: this user may"),
+        (
+            {"roles": {**DATABASE.roles, "headway_reader": False}},
+            "warning",
+            "reading: this user is not a member",
+        ),
         ({"write_error": "full"}, "trouble", "disk: PostgreSQL cannot write 20 MB: full"),
         ({"writable": ["scheduler.job"]}, "trouble", "reading: the role headway_reader can change"),
-        ({"roles": [READER, replace(ENQUEUE, is_there=False)]}, "warning", "enqueuing: there is"),
+        (
+            {"roles": {**DATABASE.roles, "headway_enqueue": None}},
+            "warning",
+            "enqueuing: there is no role headway_enqueue",
+        ),
         ({"missing_days": [date(2027, 6, 2)]}, "warning", "history: there is no partition for 202"),
         (
             {
@@ -164,8 +178,8 @@ READER, ENQUEUE = TABLES.roles
         ),
     ],
 )
-def test_tables_that_are_unwell(change, verdict, words):
-    [(found, told)] = unwell(judge_tables(replace(TABLES, **change)))
+def test_a_database_with_a_problem(change, verdict, words):
+    [(found, told)] = problems(judge_database(replace(DATABASE, **change)))
     assert (found, told.startswith(words)) == (verdict, True), told
 
 
@@ -174,48 +188,62 @@ def test_tables_that_are_unwell(change, verdict, words):
     [
         ({"version": "2.10.9"}, "trouble", "version: nats-server 2.10.9"),
         ({"version": "2.12.1"}, "warning", "version: nats-server 2.12.1"),
-        ({"max_payload": 1000}, "warning", "payload: it takes messages of 1,000 bytes"),
+        ({"max_payload": 1000}, "warning", "payload: the largest message is 1,000 bytes"),
         ({"problem": "JetStream is not enabled"}, "trouble", "jetstream: JetStream is not enabled"),
         ({"storage": 800}, "warning", "storage: 800 bytes of 1000 bytes used"),
         ({"storage": 950}, "trouble", "storage: 950 bytes of"),
-        ({"write_errors": {"X": "full"}}, "trouble", "storage: NATS stores nothing for X: full"),
-        ({"untried": "timeout"}, "warning", "storage: it is unknown whether NATS can write"),
-        ({"theirs": NOW + timedelta(seconds=3)}, "warning", "clock: it is 3 s ahead"),
-        ({"streams": [Provisioned(name="X")]}, "trouble", "stream: X is missing"),
-        ({"consumers": [Provisioned(name="X/y")]}, "trouble", "consumer: X/y is missing"),
-        (
-            {"streams": [replace(STREAM, differs={"max_age": (1, 2)})]},
-            "warning",
-            "stream: HEADWAY_WORK: max_age is 1 and should be 2",
-        ),
-        ({"streams": [replace(STREAM, clustered=True)]}, "warning", "stream: HEADWAY_WORK has one"),
-        (
-            {"streams": [replace(STREAM, clustered=True, copies=3, lagging=["n2"])]},
-            "warning",
-            "stream: HEADWAY_WORK: the copies on n2 are behind or offline",
-        ),
-        ({"streams": [replace(STREAM, used=95)]}, "trouble", "stream: HEADWAY_WORK has 95 bytes"),
-        ({"consumers": [replace(CONSUMER, pending=20_000)]}, "warning", "consumer: 20,000 mess"),
-        (
-            {"consumers": [replace(CONSUMER, unacknowledged=100)]},
-            "trouble",
-            "consumer: HEADWAY_WORK/dispatcher hands out nothing more",
-        ),
+        ({"write_errors": {"X": "full"}}, "trouble", "storage: NATS cannot store messages of X"),
+        ({"untested": "timeout"}, "warning", "storage: it is unknown whether NATS can write"),
         ({"services": ANSWERING[:1]}, "trouble", "services: no scheduler answers on headway.con"),
     ],
 )
-def test_a_broker_that_is_unwell(change, verdict, words):
-    [(found, told)] = unwell(judge_streams(replace(STREAMS, **change)))
+def test_a_broker_with_a_problem(change, verdict, words):
+    [(found, told)] = problems(judge_broker(replace(BROKER, **change)))
+    assert (found, told.startswith(words)) == (verdict, True), told
+
+
+LAGGING = {"name": "c", "replicas": [{"name": "n2", "current": False}, {"name": "n3"}]}
+
+
+@pytest.mark.parametrize(
+    ("item", "verdict", "words"),
+    [
+        (stream(ts=NOW + timedelta(seconds=3)), "warning", "clock: it is 3 s ahead"),
+        (Inspected(kind="stream", name="X"), "trouble", "stream: X is missing"),
+        (Inspected(kind="consumer", name="X/y"), "trouble", "consumer: X/y is missing"),
+        (
+            stream(differs={"max_age": (1, 2)}),
+            "warning",
+            "stream: HEADWAY_WORK: max_age is 1 and should be 2",
+        ),
+        (stream(cluster={"name": "c"}), "warning", "stream: HEADWAY_WORK has one copy"),
+        (
+            stream(cluster=LAGGING, replicas=3),
+            "warning",
+            "stream: HEADWAY_WORK: the copies on n2 are behind or offline",
+        ),
+        (stream(used=80), "warning", "stream: HEADWAY_WORK has 80 bytes"),
+        (stream(used=95), "trouble", "stream: HEADWAY_WORK has 95 bytes"),
+        (consumer(num_pending=20_000), "warning", "consumer: 20,000 messages wait"),
+        (
+            consumer(num_ack_pending=100),
+            "trouble",
+            "consumer: HEADWAY_WORK/dispatcher delivers nothing more",
+        ),
+    ],
+)
+def test_a_stream_or_consumer_with_a_problem(item, verdict, words):
+    [(found, told)] = problems(judge_broker(replace(BROKER, provisioned=[item])))
     assert (found, told.startswith(words)) == (verdict, True), told
 
 
 def test_services_of_several_versions_are_said():
-    [(verdict, told), _] = unwell(judge_services(ANSWERING, "0.2.0"))
+    [(verdict, told), _] = problems(judge_services(ANSWERING, "0.2.0"))
     assert (verdict, told) == ("warning", "services: 2 schedulers, version 0.1.0")
 
 
-def overview(**changes: object) -> AskedFacts:
-    return replace(ASKED, overview=replace(OVERVIEW, **changes))
+def overview(**changes: object) -> ConsoleFacts:
+    return replace(CONSOLE, overview=replace(OVERVIEW, **changes))
 
 
 STUCK = Backlog(name="tick", waiting=3, oldest_at=NOW - timedelta(seconds=90))
@@ -225,7 +253,7 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
 @pytest.mark.parametrize(
     ("facts", "verdict", "words"),
     [
-        (AskedFacts(where="http://c", problem="gone"), "trouble", "reach: http://c: gone"),
+        (ConsoleFacts(where="http://c", problem="gone"), "trouble", "reach: http://c: gone"),
         (
             overview(health=replace(OVERVIEW.health, leader=None)),
             "warning",
@@ -234,7 +262,7 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
         (
             overview(health=replace(OVERVIEW.health, backlogs=[STUCK])),
             "trouble",
-            "passes: the tick is stuck: 3 wait, the oldest for 90 s",
+            "passes: the tick is stuck: 3 waiting, the oldest for 90 s",
         ),
         (
             overview(health=replace(OVERVIEW.health, backlogs=[LATE])),
@@ -244,7 +272,7 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
         (
             overview(health=replace(OVERVIEW.health, dispatchers=[])),
             "trouble",
-            "passes: no dispatcher was heard of",
+            "passes: no dispatcher has sent a heartbeat",
         ),
         (
             overview(counts=replace(OVERVIEW.counts, workers=0)),
@@ -254,64 +282,55 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
         (
             overview(counts=replace(OVERVIEW.counts, dead_letters=2, blocked=1)),
             "warning",
-            "dead letters: 2 letters to see to, which block 1 manifest",
+            "dead letters: 2 open dead letters, 1 manifest blocked",
         ),
         (
             overview(counts=replace(OVERVIEW.counts, troubled=1)),
             "trouble",
             "manifests: 1 cannot be scheduled",
         ),
-        (replace(ASKED, ours=NOW - timedelta(minutes=5)), "trouble", "clock: it is 300 s ahead"),
+        (
+            replace(CONSOLE, asked_at=NOW - timedelta(minutes=5)),
+            "trouble",
+            "clock: it is 300 s ahead",
+        ),
     ],
 )
-def test_a_system_that_is_unwell(facts, verdict, words):
-    [(found, told)] = unwell(judge_asked(facts))
+def test_a_system_with_a_problem(facts, verdict, words):
+    [(found, told)] = problems(judge_console(facts))
     assert (found, told.startswith(words)) == (verdict, True), told
 
 
 def test_a_job_that_nobody_serves_is_trouble_if_it_is_used():
     jobs = [Job(name="import", manifests=2, workers=0), Job(name="idle", manifests=0, workers=0)]
-    [(verdict, told)] = unwell(judge_jobs(jobs))
+    [(verdict, told)] = problems(judge_jobs(jobs))
     assert (verdict, told) == (
         "trouble",
         "jobs: no live worker serves job import of 2 manifests",
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "verdict", "words"),
-    [
-        ({"wrong": {"HEADWAY_URL": "no URL"}}, "trouble", "settings: HEADWAY_URL: no URL"),
-        (
-            {"folder": FolderFacts(folder="f", exists=True, open_files=["f/local.json"])},
-            "trouble",
-            "secrets: f/local.json can be read by others",
-        ),
-        (
-            {"folder": FolderFacts(folder="f", exists=True, noted=True)},
-            "warning",
-            "folder: the 'headway up' of f has ended",
-        ),
-        ({"folder": FolderFacts(folder="f", problem="no JSON")}, "trouble", "folder: no JSON"),
-    ],
-)
-def test_a_machine_that_is_unwell(change, verdict, words):
-    [(found, told)] = unwell(judge_machine(replace(MACHINE, **change)))
-    assert (found, told.startswith(words)) == (verdict, True), told
-
-
-def test_what_is_set_here_is_looked_at(tmp_path, monkeypatch):
+def test_local_settings_and_the_data_folder_are_checked(tmp_path, monkeypatch):
+    assert problems(check_local(tmp_path / "absent")) == []
     monkeypatch.setenv("HEADWAY_GATE_BATCH", "many")
     (tmp_path / "local.json").write_text("{}")
     (tmp_path / "local.json").chmod(0o644)
-    facts = gather_machine(tmp_path)
-    assert list(facts.wrong) == ["HEADWAY_GATE_BATCH"]
-    assert facts.folder.open_files == [str(tmp_path / "local.json")]
-    assert not facts.folder.noted
+    (tmp_path / "running.json").touch(mode=0o600)
+    (tmp_path / "running.json").write_text('{"nats_url": "x", "pid": 999999999}')
+    starts = [
+        ("trouble", "settings: HEADWAY_GATE_BATCH: "),
+        ("trouble", f"secrets: {tmp_path / 'local.json'} can be read by others"),
+        ("warning", f"folder: the 'headway up' of {tmp_path} ended without a clean stop"),
+    ]
+    found = problems(check_local(tmp_path))
+    assert [verdict for verdict, _ in found] == [verdict for verdict, _ in starts]
+    assert all(text.startswith(words) for (_, text), (_, words) in zip(found, starts, strict=True))
+    (tmp_path / "running.json").write_text("[]")
+    [*_, (verdict, text)] = problems(check_local(tmp_path))
+    assert (verdict, "cannot be read" in text) == ("trouble", True)
 
 
 def test_clocks_that_nearly_agree_agree():
-    area = Area("x")
     for seconds, verdict in ((1.9, "ok"), (-1.9, "ok"), (2.1, "warning"), (-31, "trouble")):
-        finding = judge_clock(area, NOW + timedelta(seconds=seconds), NOW, "why")
+        finding = Area("x").clock(NOW + timedelta(seconds=seconds), NOW, "why")
         assert finding.verdict == verdict

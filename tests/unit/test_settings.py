@@ -217,6 +217,6 @@ def test_the_command_tells_what_is_wrong(monkeypatch, capsys):
     monkeypatch.setenv("HEADWAY_HISTORY_DAYS", "-1")
     assert commands.run(["settings"]) == 2
     shown = capsys.readouterr().out
-    assert "this is no URL of PostgreSQL" in shown
+    assert "not a PostgreSQL URL" in shown
     assert "'-1': Expected `float` > 0.0" in shown
     assert "geheim" not in shown

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_cli.top.frame import Standing, bars, draw, meter, shares
+from headway_cli.top.frame import State, bars, draw, meter, shares
 from headway_console.reading.dead_letters import FailureGroup
 from headway_console.reading.groups import GroupRow
 from headway_console.reading.overview import Coming, Counts, Overview, Throughput
@@ -36,7 +36,7 @@ def run(message: str, percent: float | None = 40) -> RunRow:
     )  # fmt: skip
 
 
-def standing(**changes: object) -> Standing:
+def standing(**changes: object) -> State:
     told = {
         "now": NOW,
         "health": Health(
@@ -74,7 +74,7 @@ def standing(**changes: object) -> Standing:
         "groups": [group("calm"), group("busy", 3, 3, group_cap=5)],
         **changes,
     }
-    return Standing(overview=Overview(**told), runs=[run("half\x1b]0;title\x07way")])
+    return State(overview=Overview(**told), runs=[run("half\x1b]0;title\x07way")])
 
 
 def text(lines) -> str:
@@ -87,7 +87,7 @@ def test_everything_that_matters_is_there():
         "leader vm:12, ticked 3s ago · 1 dispatcher · 1 worker, 10 slots",
         "passes: all keep up",
         "last 5 min: 30 completed, 2 failed, 0 cancelled (0.1/s)  24 h  ▄█",
-        "3 manifests · 1 blocked · 2 dead letters await somebody · waiting: 5 group cap",
+        "3 manifests · 1 blocked · 2 open dead letters · waiting: 5 group cap",
         "busy       3 of 3     [############]  waiting: 5 group cap\ncalm       0 no cap",
         "import-7   1m15s  [#####.......]  40 %  attempt 2  half ]0;title way on w1",
         "in 1d  due-1  j",
@@ -106,7 +106,7 @@ def test_what_is_missing_or_late_is_said():
     )
     shown = text(draw(standing(health=health), where="", columns=100, note="no answer"))
     assert "no scheduler has ticked yet · 0 dispatchers" in shown
-    assert "passes: dispatcher outbox stuck (4 wait)" in shown
+    assert "passes: dispatcher outbox stuck (4 waiting)" in shown
     assert "no answer" in shown
 
 

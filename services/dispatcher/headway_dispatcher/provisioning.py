@@ -1,11 +1,13 @@
 """The streams and consumers that Headway stands on."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from headway_contract import subjects
 from headway_jetstream_kit import Broker, Consumer, ConsumerMissing, Stream
 from headway_jetstream_kit.provisioning import (
     consumer_info,
+    differences,
     ensure_consumer,
     ensure_stream,
     stream_info,
@@ -157,19 +159,61 @@ async def provision(
     return touched
 
 
+class Inspected(Struct, frozen=True, kw_only=True):
+    """A stream or consumer: what NATS reports of it, and how its configuration differs.
+
+    `info` is `None` if it is missing. `differs` has the actual and the wanted value of settings.
+    """
+
+    kind: Literal["stream", "consumer"]
+    name: str
+    info: dict[str, Any] | None = None
+    differs: dict[str, tuple[Any, Any]] = {}
+
+
+async def inspect_provisioned(
+    broker: Broker, settings: DispatcherSettings, jobs: Sequence[str]
+) -> list[Inspected]:
+    """Compare every stream and consumer with the settings; `jobs` have a consumer each."""
+    delivery = delivery_of(settings)
+    wanted = [*consumers(delivery), *(job_consumer(job, delivery) for job in jobs)]
+    return await _inspect(broker, streams_by(settings), wanted)
+
+
+async def _inspect(
+    broker: Broker, streams: Sequence[Stream], consumers: Sequence[Consumer]
+) -> list[Inspected]:
+    found = [
+        _compare("stream", stream.name, await stream_info(broker, stream.name), stream.config)
+        for stream in streams
+    ]
+    return found + [
+        _compare(
+            "consumer",
+            f"{consumer.stream}/{consumer.name}",
+            await consumer_info(broker, consumer.stream, consumer.name),
+            consumer.config,
+        )
+        for consumer in consumers
+    ]
+
+
+def _compare(
+    kind: Literal["stream", "consumer"],
+    name: str,
+    info: dict[str, Any] | None,
+    config: dict[str, Any],
+) -> Inspected:
+    if info is None:
+        return Inspected(kind=kind, name=name)
+    return Inspected(kind=kind, name=name, info=info, differs=differences(info["config"], config))
+
+
 async def check_provisioned(broker: Broker) -> None:
-    """Raise and name what is missing."""
-    missing = [
-        stream.name
-        for stream in streams(replicas=1, max_bytes=-1)
-        if await stream_info(broker, stream.name) is None
-    ]
-    missing += [
-        f"{consumer.stream}/{consumer.name}"
-        for consumer in consumers()
-        if consumer.stream not in missing
-        and await consumer_info(broker, consumer.stream, consumer.name) is None
-    ]
+    """Raise with the names of missing streams and consumers."""
+    found = await _inspect(broker, streams(replicas=1, max_bytes=-1), consumers())
+    absent = [item.name for item in found if item.info is None]
+    missing = [name for name in absent if name.partition("/")[0] not in absent or "/" not in name]
     if missing:
         raise NotProvisioned(
             f"NATS lacks {', '.join(missing)}: run 'headway provision', or let the dispatcher "

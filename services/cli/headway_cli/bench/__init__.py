@@ -1,7 +1,6 @@
-"""`headway bench`: what Headway does on this machine, in figures.
+"""`headway bench`: measure Headway on this machine.
 
-Servers and services start as processes of their own, so that the cost of each can be told, and
-end with the command. A scenario is a stretch of work between two readings of the counters:
-processor time from the system, statements and rows from PostgreSQL, messages from NATS. All
-figures move with the machine; compare those of one machine, and best those of one run.
+Servers and services are separate processes, so that the cost of each can be measured. A scenario
+is work between two readings of the counters: CPU time of processes, statements and rows of
+PostgreSQL, messages of NATS. Compare figures of one machine only, best of one run.
 """

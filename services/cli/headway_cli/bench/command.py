@@ -1,4 +1,4 @@
-"""The command, and how its figures are printed."""
+"""The command, and the output of its figures."""
 
 import tempfile
 from collections.abc import Sequence
@@ -11,12 +11,11 @@ from headway_service_kit.process import run, stop_on_signals
 
 from headway_cli.bench.counters import Cost
 from headway_cli.bench.scenarios import SCENARIOS, Figures
-from headway_cli.bench.servers import Ground
-from headway_cli.serve.wait_for_servers import unless_stopped
+from headway_cli.bench.servers import Bench
+from headway_cli.serve.servers import unless_stopped
 from headway_cli.terminal import options
-from headway_cli.terminal.connect import json_option, print_json, print_lines
-from headway_cli.terminal.progress import progressing
-from headway_cli.terminal.tables import table
+from headway_cli.terminal.interaction import progressing
+from headway_cli.terminal.output import json_option, print_json, print_lines, table
 
 _WORK = 5000
 
@@ -28,31 +27,31 @@ _WORK = 5000
     type=click.IntRange(min=10, max=1_000_000),
     default=_WORK,
     show_default=True,
-    help="How much work each scenario does.",
+    help="Amount of work of each scenario.",
 )
 @click.option(
     "--slots",
     type=click.IntRange(min=1),
     default=50,
     show_default=True,
-    help="How many runs the worker takes at once.",
+    help="Concurrent runs of the worker.",
 )
 @json_option
 @options.debug_option
 def bench(scenarios: tuple[str, ...], work: int, slots: int, as_json: bool) -> None:
     """Measure Headway on this machine.
 
-    Runs everything on embedded servers in a folder of its own, and takes away all of it. The
-    scenarios are enqueue (work from SQL), drain (a full queue), latency (one trigger at a time)
-    and burst (everything due in one second); without a name, all of them.
+    Runs everything on embedded servers in a temporary folder. The scenarios are enqueue (work from
+    SQL), drain (a full queue), latency (one trigger at a time) and burst (everything due in one
+    second); by default all of them.
     """
-    # In the order that they build on each other, however they were named.
+    # In their own order, because later ones build on earlier ones.
     chosen = [name for name in SCENARIOS if name in scenarios or not scenarios]
     found = run(_measure(chosen, work, slots))
     if as_json:
         print_json(found)
     else:
-        print_lines(_in_words(found))
+        print_lines(_lines(found))
 
 
 async def _measure(chosen: Sequence[str], work: int, slots: int) -> dict[str, Figures]:
@@ -64,21 +63,21 @@ async def _run(chosen: Sequence[str], work: int, slots: int) -> dict[str, Figure
     found: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         async with AsyncExitStack() as stack:
-            ground = Ground(stack, Path(folder), slots=slots)
+            bench = Bench(stack, Path(folder), slots=slots)
             click.echo("starting PostgreSQL, NATS, scheduler and dispatcher", err=True)
             with progressing("starting"):
-                await ground.lay()
+                await bench.start()
             for name in chosen:
                 click.echo(f"measuring {name}", err=True)
                 with progressing(name):
                     if name in ("latency", "burst"):
-                        await ground.need_worker()
-                    found[name] = await SCENARIOS[name](ground, work)
+                        await bench.need_worker()
+                    found[name] = await SCENARIOS[name](bench, work)
     return found
 
 
-def _in_words(found: dict[str, Figures]) -> list[str]:
-    """A table of figures, and one of costs where they were counted."""
+def _lines(found: dict[str, Figures]) -> list[str]:
+    """Make a table of figures, and one of costs."""
     rows = [
         (name, figure.replace("_", " "), _shown(value))
         for name, figures in found.items()
@@ -93,22 +92,22 @@ def _in_words(found: dict[str, Figures]) -> list[str]:
     }
     lines = table(("scenario", "figure", "value"), rows)
     if costs:
-        lines += ["", *table(("cost of each piece of work", *costs), _cost_rows(costs))]
+        lines += ["", *table(("cost of each work", *costs), _cost_rows(costs))]
     return lines
 
 
 def _cost_rows(costs: dict[str, Cost]) -> list[tuple[str, ...]]:
-    processes = dict.fromkeys(name for one in costs.values() for name in one.processor_ms)
+    processes = dict.fromkeys(name for cost in costs.values() for name in cost.processor_ms)
     rows = [
         (
-            f"{name}, ms of processor",
-            *(_shown(one.processor_ms.get(name)) for one in costs.values()),
+            f"{name}, CPU ms",
+            *(_shown(cost.processor_ms.get(name)) for cost in costs.values()),
         )
         for name in processes
     ]
     kinds = ("statements", "row_operations", "commits", "messages_in", "messages_out")
     rows += [
-        (kind.replace("_", " "), *(_shown(getattr(one, kind)) for one in costs.values()))
+        (kind.replace("_", " "), *(_shown(getattr(cost, kind)) for cost in costs.values()))
         for kind in kinds
     ]
     return rows
@@ -116,5 +115,5 @@ def _cost_rows(costs: dict[str, Cost]) -> list[tuple[str, ...]]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {one:g}" for name, one in value.items())
+        return ", ".join(f"{name} {number:g}" for name, number in value.items())
     return "" if value is None else f"{value:,}"

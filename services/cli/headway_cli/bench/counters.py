@@ -1,4 +1,4 @@
-"""The counters of one machine: who has used the processor, and how often anybody was asked."""
+"""Counters of processes and servers: CPU time, statements, messages."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
 _queries = Queries("headway_cli", "sql/bench.sql")
-# PostgreSQL's sessions hand their counts in once a second.
-_COUNTS_COME_IN_SECONDS = 1.2
+# PostgreSQL's sessions report their counts once a second.
+_COUNT_DELAY_SECONDS = 1.2
 
 
 class _Traffic(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """What lies between two readings, for each run."""
+    """The difference of two readings, for each run."""
 
     processor_ms: dict[str, float]
     statements: float
@@ -53,10 +53,10 @@ class Counters:
         self.processes = dict(processes)
 
     async def read(self) -> Reading:
-        """All counters, once the servers have counted what has just happened."""
+        """Read all counters, after the servers have updated theirs."""
         at = monotonic()
         used = {name: _processor_seconds(pid) for name, pid in self.processes.items()}
-        await asyncio.sleep(_COUNTS_COME_IN_SECONDS)
+        await asyncio.sleep(_COUNT_DELAY_SECONDS)
         async with self._database.acquire() as connection:
             row = await connection.fetchrow(_queries["counters"])
         assert row is not None  # noqa: S101 - a select of aggregates has one row
@@ -77,7 +77,7 @@ class Counters:
 
 
 def cost(before: Reading, after: Reading, *, runs: int) -> Cost:
-    """What each of so many runs has cost; processes that came later count from their start."""
+    """Compute the cost of each run; later processes count from their start."""
     used = {
         name: seconds - before.processor_seconds.get(name, 0.0)
         for name, seconds in after.processor_seconds.items()
@@ -93,13 +93,13 @@ def cost(before: Reading, after: Reading, *, runs: int) -> Cost:
 
 
 def _processor_seconds(pid: int) -> float:
-    """Of a process and all that it has started, living or gone."""
+    """Read the CPU time of a process and its descendants, living or gone."""
     root = psutil.Process(pid)
     total = 0.0
     for process in (root, *root.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
             total += times.user + times.system
-            # Those that are gone have left their times to whoever started them.
+            # The times of ended processes are added to their parents.
             total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
     return total

@@ -1,9 +1,9 @@
-"""The app that is measured: a job that does nothing, so that all cost is Headway's."""
+"""The measured app: its job does nothing, so all cost is Headway's."""
 
 from headway import App, manual
 
-# One manifest for each question of the latency scenario: none ever waits for another's outcome.
-ASKED = 200
+# One manifest for each trigger of the latency scenario, so that none waits for another.
+TRIGGERED = 200
 
 app = App("headway-bench")
 
@@ -13,4 +13,4 @@ async def nothing(ctx: object, number: int = 0) -> None:
     """Do nothing."""
 
 
-app.schedule_many("ask", job="nothing", items=range(ASKED), key=str, when=manual())
+app.schedule_many("ask", job="nothing", items=range(TRIGGERED), key=str, when=manual())

@@ -1,4 +1,4 @@
-"""What is measured: putting work in, getting it done, one trigger, and a burst of fires."""
+"""The scenarios: enqueue work, drain a queue, single triggers, a burst of fires."""
 
 import statistics
 from collections.abc import Awaitable, Callable
@@ -13,23 +13,23 @@ from headway_contract.settled import WorkSettled
 from headway_jetstream_kit import Broker
 
 from headway_cli.bench.counters import cost
-from headway_cli.bench.measured_app import ASKED
-from headway_cli.bench.servers import Ground, queries
-from headway_cli.up.worker_process import PartEnded
+from headway_cli.bench.measured_app import TRIGGERED
+from headway_cli.bench.servers import Bench, queries
+from headway_cli.serve.running import PartEnded
 
 Figures = dict[str, Any]
-Scenario = Callable[[Ground, int], Awaitable[Figures]]
+Scenario = Callable[[Bench, int], Awaitable[Figures]]
 
 _ONE_BY_ONE = 500
 _AT_ONCE = 500
 _WITHIN_SECONDS = 300.0
 
 
-async def enqueue(ground: Ground, work: int) -> Figures:
-    """Work from SQL: committed one by one, then in transactions of 500, until all is queued."""
-    before = await ground.counters.read()
+async def enqueue(bench: Bench, work: int) -> Figures:
+    """Enqueue work by SQL, one by one and then 500 in a transaction, until all is queued."""
+    before = await bench.counters.read()
     single = min(_ONE_BY_ONE, work // 2)
-    async with ground.database.acquire() as connection:
+    async with bench.database.acquire() as connection:
         began = monotonic()
         for _ in range(single):
             await connection.execute(queries["enqueue"], 1)
@@ -40,10 +40,10 @@ async def enqueue(ground: Ground, work: int) -> Figures:
         together = monotonic() - began
 
     async def queued() -> bool:
-        return await ground.count(queries["waiting"]) >= work
+        return await bench.count(queries["waiting"]) >= work
 
-    await ground.until(queued, what="all work to reach the queue", within=_WITHIN_SECONDS)
-    after = await ground.counters.read()
+    await bench.until(queued, what="all work to reach the queue", within=_WITHIN_SECONDS)
+    after = await bench.counters.read()
     return {
         "work": work,
         "one_by_one_per_second": round(single / one_by_one),
@@ -54,16 +54,16 @@ async def enqueue(ground: Ground, work: int) -> Figures:
     }
 
 
-async def drain(ground: Ground, work: int) -> Figures:
-    """All work waits; a worker comes, and all of it is run, settled and known to be."""
-    if await ground.count(queries["waiting"]) < work:
-        await enqueue(ground, work)
-    before = await ground.counters.read()
-    await ground.start_worker()
+async def drain(bench: Bench, work: int) -> Figures:
+    """Start a worker on a full queue, and wait until all work is settled."""
+    if await bench.count(queries["waiting"]) < work:
+        await enqueue(bench, work)
+    before = await bench.counters.read()
+    await bench.start_worker()
     began = monotonic()
-    await ground.until(_all_settled(ground), what="all work to settle", within=_WITHIN_SECONDS)
+    await bench.until(_all_settled(bench), what="all work to settle", within=_WITHIN_SECONDS)
     seconds = monotonic() - began
-    after = await ground.counters.read()
+    after = await bench.counters.read()
     return {
         "runs": work,
         "seconds": round(seconds, 2),
@@ -72,11 +72,11 @@ async def drain(ground: Ground, work: int) -> Figures:
     }
 
 
-async def latency(ground: Ground, work: int) -> Figures:
-    """One trigger after the other on an idle system: how long until the body begins."""
+async def latency(bench: Bench, work: int) -> Figures:
+    """Trigger manifests one after the other on an idle system."""
     settled: dict[UUID, float] = {}
-    asked: dict[UUID, tuple[float, Any]] = {}
-    broker = await Broker.connect(ground.nats_url, name="headway-bench-ear")
+    sent: dict[UUID, tuple[float, Any]] = {}
+    broker = await Broker.connect(bench.nats_url, name="headway-bench-ear")
 
     async def hear(message: Any) -> None:
         for event in decode(message.data):
@@ -85,48 +85,48 @@ async def latency(ground: Ground, work: int) -> Figures:
 
     try:
         await broker.client.subscribe(subjects.SETTLED_SUBJECTS, cb=hear)
-        for number in range(min(ASKED, work)):
+        for number in range(min(TRIGGERED, work)):
             moment = (monotonic(), utc_now())
-            triggered = (await ground.client.trigger(f"ask-{number}")).work
+            triggered = (await bench.client.trigger(f"ask-{number}")).work
             if triggered is None:
                 raise PartEnded(f"the trigger of ask-{number} made no work")
-            asked[triggered] = moment
+            sent[triggered] = moment
             heard = _heard(settled, triggered)
-            await ground.until(heard, what="a trigger to settle", within=_WITHIN_SECONDS)
+            await bench.until(heard, what="a trigger to settle", within=_WITHIN_SECONDS)
     finally:
         await broker.close()
-    async with ground.database.acquire() as connection:
-        rows = await connection.fetch(queries["started"], list(asked))
-    starts = [(row["started_at"] - asked[row["work_id"]][1]).total_seconds() for row in rows]
-    ends = [settled[one] - began for one, (began, _) in asked.items()]
+    async with bench.database.acquire() as connection:
+        rows = await connection.fetch(queries["started"], list(sent))
+    starts = [(row["started_at"] - sent[row["work_id"]][1]).total_seconds() for row in rows]
+    ends = [settled[work_id] - began for work_id, (began, _) in sent.items()]
     return {
-        "triggers": len(asked),
+        "triggers": len(sent),
         "to_start_ms": _quantiles(starts),
         "to_settled_ms": _quantiles(ends),
     }
 
 
-async def burst(ground: Ground, work: int) -> Figures:
-    """As many manifests as there is work, all due in the same second."""
+async def burst(bench: Bench, work: int) -> Figures:
+    """Let all manifests be due in the same second."""
     due_at = (utc_now() + timedelta(seconds=5 + work / 500)).replace(microsecond=0)
     when = once(due_at.replace(tzinfo=None), tz="UTC")
-    await ground.client.schedule_many(
+    await bench.client.schedule_many(
         "burst", job="nothing", items=range(work), key=str, when=when, group="bench"
     )
     if utc_now() >= due_at:
-        raise PartEnded("declaring took longer than the time that was left for it: try less work")
-    before = await ground.counters.read()
+        raise PartEnded("declaring took longer than planned: try less work")
+    before = await bench.counters.read()
 
     async def due() -> bool:
         return utc_now() >= due_at
 
-    await ground.until(due, what="the due time", within=_WITHIN_SECONDS)
+    await bench.until(due, what="the due time", within=_WITHIN_SECONDS)
     began = monotonic()
-    await ground.until(_all_fired(ground, due_at), what="all to fire", within=_WITHIN_SECONDS)
-    await ground.until(_all_settled(ground), what="all work to settle", within=_WITHIN_SECONDS)
+    await bench.until(_all_fired(bench, due_at), what="all to fire", within=_WITHIN_SECONDS)
+    await bench.until(_all_settled(bench), what="all work to settle", within=_WITHIN_SECONDS)
     seconds = monotonic() - began
-    after = await ground.counters.read()
-    async with ground.database.acquire() as connection:
+    after = await bench.counters.read()
+    async with bench.database.acquire() as connection:
         row = await connection.fetchrow(queries["burst"], due_at)
     assert row is not None  # noqa: S101 - a select of aggregates has one row
     return {
@@ -148,16 +148,16 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-def _all_settled(ground: Ground) -> Callable[[], Awaitable[bool]]:
+def _all_settled(bench: Bench) -> Callable[[], Awaitable[bool]]:
     async def settled() -> bool:
-        return not await ground.holds(queries["outstanding"])
+        return not await bench.holds(queries["outstanding"])
 
     return settled
 
 
-def _all_fired(ground: Ground, due_at: datetime) -> Callable[[], Awaitable[bool]]:
+def _all_fired(bench: Bench, due_at: datetime) -> Callable[[], Awaitable[bool]]:
     async def fired() -> bool:
-        return not await ground.holds(queries["due"], due_at)
+        return not await bench.holds(queries["due"], due_at)
 
     return fired
 
@@ -170,7 +170,7 @@ def _heard(settled: dict[UUID, float], work: UUID) -> Callable[[], Awaitable[boo
 
 
 def _quantiles(seconds: list[float]) -> dict[str, float]:
-    """The median, and what 99 of 100 stay under, in milliseconds."""
+    """Compute the median and the 99th percentile in milliseconds."""
     ordered = sorted(seconds)
     return {
         "p50": round(statistics.median(ordered) * 1000, 1),

@@ -1,4 +1,4 @@
-"""What a benchmark stands on: embedded servers that count, and the services as processes."""
+"""Embedded servers with counters, and the services of a benchmark as processes."""
 
 import asyncio
 import os
@@ -16,19 +16,19 @@ from headway_embedded import NatsServer, PostgresServer, SupervisedProcess, free
 from headway_postgres_kit import Database, Queries
 
 from headway_cli.bench.counters import Counters
+from headway_cli.serve.running import PartEnded
 from headway_cli.serve.services import apply_migrations
-from headway_cli.up.worker_process import PartEnded
 
 queries = Queries("headway_cli", "sql/bench.sql")
 
 APP = "headway_cli.bench.measured_app:app"
 SERVICE_SECONDS = 30.0
 _STREAM_BYTES = 512 * 1024**2
-_LOOK_AGAIN_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
-class Ground:
-    """Servers and services of one benchmark; the stack ends them all."""
+class Bench:
+    """Servers and services of one benchmark; the stack stops them all."""
 
     def __init__(self, stack: AsyncExitStack, folder: Path, *, slots: int) -> None:
         self._stack = stack
@@ -42,8 +42,8 @@ class Ground:
         self._monitor_url = f"http://127.0.0.1:{monitor}"
         self._services: dict[str, SupervisedProcess] = {}
 
-    async def lay(self) -> None:
-        """Start the servers, then scheduler and dispatcher; workers come when they are wanted."""
+    async def start(self) -> None:
+        """Start the servers, then scheduler and dispatcher; workers start when needed."""
         for server in (self._postgres, self._nats):
             await server.start()
             self._stack.push_async_callback(server.stop)
@@ -65,45 +65,45 @@ class Ground:
 
     @property
     def nats_url(self) -> str:
-        """Where NATS answers."""
+        """The URL of NATS."""
         return self._nats.url
 
     async def need_worker(self) -> None:
-        """A worker, unless there is one."""
+        """Start a worker, unless one runs."""
         if not await self.count(queries["workers"]):
             await self.start_worker()
 
     async def start_worker(self) -> None:
-        """One worker more, and back when it was heard of."""
+        """Start another worker and wait for its first heartbeat."""
         before = await self.count(queries["workers"])
         await self._start(f"worker {before + 1}", "worker", "--slots", str(self._slots))
 
         async def heard() -> bool:
             return await self.count(queries["workers"]) > before
 
-        await self.until(heard, what="the worker to be heard of", within=SERVICE_SECONDS)
+        await self.until(heard, what="the first heartbeat of the worker", within=SERVICE_SECONDS)
 
     async def count(self, query: str) -> int:
-        """One number from the database."""
+        """Read one number from the database."""
         async with self.database.acquire() as connection:
             number: int = await connection.fetchval(query)
             return number
 
     async def holds(self, query: str, *arguments: Any) -> bool:
-        """Whether something is so in the database; asked often, so it should cost little."""
+        """Evaluate a cheap condition in the database."""
         async with self.database.acquire() as connection:
             return bool(await connection.fetchval(query, *arguments))
 
     async def until(self, done: Callable[[], Awaitable[bool]], *, what: str, within: float) -> None:
-        """Wait for something to be true; a service that ends by itself ends the benchmark."""
+        """Wait for a condition; a service that exits ends the benchmark."""
         deadline = monotonic() + within
         while not await done():
             for name, service in self._services.items():
                 if service.returncode is not None:
-                    raise self._failed(f"the {name} ended by itself")
+                    raise self._failed(f"the {name} exited unexpectedly")
             if monotonic() > deadline:
                 raise self._failed(f"waited {within:.0f} s for {what}")
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _scheduler_answers(self) -> bool:
         try:
@@ -113,7 +113,7 @@ class Ground:
         return True
 
     def _failed(self, what: str) -> PartEnded:
-        return PartEnded(f"{what}; the services' last words:\n{last_lines(self._log)}")
+        return PartEnded(f"{what}; the last log lines of the services:\n{last_lines(self._log)}")
 
     async def _start(self, name: str, *arguments: str) -> None:
         with self._log.open("ab") as log:
@@ -129,7 +129,7 @@ class Ground:
         self.counters.processes[name] = process.process_id
 
     def _environment(self) -> dict[str, str]:
-        """Only our own settings: a benchmark measures the defaults."""
+        """Remove the user's settings: a benchmark measures the defaults."""
         kept = {name: value for name, value in os.environ.items() if name[:8] != "HEADWAY_"}
         return {
             **kept,

@@ -1,7 +1,8 @@
-"""`headway doctor`: what is wrong with a set-up, and what to do about it.
+"""`headway doctor`: checks a set-up and prints a remedy for each problem.
 
-It looks at whatever is configured: the console (`asked`), PostgreSQL (`tables`), NATS (`streams`)
-and the machine itself (`machine`). Each of them first gathers facts and then judges them, by pure
-functions from facts to findings. What cannot be reached is one finding, and the others are looked
-at all the same.
+It checks what is configured: this machine (`local`), the console and the system behind it
+(`system`), PostgreSQL (`postgresql`) and NATS (`nats`). Each module gathers facts, and pure
+functions turn them into findings. Schemas are checked by the migrations themselves, streams and
+consumers by the inspection that services use at their start, passes by the console's overview. If
+a server cannot be reached, that is one finding, and the others are still checked.
 """

@@ -1,230 +1,181 @@
-"""The command: gather, decide, tell."""
+"""The command: gather, judge, print."""
 
 import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import click
-from headway_dispatcher.settings import DispatcherSettings
+from headway_dispatcher.public import DispatcherSettings
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DatabaseUnavailable, SessionsShared
 from headway_service_kit.process import run
-from headway_service_kit.settings import InvalidSettings, given
+from headway_service_kit.settings import InvalidSettings
 from msgspec import Struct
 
 from headway_cli.doctor.findings import Area, Finding
-from headway_cli.doctor.machine import gather_machine, judge_machine
-from headway_cli.doctor.service_checks import (
-    AskedFacts,
-    gather_asked,
-    judge_asked,
-    judge_jobs,
-    judge_overview,
-    read_standing,
-)
-from headway_cli.doctor.streams import gather_streams, judge_streams
-from headway_cli.doctor.tables import gather_tables, judge_tables
+from headway_cli.doctor.local import check_local
+from headway_cli.doctor.nats import gather_broker, judge_broker
+from headway_cli.doctor.postgresql import gather_database, judge_database
+from headway_cli.doctor.system import ask_console, judge_console, read_system
 from headway_cli.serve import settings
-from headway_cli.serve.running import NothingRuns, Running, is_alive, read_note
-from headway_cli.serve.wait_for_servers import reach_broker, reach_database
+from headway_cli.serve.running import NothingRuns, find_alive
+from headway_cli.serve.servers import reach_broker, reach_database
+from headway_cli.serve.session import ConsoleAddress, Session, asking
 from headway_cli.terminal import options
-from headway_cli.terminal.connect import AskSettings, Reached, asking, json_option, print_json
-from headway_cli.terminal.progress import progressing
-from headway_cli.terminal.tables import printable
-from headway_cli.up.plan import STREAM_BYTES
-from headway_cli.up.summary import counted
+from headway_cli.terminal.interaction import progressing
+from headway_cli.terminal.output import counted, print_json, printable
 
 IN_TROUBLE = 1
-_PATIENCE_SECONDS = 3.0
+_REACH_SECONDS = 3.0
 _COLOURS = {"ok": "green", "warning": "yellow", "trouble": "red"}
 
 
-class Known(Struct, frozen=True, kw_only=True):
-    """What is configured: addresses, by option, environment or the `up` of a folder."""
+class Targets(Struct, frozen=True, kw_only=True):
+    """The addresses to check; those of an `up` are `embedded`."""
 
-    asked: AskSettings | None
+    console: ConsoleAddress | None
     database_url: str | None
     nats_url: str | None
-    nats_creds: str | None
-    # The streams of an `up` are smaller, unless it was told otherwise.
-    embedded: bool
+    embedded: bool = False
 
 
 @click.command()
 @options.database_option
 @options.nats_option
-@json_option
 @asking
-def doctor(reached: Reached, database_url: str | None, nats_url: str | None, as_json: bool) -> int:
-    """Check the set-up, and say what to do about it.
+def doctor(session: Session, database_url: str | None, nats_url: str | None) -> int:
+    """Check the set-up and print remedies.
 
-    It looks at whatever is configured: the console of HEADWAY_URL, the database of
-    HEADWAY_DATABASE_URL and the broker of HEADWAY_NATS_URL, or at the 'headway up' of this folder;
-    what is not configured is left out, and said. It changes nothing, but tries whether PostgreSQL
-    and NATS can write to their disks. The exit code is 1 if anything is in trouble; warnings are
-    none.
+    It checks the console of HEADWAY_URL, the database of HEADWAY_DATABASE_URL and the broker of
+    HEADWAY_NATS_URL as far as they are set, or the 'headway up' of this folder. It changes
+    nothing, but tests whether PostgreSQL and NATS can write to their disks. The exit code is 1 if
+    anything is in trouble; warnings do not count.
     """
-    known = _known(reached, database_url, nats_url)
-    if known.asked is None and known.database_url is None and known.nats_url is None:
+    targets = _find_targets(session, database_url, nats_url)
+    if not (targets.console or targets.database_url or targets.nats_url):
         raise NothingRuns(
-            "there is nothing to look at: set HEADWAY_URL, HEADWAY_DATABASE_URL or "
-            f"HEADWAY_NATS_URL, or start 'headway up' (none runs in {reached.data})"
+            "there is nothing to check: set HEADWAY_URL, HEADWAY_DATABASE_URL or "
+            f"HEADWAY_NATS_URL, or start 'headway up' (none runs in {session.data})"
         )
-    with progressing("looking around", quiet=as_json):
-        findings = [*judge_machine(gather_machine(reached.data)), *run(_examine(known))]
-    if as_json:
+    with progressing("checking", quiet=session.as_json):
+        findings = [*check_local(session.data), *run(_check(targets))]
+    if session.as_json:
         print_json(findings)
     else:
-        _tell(findings)
-    return IN_TROUBLE if any(one.verdict == "trouble" for one in findings) else 0
+        _print(findings)
+    return IN_TROUBLE if any(finding.verdict == "trouble" for finding in findings) else 0
 
 
-def _known(reached: Reached, database_url: str | None, nats_url: str | None) -> Known:
-    running = _running(reached.data)
-    stated = [
-        reached.url or _set("url"),
-        database_url or _set("database_url"),
-        nats_url or _set("nats_url"),
-    ]
-    # An `up` is one whole: its servers are not those of a console that somebody else named.
-    embedded = running is not None and not any(stated)
-    if running is not None and embedded:
-        return Known(
-            asked=AskSettings(url=running.url, token=running.token),
+def _find_targets(session: Session, database_url: str | None, nats_url: str | None) -> Targets:
+    url = session.url or settings.get("url")
+    database_url = database_url or settings.get("database_url")
+    nats_url = nats_url or settings.get("nats_url")
+    running = find_alive(session.data)
+    # An `up` is checked as a whole: its servers do not belong to a console that was named.
+    if running is not None and not (url or database_url or nats_url):
+        return Targets(
+            console=ConsoleAddress(url=running.url, token=running.token),
             database_url=running.database_url,
             nats_url=running.nats_url,
-            nats_creds=_set("nats_creds"),
             embedded=True,
         )
-    return Known(
-        asked=AskSettings(url=stated[0], token=_set("token")) if stated[0] else None,
-        database_url=stated[1],
-        nats_url=stated[2],
-        nats_creds=_set("nats_creds"),
-        embedded=False,
+    console = ConsoleAddress(url=url, token=settings.get("token")) if url else None
+    return Targets(console=console, database_url=database_url, nats_url=nats_url)
+
+
+async def _check(targets: Targets) -> list[Finding]:
+    """Check the console, then both servers at the same time."""
+    console = None if targets.console is None else await ask_console(targets.console)
+    found = [_not_checked("console", "HEADWAY_URL")] if console is None else judge_console(console)
+    served = [job.name for job in console.jobs if job.workers] if console is not None else []
+    silent = console is None or bool(console.problem)
+    servers = await asyncio.gather(
+        _check_database(targets, with_system=silent), _check_broker(targets, served)
     )
+    return [*found, *servers[0], *servers[1]]
 
 
-def _set(name: str) -> str | None:
-    try:
-        return given(os.environ, name)
-    except InvalidSettings:
-        return None  # told with the settings
-
-
-def _running(data: Path) -> Running | None:
-    try:
-        note = read_note(data)
-    except NothingRuns:
-        return None  # told with the folder
-    return note if note is not None and is_alive(note.pid) else None
-
-
-async def _examine(known: Known) -> list[Finding]:
-    """Look at all that is known of, the parts beside each other."""
-    asked = await _asked(known)
-    serving = [one.name for one in asked.jobs if one.workers] if asked is not None else []
-    untold = asked is None or bool(asked.problem)
-    tables, streams = await asyncio.gather(
-        _tables(known, with_system=untold), _streams(known, serving)
-    )
-    console = _left_out("console", "console", "HEADWAY_URL")
-    if asked is not None:
-        console = judge_asked(asked)
-    return [*console, *tables, *streams]
-
-
-async def _asked(known: Known) -> AskedFacts | None:
-    return None if known.asked is None else await gather_asked(known.asked)
-
-
-async def _tables(known: Known, *, with_system: bool) -> list[Finding]:
-    """The database; `with_system` also what the console would have told of the system."""
-    url = known.database_url
+async def _check_database(targets: Targets, *, with_system: bool) -> list[Finding]:
+    """Check the database; `with_system` also the state that the console did not report."""
+    url = targets.database_url
     if url is None:
-        return _left_out("postgresql", "database", "HEADWAY_DATABASE_URL")
+        return [_not_checked("postgresql", "HEADWAY_DATABASE_URL")]
 
-    async def look() -> list[Finding]:
-        database = await reach_database(url, name="headway-doctor", wait=_PATIENCE_SECONDS)
+    async def check() -> list[Finding]:
+        database = await reach_database(url, name="headway-doctor", wait=_REACH_SECONDS)
         try:
-            facts = await gather_tables(database)
-            found = judge_tables(facts)
+            facts = await gather_database(database)
+            found = judge_database(facts)
             if with_system and not any(facts.schemas.values()):
-                seconds = _dispatcher_settings(known).orphan_timeout_seconds
-                overview, jobs = await read_standing(database, seconds)
-                found += [*judge_overview(overview), *judge_jobs(jobs)]
+                seconds = _dispatcher_settings(targets).orphan_timeout_seconds
+                found += await read_system(database, seconds)
             return found
         finally:
             await database.close()
 
-    return await _reached("postgresql", "HEADWAY_DATABASE_URL", look)
+    return await _guard("postgresql", "HEADWAY_DATABASE_URL", check)
 
 
-async def _streams(known: Known, jobs: list[str]) -> list[Finding]:
-    url = known.nats_url
+async def _check_broker(targets: Targets, jobs: list[str]) -> list[Finding]:
+    url = targets.nats_url
     if url is None:
-        return _left_out("nats", "broker", "HEADWAY_NATS_URL")
+        return [_not_checked("nats", "HEADWAY_NATS_URL")]
 
-    async def look() -> list[Finding]:
-        wanted = _dispatcher_settings(known)
+    async def check() -> list[Finding]:
+        wanted = _dispatcher_settings(targets)
+        credentials = settings.get("nats_creds")
         broker = await reach_broker(
-            url, name="headway-doctor", credentials=known.nats_creds, wait=_PATIENCE_SECONDS
+            url, name="headway-doctor", credentials=credentials, wait=_REACH_SECONDS
         )
         try:
-            return judge_streams(await gather_streams(broker, wanted, jobs))
+            return judge_broker(await gather_broker(broker, wanted, jobs))
         finally:
             await broker.close()
 
-    return await _reached("nats", "HEADWAY_NATS_URL", look)
+    return await _guard("nats", "HEADWAY_NATS_URL", check)
 
 
-def _dispatcher_settings(known: Known) -> DispatcherSettings:
-    """How streams should be, by the settings that the dispatcher would read here."""
-    environment = {
-        **({"HEADWAY_STREAM_MAX_BYTES": str(STREAM_BYTES)} if known.embedded else {}),
-        **os.environ,
-        "HEADWAY_DATABASE_URL": "postgresql://",
-        "HEADWAY_NATS_URL": "nats://anywhere",
-    }
+def _dispatcher_settings(targets: Targets) -> DispatcherSettings:
+    """Read the settings that a dispatcher would read here."""
+    local = {"HEADWAY_STREAM_MAX_BYTES": str(settings.LOCAL_STREAM_BYTES)}
+    addresses = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://anywhere"}
+    environment = {**(local if targets.embedded else {}), **os.environ, **addresses}
     return settings.read(DispatcherSettings, {}, environment)
 
 
-async def _reached(
-    area: str, variable: str, look: Callable[[], Awaitable[list[Finding]]]
+async def _guard(
+    name: str, variable: str, check: Callable[[], Awaitable[list[Finding]]]
 ) -> list[Finding]:
-    """What was found, or the one thing that kept us from looking."""
+    """Return the findings of a check, or the error that prevented it."""
+    area = Area(name)
     try:
-        return await look()
+        return await check()
     except (DatabaseUnavailable, BrokerUnavailable) as error:
-        return [
-            Area(area).trouble(
-                "reach", str(error), f"start it (its log says why it ended), or correct {variable}"
-            )
-        ]
+        remedy = f"start it (its log says why it ended), or correct {variable}"
+        return [area.trouble("reach", str(error), remedy)]
     except SessionsShared as error:
-        return [Area(area).trouble("sessions", error.found, error.remedy)]
+        return [area.trouble("sessions", error.found, error.remedy)]
     except InvalidSettings as error:
-        told = str(error).replace("\n", "; ")
-        return [Area(area).trouble("settings", told, "correct the settings")]
-    except Exception as error:  # noqa: BLE001 - a check that fails must not hide the others
-        told = f"the check itself failed: {type(error).__name__}: {error}"
-        return [Area(area).trouble("check", told, "see to its cause, or run it with --debug")]
+        return [area.trouble("settings", str(error).replace("\n", "; "), "correct the settings")]
+    except Exception as error:  # noqa: BLE001 - a failed check must not hide the others
+        text = f"the check itself failed: {type(error).__name__}: {error}"
+        return [area.trouble("check", text, "remove its cause, or run it with --debug")]
 
 
-def _left_out(area: str, what: str, variable: str) -> list[Finding]:
-    told = f"not looked at: {variable} is not set, and no 'headway up' runs here"
-    return [Area(area).warning("reach", told, f"set {variable} to have the {what} checked, too")]
+def _not_checked(name: str, variable: str) -> Finding:
+    text = f"not checked: {variable} is not set, and no 'headway up' runs here"
+    return Area(name).warning("reach", text, f"set {variable} to check it")
 
 
-def _tell(findings: list[Finding]) -> None:
-    width = max(len(one.area) for one in findings)
-    for one in findings:
-        mark = click.style(one.verdict.ljust(7), fg=_COLOURS[one.verdict])
-        remedy = f"; {one.remedy}" if one.remedy else ""
-        click.echo(f"{mark}  {one.area.ljust(width)}  {one.check}: {printable(one.found)}{remedy}")
-    counts = Counter(one.verdict for one in findings)
+def _print(findings: list[Finding]) -> None:
+    width = max(len(finding.area) for finding in findings)
+    for finding in findings:
+        mark = click.style(finding.verdict.ljust(7), fg=_COLOURS[finding.verdict])
+        remedy = f"; {finding.remedy}" if finding.remedy else ""
+        text = f"{finding.check}: {printable(finding.found)}{remedy}"
+        click.echo(f"{mark}  {finding.area.ljust(width)}  {text}")
+    counts = Counter(finding.verdict for finding in findings)
     warnings = f", {counted(counts['warning'], 'warning')}" if counts["warning"] else ""
     trouble = f"{counts['trouble']} in trouble" if counts["trouble"] else "nothing in trouble"
     click.echo(f"{counts['ok']} ok{warnings}, {trouble}")

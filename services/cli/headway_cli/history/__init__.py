@@ -1,1 +1,1 @@
-"""Commands over history: audit, export, rebuild and verify."""
+"""Commands over history: audit, export, verify and rebuild."""

@@ -1,1 +1,1 @@
-"""Commands that set up access, notifications and settings."""
+"""Commands for tokens, sign-in, notifications and settings."""

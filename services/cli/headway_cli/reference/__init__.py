@@ -1,1 +1,1 @@
-"""Reference: generators of the settings page, the metrics page and the alert rules."""
+"""The settings, metrics and alert rules, and the pages generated from them."""

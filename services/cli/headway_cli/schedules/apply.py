@@ -1,11 +1,10 @@
-"""`plan` and `apply`: bring definitions to a running scheduler, or see what that would do."""
+"""`headway plan` and `headway apply`: apply definitions to a running scheduler."""
 
 import os
 from collections.abc import Iterator
 from typing import Annotated
 
 import click
-from headway import Client
 from headway.define.definitions import Definitions
 from headway_contract.scheduling import ApplyAnswer, PrunePolicy
 from msgspec import Meta, Struct
@@ -14,39 +13,37 @@ from msgspec.structs import replace
 from headway_cli.schedules.fire_changes import fire_lines
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.terminal.confirm import confirm, listed, yes_option
-from headway_cli.terminal.connect import Reached, asking, json_option, print_json, print_lines
-from headway_cli.terminal.options import Decorator
-from headway_cli.terminal.progress import progressing
-from headway_cli.up.summary import counted
+from headway_cli.serve.services import prune_choice
+from headway_cli.serve.session import Session, asking
+from headway_cli.terminal import options
+from headway_cli.terminal.interaction import confirm, progressing, yes_option
+from headway_cli.terminal.output import counted, listed
 
 
 class _Deployment(Struct, frozen=True, kw_only=True):
-    """Which deployment declares; the application says so where this does not."""
+    """The generation of the deployment that declares; by default the application's own."""
 
     generation: Annotated[int, Meta(ge=0)] | None = None
 
 
-_app_argument = click.argument("app", required=False, envvar="HEADWAY_APP")
-_file_option = click.option(
-    "-f", "--file", "file", metavar="FILE", help="A YAML file with the definitions."
-)
-_prune_option: Decorator = click.option(
-    "--prune",
-    type=click.Choice(["delete", "disable", "keep"]),
-    help="What becomes of manifests that are no longer declared; without it as the scheduler "
-    "is set.",
-)
-_take_over_option: Decorator = click.option(
-    "--take-over",
-    is_flag=True,
-    help="Also if code declares the application, which then declares nothing any more.",
+_definition_options = options.together(
+    click.argument("app", required=False, envvar="HEADWAY_APP"),
+    click.option("-f", "--file", "file", metavar="FILE", help="A YAML file with the definitions."),
+    click.option(
+        "--prune",
+        type=prune_choice,
+        help="Handling of manifests that are no longer declared; by default the scheduler's.",
+    ),
+    click.option(
+        "--take-over",
+        is_flag=True,
+        help="Also if code declares the application; the code then declares nothing any more.",
+    ),
 )
 
 
 @click.command()
-@_app_argument
-@_file_option
+@_definition_options
 @click.option(
     "--days",
     type=click.IntRange(0, 3660),
@@ -54,97 +51,75 @@ _take_over_option: Decorator = click.option(
     show_default=True,
     help="How far ahead fire times are compared.",
 )
-@_prune_option
-@_take_over_option
-@json_option
 @asking
 def plan(
-    reached: Reached,
+    session: Session,
     app: str | None,
     file: str | None,
     days: int,
     prune: PrunePolicy | None,
     take_over: bool,
-    as_json: bool,
 ) -> None:
     """Show what 'apply' would change, and which fire times.
 
     APP is your file.py, module or module:name, or a YAML file.
     """
     definitions = _definitions(app, file)
-
-    async def ask(client: Client) -> ApplyAnswer:
-        return await client.plan(definitions, prune=prune, days=days, take_over=take_over)
-
-    with progressing(f"planning {_size(definitions)}", quiet=as_json):
-        answer = reached.ask(ask)
-    if as_json:
-        print_json(answer)
-    else:
-        click.echo(f"plan for {answer.owner}: nothing has been changed")
-        print_lines([*_changes(answer), *fire_lines(answer, days)])
+    size = counted(len(definitions.manifests), "manifest")
+    with progressing(f"planning {size}", quiet=session.as_json):
+        answer = session.ask(
+            lambda client: client.plan(definitions, prune=prune, days=days, take_over=take_over)
+        )
+    title = f"plan for {answer.owner}: nothing has been changed"
+    session.print(answer, lambda: [title, *_changes(answer), *fire_lines(answer, days)])
+    if not session.as_json:
         _warn(answer)
 
 
 @click.command()
-@_app_argument
-@_file_option
-@_prune_option
-@_take_over_option
+@_definition_options
 @yes_option
-@json_option
 @asking
 def apply(
-    reached: Reached,
+    session: Session,
     app: str | None,
     file: str | None,
     prune: PrunePolicy | None,
     take_over: bool,
     yes: bool,
-    as_json: bool,
 ) -> None:
-    """Bring definitions to a running scheduler, all or none.
+    """Apply definitions to a running scheduler, all or none.
 
-    APP is your file.py, module or module:name, or a YAML file. It asks before manifests are
-    deleted that the definitions no longer name. An application that its code declares at every
-    start is refused, unless an admin takes it over.
+    APP is your file.py, module or module:name, or a YAML file. Asks for confirmation before it
+    deletes manifests that the definitions no longer contain. An application that code declares at
+    every start is refused, unless an admin takes it over.
     """
     definitions = _definitions(app, file)
-    confirm(lambda: _lost(reached, definitions, prune, take_over=take_over), yes=yes)
-
-    async def ask(client: Client) -> ApplyAnswer:
-        return await client.apply(definitions, prune=prune, take_over=take_over)
-
-    with progressing(f"applying {_size(definitions)}", quiet=as_json):
-        answer = reached.ask(ask)
-    if as_json:
-        print_json(answer)
-    else:
-        stale = f"nothing of {answer.owner} was applied"
-        click.echo(stale if answer.stale else f"applied {answer.owner}")
-        print_lines(list(_changes(answer)))
+    confirm(lambda: _describe_deletion(session, definitions, prune, take_over=take_over), yes=yes)
+    size = counted(len(definitions.manifests), "manifest")
+    with progressing(f"applying {size}", quiet=session.as_json):
+        answer = session.ask(
+            lambda client: client.apply(definitions, prune=prune, take_over=take_over)
+        )
+    stale = f"nothing of {answer.owner} was applied"
+    title = stale if answer.stale else f"applied {answer.owner}"
+    session.print(answer, lambda: [title, *_changes(answer)])
+    if not session.as_json:
         _warn(answer)
 
 
-def _lost(
-    reached: Reached, definitions: Definitions, prune: PrunePolicy | None, *, take_over: bool
+def _describe_deletion(
+    session: Session, definitions: Definitions, prune: PrunePolicy | None, *, take_over: bool
 ) -> str | None:
-    """Which manifests would be gone; none if none would, or if it will be refused anyhow."""
-
-    async def ask(client: Client) -> ApplyAnswer:
-        return await client.plan(definitions, prune=prune, days=0, take_over=take_over)
-
-    planned = reached.ask(ask)
+    """Describe the deletions of an apply; `None` if there are none or it will be refused."""
+    planned = session.ask(
+        lambda client: client.plan(definitions, prune=prune, days=0, take_over=take_over)
+    )
     # Whatever the policy: what has left a batch is deleted under each of them.
-    gone = planned.pruned
-    if not gone or planned.refused:
+    if not planned.pruned or planned.refused:
         return None
-    number = counted(len(gone), "manifest")
-    return f"apply it and delete {number} with all runs and dead letters ({listed(gone)})"
-
-
-def _size(definitions: Definitions) -> str:
-    return counted(len(definitions.manifests), "manifest")
+    number = counted(len(planned.pruned), "manifest")
+    return f"apply it and delete {number} with all runs and dead letters ({listed(planned.pruned)})"
 
 
 def _definitions(app: str | None, file: str | None) -> Definitions:
@@ -154,7 +129,7 @@ def _definitions(app: str | None, file: str | None) -> Definitions:
     if target is None:
         raise click.UsageError("nothing to apply: give an APP, or a YAML file with -f")
     definitions = load_app(target).definitions(settings.read_defaults())
-    # As at a start of the scheduler, or what a deployment has declared could not be planned.
+    # As at a start of the scheduler, so that the plan compares the same generation.
     generation = settings.read(_Deployment, {}).generation
     return definitions if generation is None else replace(definitions, generation=generation)
 

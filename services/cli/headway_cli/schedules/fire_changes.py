@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from headway_contract.scheduling import ApplyAnswer, FireChange, FiresLeftOut, FireTime
 
+from headway_cli.terminal.output import counted
 from headway_cli.terminal.times import CLOCK_CHANGES, shown
-from headway_cli.up.summary import counted
 
 # Fire times printed for one manifest.
 _MOST_SHOWN = 20

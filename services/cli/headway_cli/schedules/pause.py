@@ -1,19 +1,19 @@
-"""Maintenance windows: pause manifests, and see what will be made good before they go on."""
+"""`headway pause` and `headway resume`: maintenance windows."""
 
 import sys
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
-from headway import Client
 from headway_clock import utc_now
-from headway_contract.pausing import PauseAnswer, ResumeAnswer, ResumedManifest
+from headway_contract.pausing import ResumeAnswer, ResumedManifest
 
-from headway_cli.schedules.selection import choosing
+from headway_cli.serve.names import choosing
+from headway_cli.serve.session import Session, asking
 from headway_cli.terminal import options
-from headway_cli.terminal.confirm import confirm, yes_option
-from headway_cli.terminal.connect import Reached, asking, json_option, print_json
-from headway_cli.terminal.tables import print_table
+from headway_cli.terminal.interaction import confirm, yes_option
+from headway_cli.terminal.output import print_lines, window_table
 from headway_cli.terminal.times import read_moment, shown
 
 _FIRES_SHOWN = 3
@@ -24,117 +24,101 @@ _FIRES_SHOWN = 3
 @click.option(
     "--until",
     metavar="TIME",
-    help="When to go on, in UTC unless it has an offset; 06:00 is the next.",
+    help="When to resume, in UTC unless it has an offset; 06:00 is the next.",
 )
-@options.seconds_option(
-    "--for", "seconds", "For how long, in place of --until.", type=click.FloatRange(1)
-)
-@click.option("--reason", default="", help="What for; the ledger and the audit keep it.")
-@click.option("--dry-run", is_flag=True, help="Only say which manifests are meant.")
-@json_option
+@options.seconds_option("--for", "seconds", "Duration, instead of --until.", least=1)
+@click.option("--reason", default="", help="Reason, for the ledger and the audit.")
+@click.option("--dry-run", is_flag=True, help="Only list the manifests.")
 @asking
 def pause(
-    reached: Reached,
+    session: Session,
     manifest_ids: tuple[str, ...],
     until: str | None,
     seconds: float | None,
-    as_json: bool,
-    **given: Any,
+    **terms: Any,
 ) -> None:
-    """Let nothing of some manifests begin for a while.
+    """Pause manifests until a time, or until 'headway resume'.
 
-    That is until a time, or until 'headway resume'. What comes due meanwhile is decided when the
-    pause ends, by each manifest's misfire policy. What runs goes on to its end; what somebody
-    triggers by name runs.
+    When the pause ends, the misfire policy of each manifest decides about the due times that
+    passed. Running work continues; manifests that you trigger by name run.
     """
-    ends_at = _until(until, seconds)
-
-    async def ask(client: Client) -> PauseAnswer:
-        return await client.pause(*manifest_ids, until=ends_at, **given)
-
-    answer = reached.ask(ask)
-    if as_json:
-        print_json(answer)
-        return
-    rows = [[one.manifest, shown(one.next_due_at, "UTC")] for one in answer.manifests]
-    print_table(("MANIFEST", "NEXT DUE"), rows)
-    click.echo(answer.text)
+    ends_at = _read_end(until, seconds)
+    answer = session.ask(lambda client: client.pause(*manifest_ids, until=ends_at, **terms))
+    if not session.as_json:
+        rows = [[paused.manifest, shown(paused.next_due_at)] for paused in answer.manifests]
+        print_lines(window_table(("MANIFEST", "NEXT DUE"), rows))
+    session.print_text(answer)
 
 
 @click.command()
 @choosing
-@click.option("--dry-run", is_flag=True, help="Only say what would be made good.")
+@click.option("--dry-run", is_flag=True, help="Only show what would fire.")
 @yes_option
-@json_option
 @asking
 def resume(
-    reached: Reached,
+    session: Session,
     manifest_ids: tuple[str, ...],
     dry_run: bool,
     yes: bool,
-    as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Let paused manifests go on.
+    """Resume paused manifests.
 
-    First it says what they make good of what came due meanwhile, and asks if that is wanted.
+    If missed due times would fire now, it shows them and asks for confirmation.
     """
 
-    def answered(*, dry: bool) -> ResumeAnswer:
-        async def ask(client: Client) -> ResumeAnswer:
-            return await client.resume(*manifest_ids, dry_run=dry, **chosen)
+    def send(*, dry_run: bool) -> ResumeAnswer:
+        return session.ask(lambda client: client.resume(*manifest_ids, dry_run=dry_run, **chosen))
 
-        return reached.ask(ask)
-
-    confirm(lambda: _made_good(answered(dry=True)), yes=yes or dry_run)
-    answer = answered(dry=dry_run)
-    if as_json:
-        print_json(answer)
-    elif yes or dry_run:
-        _show(answer)
+    confirm(lambda: _describe_fires(send(dry_run=True)), yes=yes or dry_run)
+    answer = send(dry_run=dry_run)
+    if yes or dry_run:
+        session.print(answer, lambda: _lines(answer))
     else:
-        click.echo(answer.text)
+        session.print_text(answer)
 
 
-def _made_good(foreseen: ResumeAnswer) -> str | None:
-    """What would fire; none if nothing does. Somebody at a terminal sees it in full."""
+def _describe_fires(foreseen: ResumeAnswer) -> str | None:
+    """Describe what would fire, at a terminal in full; `None` if nothing does."""
     if not foreseen.fires:
         return None
     if sys.stdin.isatty():
-        _show(foreseen)
+        print_lines(_lines(foreseen))
         return "resume them"
     return f"resume them (--dry-run looks first): {foreseen.text}"
 
 
-def _show(answer: ResumeAnswer) -> None:
+def _lines(answer: ResumeAnswer) -> Iterator[str]:
     rows = [
-        [
-            one.manifest,
-            shown(one.paused_at, "UTC"),
-            f"{one.passed}{'+' if one.passed_or_more else ''}",
-            one.policy,
-            _fires(one),
-        ]
-        for one in answer.manifests
+        (
+            resumed.manifest,
+            shown(resumed.paused_at),
+            f"{resumed.passed}{'+' if resumed.passed_or_more else ''}",
+            resumed.policy,
+            _fires(resumed),
+        )
+        for resumed in answer.manifests
     ]
     if rows:
-        print_table(("MANIFEST", "PAUSED SINCE", "PASSED", "MISFIRE", "FIRES FOR"), rows)
-    click.echo(answer.text)
+        yield from window_table(
+            ("MANIFEST", "PAUSED SINCE", "PASSED", "MISFIRE", "FIRES FOR"), rows
+        )
+    yield from answer.text.splitlines()
 
 
-def _fires(one: ResumedManifest) -> str:
-    said = [shown(at, "UTC") for at in one.fires[:_FIRES_SHOWN]]
-    rest = max(0, len(one.fires) - _FIRES_SHOWN) + one.more_fires
-    said += [f"{rest} more"] if rest else []
-    said += [f"{one.owed} that waited"] if one.owed else []
-    said += ["its parent's success"] if one.follows else []
-    return ", ".join(said) or "-"
+def _fires(resumed: ResumedManifest) -> str:
+    parts = [shown(at) for at in resumed.fires[:_FIRES_SHOWN]]
+    rest = max(0, len(resumed.fires) - _FIRES_SHOWN) + resumed.more_fires
+    parts += [f"{rest} more"] if rest else []
+    parts += [f"{resumed.owed} pending"] if resumed.owed else []
+    parts += ["its parent's success"] if resumed.follows else []
+    return ", ".join(parts) or "-"
 
 
-def _until(given: str | None, seconds: float | None) -> datetime | None:
-    if given is not None and seconds is not None:
+def _read_end(text: str | None, seconds: float | None) -> datetime | None:
+    if text is not None and seconds is not None:
         raise click.UsageError("give --until or --for, not both")
     now = utc_now()
     if seconds is not None:
         return now + timedelta(seconds=seconds)
-    return None if given is None else read_moment(given, "UTC", now=now, ahead=True)
+    return None if text is None else read_moment(text, "UTC", now=now, ahead=True)

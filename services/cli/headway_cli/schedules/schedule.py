@@ -1,7 +1,7 @@
-"""Commands that make, change and delete manifests at run time, which belong to no code."""
+"""`headway schedule`: create, change and delete manifests at run time, which no code declares."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -14,105 +14,90 @@ from headway_errors import Conflict, NotFound
 
 from headway_cli.schedules.change import delete
 from headway_cli.serve import settings
-from headway_cli.terminal import options, times
-from headway_cli.terminal.completion import complete_groups, complete_jobs, complete_manifests
-from headway_cli.terminal.connect import Reached, asking, json_option, print_json
+from headway_cli.serve.completion import complete_groups, complete_jobs, complete_manifests
+from headway_cli.serve.names import manifest_argument
+from headway_cli.serve.session import Session, asking
+from headway_cli.terminal import options
+from headway_cli.terminal.times import shown
 
 _STEP = re.compile(r"([0-9]+)([smh])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
 
 
-def _step(
-    context: click.Context, parameter: click.Parameter, given: str | None
+def _read_step(
+    context: click.Context, parameter: click.Parameter, text: str | None
 ) -> dict[str, int] | None:
-    if given is None:
+    if text is None:
         return None
-    found = _STEP.fullmatch(given)
-    if found is None:
-        raise click.BadParameter(f"{given!r} is no step: write 30s, 5m or 2h", context, parameter)
-    return {_UNITS[found[2]]: int(found[1])}
+    match = _STEP.fullmatch(text)
+    if match is None:
+        raise click.BadParameter(f"invalid step {text!r}: write 30s, 5m or 2h", context, parameter)
+    return {_UNITS[match[2]]: int(match[1])}
 
 
-def _pairs(
-    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    for key, sign, _ in pairs:
-        if not key or not sign:
-            raise click.BadParameter(f"{key!r} is no pair: write KEY=VALUE", context, parameter)
-    return {key: value for key, _, value in pairs}
-
-
-def _values(
-    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+def _read_values(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, Any]:
     values = {}
-    for key, text in _pairs(context, parameter, given).items():
-        wrong: list[str] = []
+    for key, text in options.read_pairs(context, parameter, texts).items():
+        problems: list[str] = []
         try:
-            values[key] = nodes.plain(nodes.parse(text, lambda _, problem: wrong.append(problem)))  # noqa: B023
+            node = nodes.parse(text, lambda _, problem: problems.append(problem))  # noqa: B023
+            values[key] = nodes.plain(node)
         except nodes.Unreadable as error:
-            wrong.append(error.reason)
-        if wrong:
-            raise click.BadParameter(f"{key}: {wrong[0]}", context, parameter)
+            problems.append(error.reason)
+        if problems:
+            raise click.BadParameter(f"{key}: {problems[0]}", context, parameter)
     return values
 
 
-_STATED: tuple[Callable[[Any], Any], ...] = (
-    click.option("--job", "job", metavar="NAME", shell_complete=complete_jobs, help="What runs."),
-    click.option("--cron", metavar="EXPR", help="When: a cron expression, or @daily."),
-    click.option("--daily", metavar="HH:MM", help="When: once a day."),
-    click.option("--every", metavar="STEP", callback=_step, help="When: 30s, 5m or 2h."),
-    click.option("--once", metavar="TIME", help="When: once, at '2027-06-01 09:00'."),
-    click.option("--manual", is_flag=True, default=None, help="Only when asked for."),
+_manifest_options = options.together(
+    click.option("--job", "job", metavar="NAME", shell_complete=complete_jobs, help="Job to run."),
+    click.option("--cron", metavar="EXPR", help="Cadence: a cron expression, or @daily."),
+    click.option("--daily", metavar="HH:MM", help="Cadence: once a day."),
+    click.option("--every", metavar="STEP", callback=_read_step, help="Cadence: 30s, 5m, 2h."),
+    click.option("--once", metavar="TIME", help="Cadence: once, at '2027-06-01 09:00'."),
+    click.option("--manual", is_flag=True, default=None, help="Runs only when triggered."),
     click.option(
         "--depends-on", metavar="ID", shell_complete=complete_manifests,
         help="After each success of another manifest.",
     ),
     click.option(
         "--dormant/--not-dormant", default=None,
-        help="With a parent: only when a run of that says so.",
+        help="With --depends-on: only when a run of the parent activates it.",
     ),
-    click.option("--tz", metavar="ZONE", help="The zone of its times."),
-    click.option("--input", "given", metavar="JSON", help="The input of its work."),
+    click.option("--tz", metavar="ZONE", help="Time zone of its times."),
+    click.option("--input", "input_text", metavar="JSON", help="Input of its work."),
     click.option("--group", metavar="NAME", shell_complete=complete_groups, help="Its group."),
-    click.option("--priority", type=click.IntRange(0, 31), help="From 0 to 31."),
-    options.seconds_option("--timeout", "timeout", "How long a run may take.", type=float),
+    options.priority_option,
+    options.seconds_option("--timeout", "timeout", "Time limit of a run.", type=float),
     click.option("--enabled/--disabled", default=None, help="Whether it fires."),
     click.option(
-        "--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_pairs,
+        "--label", "labels", metavar="KEY=VALUE", multiple=True, callback=options.read_pairs,
         help="A label; may be repeated.",
     ),
     click.option(
-        "--set", "others", metavar="KEY=YAML", multiple=True, callback=_values,
-        help="Anything else that a YAML file may state of a manifest, such as overlap=queue_one "
+        "--set", "others", metavar="KEY=YAML", multiple=True, callback=_read_values,
+        help="Any other field of a manifest in YAML, such as overlap=queue_one "
         "or 'weekly={days: mon, at: \"09:00\"}'; may be repeated.",
     ),
 )  # fmt: skip
 
 
-def _stating(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that state a manifest; the command gets them as `record`."""
-    for option in reversed(_STATED):
-        command = option(command)
-    return command
-
-
 @click.group()
 def schedule() -> None:
-    """Make, change or delete manifests at run time.
+    """Create, change or delete manifests at run time.
 
-    They belong to no application's code. Terms that you do not state are those of the job.
+    They belong to no application's code. Terms that you do not give are those of the job.
     """
 
 
 @schedule.command()
 @click.argument("manifest_id", metavar="ID")
-@_stating
-@json_option
+@_manifest_options
 @asking
-def add(reached: Reached, manifest_id: str, as_json: bool, **stated: Any) -> None:
-    """Make a manifest of a job that some application declares.
+def add(session: Session, manifest_id: str, **stated: Any) -> None:
+    """Create a manifest of a job that some application declares.
 
     headway schedule add sync-ada --job sync --daily 03:15 --tz Europe/Berlin --input '{"id": 7}'
     """
@@ -128,18 +113,17 @@ def add(reached: Reached, manifest_id: str, as_json: bool, **stated: Any) -> Non
             return await _apply(client, definitions)
         whose = "" if known.owner == API_OWNER else f" of the application {known.owner!r}"
         remedy = f"use 'headway schedule change {manifest_id}'" if not whose else "use another id"
-        raise Conflict(f"there is a manifest {manifest_id!r}{whose} already: {remedy}")
+        raise Conflict(f"there is already a manifest {manifest_id!r}{whose}: {remedy}")
 
-    _tell(*reached.ask(ask), as_json=as_json)
+    _print(session, *session.ask(ask))
 
 
 @schedule.command()
-@click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
-@_stating
-@json_option
+@manifest_argument
+@_manifest_options
 @asking
-def change(reached: Reached, manifest_id: str, as_json: bool, **stated: Any) -> None:
-    """Change a manifest that was made at run time; what you do not state stays as it is.
+def change(session: Session, manifest_id: str, **stated: Any) -> None:
+    """Change a manifest that was created at run time; other fields stay as they are.
 
     A new cadence replaces the old one with its filters and exclusions, and keeps the zone.
     """
@@ -157,19 +141,19 @@ def change(reached: Reached, manifest_id: str, as_json: bool, **stated: Any) -> 
         stored = msgspec.convert(found.sent or found.definition, ManifestDefinition)
         return await _apply(client, change_manifest(stored, record, settings.read_defaults()))
 
-    _tell(*reached.ask(ask), as_json=as_json)
+    _print(session, *session.ask(ask))
 
 
 schedule.add_command(delete)
 
 
 def _record(stated: dict[str, Any]) -> dict[str, Any]:
-    """What was stated, in the words of a YAML file; what stands in --set goes last."""
-    others, given = stated.pop("others"), stated.pop("given")
+    """Collect what was given as a YAML record; --set overrides other options."""
+    others, input_text = stated.pop("others"), stated.pop("input_text")
     record = {
         name: value for name, value in stated.items() if value is not None and value != {}
     } | others
-    return record if given is None else {**record, "input": options.read_json(given)}
+    return record if input_text is None else {**record, "input": options.read_json(input_text)}
 
 
 async def _apply(client: Client, definitions: Definitions) -> tuple[ApplyAnswer, ManifestStatus]:
@@ -178,18 +162,20 @@ async def _apply(client: Client, definitions: Definitions) -> tuple[ApplyAnswer,
     return answer, (await client.manifest(manifest.external_id)).status
 
 
-def _tell(answer: ApplyAnswer, status: ManifestStatus, *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer)
-        return
-    done = "made" if answer.created else "changed" if answer.changed else "nothing to change"
-    when = status.cadence
+def _print(session: Session, answer: ApplyAnswer, status: ManifestStatus) -> None:
+    session.print(answer, lambda: _lines(answer, status))
+    if not session.as_json:
+        for warning in answer.warnings:
+            click.echo(f"headway: {warning}", err=True)
+
+
+def _lines(answer: ApplyAnswer, status: ManifestStatus) -> Iterator[str]:
+    done = "created" if answer.created else "changed" if answer.changed else "nothing to change"
+    cadence = status.cadence
     if status.depends_on is not None:
-        when = f"after {'runs that say so' if status.dormant else 'each success'} of "
-        when += repr(status.depends_on)
+        cause = "activations by" if status.dormant else "each success of"
+        cadence = f"after {cause} {status.depends_on!r}"
     fires = ""
     if status.next_fire_at is not None:
-        fires = f"; fires next at {times.shown(status.next_fire_at, status.zone)} ({status.zone})"
-    click.echo(f"{status.external_id}: {done}; {when}{fires}")
-    for warning in answer.warnings:
-        click.echo(f"headway: {warning}", err=True)
+        fires = f"; next fire at {shown(status.next_fire_at, status.zone)} ({status.zone})"
+    yield f"{status.external_id}: {done}; {cadence}{fires}"

@@ -1,197 +1,165 @@
-"""Commands that look and change nothing: manifests, groups, previews, explanations."""
+"""Commands that show manifests, groups, jobs, previews and explanations."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import click
+import msgspec
 from headway import Client
-from headway_clock import utc_now
 from headway_contract.dispatching import GroupOccupancy
+from headway_contract.routes import API
 from headway_contract.scheduling import (
+    ExplainAnswer,
     FieldOwner,
     FireTime,
+    GroupStatus,
     ManifestAnswer,
     ManifestStatus,
     PreviewAnswer,
 )
 from headway_contract.waiting import ExplainWorkAnswer, GateStatus
-from headway_contract.work import WorkTerms
+from headway_contract.work import Rate, WorkTerms
 from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound
+from msgspec import Struct
 
-from headway_cli.terminal.completion import complete_manifests
-from headway_cli.terminal.connect import Reached, asking, json_option, print_json, print_lines
-from headway_cli.terminal.tables import print_table
-from headway_cli.terminal.times import CLOCK_CHANGES, has_offset, read_moment, shown
+from headway_cli.serve.completion import complete_manifests
+from headway_cli.serve.names import manifest_argument
+from headway_cli.serve.session import Session, asking, read_manifest_time
+from headway_cli.terminal.output import fields, window_table
+from headway_cli.terminal.times import CLOCK_CHANGES, shown
 
 _TIME_HELP = "ISO 8601, '2027-03-28 03:15' or 03:15; without an offset in the manifest's zone."
 
 
-@click.command()
-@json_option
-@asking
-def manifests(reached: Reached, as_json: bool) -> None:
-    """List all manifests and how they stand."""
+class JobStatus(Struct, frozen=True, kw_only=True):
+    """The fields of a job that the table shows."""
 
-    async def ask(client: Client) -> list[ManifestStatus]:
-        return await client.manifests()
-
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("no manifests are declared")
-    else:
-        headings = ("MANIFEST", "JOB", "GROUP", "NEXT FIRE", "STANDS", "LAST", "CADENCE")
-        print_table(headings, [_row(one) for one in found])
+    name: str
+    max_active: int | None = None
+    rate: Rate | None = None
+    attempts: int | None = None
+    active: int = 0
+    manifests: int = 0
+    workers: int = 0
+    touched: list[str] = []
+    retired_at: datetime | None = None
 
 
 @click.command()
-@click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
-@json_option
 @asking
-def manifest(reached: Reached, manifest_id: str, as_json: bool) -> None:
+def manifests(session: Session) -> None:
+    """List manifests and their state."""
+    session.print_items(
+        session.ask(lambda client: client.manifests()),
+        ("MANIFEST", "JOB", "GROUP", "NEXT FIRE", "STATUS", "LAST", "CADENCE"),
+        _manifest_row,
+        empty="no manifests are declared",
+    )
+
+
+@click.command()
+@manifest_argument
+@asking
+def manifest(session: Session, manifest_id: str) -> None:
     """Show one manifest with its definition."""
-
-    async def ask(client: Client) -> ManifestAnswer:
-        return await client.manifest(manifest_id)
-
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    else:
-        print_lines(_manifest_lines(found))
+    found = session.ask(lambda client: client.manifest(manifest_id))
+    session.print(found, lambda: _manifest_lines(found))
 
 
 @click.command()
-@click.option("--occupancy", is_flag=True, help="What each has under way, and what waits and why.")
-@json_option
+@click.option("--occupancy", is_flag=True, help="Runs in progress, waiting work and the reasons.")
 @asking
-def groups(reached: Reached, occupancy: bool, as_json: bool) -> None:
-    """List all groups with their limits."""
+def groups(session: Session, occupancy: bool) -> None:
+    """List groups with their limits."""
     if occupancy:
-        _show_occupancy(reached.ask(lambda client: client.occupancy()), as_json=as_json)
-        return
-    found = reached.ask(lambda client: client.groups())
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("there are no groups")
-    else:
-        headings = ("GROUP", "MAX ACTIVE", "RATE", "PRIORITY", "ENABLED", "MANIFESTS", "OPERATOR'S")
-        rows = [
-            (
-                one.name,
-                "no limit" if one.max_active is None else one.max_active,
-                "no limit" if one.rate is None else rate_in_words(one.rate),
-                one.priority,
-                one.enabled,
-                one.manifests,
-                ", ".join(one.touched),
-            )
-            for one in found
-        ]
-        print_table(headings, rows)
-
-
-def _show_occupancy(found: list[GroupOccupancy], *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        click.echo("no work has come yet")
-        return
-    headings = ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS")
-    rows = [
-        (
-            one.group,
-            one.in_progress,
-            one.pending,
-            "no limit" if one.max_active is None else str(one.max_active),
-            sum(one.waiting.values()),
-            ", ".join(f"{number} {why.replace('_', ' ')}" for why, number in one.waiting.items()),
-            one.dead_letters,
+        session.print_items(
+            session.ask(lambda client: client.occupancy()),
+            ("GROUP", "RUNNING", "ORDERED", "MAX ACTIVE", "WAITING", "WHY", "DEAD LETTERS"),
+            _occupancy_row,
+            empty="no work has arrived yet",
         )
-        for one in found
-    ]
-    print_table(headings, rows)
+    else:
+        session.print_items(
+            session.ask(lambda client: client.groups()),
+            ("GROUP", "MAX ACTIVE", "RATE", "PRIORITY", "ENABLED", "MANIFESTS", "OVERRIDES"),
+            _group_row,
+            empty="there are no groups",
+        )
 
 
 @click.command()
-@click.argument("manifest_id", metavar="ID", shell_complete=complete_manifests)
+@asking
+def jobs(session: Session) -> None:
+    """List jobs with their limits and workers."""
+    session.print_items(
+        session.read_list(f"{API}/jobs"),
+        (
+            *("JOB", "MAX ACTIVE", "IN USE", "RATE", "ATTEMPTS"),
+            *("WORKERS", "MANIFESTS", "OVERRIDES"),
+        ),
+        _job_row,
+        empty="no jobs are declared: start an app with 'headway scheduler --app APP'",
+    )
+
+
+@click.command()
+@manifest_argument
 @click.option(
     "-n",
     "count",
     type=click.IntRange(1, 1000),
     default=20,
     show_default=True,
-    help="How many times that fire; excluded ones between them are folded into a line.",
+    help="How many fire times; excluded ones between them share a line.",
 )
-@click.option("--after", metavar="TIME", help=f"From then on, instead of from now. {_TIME_HELP}")
-@json_option
+@click.option("--after", metavar="TIME", help=f"Start, instead of now. {_TIME_HELP}")
 @asking
-def preview(
-    reached: Reached, manifest_id: str, count: int, after: str | None, as_json: bool
-) -> None:
+def preview(session: Session, manifest_id: str, count: int, after: str | None) -> None:
     """Show the next fire times of a manifest."""
 
     async def ask(client: Client) -> PreviewAnswer:
-        instant = await moment_of(client, manifest_id, after, past=False)
+        instant = await read_manifest_time(client, manifest_id, after, past=False)
         return await client.preview(manifest_id, count, after=instant)
 
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-        return
-    if found.fires:
-        headings = ("DUE", "FIRES", "NOTE")
-        print_table(headings, [fire_row(one, found.zone) for one in found.fires])
-        click.echo(f"times are {found.zone}")
-    if found.note:
-        click.echo(f"note: {found.note}")
+    found = session.ask(ask)
+    session.print(found, lambda: _preview_lines(found))
 
 
 @click.command()
 @click.argument(
     "named", metavar="ID | work ID", nargs=-1, required=True, shell_complete=complete_manifests
 )
-@click.option("--at", metavar="TIME", help=f"Which time to explain. {_TIME_HELP}")
-@json_option
+@click.option("--at", metavar="TIME", help=f"The time to explain. {_TIME_HELP}")
 @asking
-def explain(reached: Reached, named: tuple[str, ...], at: str | None, as_json: bool) -> None:
-    """Tell why a manifest ran, or did not, or why work waits.
+def explain(session: Session, named: tuple[str, ...], at: str | None) -> None:
+    """Explain why a manifest ran or did not, or why work waits.
 
-    Without --at it tells how the manifest stands. A time of day is the latest that has been. With
-    'work' before it, the id is that of a piece of work: its gates, and who holds the slots.
+    Without --at it explains the current state of the manifest. A time of day means its latest
+    occurrence. With 'work' in front, the id is that of work: it lists the gates that the work
+    waits for and the holders of the slots.
     """
     match named:
         case ("work", work):
-            _explain_work(reached, work, at, as_json=as_json)
+            if at is not None:
+                raise click.UsageError("--at is for manifests: work is explained as it is now")
+            waiting = session.ask(lambda client: _explain_work(client, work))
+            session.print(waiting, lambda: _gate_lines(waiting))
         case (manifest_id,):
-            _explain_manifest(reached, manifest_id, at, as_json=as_json)
+
+            async def ask(client: Client) -> ExplainAnswer:
+                instant = await read_manifest_time(client, manifest_id, at, past=True)
+                return await client.explain(manifest_id, at=instant)
+
+            session.print_text(session.ask(ask))
         case _:
             raise click.UsageError("name one manifest, or 'work' and the id of one piece of work")
 
 
-def _explain_work(reached: Reached, work: str, at: str | None, *, as_json: bool) -> None:
-    if at is not None:
-        raise click.UsageError("--at is for manifests: work is explained as it stands now")
-    found = reached.ask(lambda client: _explained(client, work))
-    if as_json:
-        print_json(found)
-        return
-    click.echo(found.text)
-    if found.gates:
-        rows = [
-            (gate.gate, "open" if gate.open else "closed", _moment_of(gate), gate.text)
-            for gate in found.gates
-        ]
-        print_table(("GATE", "NOW", "OPENS", "WHY"), rows)
-
-
-async def _explained(client: Client, named: str) -> ExplainWorkAnswer:
-    """Why work waits, by its id or by that of a run, which is what people have at hand."""
+async def _explain_work(client: Client, named: str) -> ExplainWorkAnswer:
+    """Explain work by its id, or by the id of one of its runs."""
     try:
         return await client.explain_work(named)
     except NotFound as error:
@@ -202,70 +170,82 @@ async def _explained(client: Client, named: str) -> ExplainWorkAnswer:
         return await client.explain_work(found.status.work)
 
 
-def _moment_of(gate: GateStatus) -> str:
-    return "-" if gate.open or gate.opens_at is None else shown(gate.opens_at, "UTC")
+def _gate_lines(found: ExplainWorkAnswer) -> Iterator[str]:
+    yield from found.text.splitlines()
+    if found.gates:
+        rows = [
+            (gate.gate, "open" if gate.open else "closed", _opens(gate), gate.text)
+            for gate in found.gates
+        ]
+        yield from window_table(("GATE", "NOW", "OPENS", "WHY"), rows)
 
 
-def _explain_manifest(reached: Reached, manifest_id: str, at: str | None, *, as_json: bool) -> None:
-    async def ask(client: Client) -> object:
-        instant = await moment_of(client, manifest_id, at, past=True)
-        answer = await client.explain(manifest_id, at=instant)
-        return answer if as_json else answer.text
-
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(found)
+def _opens(gate: GateStatus) -> str:
+    return "-" if gate.open else shown(gate.opens_at)
 
 
-async def moment_of(
-    client: Client, manifest_id: str | None, given: str | None, *, past: bool
-) -> datetime | None:
-    """A time that was given; the manifest's zone is asked for only if it matters."""
-    if given is None:
-        return None
-    zone = "UTC"
-    if manifest_id is not None and not has_offset(given):
-        zone = (await client.manifest(manifest_id)).status.zone
-    return read_moment(given, zone, now=utc_now(), past=past)
+def _limit(value: int | Rate | None) -> object:
+    if value is None:
+        return "no limit"
+    return value if isinstance(value, int) else rate_in_words(value)
 
 
-def _row(one: ManifestStatus) -> tuple[object, ...]:
+def _group_row(group: GroupStatus) -> tuple[object, ...]:
     return (
-        one.external_id,
-        one.job,
-        one.group,
-        shown(one.next_fire_at, one.zone),
-        _stands(one),
-        one.last_outcome,
-        _cadence(one),
+        *(group.name, _limit(group.max_active), _limit(group.rate), group.priority),
+        *(group.enabled, group.manifests, ", ".join(group.touched)),
     )
 
 
-def _stands(one: ManifestStatus) -> str:
-    if one.held_by is not None:
-        return one.held_by.replace("_", " ")
-    if one.outstanding:
-        return f"{one.outstanding} under way"
-    return f"{one.owed} owed" if one.owed else "ready"
+def _occupancy_row(group: GroupOccupancy) -> tuple[object, ...]:
+    reasons = [f"{number} {why.replace('_', ' ')}" for why, number in group.waiting.items()]
+    return (
+        *(group.group, group.in_progress, group.pending, str(_limit(group.max_active))),
+        *(sum(group.waiting.values()), ", ".join(reasons), group.dead_letters),
+    )
 
 
-def _cadence(one: ManifestStatus) -> str:
-    if one.depends_on is None:
-        return one.cadence
-    return f"{'when woken by' if one.dormant else 'after'} {one.depends_on}"
+def _job_row(item: Any) -> tuple[object, ...]:
+    job = msgspec.convert(item, JobStatus)
+    return (
+        job.name if job.retired_at is None else f"{job.name} (retired)",
+        *(_limit(job.max_active), job.active, _limit(job.rate), job.attempts),
+        *(job.workers or "none alive", job.manifests, ", ".join(job.touched)),
+    )
+
+
+def _manifest_row(status: ManifestStatus) -> tuple[object, ...]:
+    return (
+        *(status.external_id, status.job, status.group, shown(status.next_fire_at, status.zone)),
+        *(_state(status), status.last_outcome, _cadence(status)),
+    )
+
+
+def _state(status: ManifestStatus) -> str:
+    if status.held_by is not None:
+        return status.held_by.replace("_", " ")
+    if status.outstanding:
+        return f"{status.outstanding} under way"
+    if status.owed:
+        return f"{status.owed} pending trigger{'' if status.owed == 1 else 's'}"
+    return "ready"
+
+
+def _cadence(status: ManifestStatus) -> str:
+    if status.depends_on is None:
+        return status.cadence
+    return f"{'when activated by' if status.dormant else 'after'} {status.depends_on}"
 
 
 def _manifest_lines(found: ManifestAnswer) -> list[str]:
     status, definition = found.status, found.definition
-    told = {
+    properties: dict[str, object] = {
         "manifest": status.external_id,
         "owner": status.owner,
         "job": status.job,
         "group": status.group,
         "cadence": _cadence(status),
-        "stands": _stands(status),
+        "status": _state(status),
         "next fire": shown(status.next_fire_at, status.zone),
         "last outcome": status.last_outcome or "-",
         "last settled": shown(status.last_settled_at, status.zone),
@@ -275,55 +255,64 @@ def _manifest_lines(found: ManifestAnswer) -> list[str]:
         *("input", "jitter_seconds", "misfire", "overlap", "batch"),
         *WorkTerms.__struct_fields__,
     ):
-        told[name.replace("_seconds", " (seconds)").replace("_", " ")] = _plain(definition[name])
-    told["retry"] = _retry(definition["retry"])
-    told |= {f"{owner.field} (owner)": _owner(owner) for owner in found.owners}
-    width = max(map(len, told))
-    return [f"{name.ljust(width)}  {value}" for name, value in told.items()]
+        label = name.replace("_seconds", " (seconds)").replace("_", " ")
+        properties[label] = _plain(definition[name])
+    properties["retry"] = _retry(definition["retry"])
+    properties |= {f"{owner.field} (owner)": _owner(owner) for owner in found.owners}
+    return fields(properties)
 
 
 def _owner(owner: FieldOwner) -> str:
-    """Who decides about a field, and how an operator gives it back."""
+    """Name the owner of a field, and how an operator resets it."""
     match owner.owner:
         case "operator":
-            return f"{owner.value}: the operator's; give it back with '{owner.give_back}'"
+            return f"{owner.value}: set by an operator; reset it with '{owner.give_back}'"
         case "code":
-            return f"{owner.value}: the code's ({owner.application})"
+            return f"{owner.value}: set by code ({owner.application})"
         case "api":
-            return f"{owner.value}: made at run time"
+            return f"{owner.value}: set at run time"
     return f"{owner.value}: the default"
 
 
-def _retry(given: dict[str, Any]) -> str:
-    """When work is tried again, in words."""
-    if given.get("attempts") == 1:
+def _retry(policy: dict[str, Any]) -> str:
+    if policy.get("attempts") == 1:
         return "1 attempt"
-    told = f"{given.get('attempts')} attempts, {given.get('interval_seconds'):g} s apart at first"
-    longest = max(given["interval_seconds"], given["max_interval_seconds"])
-    told += f", then x{given.get('backoff'):g} up to {longest:g} s"
+    longest = max(policy["interval_seconds"], policy["max_interval_seconds"])
+    text = (
+        f"{policy.get('attempts')} attempts, {policy.get('interval_seconds'):g} s apart at first"
+        f", then x{policy.get('backoff'):g} up to {longest:g} s"
+    )
     for name in ("retry_on", "abort_on"):
-        if given.get(name):
-            told += f", {name.replace('_', ' ')} {', '.join(given[name])}"
-    return told
+        if policy.get(name):
+            text += f", {name.replace('_', ' ')} {', '.join(policy[name])}"
+    return text
 
 
 def _plain(value: object) -> str:
     if isinstance(value, dict):
-        words = [f"{key.replace('_', ' ')} {one}" for key, one in value.items()]
+        words = [f"{key.replace('_', ' ')} {item}" for key, item in value.items()]
         return ", ".join(words) or "default"
     return "-" if value is None else str(value)
 
 
-def _folded(one: FireTime, zone: str) -> str:
-    """How many excluded times a line stands for, if it is more than one."""
-    if one.until is None:
-        return ""
-    return f"{f'{one.times:,}' if one.times else 'all'} times until {shown(one.until, zone)}, "
+def _preview_lines(found: PreviewAnswer) -> Iterator[str]:
+    if found.fires:
+        rows = [fire_row(fire, found.zone) for fire in found.fires]
+        yield from window_table(("DUE", "FIRES", "NOTE"), rows)
+        yield f"times are {found.zone}"
+    if found.note:
+        yield f"note: {found.note}"
 
 
-def fire_row(one: FireTime, zone: str) -> tuple[object, ...]:
-    """A fire time as a line of a table, or a run of excluded ones."""
-    fires = "not at all" if one.excluded else shown(one.fire_at, zone)
-    notes = [f"{_folded(one, zone)}excluded: {one.excluded}"] if one.excluded else []
-    notes += [CLOCK_CHANGES.get(one.dst, one.dst)] if one.dst else []
-    return one.local, fires, "; ".join(notes) or " "
+def fire_row(fire: FireTime, zone: str) -> tuple[object, ...]:
+    """Make a table row of a fire time, or of a series of excluded ones."""
+    notes = []
+    if fire.excluded:
+        series = ""
+        if fire.until is not None:
+            number = f"{fire.times:,}" if fire.times else "all"
+            series = f"{number} times until {shown(fire.until, zone)}, "
+        notes.append(f"{series}excluded: {fire.excluded}")
+    notes += [CLOCK_CHANGES.get(fire.dst, fire.dst)] if fire.dst else []
+    fires = "not at all" if fire.excluded else shown(fire.fire_at, zone)
+    return fire.local, fires, "; ".join(notes) or " "

@@ -1,1 +1,1 @@
-"""Commands that run one service, and how they reach their database and broker."""
+"""Serve: the service commands, and how other commands find and ask a running Headway."""

@@ -1,8 +1,4 @@
-"""Finding the user's app, in Python or in YAML.
-
-Whatever is wrong with the user's module is told as the user would say it: which file, which
-line, what.
-"""
+"""Load the user's app, in Python or in YAML; errors name the file and line of the user's code."""
 
 import importlib
 import importlib.util
@@ -19,52 +15,42 @@ from headway_contract import InvalidName
 
 
 class AppNotFound(Exception):
-    """There is no app where one was named."""
+    """No app was found where one was named."""
 
 
 def load_app(target: str) -> App:
     """Load an app from `module`, `module:name`, `path/to/file.py[:name]` or a YAML file.
 
-    An app from YAML declares but has no bodies: whoever asks for its `jobs` is told so.
+    An app from YAML declares jobs but has no bodies.
     """
     if target.endswith(SUFFIXES):
-        return _read_yaml(Path(target))
+        return read_app(_existing(Path(target)))
     place, _, name = target.partition(":")
     module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
-    apps = {called: value for called, value in vars(module).items() if isinstance(value, App)}
+    apps = {key: value for key, value in vars(module).items() if isinstance(value, App)}
     if name:
         if name not in apps:
-            known = f"it has {_listed(apps)}" if apps else "it has none"
-            raise AppNotFound(f"{name!r} in {place} is no headway.App: {known}")
+            known = f"it has {', '.join(apps)}" if apps else "it has none"
+            raise AppNotFound(f"{name!r} in {place} is not a headway.App: {known}")
         return apps[name]
     if not apps:
         raise AppNotFound(f"there is no headway.App in {place}: write app = App('name') there")
     if len({id(app) for app in apps.values()}) > 1:
         raise AppNotFound(
-            f"there are several apps in {place} ({_listed(apps)}): "
+            f"there are several apps in {place} ({', '.join(apps)}): "
             f"name one, as in {place}:{next(iter(apps))}"
         )
     return next(iter(apps.values()))
 
 
-def _read_yaml(path: Path) -> App:
+def _existing(path: Path) -> Path:
     if not path.is_file():
-        raise _no_file(path)
-    return read_app(path)
-
-
-def _no_file(path: Path) -> AppNotFound:
-    return AppNotFound(f"there is no file {str(path)!r}: give the path of your app, or a module")
-
-
-def _listed(apps: dict[str, App]) -> str:
-    return ", ".join(apps)
+        raise AppNotFound(f"there is no file {str(path)!r}: give the path of your app, or a module")
+    return path
 
 
 def _import_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise _no_file(path)
-    name = path.stem
+    name = _existing(path).stem
     if name in sys.modules:  # a file called headway.py must not hide Headway
         name = f"app_in_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -72,7 +58,7 @@ def _import_file(path: Path) -> ModuleType:
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _look_in(path.parent)
+    _add_to_path(path.parent)
     with _explained(str(path)):
         spec.loader.exec_module(module)
     return module
@@ -82,15 +68,15 @@ def _import_module(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         hint = f"; did you mean {name}.py?" if Path(f"{name}.py").is_file() else ""
         raise AppNotFound(
-            f"{name!r} is no app: give a file as in app.py, or a module as in package.app{hint}"
+            f"{name!r} is not an app: give a file as in app.py, or a module as in package.app{hint}"
         )
-    _look_in(Path.cwd())
+    _add_to_path(Path.cwd())
     with _explained(name):
         return importlib.import_module(name)
 
 
-def _look_in(folder: Path) -> None:
-    """Let the app import its neighbours, as a script could."""
+def _add_to_path(folder: Path) -> None:
+    """Let the app import modules of its folder, as a script can."""
     place = str(folder.resolve())
     if place not in sys.path:
         sys.path.insert(0, place)
@@ -98,7 +84,7 @@ def _look_in(folder: Path) -> None:
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Say in one line why the user's module could not be imported."""
+    """Raise `AppNotFound` with the reason if the user's module cannot be imported."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -123,17 +109,17 @@ def _reason(error: BaseException, what: str) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Where it happened, in the last line that the user wrote."""
+    """Name the last line of the user's code in the traceback."""
     lines = [
         f" ({Path(frame.f_code.co_filename).name}, line {line})"
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if _is_the_users(frame)
+        if _is_user_code(frame)
     ]
     return lines[-1] if lines else ""
 
 
-def _is_the_users(frame: FrameType) -> bool:
-    """Whether the code is neither Python's, nor ours, nor of an installed package."""
+def _is_user_code(frame: FrameType) -> bool:
+    """Return whether code is not of Python, Headway or an installed package."""
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     installed = "site-packages" in Path(frame.f_code.co_filename).parts
     ours = package == "headway" or package.startswith("headway_")

@@ -1,4 +1,4 @@
-"""A note of the `up` that runs on a data folder, so that other commands find it."""
+"""The `headway up` of a data folder: the note with which other commands find it, and its parts."""
 
 import os
 from collections.abc import Iterator
@@ -8,17 +8,21 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-# Files of the data folder that hold secrets: the note, and what lets this person in.
+# Files of the data folder that hold secrets.
 NOTE_NAME = "running.json"
 LOCAL_NAME = "local.json"
 
 
 class NothingRuns(Exception):
-    """There is nobody to ask: nothing was named, and nothing runs here."""
+    """No URL was given, and no `headway up` runs on the data folder."""
+
+
+class PartEnded(Exception):
+    """A process that `up` or `bench` needs has ended."""
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """Where an `up` and its servers are found, how to come in, and which process it is."""
+    """A running `up`: its process, the addresses of its servers, and its credentials."""
 
     nats_url: str
     pid: int
@@ -38,7 +42,7 @@ def noted(
     token: str = "",
     ticket_key: str = "",
 ) -> Iterator[None]:
-    """Leave the note as long as `up` runs; for our eyes only, since it holds secrets."""
+    """Keep the note while the body runs; only this user can read it, since it holds secrets."""
     path = folder / NOTE_NAME
     running = Running(
         nats_url=nats_url,
@@ -56,39 +60,43 @@ def noted(
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that nobody else can read, not even for a moment."""
+    """Write a file that only this user can read, at every moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_bytes(content)
 
 
+def display(folder: Path) -> str:
+    """Write a folder so that it is recognizable as one."""
+    return str(folder) if folder.is_absolute() else f"./{folder}"
+
+
 def find_running(folder: Path) -> Running:
-    """The `up` that runs on a data folder; raises if there is none."""
-    shown = folder if folder.is_absolute() else f"./{folder}"
+    """Find the `up` that runs on a data folder; raises `NothingRuns` if there is none."""
+    where = display(folder)
     running = read_note(folder)
     if running is None:
-        raise NothingRuns(f"HEADWAY_URL is not set, and no 'headway up' runs in {shown}")
+        raise NothingRuns(f"HEADWAY_URL is not set, and no 'headway up' runs in {where}")
     if not is_alive(running.pid):
         raise NothingRuns(
-            f"HEADWAY_URL is not set, and the 'headway up' that ran in {shown} has ended "
+            f"HEADWAY_URL is not set, and the 'headway up' that ran in {where} has ended "
             f"without a clean stop (process {running.pid} is gone): start it again"
-        )
-    if not running.url:
-        raise NothingRuns(
-            f"the 'headway up' that runs in {shown} is of an older version: start it again"
         )
     return running
 
 
-def find_database(folder: Path) -> str | None:
-    """The URL of PostgreSQL of the `up` that runs on a data folder, if one does."""
-    running = read_note(folder)
-    return running.database_url if running is not None and is_alive(running.pid) else None
+def find_alive(folder: Path) -> Running | None:
+    """Find the `up` that runs on a data folder; `None` if there is none."""
+    try:
+        running = read_note(folder)
+    except NothingRuns:
+        return None
+    return running if running is not None and is_alive(running.pid) else None
 
 
 def read_note(folder: Path) -> Running | None:
-    """The note, whether or not its `up` still runs; none if there is none."""
+    """Read the note, whether or not its `up` still runs; `None` if there is no note."""
     path = folder / NOTE_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Running)
@@ -99,7 +107,7 @@ def read_note(folder: Path) -> Running | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process of that number."""
+    """Return whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,6 +1,6 @@
-"""Settings at the entrance: read by the kit, and checked here for the shape that users see.
+"""Settings of commands: read by the service kit, and checked here for their format.
 
-All problems are told together, one a line. Values of URLs are not repeated: they hold passwords.
+All problems are reported together, one a line. URLs are not repeated: they hold passwords.
 """
 
 import os
@@ -12,24 +12,27 @@ from typing import Any, TypeVar
 import msgspec
 from headway.define.defaults import Defaults, DefinitionSettings
 from headway.define.policies import parse_misfire
-from headway_contract import InvalidName, check_name
+from headway_contract import check_name
 from headway_decisions.timing import timing_problems
 from headway_service_kit import settings as kit
 from headway_service_kit.settings import InvalidSettings
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
+# Streams of an `up` without settings of its own are smaller than those of a deployment.
+LOCAL_STREAM_BYTES = 256 * 1024**2
+
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@,\[\]]*)(:\d{1,5})?"
 _DATABASE_URL = re.compile(rf"postgres(ql)?://([^/?#]*@)?{_HOST}(,{_HOST})*([/?].*)?")
 _NATS_URL = re.compile(rf"((nats|tls|ws|wss)://)?([^/?#]*@)?(?=[^:/]){_HOST}/?")
 _URL = re.compile(rf"https?://(?=[^:/]){_HOST}(/[^\s?#]*)?")
-_HEALTH_ADDRESS = re.compile(r"[^\s]*:(\d{1,5})")
+_ADDRESS = re.compile(r"[^\s]*:(\d{1,5})")
 
 
 def read(
     struct: type[Settings], flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> Settings:
-    """Fill the struct from flags, then the environment, then defaults; or tell all problems."""
+    """Fill the struct from flags, then the environment, then defaults; raises all problems."""
     check([struct], flags, environment)
     return kit.read(struct, environment, **flags)
 
@@ -39,10 +42,23 @@ def check(
     flags: Mapping[str, Any],
     environment: Mapping[str, str] = os.environ,
 ) -> None:
-    """Raise with every problem that any of the structs would have, each once."""
-    problems = [one for struct in structs for one in _problems(struct, flags, environment)]
+    """Raise every problem that any of the structs has, each once."""
+    problems = [line for struct in structs for line in _problems(struct, flags, environment)]
     if problems:
         raise InvalidSettings("\n".join(dict.fromkeys(problems)))
+
+
+def read_defaults(environment: Mapping[str, str] = os.environ) -> Defaults:
+    """Read the defaults of definitions from the environment of the process that declares them."""
+    return read(DefinitionSettings, {}, environment).defaults()
+
+
+def get(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return a setting as text; `None` if it is not set or cannot be read."""
+    try:
+        return kit.given(environment, name)
+    except InvalidSettings:
+        return None
 
 
 def _problems(
@@ -53,83 +69,66 @@ def _problems(
     except InvalidSettings as error:
         yield from str(error).splitlines()
     for field in msgspec.structs.fields(struct):
-        given = flags.get(field.name) or _given(environment, field.name)
-        problem = _CHECKS[field.name](str(given)) if given and field.name in _CHECKS else None
+        value = flags.get(field.name) or get(field.name, environment)
+        problem = _CHECKS[field.name](str(value)) if value and field.name in _CHECKS else None
         if problem:
             yield f"{kit.variable_of(field.name)}: {problem}"
 
 
-def read_defaults(environment: Mapping[str, str] = os.environ) -> Defaults:
-    """What definitions go by that state nothing else, from the environment of who declares."""
-    return read(DefinitionSettings, {}, environment).defaults()
-
-
-def _given(environment: Mapping[str, str], name: str) -> str | None:
-    try:
-        return kit.given(environment, name)
-    except InvalidSettings:
-        return None  # told when it was read
-
-
-def _check_database_url(given: str) -> str | None:
-    if _DATABASE_URL.fullmatch(given):
+def _check_database_url(text: str) -> str | None:
+    if _DATABASE_URL.fullmatch(text):
         return None
-    return "this is no URL of PostgreSQL: write postgresql://user:password@host:5432/database"
+    return "not a PostgreSQL URL: write postgresql://user:password@host:5432/database"
 
 
-def _check_nats_url(given: str) -> str | None:
-    if all(_NATS_URL.fullmatch(one.strip()) for one in given.split(",")):
+def _check_nats_url(text: str) -> str | None:
+    if all(_NATS_URL.fullmatch(url.strip()) for url in text.split(",")):
         return None
-    return "this is no URL of NATS: write nats://host:4222, several with commas between them"
+    return "not a NATS URL: write nats://host:4222, several separated by commas"
 
 
-def _check_file(given: str) -> str | None:
-    return None if Path(given).is_file() else f"there is no file {given!r}"
+def _check_file(text: str) -> str | None:
+    return None if Path(text).is_file() else f"there is no file {text!r}"
 
 
-def _check_health_address(given: str) -> str | None:
-    match = _HEALTH_ADDRESS.fullmatch(given)
+def _check_address(text: str) -> str | None:
+    match = _ADDRESS.fullmatch(text)
     if match and int(match[1]) <= 65_535:
         return None
-    return f"{given!r} is no address: write host:port, as in 127.0.0.1:8080"
+    return f"invalid address {text!r}: write host:port, as in 127.0.0.1:8080"
 
 
-def _check_url(given: str) -> str | None:
-    if _URL.fullmatch(given):
+def _check_url(text: str) -> str | None:
+    if _URL.fullmatch(text):
         return None
-    return f"{given!r} is no URL of a console: write https://headway.example.org"
+    return f"invalid console URL {text!r}: write https://headway.example.org"
 
 
-def _check_worker_name(given: str) -> str | None:
-    try:
-        check_name("worker", given)
-    except InvalidName as error:
-        return str(error)
-    return None
+def _check_zone(text: str) -> str | None:
+    return next(iter(timing_problems.about_zone(text)), None)
 
 
-def _check_zone(given: str) -> str | None:
-    return next(iter(timing_problems.about_zone(given)), None)
+def _check_by(parse: Callable[[str], object]) -> Callable[[str], str | None]:
+    def check_text(text: str) -> str | None:
+        try:
+            parse(text)
+        except ValueError as error:
+            return str(error)
+        return None
 
-
-def _check_misfire(given: str) -> str | None:
-    try:
-        parse_misfire(given)
-    except ValueError as error:
-        return str(error)
-    return None
+    return check_text
 
 
 _CHECKS: dict[str, Callable[[str], str | None]] = {
     "database_url": _check_database_url,
     "nats_url": _check_nats_url,
     "nats_creds": _check_file,
-    "health_address": _check_health_address,
-    "console_address": _check_health_address,
+    "health_address": _check_address,
+    "console_address": _check_address,
     "console_url": _check_url,
     "url": _check_url,
     "api_tokens_file": _check_file,
-    "worker_name": _check_worker_name,
+    "worker_name": _check_by(lambda name: check_name("worker", name)),
     "tz": _check_zone,
-    "misfire_policy": _check_misfire,
+    "misfire_policy": _check_by(parse_misfire),
 }

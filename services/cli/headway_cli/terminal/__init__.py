@@ -1,1 +1,1 @@
-"""Terminal: options, tables, times, confirmation and error output that commands share."""
+"""Terminal: shared options, output, times, confirmation and progress. Knows no service."""

@@ -1,4 +1,4 @@
-"""Times as users give them: ISO 8601, or wall-clock times in the manifest's zone."""
+"""Times and ages as users write and read them."""
 
 import re
 from datetime import UTC, datetime, time, timedelta
@@ -8,16 +8,31 @@ import click
 from headway_clock import utc_now
 from headway_decisions.timing.wall_clock import next_transition, wall_at
 
-from headway_cli.terminal.ages import read_age
-
 CLOCK_CHANGES = {
     "gap": "the clock goes forward that day",
     "repeated": "the clock goes back that day",
 }
 
-MOMENT_HELP = "An age such as 30m, 2h or 3d, or a time; without an offset in UTC."
+MOMENT_HELP = "An age such as 30m, 2h or 3d, or a time, in UTC unless it has an offset."
 
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
+_AGE = re.compile(r"(\d{1,7}(?:\.\d+)?)\s*([smhdw])", re.IGNORECASE)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Age(click.ParamType[timedelta]):
+    """A duration with its unit, such as 2h."""
+
+    name = "age"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Read the duration."""
+        age = _read_age(str(value))
+        if age is None:
+            self.fail(f"invalid age {value!r}: write 45s, 30m, 2h, 3d or 1w", param, ctx)
+        return age
 
 
 class PastMoment(click.ParamType[datetime]):
@@ -28,47 +43,62 @@ class PastMoment(click.ParamType[datetime]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> datetime:
-        """Read it as an age if it is one, else as a time."""
+        """Read an age or a time."""
         if isinstance(value, datetime):
             return value
-        text = str(value)
         now = utc_now()
-        age = read_age(text)
+        age = _read_age(str(value))
         if age is not None:
             return now - age
         try:
-            return read_moment(text, "UTC", now=now, past=True)
+            return read_moment(str(value), "UTC", now=now, past=True)
         except click.BadParameter as error:
             self.fail(f"{error.message}, or an age such as 30m, 2h or 3d", param, ctx)
 
 
-def has_offset(given: str) -> bool:
-    """Whether a time says by itself which instant it means."""
+def _read_age(text: str) -> timedelta | None:
+    match = _AGE.fullmatch(text.strip())
+    return None if match is None else timedelta(**{_UNITS[match[2].lower()]: float(match[1])})
+
+
+def age_text(since: datetime, now: datetime) -> str:
+    """Write how long ago something was, in its two largest units."""
+    seconds = max(0, int((now - since).total_seconds()))
+    parts: list[str] = []
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= length or (unit == "s" and not parts):
+            parts.append(f"{seconds // length}{unit}")
+            seconds %= length
+    return "".join(parts[:2])
+
+
+def has_offset(text: str) -> bool:
+    """Return whether a time has an offset, and so is the same in every zone."""
     try:
-        return datetime.fromisoformat(given).tzinfo is not None
+        return datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
 
 
 def read_moment(
-    given: str, zone: str, *, now: datetime, past: bool = False, ahead: bool = False
+    text: str, zone: str, *, now: datetime, past: bool = False, ahead: bool = False
 ) -> datetime:
-    """An instant; a time of day is today's, the latest with `past`, the next with `ahead`."""
+    """Read a time; a time of day is today's, with `past` the latest, with `ahead` the next."""
     place = ZoneInfo(zone)
     today = now.astimezone(place)
     try:
-        if _CLOCK.fullmatch(given.strip()):
-            at = time.fromisoformat(given.strip().zfill(5))
+        if _CLOCK.fullmatch(text.strip()):
+            at = time.fromisoformat(text.strip().zfill(5))
             moment = datetime.combine(today.date(), at, tzinfo=place)
             if past and moment > now:
                 moment -= timedelta(days=1)
             elif ahead and moment <= now:
                 moment += timedelta(days=1)
         else:
-            moment = datetime.fromisoformat(given.strip())
+            moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise click.BadParameter(
-            f"{given!r} is no time: write 2027-03-28T03:15+02:00, '2027-03-28 03:15' or 03:15 "
+            f"invalid time {text!r}: write 2027-03-28T03:15+02:00, '2027-03-28 03:15' or 03:15 "
             f"(without an offset it is {zone} time)"
         ) from error
     if moment.tzinfo in (None, place):
@@ -77,7 +107,7 @@ def read_moment(
 
 
 def _instant(moment: datetime, place: ZoneInfo) -> datetime:
-    """When a clock shows a time: one that it jumps over is the first after that, as for a fire."""
+    """Find the instant of a wall-clock time; a skipped one is the first instant after the gap."""
     instant = moment.astimezone(UTC)
     if wall_at(place, instant) == moment.replace(tzinfo=None):
         return instant
@@ -85,8 +115,15 @@ def _instant(moment: datetime, place: ZoneInfo) -> datetime:
     return instant if skipped is None else skipped.at
 
 
-def shown(at: datetime | None, zone: str) -> str:
-    """An instant in a zone with its offset, to the second."""
+def shown(at: datetime | None, zone: str = "UTC") -> str:
+    """Write an instant in a zone with its offset, to the second."""
     if at is None:
         return "-"
     return at.astimezone(ZoneInfo(zone)).isoformat(sep=" ", timespec="seconds")
+
+
+def duration_text(started: datetime | None, finished: datetime | None) -> str:
+    """Write how long a run took."""
+    if started is None or finished is None:
+        return "-"
+    return f"{(finished - started).total_seconds():.3f} s"

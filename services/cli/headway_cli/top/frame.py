@@ -1,58 +1,53 @@
-"""One frame: lines that fit into a window, made of what the API told."""
+"""One frame: lines that fit into a window, drawn from the answer of the API."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from headway_console.reading.dead_letters import FailureGroup
-from headway_console.reading.groups import GroupRow
-from headway_console.reading.overview import Coming, Overview
-from headway_console.reading.runs import RunRow
-from headway_console.reading.system import state_of
+from headway_console.public import Coming, FailureGroup, GroupRow, Overview, RunRow, state_of
 from msgspec import Struct
 from rich.text import Text
 
-from headway_cli.terminal.ages import told
-from headway_cli.terminal.tables import printable
-from headway_cli.up.summary import counted
+from headway_cli.terminal.output import counted, printable
+from headway_cli.terminal.times import age_text
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _METER = 12
 _MINUTES = 5
 _DAY_BARS = 12
-# At least so many lines of a section are worth their heading.
+# A section is shown only if it gets so many lines.
 _FEWEST = 2
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """How things stand at one moment."""
+class State(Struct, frozen=True, kw_only=True):
+    """The state of the system at one moment."""
 
     overview: Overview
     runs: list[RunRow]
 
 
 class Section(Struct, frozen=True, kw_only=True):
-    """A part of the view: a heading, and lines of which some may be left out."""
+    """A part of the view: a heading, and lines, of which some may be omitted."""
 
     heading: str
     lines: list[Text]
 
 
 def draw(
-    standing: Standing, *, where: str, columns: int, lines: int | None = None, note: str = ""
+    state: State, *, where: str, columns: int, lines: int | None = None, note: str = ""
 ) -> list[Text]:
-    """The frame, no wider than so many columns and no higher than so many lines (none: any)."""
+    """Draw a frame of at most so many columns and lines (`None`: any number)."""
     hint = "" if lines is None else "q quits"
-    head = [*_head(standing.overview, where, hint)]
+    head = [*_head(state.overview, where, hint)]
     head += [Text(printable(note), style="bold red")] if note else []
     sections = [
-        one
-        for one in (
-            _groups(standing.overview),
-            _runs(standing),
-            _coming(standing.overview),
-            _letters(standing.overview),
+        section
+        for section in (
+            _groups(state.overview),
+            _runs(state),
+            _coming(state.overview),
+            _letters(state.overview),
         )
-        if one.lines
+        if section.lines
     ]
     room = None if lines is None else lines - len(head)
     drawn = head
@@ -67,9 +62,9 @@ def draw(
 
 
 def shares(wanted: Sequence[int], room: int | None) -> list[int]:
-    """How many lines each section gets: all of them, or turn by turn while there is room.
+    """Distribute lines among sections, in turns while there is room.
 
-    A section takes two lines more for its heading, and gets none if it could show next to nothing.
+    A section needs two more lines for its heading, and gets none if it could show hardly anything.
     """
     if room is None:
         return list(wanted)
@@ -93,87 +88,83 @@ def _cut(lines: list[Text], most: int) -> list[Text]:
     return [*lines[: most - 1], Text(f"… and {len(lines) - most + 1} more", style="dim")]
 
 
-def _head(one: Overview, where: str, hint: str) -> Iterator[Text]:
-    parts = [Text("headway", style="bold"), Text(f"{one.now:%Y-%m-%d %H:%M:%S} UTC")]
+def _head(overview: Overview, where: str, hint: str) -> Iterator[Text]:
+    parts = [Text("headway", style="bold"), Text(f"{overview.now:%Y-%m-%d %H:%M:%S} UTC")]
     parts += [Text(hint, style="dim")] if hint else []
     yield Text("  ").join([*parts, Text(where)])
-    yield _services(one)
-    yield _passes(one)
-    yield _throughput(one)
-    yield _counts(one)
+    yield _services(overview)
+    yield _passes(overview)
+    yield _throughput(overview)
+    yield _counts(overview)
 
 
-def _services(one: Overview) -> Text:
-    leader, dispatchers = one.health.leader, len(one.health.dispatchers)
+def _services(overview: Overview) -> Text:
+    leader, dispatchers = overview.health.leader, len(overview.health.dispatchers)
     parts = [
         Text("no scheduler has ticked yet", style="yellow")
         if leader is None
-        else Text(f"leader {leader.holder.rpartition(':')[0] or leader.holder}{_ticked(one)}"),
+        else Text(f"leader {leader.holder.rpartition(':')[0] or leader.holder}{_ticked(overview)}"),
         Text(counted(dispatchers, "dispatcher"), style="" if dispatchers else "bold red"),
         Text(
-            f"{counted(one.counts.workers, 'worker')}, {one.counts.slots} slots",
-            style="" if one.counts.workers else "bold red",
+            f"{counted(overview.counts.workers, 'worker')}, {overview.counts.slots} slots",
+            style="" if overview.counts.workers else "bold red",
         ),
     ]
     return Text(" · ").join(parts)
 
 
-def _ticked(one: Overview) -> str:
-    leader = one.health.leader
+def _ticked(overview: Overview) -> str:
+    leader = overview.health.leader
     if leader is None or leader.ticked_at is None:
         return ""
-    return f", ticked {told(leader.ticked_at, one.now)} ago"
+    return f", ticked {age_text(leader.ticked_at, overview.now)} ago"
 
 
-def _passes(one: Overview) -> Text:
+def _passes(overview: Overview) -> Text:
     late = [
         (backlog, state)
-        for backlog in one.health.backlogs
-        if (state := state_of(backlog, now=one.now)) != "ok"
+        for backlog in overview.health.backlogs
+        if (state := state_of(backlog, now=overview.now)) != "ok"
     ]
     if not late:
         return Text("passes: all keep up", style="green")
-    words = [f"{b.name.replace('_', ' ')} {state} ({b.waiting} wait)" for b, state in late]
+    words = [f"{b.name.replace('_', ' ')} {state} ({b.waiting} waiting)" for b, state in late]
     return Text(f"passes: {', '.join(words)}", style="bold red")
 
 
-def _throughput(one: Overview) -> Text:
-    lately = one.lately
+def _throughput(overview: Overview) -> Text:
+    lately = overview.lately
     ended = lately.completed + lately.failed + lately.cancelled
     return Text.assemble(
         f"last {_MINUTES} min: {lately.completed} completed, ",
         (f"{lately.failed} failed", "red" if lately.failed else ""),
         f", {lately.cancelled} cancelled ({ended / _MINUTES / 60:.1f}/s)  24 h ",
-        (bars([day.completed + day.failed + day.cancelled for day in one.day]), "green"),
+        (bars([day.completed + day.failed + day.cancelled for day in overview.day]), "green"),
     )
 
 
 def bars(numbers: Sequence[int]) -> str:
-    """Numbers as bars of one character, at most twelve of them; the highest is full."""
+    """Draw numbers as at most twelve bars of one character; the highest is full."""
     width = -(-len(numbers) // _DAY_BARS) or 1
     sums = [sum(numbers[at : at + width]) for at in range(0, len(numbers), width)]
     most = max(sums, default=0)
-    return "".join(_BARS[-(-one * 8 // most) if most else 0] for one in sums)
+    return "".join(_BARS[-(-number * 8 // most) if most else 0] for number in sums)
 
 
-def _counts(one: Overview) -> Text:
-    counts = one.counts
-    seldom = (
+def _counts(overview: Overview) -> Text:
+    counts = overview.counts
+    others = (
         (counts.disabled, "disabled", ""),
         (counts.blocked, "blocked", "bold red"),
-        (counts.troubled, "in trouble", "bold red"),
+        (counts.troubled, "failing to schedule", "bold red"),
     )
     parts = [Text(counted(counts.manifests, "manifest"))]
-    parts += [Text(f"{number} {word}", style=style) for number, word, style in seldom if number]
+    parts += [Text(f"{number} {word}", style=style) for number, word, style in others if number]
     letters = counts.dead_letters
-    parts.append(
-        Text(
-            f"{counted(letters, 'dead letter')} {'awaits' if letters == 1 else 'await'} somebody",
-            style="bold red" if letters else "",
-        )
-    )
+    style = "bold red" if letters else ""
+    parts.append(Text(counted(letters, "open dead letter"), style=style))
     waiting: dict[str, int] = {}
-    for group in one.groups:
+    for group in overview.groups:
         for why, number in group.waiting.items():
             waiting[why] = waiting.get(why, 0) + number
     if waiting:
@@ -182,8 +173,10 @@ def _counts(one: Overview) -> Text:
     return Text(" · ").join(parts)
 
 
-def _groups(one: Overview) -> Section:
-    rows = sorted(one.groups, key=lambda row: (-row.active - sum(row.waiting.values()), row.name))
+def _groups(overview: Overview) -> Section:
+    rows = sorted(
+        overview.groups, key=lambda row: (-row.active - sum(row.waiting.values()), row.name)
+    )
     width = max((len(row.name) for row in rows), default=0)
     return Section(
         heading=f"{'GROUP'.ljust(width)}  ACTIVE", lines=[_group(row, width) for row in rows]
@@ -208,16 +201,16 @@ def _group(row: GroupRow, width: int) -> Text:
 
 
 def meter(part: float) -> str:
-    """A part of the whole as a bar."""
+    """Draw a part of the whole as a bar."""
     full = round(max(0.0, min(1.0, part)) * _METER)
     return f"[{'#' * full}{'.' * (_METER - full)}]"
 
 
-def _runs(standing: Standing) -> Section:
-    now = standing.overview.now
-    width = max((len(run.manifest or run.job) for run in standing.runs), default=0)
+def _runs(state: State) -> Section:
+    now = state.overview.now
+    width = max((len(run.manifest or run.job) for run in state.runs), default=0)
     return Section(
-        heading="RUNS UNDER WAY", lines=[_run(run, now, min(width, 40)) for run in standing.runs]
+        heading="RUNS IN PROGRESS", lines=[_run(run, now, min(width, 40)) for run in state.runs]
     )
 
 
@@ -225,7 +218,7 @@ def _run(run: RunRow, now: datetime, width: int) -> Text:
     name = Text(printable(run.manifest or run.job).ljust(width))
     name.truncate(width, overflow="ellipsis")
     since = run.started_at or run.created_at
-    line = Text.assemble(name, f"  {told(since, now):>6}  ")
+    line = Text.assemble(name, f"  {age_text(since, now):>6}  ")
     if run.percent is not None:
         line.append(f"{meter(run.percent / 100)} {run.percent:3.0f} %  ", style="cyan")
     if run.attempt > 1:
@@ -235,18 +228,18 @@ def _run(run: RunRow, now: datetime, width: int) -> Text:
     return line
 
 
-def _coming(one: Overview) -> Section:
-    return Section(heading="DUE NEXT", lines=[_due(row, one.now) for row in one.coming])
+def _coming(overview: Overview) -> Section:
+    return Section(heading="NEXT FIRES", lines=[_due(row, overview.now) for row in overview.coming])
 
 
 def _due(row: Coming, now: datetime) -> Text:
     late = row.fires_at <= now
-    when = "now" if late else f"in {told(now, row.fires_at)}"
+    when = "now" if late else f"in {age_text(now, row.fires_at)}"
     return Text.assemble(f"{when:>10}  ", printable(row.external_id), (f"  {row.job}", "dim"))
 
 
-def _letters(one: Overview) -> Section:
-    return Section(heading="DEAD LETTERS", lines=[_failure(row) for row in one.failures])
+def _letters(overview: Overview) -> Section:
+    return Section(heading="DEAD LETTERS", lines=[_failure(row) for row in overview.failures])
 
 
 def _failure(row: FailureGroup) -> Text:

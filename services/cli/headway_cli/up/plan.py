@@ -1,4 +1,4 @@
-"""What `up` is going to do, read and checked before anything is started."""
+"""The plan of `up`: the app and all settings, read and checked before anything starts."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,24 +10,23 @@ from headway.define.defaults import DefinitionSettings
 from headway.define.definitions import Definitions
 from headway.worker import WorkerSettings
 from headway.yaml_file import YamlApp
-from headway_console.settings import ConsoleSettings, check_exposure
-from headway_dispatcher.settings import DispatcherSettings
-from headway_scheduler.settings import SchedulerSettings
+from headway_console.public import ConsoleSettings, check_exposure
+from headway_dispatcher.public import DispatcherSettings
+from headway_scheduler.public import SchedulerSettings
 from msgspec import Struct
 
 from headway_cli.serve import settings
 from headway_cli.serve.find_app import load_app
-from headway_cli.up.foreign_workers import WorkerCommand
+from headway_cli.up.worker_commands import WorkerCommand
 
-STREAM_BYTES = 256 * 1024**2
 _ANY_PORT = "127.0.0.1:0"
 
-# Stand in for the addresses of embedded servers, which are known only when those run.
+# Placeholders for the addresses of embedded servers, which are known only when they run.
 _EMBEDDED = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://embedded"}
 
 
 class UpSettings(Struct, frozen=True, kw_only=True):
-    """The settings that `up` itself heeds; a server without a URL is embedded."""
+    """The settings of `up` itself; a server without a URL is embedded."""
 
     database_url: str | None = None
     nats_url: str | None = None
@@ -61,7 +60,7 @@ def make_plan(
     seconds: float | None,
     wait: float,
 ) -> Plan:
-    """Read the app and all settings; tells the problems of all parts together."""
+    """Read the app and all settings; raises the problems of all parts together."""
     given = {name: value for name, value in os.environ.items() if value}
     environment = {**_EMBEDDED, **given}
     settings.check(
@@ -72,13 +71,13 @@ def make_plan(
         flags,
         environment,
     )
-    # One address cannot serve two services: `up` answers there for all of them.
+    # The services cannot share one address: `up` serves it for all of them.
     shared = {**flags, "health_address": _ANY_PORT}
     loaded = load_app(app)
     has_bodies = not isinstance(loaded, YamlApp)
     if not has_bodies and not worker_commands:
         raise click.UsageError(
-            f"{app} declares jobs but holds no bodies, so nobody would run them: give the program "
+            f"{app} declares jobs without bodies, so no worker would run them: name the program "
             "that does, as in --worker-command 'node worker.js'"
         )
     return Plan(
@@ -97,7 +96,7 @@ def make_plan(
 
 
 def _console(flags: Mapping[str, Any], environment: Mapping[str, str]) -> ConsoleSettings:
-    """On any free port of this machine, unless told otherwise; refused where it would be open."""
+    """Read the console's settings: any free local port by default; refuses an open console."""
     port = flags.get("console_port")
     given = {**flags, "console_address": None if port is None else f"127.0.0.1:{port}"}
     read = settings.read(
@@ -108,8 +107,8 @@ def _console(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Consol
 
 
 def _small_streams() -> dict[str, Any]:
-    """Everything in one command makes its streams itself, and small ones, unless told otherwise."""
-    wanted = {"provision": "auto", "stream_max_bytes": STREAM_BYTES}
+    """Create the streams automatically, and small ones, unless the environment says otherwise."""
+    wanted = {"provision": "auto", "stream_max_bytes": settings.LOCAL_STREAM_BYTES}
     return {
         name: value
         for name, value in wanted.items()

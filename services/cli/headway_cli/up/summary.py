@@ -1,4 +1,4 @@
-"""What `up` knows of the work: how it stands now, and the figures at the end."""
+"""The figures of `up`: the current state, and the report at the end."""
 
 from datetime import datetime
 from typing import Any
@@ -6,11 +6,13 @@ from typing import Any
 from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
+from headway_cli.terminal.output import counted
+
 queries = Queries("headway_cli", "sql/summary.sql")
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Counts since a moment, and of what goes on."""
+    """Counts since a time, and of current work."""
 
     manifests: int
     blocked: int
@@ -21,12 +23,12 @@ class Progress(Struct, frozen=True, kw_only=True):
     completed: int
     failed: int
     dead_letters: int
-    # Runs whose body may have begun more than once.
+    # Runs whose body may have started more than once.
     in_doubt: int
 
 
 class LatestRun(Struct, frozen=True, kw_only=True):
-    """A run that was touched lately."""
+    """A recent run."""
 
     manifest: str | None
     state: str
@@ -37,7 +39,7 @@ class LatestRun(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """How things stand."""
+    """The current state."""
 
     now: datetime
     progress: Progress
@@ -46,14 +48,13 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 async def read_now(database: Database) -> datetime:
-    """The database's time."""
-    async with database.acquire() as connection:
-        now: datetime = await connection.fetchval(queries["now"])
-        return now
+    """Read the database's time."""
+    now: datetime = await _read(database, queries["now"])
+    return now
 
 
 async def read_summary(database: Database, since: datetime) -> Summary:
-    """How things stand since a moment."""
+    """Read the state since a time."""
     async with database.acquire() as connection:
         progress = await connection.fetchrow(queries["progress"], since)
         next_due = await connection.fetch(queries["next_due"], 5)
@@ -66,32 +67,33 @@ async def read_summary(database: Database, since: datetime) -> Summary:
         )
 
 
-async def read_under_way(database: Database, since: datetime) -> int:
-    """How much is with workers, or on its way to them, since a moment."""
+async def count_under_way(database: Database, since: datetime) -> int:
+    """Count work that is with workers, or on its way to them, since a time."""
+    count: int = await _read(database, queries["under_way"], since)
+    return count
+
+
+async def count_unsettled(database: Database, since: datetime) -> int:
+    """Count work that is under way, or will be without a new decision."""
+    to_come: int = await _read(database, queries["to_come"], await read_now(database))
+    return to_come + await count_under_way(database, since)
+
+
+async def count_workers(database: Database, since: datetime) -> int:
+    """Count workers that have sent a heartbeat since a time."""
+    count: int = await _read(database, queries["workers_heard"], since)
+    return count
+
+
+async def _read(database: Database, query: str, *arguments: Any) -> Any:
     async with database.acquire() as connection:
-        count: int = await connection.fetchval(queries["under_way"], since)
-        return count
-
-
-async def read_unsettled(database: Database, since: datetime) -> int:
-    """How much is under way or could be, with nothing new decided."""
-    async with database.acquire() as connection:
-        now = await connection.fetchval(queries["now"])
-        to_come: int = await connection.fetchval(queries["to_come"], now)
-    return to_come + await read_under_way(database, since)
-
-
-async def read_workers(database: Database, since: datetime) -> int:
-    """How many workers were heard of since a moment."""
-    async with database.acquire() as connection:
-        count: int = await connection.fetchval(queries["workers_heard"], since)
-        return count
+        return await connection.fetchval(query, *arguments)
 
 
 async def read_report(
     database: Database, since: datetime, running_since: datetime
 ) -> dict[str, Any]:
-    """The figures that `--json` prints; what was due before all ran could only be late."""
+    """Read the figures of `--json`; start delays count since all services ran."""
     async with database.acquire() as connection:
         progress = await connection.fetchrow(queries["progress"], since)
         lateness = await connection.fetchrow(queries["lateness"], running_since)
@@ -110,31 +112,27 @@ async def read_report(
     }
 
 
-def in_words(report: dict[str, Any]) -> str:
-    """The figures for people."""
-    late = report["lateness_ms"]["p99"]
-    return (
-        f"{report['occurrences']} fired, {counted(report['runs_completed'], 'run')} completed, "
-        f"{report['runs_failed']} failed, {counted(report['dead_letters'], 'dead letter')}"
-        + (
-            f", {counted(report['runs_in_doubt'], 'run')} that may have begun twice"
-            if report["runs_in_doubt"]
-            else ""
-        )
-        + (f"; 99 of 100 began within {late:g} ms of their time" if late is not None else "")
-    )
+def report_text(report: dict[str, Any]) -> str:
+    """Describe the report in one line."""
+    parts = [
+        f"{report['occurrences']} fired",
+        f"{counted(report['runs_completed'], 'run')} completed",
+        f"{report['runs_failed']} failed",
+        counted(report["dead_letters"], "dead letter"),
+    ]
+    if report["runs_in_doubt"]:
+        parts.append(f"{counted(report['runs_in_doubt'], 'run')} possibly started twice")
+    delay = report["lateness_ms"]["p99"]
+    if delay is not None:
+        parts.append(f"p99 start delay: {delay:g} ms")
+    return ", ".join(parts)
 
 
-def line(summary: Summary) -> str:
-    """How things stand in one line, where there is no terminal to draw on."""
+def summary_text(summary: Summary) -> str:
+    """Describe the state in one line."""
     progress = summary.progress
     return (
         f"{counted(progress.manifests, 'manifest')}, {progress.occurrences} fired, "
         f"{progress.running} running, {progress.waiting} waiting, "
         f"{progress.completed} completed, {progress.failed} failed"
     )
-
-
-def counted(number: int, thing: str) -> str:
-    """A number with its noun."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

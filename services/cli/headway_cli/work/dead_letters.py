@@ -1,4 +1,4 @@
-"""Dead letters: look at them, retry them, put them away."""
+"""`headway dead-letters`: list, show, retry or acknowledge dead letters."""
 
 import sys
 from collections import Counter
@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 import click
-import msgspec
 from headway import Client
 from headway_clock import utc_now
 from headway_contract.dispatching import (
@@ -20,44 +19,44 @@ from headway_contract.dispatching import (
 )
 from msgspec import UNSET
 
-from headway_cli.terminal import ages, options
-from headway_cli.terminal.completion import complete_groups, complete_jobs, complete_manifests
-from headway_cli.terminal.confirm import confirm, yes_option
-from headway_cli.terminal.connect import Reached, asking, json_option, print_json, print_lines
-from headway_cli.terminal.progress import progressing
-from headway_cli.terminal.tables import fields, print_table, table
-from headway_cli.terminal.times import shown
-from headway_cli.up.summary import counted
+from headway_cli.serve.names import filters
+from headway_cli.serve.session import Session, asking
+from headway_cli.terminal import options
+from headway_cli.terminal.interaction import confirm, progressing, yes_option
+from headway_cli.terminal.output import (
+    counted,
+    fields,
+    first_line,
+    json_text,
+    print_json,
+    print_lines,
+    table,
+)
+from headway_cli.terminal.times import Age, age_text, shown
 
-# Something that was named could not be done.
 NOT_ALL = 1
-
 _DONE = ("retried", "waits", "acknowledged")
 _COUNTED = 1000
+_LISTED = 20
+
+_letter_filters = options.together(
+    filters,
+    click.option(
+        "--fingerprint", help="Only of this failure; with @VERSION only of that code version."
+    ),
+    click.option("--older-than", type=Age(), help="Such as 30m, 2h or 3d."),
+    click.option("--newer-than", type=Age(), help="Such as 30m, 2h or 3d."),
+)
+_choosing = options.together(
+    click.argument("letters", metavar="[ID]...", nargs=-1, callback=options.identity),
+    _letter_filters,
+    click.option("--all", "every", is_flag=True, help="All open dead letters that match."),
+    yes_option,
+)
 
 
-def _filtered(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which letters are meant."""
-    for option in reversed(
-        (
-            click.option("--group", help="Only of this group.", shell_complete=complete_groups),
-            click.option("--job", help="Only of this job.", shell_complete=complete_jobs),
-            click.option(
-                "--manifest", help="Only of this manifest.", shell_complete=complete_manifests
-            ),
-            click.option(
-                "--fingerprint", help="Only of this failure; with @VERSION only of that code."
-            ),
-            click.option("--older-than", type=ages.Age(), help="Such as 30m, 2h or 3d."),
-            click.option("--newer-than", type=ages.Age(), help="Such as 30m, 2h or 3d."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def _asked(given: dict[str, Any]) -> dict[str, Any]:
-    """A filter as the client takes it."""
+def _read_filter(given: dict[str, Any]) -> dict[str, Any]:
+    """Turn ages into times, as the client takes them."""
     now = utc_now()
     older, newer = given.pop("older_than"), given.pop("newer_than")
     return {
@@ -70,153 +69,117 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
 @click.group("dead-letters", invoke_without_command=True)
 @click.pass_context
 def dead_letters(context: click.Context) -> None:
-    """Work that failed for good and needs a person.
+    """List, show, retry or acknowledge dead letters.
 
-    Without a command it lists the dead letters that await somebody.
+    A dead letter is work that failed for good. Without a command it lists the open ones.
     """
     if context.invoked_subcommand is None:
         context.invoke(_list_command)
 
 
 @dead_letters.command("list")
-@_filtered
+@_letter_filters
 @click.option(
     "--state",
     type=click.Choice(["awaiting", "retried", "acknowledged", "all"]),
     default="awaiting",
     show_default=True,
-    help="How they stand.",
+    help="Only in this state; awaiting means open.",
 )
 @options.most_option
-@json_option
 @asking
-def _list_command(reached: Reached, state: str, most: int, as_json: bool, **given: Any) -> None:
+def _list_command(session: Session, state: str, most: int, **given: Any) -> None:
     """List dead letters, the newest first."""
-    asked = _asked(given)
     wanted: Any = None if state == "all" else state
-
-    async def ask(client: Client) -> list[DeadLetterStatus]:
-        return await client.dead_letters(state=wanted, most=most + 1, **asked)
-
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found[:most])
-        return
-    if not found:
-        click.echo("no dead letters await anybody" if state == "awaiting" else "no dead letters")
-        return
-    headings = (
-        *("DEAD LETTER", "AGE", "JOB", "MANIFEST", "ATTEMPTS", "FAILURE", "FINGERPRINT"),
-        "STANDS",
+    query = _read_filter(given)
+    session.print_items(
+        session.ask(lambda client: client.dead_letters(state=wanted, most=most + 1, **query)),
+        (
+            *("DEAD LETTER", "AGE", "JOB", "MANIFEST", "ATTEMPTS", "FAILURE", "FINGERPRINT"),
+            "STATUS",
+        ),
+        _row,
+        empty="no open dead letters" if state == "awaiting" else "no dead letters",
+        most=most,
     )
-    print_table(headings, [_row(one) for one in found[:most]])
-    if len(found) > most:
-        click.echo(f"there are more: use -n, or narrow it down (shown: {most})")
 
 
 @dead_letters.command("show")
 @click.argument("letter", metavar="ID", callback=options.identity)
-@json_option
 @asking
-def _show_command(reached: Reached, letter: UUID, as_json: bool) -> None:
-    """Show one dead letter in full: input, attempts, failures.
+def _show_command(session: Session, letter: UUID) -> None:
+    """Show one dead letter with its input, attempts and failures.
 
-    ID is the dead letter's, or that of its work.
+    ID is that of the dead letter, or of its work.
     """
-    found = reached.ask(lambda client: client.dead_letter(letter))
-    if as_json:
-        print_json(found)
-    else:
-        print_lines(_letter_lines(found))
+    found = session.ask(lambda client: client.dead_letter(letter))
+    session.print(found, lambda: _letter_lines(found))
 
 
 @dead_letters.command("retry")
-@click.argument("letters", metavar="[ID]...", nargs=-1, callback=options.identity)
-@_filtered
-@click.option("--all", "every", is_flag=True, help="All that await somebody and match.")
-@yes_option
-@click.option("--input", "given_input", metavar="JSON", help="An input in place of the failed one.")
+@_choosing
+@click.option("--input", "input_text", metavar="JSON", help="Input instead of the failed one.")
 @click.option(
     "--input-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
     help="The same from a file; - is standard input.",
 )
-@json_option
 @asking
 def _retry_command(
-    reached: Reached,
+    session: Session,
     letters: tuple[UUID, ...],
     every: bool,
     yes: bool,
-    given_input: str | None,
+    input_text: str | None,
     input_file: Path | None,
-    as_json: bool,
     **given: Any,
 ) -> int:
-    """Run the work of dead letters again, in a new round.
+    """Retry the work of dead letters, in a new round.
 
-    Their original input is kept; an edited one is recorded as a difference.
+    The original input is kept; an edited one is recorded as a difference.
     """
-    value = _read_input(given_input, input_file)
+    value = _read_input(input_text, input_file)
     if value is not UNSET and (every or len(letters) != 1):
-        raise click.UsageError("an edited input is for one dead letter: name just that one")
-    chosen = _chosen(reached, letters, every, yes, given, "retry")
+        raise click.UsageError("an edited input is for one dead letter: give exactly one id")
+    chosen = _choose(session, letters, every, yes, given, "retry")
 
-    with progressing("retrying dead letters", quiet=as_json) as advance:
+    async def retry(client: Client, on_page: Callable[[Any], None]) -> list[LetterResult]:
+        if isinstance(chosen, LetterFilter):
+            return await client.retry_all(chosen, on_page=on_page)
+        return await client.retry(*chosen, input=value)
 
-        async def ask(client: Client) -> list[LetterResult]:
-            if isinstance(chosen, LetterFilter):
-                return await client.retry_all(chosen, on_page=lambda one: advance(len(one)))
-            return await client.retry(*chosen, input=value)
-
-        results = reached.ask(ask)
-    return _tell(results, as_json=as_json, every=every)
+    return _run(session, "retrying dead letters", retry, every=every)
 
 
 @dead_letters.command("acknowledge")
-@click.argument("letters", metavar="[ID]...", nargs=-1, callback=options.identity)
-@_filtered
-@click.option("--note", default="", help="What was done about it.")
-@click.option("--all", "every", is_flag=True, help="All that await somebody and match.")
-@yes_option
-@json_option
+@_choosing
+@click.option("--note", default="", help="How it was resolved.")
 @asking
 def _acknowledge_command(
-    reached: Reached,
-    letters: tuple[UUID, ...],
-    note: str,
-    every: bool,
-    yes: bool,
-    as_json: bool,
-    **given: Any,
+    session: Session, letters: tuple[UUID, ...], note: str, every: bool, yes: bool, **given: Any
 ) -> int:
-    """Put dead letters away; their manifests go on."""
-    chosen = _chosen(reached, letters, every, yes, given, "acknowledge")
+    """Acknowledge dead letters; their manifests resume."""
+    chosen = _choose(session, letters, every, yes, given, "acknowledge")
 
-    with progressing("acknowledging dead letters", quiet=as_json) as advance:
+    async def acknowledge(client: Client, on_page: Callable[[Any], None]) -> list[LetterResult]:
+        if isinstance(chosen, LetterFilter):
+            return await client.acknowledge_all(chosen, note=note, on_page=on_page)
+        return await client.acknowledge(*chosen, note=note)
 
-        async def ask(client: Client) -> list[LetterResult]:
-            if isinstance(chosen, LetterFilter):
-                return await client.acknowledge_all(
-                    chosen, note=note, on_page=lambda one: advance(len(one))
-                )
-            return await client.acknowledge(*chosen, note=note)
-
-        results = reached.ask(ask)
-    return _tell(results, as_json=as_json, every=every)
+    return _run(session, "acknowledging dead letters", acknowledge, every=every)
 
 
-def _chosen(
-    reached: Reached,
+def _choose(
+    session: Session,
     letters: tuple[UUID, ...],
     every: bool,
     yes: bool,
     given: dict[str, Any],
     verb: str,
 ) -> tuple[UUID, ...] | LetterFilter:
-    """The letters that are meant, once somebody has said so."""
-    stated = any(value is not None for value in given.values())
-    if letters and (every or stated):
+    """Return the chosen letters, after confirmation if they were chosen by a filter."""
+    filtered = any(value is not None for value in given.values())
+    if letters and (every or filtered):
         raise click.UsageError("give ids, or --all with filters, not both")
     if letters:
         return letters
@@ -224,92 +187,88 @@ def _chosen(
         raise click.UsageError(
             f"nothing to {verb}: give ids of dead letters, or --all (with filters or without)"
         )
-    asked = _asked(given)
-    confirm(lambda: _hit(reached, asked, verb), yes=yes)
-    return LetterFilter(**asked)
+    query = _read_filter(given)
+
+    def describe() -> str | None:
+        found = session.ask(lambda client: client.dead_letters(most=_COUNTED + 1, **query))
+        if len(found) > _COUNTED:
+            return f"{verb} more than {_COUNTED} dead letters"
+        return f"{verb} {counted(len(found), 'dead letter')}" if found else None
+
+    confirm(describe, yes=yes)
+    return LetterFilter(**query)
 
 
-def _hit(reached: Reached, asked: dict[str, Any], verb: str) -> str | None:
-    """What would be done with all; none if there are none."""
-    found = reached.ask(lambda client: client.dead_letters(most=_COUNTED + 1, **asked))
-    if len(found) > _COUNTED:
-        return f"{verb} more than {_COUNTED} dead letters"
-    return f"{verb} {counted(len(found), 'dead letter')}" if found else None
-
-
-def _read_input(given: str | None, file: Path | None) -> Any:
-    if given is not None and file is not None:
+def _read_input(text: str | None, file: Path | None) -> Any:
+    if text is not None and file is not None:
         raise click.UsageError("give --input or --input-file, not both")
-    if given is not None:
-        return options.read_json(given)
+    if text is not None:
+        return options.read_json(text)
     if file is None:
         return UNSET
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(errors="replace")
-    return options.read_json(text, "'--input-file'")
+    content = sys.stdin.read() if str(file) == "-" else file.read_text(errors="replace")
+    return options.read_json(content, "'--input-file'")
 
 
-def _tell(results: list[LetterResult], *, as_json: bool, every: bool) -> int:
-    failed = [one for one in results if one.result not in _DONE]
-    if as_json:
+def _run(session: Session, title: str, act: Any, *, every: bool) -> int:
+    """Resolve letters, print the results, and return the exit code."""
+    with progressing(title, quiet=session.as_json) as advance:
+        results: list[LetterResult] = session.ask(
+            lambda client: act(client, lambda page: advance(len(page)))
+        )
+    failed = [result for result in results if result.result not in _DONE]
+    if session.as_json:
         print_json(results)
     elif every:
-        counts = Counter(one.result for one in results)
-        said = ", ".join(f"{number} {word.replace('_', ' ')}" for word, number in counts.items())
-        click.echo(f"{counted(len(results), 'dead letter')}: {said or 'none matched'}")
-        print_lines([one.text for one in failed[:20]])
+        counts = Counter(result.result for result in results)
+        text = ", ".join(f"{number} {word.replace('_', ' ')}" for word, number in counts.items())
+        click.echo(f"{counted(len(results), 'dead letter')}: {text or 'none matched'}")
+        print_lines(result.text for result in failed[:_LISTED])
     else:
-        print_lines([one.text for one in results])
+        print_lines(result.text for result in results)
     return NOT_ALL if failed and not every else 0
 
 
-def _row(one: DeadLetterStatus) -> tuple[object, ...]:
+def _row(letter: DeadLetterStatus) -> tuple[object, ...]:
+    message = first_line(letter.failure_message, 1000)
+    failure = f"{letter.failure_kind}: {message}" if message else letter.failure_kind
     return (
-        one.dead_letter,
-        ages.told(one.created_at, utc_now()),
-        one.job,
-        one.manifest,
-        one.attempts,
-        _failure(one),
-        one.fingerprint,
-        _stands(one),
+        *(letter.dead_letter, age_text(letter.created_at, utc_now()), letter.job, letter.manifest),
+        *(letter.attempts, first_line(failure), letter.fingerprint, _state(letter)),
     )
 
 
-def _failure(one: DeadLetterStatus) -> str:
-    first = one.failure_message.strip().partition("\n")[0]
-    text = f"{one.failure_kind}: {first}" if first else one.failure_kind
-    return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def _stands(one: DeadLetterStatus) -> str:
-    if one.retry_asked_at is not None:
-        return f"retry of {one.retry_asked_by} waits for work {one.waits_for or 'that has ended'}"
-    return one.state if one.actor is None else f"{one.state} by {one.actor}"
+def _state(letter: DeadLetterStatus) -> str:
+    if letter.retry_asked_at is not None:
+        work = letter.waits_for or "that has ended"
+        return f"retry by {letter.retry_asked_by} waits for work {work}"
+    return letter.state if letter.actor is None else f"{letter.state} by {letter.actor}"
 
 
 def _letter_lines(found: DeadLetterAnswer) -> list[str]:
-    one = found.status
-    told = {
-        "dead letter": one.dead_letter,
-        "stands": _stands(one),
-        "work": f"{one.work} (round {one.round})",
-        "manifest": one.manifest or "-",
-        "group": one.group,
-        "job": one.job,
-        "cause": found.cause,
-        "since": f"{shown(one.created_at, 'UTC')} ({ages.told(one.created_at, utc_now())} ago)",
-        "reason": one.reason.replace("_", " "),
-        "fingerprint": one.fingerprint or "-",
-        "resolved": shown(one.resolved_at, "UTC"),
-        "note": one.note or "-",
-        "input": msgspec.json.encode(found.input).decode(),
-    }
-    lines = fields(told)
+    letter = found.status
+    age = age_text(letter.created_at, utc_now())
+    lines = fields(
+        {
+            "dead letter": letter.dead_letter,
+            "status": _state(letter),
+            "work": f"{letter.work} (round {letter.round})",
+            "manifest": letter.manifest or "-",
+            "group": letter.group,
+            "job": letter.job,
+            "cause": found.cause,
+            "since": f"{shown(letter.created_at)} ({age} ago)",
+            "reason": letter.reason.replace("_", " "),
+            "fingerprint": letter.fingerprint or "-",
+            "resolved": shown(letter.resolved_at),
+            "note": letter.note or "-",
+            "input": json_text(found.input),
+        }
+    )
     for change in found.edit:
-        was = "-" if change.was is UNSET else msgspec.json.encode(change.was).decode()
-        now = "-" if change.now is UNSET else msgspec.json.encode(change.now).decode()
-        lines.append(f"edited {change.path or 'the whole input'}: {was} -> {now}")
-    lines += ["", f"{counted(len(found.runs), 'run')} in round {one.round}:"]
+        before, after = ("-" if v is UNSET else json_text(v) for v in (change.was, change.now))
+        lines.append(f"edited {change.path or 'the whole input'}: {before} -> {after}")
+    lines += ["", f"{counted(len(found.runs), 'run')} in round {letter.round}:"]
     lines += table(
         ("RUN", "ATTEMPT", "WORKER", "STARTED", "FINISHED", "FAILURE"),
         [_attempt_row(run) for run in found.runs],
@@ -321,12 +280,8 @@ def _letter_lines(found: DeadLetterAnswer) -> list[str]:
 
 def _attempt_row(run: Attempt) -> tuple[object, ...]:
     failure = run.failure
-    said = run.state if failure is None else f"{failure.kind}: {failure.message}"
+    result = run.state if failure is None else f"{failure.kind}: {failure.message}"
     return (
-        run.run,
-        run.attempt,
-        run.worker,
-        shown(run.started_at, "UTC"),
-        shown(run.finished_at, "UTC"),
-        said.partition("\n")[0][:100],
+        *(run.run, run.attempt, run.worker, shown(run.started_at), shown(run.finished_at)),
+        first_line(result, 100),
     )

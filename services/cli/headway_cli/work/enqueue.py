@@ -1,125 +1,77 @@
-"""Commands about work that has no manifest: enqueue it, see what was refused, dismiss that."""
+"""Commands about work that has no manifest: enqueue it, list it, dismiss refused work."""
 
-from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import click
-from headway import Client
 from headway_clock import utc_now
-from headway_contract.scheduling import Changed, EnqueueAnswer, EnqueuedStatus
+from headway_contract.scheduling import EnqueuedStatus
 
+from headway_cli.serve.completion import complete_groups, complete_jobs
+from headway_cli.serve.outcomes import await_outcome, wait_option
+from headway_cli.serve.session import Session, asking
 from headway_cli.terminal import options
-from headway_cli.terminal.completion import complete_groups, complete_jobs
-from headway_cli.terminal.connect import Reached, asking, json_option, print_json
-from headway_cli.terminal.options import read_json
-from headway_cli.terminal.tables import print_table
 from headway_cli.terminal.times import read_moment, shown
-from headway_cli.work import outcomes
-from headway_cli.work.outcomes import await_outcome
-
-
-def _moment(
-    context: click.Context,  # noqa: ARG001 - click's interface
-    parameter: click.Parameter,  # noqa: ARG001
-    given: str | None,
-) -> datetime | None:
-    return None if given is None else read_moment(given, "UTC", now=utc_now(), ahead=True)
 
 
 @click.command()
 @click.argument("job", metavar="JOB", shell_complete=complete_jobs)
-@click.option("--input", "given", metavar="JSON", help="What the job gets.")
+@click.option("--input", "input_text", metavar="JSON", help="Input of the job.")
 @click.option("--group", help="A group other than the job's.", shell_complete=complete_groups)
-@click.option("--priority", type=click.IntRange(0, 31), help="From 0 to 31, else the job's.")
-@options.seconds_option(
-    "--delay", "delay", "Not before so much time has passed.", type=click.FloatRange(min=0)
-)
+@options.priority_option
+@options.seconds_option("--delay", "delay", "Do not start before this time has passed.")
 @click.option(
     "--start-by",
-    "start_by",
     metavar="TIME",
-    callback=_moment,
-    help="It expires unless it has begun by then; ISO 8601 or '2027-03-28 03:15', in UTC.",
+    help="The work expires if it has not started by then; ISO 8601 or '2027-03-28 03:15', in UTC.",
 )
-@click.option("--key", help="The same key of a job enqueues only once.")
-@outcomes.wait_option
-@json_option
+@click.option("--key", help="Idempotency key: the same key of a job enqueues only once.")
+@wait_option
 @asking
 def enqueue(
-    reached: Reached,
+    session: Session,
     job: str,
-    given: str | None,
-    group: str | None,
-    priority: int | None,
-    delay: float | None,
-    start_by: datetime | None,
-    key: str | None,
+    input_text: str | None,
+    start_by: str | None,
     waits: bool,
-    as_json: bool,
+    **terms: Any,
 ) -> int:
     """Queue work of a job, without a manifest.
 
-    With --wait it says how that ended; with --json, too, it prints the work in full.
+    With --wait it prints the outcome; with --json as well, the work in full.
     """
-    value = None if given is None else read_json(given)
-
-    async def ask(client: Client) -> EnqueueAnswer:
-        return await client.enqueue(
-            job, value, group=group, priority=priority, delay=delay, start_by=start_by, key=key
-        )
-
-    found = reached.ask(ask)
-    if not as_json:
-        click.echo(found.text)
-    elif not waits:
-        print_json(found)
-    return await_outcome(reached, found.work, as_json=as_json) if waits else 0
+    value = None if input_text is None else options.read_json(input_text)
+    if start_by is not None:
+        terms["start_by"] = read_moment(start_by, "UTC", now=utc_now(), ahead=True)
+    found = session.ask(lambda client: client.enqueue(job, value, **terms))
+    if not (session.as_json and waits):
+        session.print_text(found)
+    return await_outcome(session, found.work) if waits else 0
 
 
 @click.command()
-@click.option("--refused", "refused_only", is_flag=True, help="Only what was refused.")
-@json_option
+@click.option("--refused", "refused_only", is_flag=True, help="Only refused work.")
 @asking
-def enqueued(reached: Reached, refused_only: bool, as_json: bool) -> None:
-    """List enqueued work that waits to be queued, or was refused."""
+def enqueued(session: Session, refused_only: bool) -> None:
+    """List enqueued work that is not queued yet or was refused."""
+    session.print_items(
+        session.ask(lambda client: client.enqueued(refused_only=refused_only)),
+        ("WORK", "JOB", "KEY", "BY", "ENQUEUED", "STATUS", "REASON"),
+        _row,
+        empty="no work was refused" if refused_only else "no work is pending, none was refused",
+    )
 
-    async def ask(client: Client) -> list[EnqueuedStatus]:
-        return await client.enqueued(refused_only=refused_only)
 
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("nothing was refused" if refused_only else "nothing waits, nothing was refused")
-    else:
-        headings = ("WORK", "JOB", "KEY", "BY", "ENQUEUED", "STANDS", "REASON")
-        rows = [
-            (
-                one.work,
-                one.job,
-                one.key,
-                one.enqueued_by,
-                shown(one.enqueued_at, "UTC"),
-                one.state,
-                one.reason,
-            )
-            for one in found
-        ]
-        print_table(headings, rows)
+def _row(work: EnqueuedStatus) -> tuple[object, ...]:
+    return (
+        *(work.work, work.job, work.key, work.enqueued_by, shown(work.enqueued_at)),
+        *(work.state, work.reason),
+    )
 
 
 @click.command()
 @click.argument("work", metavar="WORK", callback=options.identity)
-@json_option
 @asking
-def dismiss(reached: Reached, work: UUID, as_json: bool) -> None:
-    """Forget enqueued work that was refused."""
-
-    async def ask(client: Client) -> Changed:
-        return await client.dismiss(work)
-
-    done = reached.ask(ask)
-    if as_json:
-        print_json(done)
-    else:
-        click.echo(done.text)
+def dismiss(session: Session, work: UUID) -> None:
+    """Dismiss enqueued work that was refused."""
+    session.print_text(session.ask(lambda client: client.dismiss(work)))

@@ -1,12 +1,9 @@
-"""Work and runs: what is under way, what waits and why, and how to end it early."""
+"""`headway work`, `headway runs` and `headway cancel`."""
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import click
-import msgspec
 from headway import Client
 from headway_clock import utc_now
 from headway_contract.dispatching import (
@@ -17,300 +14,247 @@ from headway_contract.dispatching import (
     WorkStatus,
 )
 
-from headway_cli.terminal import ages, options
-from headway_cli.terminal.completion import (
-    complete_groups,
-    complete_jobs,
-    complete_manifests,
-    complete_workers,
-)
-from headway_cli.terminal.confirm import confirm, yes_option
-from headway_cli.terminal.connect import Reached, asking, json_option, print_json, print_lines
-from headway_cli.terminal.tables import fields, print_table, table
-from headway_cli.terminal.times import shown
-from headway_cli.up.summary import counted
-from headway_cli.work.dead_letters import NOT_ALL
+from headway_cli.serve.completion import complete_groups, complete_manifests
+from headway_cli.serve.names import filters, work_filter, worker_filter
+from headway_cli.serve.session import Session, asking
+from headway_cli.terminal import options
+from headway_cli.terminal.interaction import confirm, yes_option
+from headway_cli.terminal.output import counted, fields, first_line, json_text, table
+from headway_cli.terminal.times import age_text, duration_text, shown
 
-_DONE = ("settled", "asked_to_stop", "asked")
+NOT_ALL = 1
+_CANCELLED = ("settled", "asked_to_stop", "asked")
 _LISTED = 20
 _COUNTED = 1000
-_WORK_HEADINGS = ("WORK", "MANIFEST", "JOB", "GROUP", "STATE", "WHY", "ROUND", "RUNS", "AGE")
-_RUN_HEADINGS = ("RUN", "MANIFEST", "JOB", "STATE", "ATTEMPT", "WORKER", "STARTED", "TOOK", "WHY")
 
-_Listed = TypeVar("_Listed")
+_id_argument = click.argument("identity", metavar="[ID]", required=False, callback=options.identity)
 
 
 @click.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1, callback=options.identity)
 @click.option("--manifest", help="All work of this manifest.", shell_complete=complete_manifests)
 @click.option("--group", help="All work of this group.", shell_complete=complete_groups)
-@click.option("--reason", default="", help="Why, for the record and for whoever runs it.")
+@click.option("--reason", default="", help="Reason, for the record and the running job.")
 @yes_option
-@json_option
 @asking
 def cancel(
-    reached: Reached,
+    session: Session,
     ids: tuple[UUID, ...],
     manifest: str | None,
     group: str | None,
     reason: str,
     yes: bool,
-    as_json: bool,
 ) -> int:
-    """End runs or work early.
+    """Cancel runs or work.
 
-    What waits never starts; what runs is asked to stop. It is not tried again. Each ID is that
-    of a run or of a piece of work. The exit code is 1 if something named had ended already.
+    Waiting work never starts; running work is asked to stop. It is not retried. Each ID names a
+    run or a piece of work. The exit code is 1 if one of them had already ended.
     """
     if sum((bool(ids), manifest is not None, group is not None)) != 1:
         raise click.UsageError("give ids of runs or work, or --manifest, or --group")
-    confirm(lambda: _hit(reached, manifest, group), yes=yes or bool(ids))
+    confirm(lambda: _describe_cancel(session, manifest, group), yes=yes or bool(ids))
 
     async def ask(client: Client) -> CancelAnswer:
         if manifest is not None:
             return await client.cancel_manifest(manifest, reason=reason)
         if group is not None:
             return await client.cancel_group(group, reason=reason)
-        return CancelAnswer(results=[await client.cancel(one, reason=reason) for one in ids])
+        return CancelAnswer(
+            results=[await client.cancel(identity, reason=reason) for identity in ids]
+        )
 
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found)
-    else:
-        _tell_cancel(found, manifest or (f"group {group}" if group else ""))
-    over = [one for one in found.results if one.result not in _DONE]
-    return NOT_ALL if ids and over else 0
+    found = session.ask(ask)
+    name = manifest or (f"group {group}" if group else "")
+    session.print(found, lambda: _cancel_lines(found, name))
+    ended = [result for result in found.results if result.result not in _CANCELLED]
+    return NOT_ALL if ids and ended else 0
 
 
-def _hit(reached: Reached, manifest: str | None, group: str | None) -> str | None:
-    """What a cancel of all would end; none if nothing is under way."""
-
-    async def ask(client: Client) -> list[WorkStatus]:
-        return await client.works(manifest=manifest, group=group, most=_COUNTED + 1)
-
-    found = reached.ask(ask)
-    running = sum(one.state == "dispatched" for one in found)
+def _describe_cancel(session: Session, manifest: str | None, group: str | None) -> str | None:
+    """Describe a cancel of all work of a manifest or group; `None` if there is none."""
+    found = session.ask(
+        lambda client: client.works(manifest=manifest, group=group, most=_COUNTED + 1)
+    )
+    if not found:
+        return None
+    running = sum(work.state == "dispatched" for work in found)
+    number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
     if len(found) > _COUNTED:
         number = f"more than {_COUNTED} works"
-    else:
-        number = f"{counted(len(found), 'work')} ({running} running, the others wait)"
-    return f"cancel {number} of {manifest or f'group {group}'}" if found else None
+    return f"cancel {number} of {manifest or f'group {group}'}"
 
 
-def _tell_cancel(found: CancelAnswer, called: str) -> None:
-    print_lines([one.text for one in found.results[:_LISTED]])
-    if called:
-        said = ", ".join(
-            f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items()
-        )
-        owed = f", {found.dropped} waited without work and were dropped" if found.dropped else ""
-        click.echo(f"{called}: {said or 'no work was under way'}{owed}")
+def _cancel_lines(found: CancelAnswer, name: str) -> list[str]:
+    lines = [result.text for result in found.results[:_LISTED]]
+    if name:
+        counts = [f"{number} {word.replace('_', ' ')}" for word, number in found.counts.items()]
+        dropped = f", dropped {found.dropped} pending" if found.dropped else ""
+        lines.append(f"{name}: {', '.join(counts) or 'no work was under way'}{dropped}")
+    return lines
 
 
 @click.command()
-@click.argument("identity", metavar="[ID]", required=False, callback=options.identity)
+@_id_argument
 @click.option(
     "--state",
     type=click.Choice(["queued", "dispatched", "waiting", "settled"]),
-    help="Only in this state; without it all that is not settled.",
+    help="Only in this state; by default all that is not settled.",
 )
-@click.option("--group", help="Only of this group.", shell_complete=complete_groups)
-@click.option("--job", help="Only of this job.", shell_complete=complete_jobs)
-@click.option("--manifest", help="Only of this manifest.", shell_complete=complete_manifests)
-@click.option("--reason", help="Only what waits for this; of settled work, its outcome.")
+@filters
+@click.option("--reason", help="Only with this reason to wait; of settled work, its outcome.")
 @options.most_option
-@json_option
 @asking
-def work(reached: Reached, identity: UUID | None, most: int, as_json: bool, **given: Any) -> None:
-    """List work that is not settled, or show one piece of it.
+def work(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
+    """List work that is not settled, or show one piece of work.
 
     ID is that of the work, or of one of its runs.
     """
     if identity is not None:
         _refuse_filters(given)
-        one = reached.ask(lambda client: client.work(identity))
-        print_json(one) if as_json else print_lines(_work_lines(one))
+        found = session.ask(lambda client: client.work(identity))
+        session.print(found, lambda: _work_lines(found))
         return
-
-    async def ask(client: Client) -> list[WorkStatus]:
-        return await client.works(most=most + 1, **given)
-
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found[:most])
-    elif not found:
-        click.echo("no such work" if any(given.values()) else "no work is under way")
-    else:
-        _print_some(_WORK_HEADINGS, found, _work_row, most)
+    session.print_items(
+        session.ask(lambda client: client.works(most=most + 1, **given)),
+        ("WORK", "MANIFEST", "JOB", "GROUP", "STATE", "WHY", "ROUND", "RUNS", "AGE"),
+        _work_row,
+        empty="no matching work" if any(given.values()) else "no work is under way",
+        most=most,
+    )
 
 
 @click.command()
-@click.argument("identity", metavar="[ID]", required=False, callback=options.identity)
+@_id_argument
 @click.option(
     "--state",
     type=click.Choice(["pending", "in_progress", "completed", "failed", "cancelled"]),
     help="Only in this state.",
 )
-@click.option("--group", help="Only of this group.", shell_complete=complete_groups)
-@click.option("--job", help="Only of this job.", shell_complete=complete_jobs)
-@click.option("--manifest", help="Only of this manifest.", shell_complete=complete_manifests)
-@click.option("--work", callback=options.identity, metavar="ID", help="Only of this work.")
-@click.option("--worker", help="Only by this worker.", shell_complete=complete_workers)
+@filters
+@work_filter
+@worker_filter
 @options.since_option
 @options.until_option
 @options.most_option
-@json_option
 @asking
-def runs(reached: Reached, identity: UUID | None, most: int, as_json: bool, **given: Any) -> None:
-    """List runs, the newest first, or show one in full.
+def runs(session: Session, identity: UUID | None, most: int, **given: Any) -> None:
+    """List runs, the newest first, or show one run.
 
-    --since and --until go by when runs were admitted.
+    --since and --until compare the time at which runs were admitted.
     """
     if identity is not None:
         _refuse_filters(given)
-        one = reached.ask(lambda client: client.run(identity))
-        print_json(one) if as_json else print_lines(_run_lines(one))
+        found = session.ask(lambda client: client.run(identity))
+        session.print(found, lambda: _run_lines(found))
         return
-
-    async def ask(client: Client) -> list[RunStatus]:
-        return await client.runs(most=most + 1, **given)
-
-    found = reached.ask(ask)
-    if as_json:
-        print_json(found[:most])
-    elif not found:
-        click.echo("no such runs" if any(given.values()) else "nothing has run yet")
-    else:
-        _print_some(_RUN_HEADINGS, found, _run_row, most)
+    session.print_items(
+        session.ask(lambda client: client.runs(most=most + 1, **given)),
+        ("RUN", "MANIFEST", "JOB", "STATE", "ATTEMPT", "WORKER", "STARTED", "TOOK", "WHY"),
+        lambda run: (run.run, run.manifest, run.job, run.state, run.attempt, *_result(run)),
+        empty="no matching runs" if any(given.values()) else "no runs yet",
+        most=most,
+    )
 
 
 def _refuse_filters(given: dict[str, Any]) -> None:
     stated = [f"--{name}" for name, value in given.items() if value is not None]
     if stated:
-        raise click.UsageError(f"an id stands for one thing: leave {', '.join(stated)} out")
+        raise click.UsageError(f"an id selects one thing: leave out {', '.join(stated)}")
 
 
-def _print_some(
-    headings: Sequence[str],
-    found: Sequence[_Listed],
-    row: Callable[[_Listed], tuple[object, ...]],
-    most: int,
-) -> None:
-    """As many as were asked for, and that there is more."""
-    print_table(headings, [row(one) for one in found[:most]])
-    if len(found) > most:
-        click.echo(f"there is more: use -n, or narrow it down (shown: {most})")
-
-
-def _work_row(one: WorkStatus) -> tuple[object, ...]:
+def _work_row(work: WorkStatus) -> tuple[object, ...]:
     return (
-        *(one.work, one.manifest, one.job, one.group, one.state, _why(one), one.round, one.runs),
-        ages.told(one.queued_at, utc_now()),
+        *(work.work, work.manifest, work.job, work.group, work.state, _why(work)),
+        *(work.round, work.runs, age_text(work.queued_at, utc_now())),
     )
 
 
-def _why(one: WorkStatus) -> str:
-    if one.state == "settled":
-        return one.outcome or ""
-    if one.cancel_requested_at is not None:
-        return f"is to stop: {one.cancel_reason}"
-    return (one.wait_reason or "").replace("_", " ")
+def _why(work: WorkStatus) -> str:
+    if work.state == "settled":
+        return work.outcome or ""
+    if work.cancel_requested_at is not None:
+        return f"cancel requested: {work.cancel_reason}"
+    return (work.wait_reason or "").replace("_", " ")
 
 
 def _work_lines(found: WorkAnswer) -> list[str]:
-    one = found.status
-    told = {
-        "work": f"{one.work} (round {one.round})",
-        "manifest": one.manifest or "-",
-        "group": one.group,
-        "job": one.job,
-        "cause": one.cause,
-        "state": " ".join(filter(None, (one.state, f"({_why(one)})" if _why(one) else ""))),
-        "priority": one.priority,
-        "due": shown(one.due_at, "UTC"),
-        "queued": shown(one.queued_at, "UTC"),
-        "not before": shown(one.not_before, "UTC"),
-        "settled": shown(one.settled_at, "UTC"),
-        "attempts": f"{one.attempts} of {found.retry.get('attempts', '?')} in this round",
-        "timeout": f"{found.timeout_seconds:g} s",
-        "dead letters": ", ".join(map(str, found.dead_letters)) or "-",
-        "input": msgspec.json.encode(found.input).decode(),
-    }
-    lines = fields(told)
+    work = found.status
+    lines = fields(
+        {
+            "work": f"{work.work} (round {work.round})",
+            "manifest": work.manifest or "-",
+            "group": work.group,
+            "job": work.job,
+            "cause": work.cause,
+            "state": f"{work.state} ({_why(work)})" if _why(work) else work.state,
+            "priority": work.priority,
+            "due": shown(work.due_at),
+            "queued": shown(work.queued_at),
+            "not before": shown(work.not_before),
+            "settled": shown(work.settled_at),
+            "attempts": f"{work.attempts} of {found.retry.get('attempts', '?')} in this round",
+            "timeout": f"{found.timeout_seconds:g} s",
+            "dead letters": ", ".join(map(str, found.dead_letters)) or "-",
+            "input": json_text(found.input),
+        }
+    )
     if found.runs:
-        lines += ["", f"{counted(len(found.runs), 'run')}:"]
         headings = ("RUN", "ROUND", "ATTEMPT", "STATE", "WORKER", "STARTED", "TOOK", "WHY")
-        rows = [
-            (run.run, run.round, run.attempt, run.state, run.worker, *_times(run))
-            for run in found.runs
-        ]
-        lines += table(headings, rows)
+        rows = [(run.run, run.round, run.attempt, run.state, *_result(run)) for run in found.runs]
+        lines += ["", f"{counted(len(found.runs), 'run')}:", *table(headings, rows)]
     return lines
 
 
-def _run_row(one: RunStatus) -> tuple[object, ...]:
-    return (one.run, one.manifest, one.job, one.state, one.attempt, one.worker, *_times(one))
-
-
-def _times(one: RunStatus) -> tuple[str, str, str]:
-    failure = f"{one.failure_kind}: {one.failure_message}" if one.failure_kind else ""
-    why = (failure or one.cancel_reason or "").partition("\n")[0]
+def _result(run: RunStatus) -> tuple[str | None, str, str, str]:
+    failure = f"{run.failure_kind}: {run.failure_message}" if run.failure_kind else ""
     return (
-        shown(one.started_at, "UTC"),
-        _took(one.started_at, one.finished_at),
-        why if len(why) <= 60 else f"{why[:59]}…",
+        run.worker,
+        shown(run.started_at),
+        duration_text(run.started_at, run.finished_at),
+        first_line(failure or run.cancel_reason or ""),
     )
 
 
-def _took(started: datetime | None, finished: datetime | None) -> str:
-    if started is None or finished is None:
-        return "-"
-    return f"{(finished - started).total_seconds():.3f} s"
-
-
 def _run_lines(found: RunAnswer) -> list[str]:
-    one = found.status
-    told = {
-        "run": one.run,
-        "work": f"{one.work} (round {one.round}, attempt {one.attempt})",
-        "manifest": one.manifest or "-",
-        "group": one.group,
-        "job": one.job,
-        "state": one.state,
-        "worker": " on ".join(filter(None, (one.worker, one.host))) or "-",
-        "due": shown(one.due_at, "UTC"),
-        "admitted": shown(one.created_at, "UTC"),
-        "started": shown(one.started_at, "UTC"),
-        "finished": shown(one.finished_at, "UTC"),
-        "took": _took(one.started_at, one.finished_at),
-        "cancelled": one.cancel_reason or "-",
-        "progress": _progress(found),
-        "trace": found.trace_id or "-",
-        "input": msgspec.json.encode(found.input).decode(),
-        "output": msgspec.json.encode(found.output).decode(),
-    }
-    lines = fields(told)
+    run = found.status
+    percent = "" if found.percent is None else f"{found.percent:g} %"
+    lines = fields(
+        {
+            "run": run.run,
+            "work": f"{run.work} (round {run.round}, attempt {run.attempt})",
+            "manifest": run.manifest or "-",
+            "group": run.group,
+            "job": run.job,
+            "state": run.state,
+            "worker": " on ".join(filter(None, (run.worker, run.host))) or "-",
+            "due": shown(run.due_at),
+            "admitted": shown(run.created_at),
+            "started": shown(run.started_at),
+            "finished": shown(run.finished_at),
+            "took": duration_text(run.started_at, run.finished_at),
+            "cancelled": run.cancel_reason or "-",
+            "progress": " ".join(filter(None, (percent, found.message))) or "-",
+            "trace": found.trace_id or "-",
+            "input": json_text(found.input),
+            "output": json_text(found.output),
+        }
+    )
     if found.failure is not None:
         lines += ["", f"{found.failure.kind}: {found.failure.message}"]
         lines += found.failure.stack.rstrip().splitlines()
     return lines + _log_lines(found)
 
 
-def _progress(found: RunAnswer) -> str:
-    percent = "" if found.percent is None else f"{found.percent:g} %"
-    return " ".join(filter(None, (percent, found.message))) or "-"
-
-
 def _log_lines(found: RunAnswer) -> list[str]:
-    """What the run has logged, and how much of it was not kept."""
+    """List the log entries of a run, and how many were dropped."""
     if not found.log and not found.log_dropped:
         return []
     lines = ["", "log:"]
-    for one in found.log:
-        told = [
-            f"{name}={msgspec.json.encode(value).decode()}" for name, value in one.fields.items()
-        ]
-        lines.append(" ".join((f"{one.at:%H:%M:%S.%f}"[:-3], one.level, one.message, *told)))
+    for entry in found.log:
+        values = [f"{name}={json_text(value)}" for name, value in entry.fields.items()]
+        lines.append(
+            " ".join((f"{entry.at:%H:%M:%S.%f}"[:-3], entry.level, entry.message, *values))
+        )
     if found.log_dropped:
-        lines.append(f"({found.log_dropped} lines more were not kept)")
+        lines.append(f"({counted(found.log_dropped, 'line')} dropped)")
     return lines

@@ -1,60 +1,49 @@
-"""Workers: who lives, who drains, and what they run."""
+"""`headway workers`: list workers, or drain some."""
 
 import click
 from headway_clock import utc_now
 from headway_contract.dispatching import WorkerStatus
 
-from headway_cli.terminal import ages
-from headway_cli.terminal.completion import complete_workers
-from headway_cli.terminal.connect import Reached, asking, json_option, print_json, print_lines
-from headway_cli.terminal.tables import print_table
-from headway_cli.work.dead_letters import NOT_ALL
+from headway_cli.serve.completion import complete_workers
+from headway_cli.serve.session import Session, asking
+from headway_cli.terminal.times import age_text
+
+UNKNOWN_WORKER = 1
 
 
 @click.group(invoke_without_command=True)
-@json_option
 @asking
 @click.pass_context
-def workers(context: click.Context, reached: Reached, as_json: bool) -> None:
-    """List workers: who lives, who drains, and what they run."""
+def workers(context: click.Context, session: Session) -> None:
+    """List workers, or drain some."""
     if context.invoked_subcommand is None:
-        _list_workers(reached, as_json=as_json)
+        session.print_items(
+            session.ask(lambda client: client.workers()),
+            ("WORKER", "STATUS", "BUSY", "HOST", "VERSION", "JOBS", "LAST HEARTBEAT"),
+            _row,
+            empty="no worker has sent a heartbeat: start one with 'headway worker'",
+        )
 
 
 @workers.command("drain")
 @click.argument(
     "names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_workers
 )
-@json_option
 @asking
-def _drain_command(reached: Reached, names: tuple[str, ...], as_json: bool) -> int:
-    """Let workers take no more orders, finish what they run, and end.
+def _drain_command(session: Session, names: tuple[str, ...]) -> int:
+    """Drain workers: they take no new orders, finish their runs, and exit.
 
-    Whoever starts again under such a name is not meant. The exit code is 1 if one of them is not
-    known.
+    A worker that starts later under the same name is not affected. The exit code is 1 if a worker
+    is unknown.
     """
-    found = reached.ask(lambda headway: headway.drain(*names))
-    if as_json:
-        print_json(found)
-    else:
-        print_lines([one.text for one in found])
-    return NOT_ALL if any(one.result == "unknown" for one in found) else 0
+    found = session.ask(lambda headway: headway.drain(*names))
+    session.print(found, lambda: [result.text for result in found])
+    return UNKNOWN_WORKER if any(result.result == "unknown" for result in found) else 0
 
 
-def _list_workers(reached: Reached, *, as_json: bool) -> None:
-    found = reached.ask(lambda client: client.workers())
-    if as_json:
-        print_json(found)
-    elif not found:
-        click.echo("no worker has been heard: start one with 'headway worker'")
-    else:
-        headings = ("WORKER", "STANDS", "BUSY", "HOST", "VERSION", "JOBS", "HEARD")
-        print_table(headings, [_worker_row(one) for one in found])
-
-
-def _worker_row(one: WorkerStatus) -> tuple[object, ...]:
-    stands = "silent" if not one.alive else "draining" if one.draining else "alive"
-    version = one.code_version or f"{one.sdk} {one.sdk_version}".strip()
-    heard = f"{ages.told(one.last_heard_at, utc_now())} ago"
-    busy = f"{len(one.runs)} of {one.slots}"
-    return (one.worker, stands, busy, one.host, version, ", ".join(one.jobs), heard)
+def _row(worker: WorkerStatus) -> tuple[object, ...]:
+    state = "silent" if not worker.alive else "draining" if worker.draining else "alive"
+    version = worker.code_version or f"{worker.sdk} {worker.sdk_version}".strip()
+    heard = f"{age_text(worker.last_heard_at, utc_now())} ago"
+    busy = f"{len(worker.runs)} of {worker.slots}"
+    return (worker.worker, state, busy, worker.host, version, ", ".join(worker.jobs), heard)

@@ -1,8 +1,7 @@
-"""`headway completion`: the script by which a shell completes commands, options and names.
+"""`headway completion`: the script with which a shell completes commands, options and names.
 
-Commands and options are known here. Names (manifests, groups, jobs, workers) are asked of the
-Headway that the command would ask; if it does not answer at once, nothing is offered and nothing
-is said, for whoever presses Tab is in the middle of a word.
+Names of manifests, groups, jobs, workers and apps come from the console that the command would
+ask. If it does not answer within a second, nothing is completed and nothing is printed.
 """
 
 import http.client
@@ -25,10 +24,11 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
-def completion(shell: str) -> None:
-    """Let the shell complete commands, options and names.
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script that completes commands, options and names.
 
-    It prints a script for the shell. For bash put this line into ~/.bashrc:
+    For bash put this line into ~/.bashrc:
 
     \b
       eval "$(headway completion bash)"
@@ -38,25 +38,25 @@ def completion(shell: str) -> None:
     \b
       headway completion fish > ~/.config/fish/completions/headway.fish
     """  # noqa: D301 - click leaves a paragraph alone that begins so
-    # Not above: the commands know this one.
-    from headway_cli.commands import headway  # noqa: PLC0415
-
     made = get_completion_class(shell)
     if made is None:
-        raise click.UsageError(f"{shell}: this version of click has no script for it")
-    click.echo(made(headway, {}, "headway", VARIABLE).source())
+        raise click.UsageError(f"this version of click has no completion script for {shell}")
+    click.echo(made(context.find_root().command, {}, "headway", VARIABLE).source())
 
 
-def names_of(list_name: str, field: str, *, narrowed: bool = False) -> Complete:
-    """Completes names that a list of the API has; `narrowed` if the list takes a text."""
+def _names_of(list_name: str, field: str, *, narrowed: bool = False) -> Complete:
+    """Complete names in a list of the API; `narrowed` if the list can be filtered by text."""
 
     def complete(
         context: click.Context, parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         query = {"limit": str(_MOST), **({"text": incomplete} if narrowed and incomplete else {})}
         taken = context.params.get(parameter.name or "") or ()
-        found = _ask(context, f"/{list_name}?{urlencode(query)}")
-        names = [str(one.get(field, "")) for one in found]
+        try:
+            found = _read_list(context, f"/{list_name}?{urlencode(query)}")
+        except Exception:  # noqa: BLE001 - an error message would garble the command line
+            return []
+        names = [str(item.get(field, "")) for item in found]
         return [
             CompletionItem(name)
             for name in names
@@ -66,28 +66,20 @@ def names_of(list_name: str, field: str, *, narrowed: bool = False) -> Complete:
     return complete
 
 
-def _ask(context: click.Context, path: str) -> list[dict[str, object]]:
-    """The entries of a list; none if anything at all is in the way."""
-    try:
-        return _entries(context, path)
-    except Exception:  # noqa: BLE001 - nobody wants to read it while typing
-        return []
-
-
-def _entries(context: click.Context, path: str) -> list[dict[str, object]]:
-    # Not above: `headway completion` itself asks nobody.
+def _read_list(context: click.Context, path: str) -> list[dict[str, object]]:
+    # Not above: `headway completion` itself needs neither.
     from headway_contract.routes import API  # noqa: PLC0415
 
-    from headway_cli.terminal.connect import Reached  # noqa: PLC0415
+    from headway_cli.serve.session import Session  # noqa: PLC0415
 
     data, url = context.params.get("data"), context.params.get("url")
-    given = Reached(data=Path(data or ".headway"), url=url).settings()
-    where = urlsplit(given.url)
+    address = Session(data=Path(data or ".headway"), url=url).address()
+    where = urlsplit(address.url)
     kind = http.client.HTTPSConnection if where.scheme == "https" else http.client.HTTPConnection
     ends_at = monotonic() + _ANSWER_SECONDS
     connection = kind(where.hostname or "", where.port, timeout=_ANSWER_SECONDS)
     try:
-        headers = {"Authorization": f"Bearer {given.token}"} if given.token else {}
+        headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
         connection.request("GET", where.path.rstrip("/") + API + path, headers=headers)
         if connection.sock is not None:
             connection.sock.settimeout(max(0.05, ends_at - monotonic()))
@@ -98,8 +90,8 @@ def _entries(context: click.Context, path: str) -> list[dict[str, object]]:
         connection.close()
 
 
-complete_manifests = names_of("manifests", "external_id", narrowed=True)
-complete_groups = names_of("groups", "name")
-complete_jobs = names_of("jobs", "name", narrowed=True)
-complete_workers = names_of("workers", "worker")
-complete_apps = names_of("apps", "name")
+complete_manifests = _names_of("manifests", "external_id", narrowed=True)
+complete_groups = _names_of("groups", "name")
+complete_jobs = _names_of("jobs", "name", narrowed=True)
+complete_workers = _names_of("workers", "worker")
+complete_apps = _names_of("apps", "name")

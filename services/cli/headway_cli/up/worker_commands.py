@@ -1,12 +1,10 @@
-"""Workers in other languages beside that of `up`: kept running, and stopped with it.
+"""Worker commands of `up`: workers in other languages, restarted when they end.
 
-`up` does not know what such a program is; it may well end because of a mistake that somebody is
-about to mend. So it is started again, with a growing pause between one that ends at once and the
-next try, and its end is never the end of `up`.
+A program may end because of a mistake that its author is about to fix. So it is restarted, with a
+growing pause if it ends at once, and its end never ends `up`.
 """
 
 import asyncio
-import logging
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -15,22 +13,23 @@ import click
 from headway_clock import monotonic
 from headway_embedded import EmbeddedError
 from headway_jetstream_kit.tasks import end
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
-from headway_cli.up.worker_process import ShowLine, WorkerProcess
+from headway_cli.up.processes import ShowLine, WorkerProcess
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
-# A program that has run for so long was well: its end is the first one again.
+# After so long the pause starts again from the first.
 _STEADY_SECONDS = 60.0
-# The app's own worker has this name; two processes never share one.
+# The app's own worker has this name; two workers must not share it.
 _NAME = "HEADWAY_WORKER_NAME"
 
 
 class WorkerCommand(Struct, frozen=True):
-    """A program to run, as it was given and in words."""
+    """A program to run: the text that was given, and its words."""
 
     text: str
     words: list[str]
@@ -39,7 +38,7 @@ class WorkerCommand(Struct, frozen=True):
 def read_commands(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
 ) -> list[WorkerCommand]:
-    """The commands in words, once it is clear that each names a program."""
+    """Split the commands into words, and check that each names a program."""
     commands = []
     for text in given:
         try:
@@ -58,14 +57,14 @@ def read_commands(
 
 
 def next_pause(pause: float | None, ran_for: float) -> float:
-    """How long to wait before a program that has ended is started again."""
+    """Return the pause before a program that has ended is restarted."""
     if pause is None or ran_for >= _STEADY_SECONDS:
         return _FIRST_PAUSE
     return min(pause * 2, _LONGEST_PAUSE)
 
 
-class OtherWorker:
-    """One such program, kept running until it is stopped."""
+class CommandWorker:
+    """One worker command, kept running until it is stopped."""
 
     def __init__(
         self, command: WorkerCommand, environment: Mapping[str, str], show_line: ShowLine
@@ -79,25 +78,25 @@ class OtherWorker:
     @classmethod
     async def start(
         cls, command: WorkerCommand, *, environment: Mapping[str, str], show_line: ShowLine
-    ) -> "OtherWorker":
-        """Start it, and from then on again and again."""
+    ) -> "CommandWorker":
+        """Start it, and restart it whenever it ends."""
         made = cls(command, environment, show_line)
         await made._start()
         made._keeping = asyncio.create_task(made._keep_running())
         return made
 
     def check(self) -> None:
-        """Raise if nobody keeps it running any more; that it has ended is no fault."""
+        """Raise if the restarts failed; that the program has ended is not an error."""
         if self._keeping is not None and self._keeping.done():
             self._keeping.result()
 
     async def stop(self) -> None:
-        """Start it no more, and let it drain."""
+        """Stop the restarts, and let it drain."""
         if self._keeping is not None:
             await end([self._keeping])
         if self._process is not None:
             await self._process.stop()
-            self._process.end_what_it_started()
+            self._process.kill_descendants()
             self._process = None
 
     async def _start(self) -> WorkerProcess:
@@ -113,21 +112,20 @@ class OtherWorker:
         pause = None
         while True:
             began = monotonic()
-            how = await self._how_it_ended()
+            how = await self._run_until_end()
             pause = next_pause(pause, monotonic() - began)
-            logger.warning(
-                "worker command '%s' %s; it is started again in %g s",
-                *(self._command.text, how, pause),
+            log.warning(
+                "worker command ended; restarting", command=self._command.text, how=how, pause=pause
             )
             await asyncio.sleep(pause)
 
-    async def _how_it_ended(self) -> str:
-        """Run it, unless it runs, until it ends."""
+    async def _run_until_end(self) -> str:
+        """Run it until it ends; returns how it ended."""
         try:
             process = self._process or await self._start()
         except EmbeddedError as error:
-            return f"does not start: {error}"
+            return f"cannot start: {error}"
         code = await process.wait()
-        process.end_what_it_started()
+        process.kill_descendants()
         self._process = None
-        return f"ended by itself with exit code {code}"
+        return f"exit code {code}"

@@ -1,0 +1,106 @@
+"""`headway history export` and `headway rebuild`."""
+
+import sys
+from contextlib import nullcontext
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+from headway_dispatcher.public import Rebuilt
+from headway_dispatcher.public import export as read_history
+from headway_dispatcher.public import rebuild as rebuild_tables
+from headway_postgres_kit import Database
+
+from headway_cli.serve.databases import Tables, reading_tables
+from headway_cli.terminal import options
+from headway_cli.terminal.interaction import confirm, progressing, yes_option
+from headway_cli.terminal.output import counted, json_option, print_json
+
+UNKNOWN_ROWS = 1
+
+
+@click.group()
+def history() -> None:
+    """Export history from the database."""
+
+
+@history.command()
+@options.since_option
+@options.until_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write, instead of standard output.",
+)
+@reading_tables
+def export(
+    tables: Tables, since: datetime | None, until: datetime | None, output: Path | None
+) -> None:
+    """Export history as JSON lines, one event each."""
+
+    async def write(database: Database) -> int:
+        written = 0
+        with nullcontext(sys.stdout.buffer) if output is None else output.open("wb") as file:
+            async for page in read_history(database, since=since, until=until):
+                file.write(b"".join(msgspec.json.encode(event) + b"\n" for event in page))
+                written += len(page)
+                advance(written)
+            file.flush()
+        return written
+
+    # Events on a terminal are progress enough.
+    with progressing("exporting events", quiet=output is None and sys.stdout.isatty()) as advance:
+        written = tables.read(write)
+    click.echo(f"exported {counted(written, 'event')}", err=True)
+
+
+@click.command()
+@click.option(
+    "--delete-unknown",
+    is_flag=True,
+    help="Delete rows that history does not contain, instead of counting them.",
+)
+@yes_option
+@json_option
+@reading_tables
+def rebuild(tables: Tables, delete_unknown: bool, yes: bool, as_json: bool) -> int:
+    """Rebuild the tables from history.
+
+    Stop all services first: the command refuses while any runs. Rows that agree with history are
+    not changed, and you can interrupt and repeat it. If no database is named, PostgreSQL is started
+    on the data folder meanwhile. The exit code is 1 if rows remain that history does not contain.
+    """
+    unknown = ", and delete rows that history does not contain" if delete_unknown else ""
+    confirm(
+        lambda: f"rewrite the tables of {tables.where} where they differ from history{unknown}",
+        yes=yes,
+    )
+    with progressing("rebuilding work", quiet=as_json) as advance:
+        rebuilt = tables.read_while_stopped(
+            lambda database: rebuild_tables(
+                database,
+                delete_unknown=delete_unknown,
+                on_page=lambda rebuilt: advance(rebuilt.works),
+            )
+        )
+    if as_json:
+        print_json(rebuilt)
+    else:
+        _print(rebuilt)
+    return UNKNOWN_ROWS if rebuilt.left_alone else 0
+
+
+def _print(rebuilt: Rebuilt) -> None:
+    for verb, rows in (
+        ("added", rebuilt.added),
+        ("changed", rebuilt.changed),
+        ("deleted", rebuilt.deleted),
+        ("kept that history does not contain", rebuilt.left_alone),
+    ):
+        for table, number in rows.items():
+            click.echo(f"{table}: {counted(number, 'row')} {verb}")
+    if rebuilt.leases_made:
+        click.echo(f"lease: {counted(rebuilt.leases_made, 'row')} added for runs without one")
+    click.echo(f"{counted(rebuilt.works, 'work')} rebuilt from {counted(rebuilt.events, 'event')}")
