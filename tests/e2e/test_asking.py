@@ -79,7 +79,7 @@ async def test_manifests_are_looked_at(asked):
     done = await asked("manifests")
     assert (done.code, done.err) == (0, "")
     heading, by_hand, hello = done.out.splitlines()
-    assert re.match(r"MANIFEST +JOB +GROUP +NEXT FIRE +STANDS +LAST +CADENCE$", heading)
+    assert re.match(r"MANIFEST +JOB +GROUP +NEXT FIRE +STATUS +LAST +CADENCE$", heading)
     assert re.match(r"by-hand +count +count +- +ready +- +only when asked for", by_hand)
     # On one Sunday in spring there is no half past two, and it fires at three.
     assert re.search(r" 0(2:30|3:00):00\+0[12]:00 +ready .*\(Europe/Berlin\)$", hello)
@@ -105,7 +105,7 @@ async def test_times_ahead_are_previewed(asked):
     assert done.out == "note: it has no times: it runs when somebody triggers it\n"
     done = await asked("preview", "hello-daily-02-30", "--after", "noon")
     assert done.code == 2
-    assert "'noon' is no time: write" in done.complaints[0]
+    assert "invalid time 'noon': write" in done.complaints[0]
     assert "it is Europe/Berlin time" in done.complaints[0]
 
 
@@ -204,7 +204,7 @@ async def test_operators_change_and_trigger(asked):
     assert "a trigger by ada-admin fired" in (await asked("explain", "by-hand")).out
     for wrong, words in (
         (["trigger", "by-hand", "--input", '"two"'], "the input does not fit job 'count'"),
-        (["trigger", "by-hand", "--input", "two"], "'two' is no JSON"),
+        (["trigger", "by-hand", "--input", "two"], "'two' is not JSON"),
         (["group", "count", "--max-active", "many"], "'many' is neither a number nor none"),
         (["group", "count"], "nothing to change"),
         (["change", "by-hand"], "nothing to change"),
@@ -234,7 +234,7 @@ async def test_what_code_no_longer_declares_is_asked_about_before_it_is_deleted(
     assert (await asked("apply", "app.yaml", "--prune", "keep")).code == 0
     done = await asked("delete", "by-hand", "yearly")
     assert (done.code, done.out) == (2, "")
-    assert "nobody is there to be asked: add --yes to delete 1 manifest (by-hand)" in done.err
+    assert "cannot ask for confirmation here: add --yes to delete 1 manifest (by-hand)" in done.err
     done = await asked("delete", "by-hand", "--yes")
     assert (done.code, done.err) == (0, "")
     again = await asked("delete", "by-hand", "--yes")
@@ -265,7 +265,7 @@ async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
     again = await asked("enqueue", "count", "--input", "2", "--key", "k", "--delay", "60", "--json")
     assert json.loads(again.out)["work"] in done.out
     await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'waiting')")
-    assert (await asked("enqueued")).out == "nothing waits, nothing was refused\n"
+    assert (await asked("enqueued")).out == "no work is pending, none was refused\n"
     work = await world.value("SELECT headway.enqueue('count', '\"two\"'::text::jsonb)")
     await world.until("SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE state = 'refused')")
     assert "invalid_input" in (await asked("enqueued", "--refused")).out
@@ -273,9 +273,9 @@ async def test_work_is_enqueued_and_what_was_refused_is_seen_to(asked, world):
     assert "forgotten" in (await asked("dismiss", str(work))).out
     for wrong, words in (
         (["enqueue", "nobody"], 'job "nobody" is not declared'),
-        (["enqueue", "count", "--input", "two"], "'two' is no JSON"),
+        (["enqueue", "count", "--input", "two"], "'two' is not JSON"),
         (["enqueue", "count", "--input", "3", "--key", "k"], "with other parameters"),
-        (["enqueue", "count", "--input", "1", "--start-by", "soon"], "'soon' is no time"),
+        (["enqueue", "count", "--input", "1", "--start-by", "soon"], "invalid time 'soon'"),
         (["dismiss", str(work)], "was not refused"),
     ):
         done = await asked(*wrong)

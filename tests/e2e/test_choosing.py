@@ -56,10 +56,10 @@ async def test_many_are_changed_after_their_number_was_confirmed(world, shell):
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'completed'")
 
     # The runs of a time, and who asked for them.
-    assert (await shell("runs", "--until", "1h")).out == "no such runs\n"
+    assert (await shell("runs", "--until", "1h")).out == "no matching runs\n"
     assert len(json.loads((await shell("runs", "--since", "1h", "--json")).out)) == 2
     wrong = await shell("runs", "--since", "yesterday")
-    assert "'yesterday' is no time: write" in wrong.complaints[0]
+    assert "invalid time 'yesterday': write" in wrong.complaints[0]
     assert "or an age such as 30m, 2h or 3d" in wrong.complaints[0]
     found = await shell("audit", "--people", "--action", "manifest.*", "--since", "1h", "--json")
     entries = json.loads(found.out)

@@ -144,7 +144,7 @@ def test_what_nobody_foresaw_is_one_line_with_its_place():
         {}["two\nlines"]
     (line,) = explain(caught.value)
     assert re.match(
-        r"headway: unforeseen: KeyError: .* \(test_cli\.py, line \d+\); .*--debug", line
+        r"headway: unexpected error: KeyError: .* \(test_cli\.py, line \d+\); .*--debug", line
     )
 
 

@@ -48,8 +48,8 @@ async def test_a_healthy_system_is_well(examined):
         "console reach: http://127.0.0.1:",
         "(viewer)",
         "system workers: 1 alive",
-        "postgresql schema: scheduler is as this version wants it",
-        "postgresql reading: the console reads by a role that can change nothing",
+        "postgresql schema: scheduler has the version of this program",
+        "postgresql reading: the console reads with a role that can change nothing",
         "nats services: 1 scheduler, version",
         "HEADWAY_RUNS/worker-import",
     ):
@@ -106,8 +106,8 @@ async def test_for_people_each_check_is_a_line(shell, world):
     assert (done.code, done.err) == (1, "")
     *lines, summary = done.out.splitlines()
     assert all(line.split()[0] in ("ok", "warning", "trouble") for line in lines)
-    assert any(line.startswith("warning  console     reach: not looked at") for line in lines)
+    assert any(line.startswith("warning  console     reach: not checked") for line in lines)
     assert any("chmod 600" in line for line in lines)
     assert "in trouble" in summary
     done = await shell.run("doctor", "--data", "elsewhere")
-    assert (done.code, "there is nothing to look at: set HEADWAY_URL" in done.err) == (2, True)
+    assert (done.code, "there is nothing to check: set HEADWAY_URL" in done.err) == (2, True)

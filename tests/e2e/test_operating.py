@@ -78,7 +78,7 @@ async def test_dead_letters_are_listed_and_shown(night):
     assert found.out.count("import-1") == 1
     assert one["dead_letter"] in found.out
     assert (await night("dead-letters", "list", "--older-than", "1h")).out == (
-        "no dead letters await anybody\n"
+        "no open dead letters\n"
     )
     same = await night("dead-letters", "list", "--fingerprint", one["fingerprint"], "-n", "2")
     assert same.out.splitlines()[-1].startswith("there are more: use -n")
@@ -133,12 +133,12 @@ async def test_what_is_wrong_with_a_command_is_one_line(night):
         (["dead-letters", "retry", letter, "--all"], "give ids, or --all with filters, not both"),
         (["dead-letters", "retry", "--all"], "add --yes"),
         (["dead-letters", "retry", "--all", "--yes", "--input", "1"], "for one dead letter"),
-        (["dead-letters", "retry", letter, "--input", "{"], "'{' is no JSON"),
+        (["dead-letters", "retry", letter, "--input", "{"], "'{' is not JSON"),
         (["dead-letters", "retry", letter, "--input", '"x"'], "does not fit job 'import'"),
         (["dead-letters", "retry", letter, "--input-file", "gone"], "'gone' does not exist"),
-        (["dead-letters", "retry", "7"], "'7' is no id: ids look like"),
+        (["dead-letters", "retry", "7"], "invalid id '7': ids look like"),
         (["dead-letters", "show", str(uuid4())], "see 'headway dead-letters list --state all'"),
-        (["dead-letters", "list", "--older-than", "soon"], "'soon' is no age: write 45s, 30m"),
+        (["dead-letters", "list", "--older-than", "soon"], "invalid age 'soon': write 45s, 30m"),
         (["dead-letters", "list", "--state", "dead"], "'dead' is not one of"),
         (["cancel"], "give ids of runs or work, or --manifest, or --group"),
         (["cancel", "--manifest", "a", "--group", "b"], "or --manifest, or --group"),
@@ -150,7 +150,7 @@ async def test_what_is_wrong_with_a_command_is_one_line(night):
         (["cancel", "--group", "nobody"], "there is no group 'nobody': see 'headway groups'"),
         (["work", str(uuid4())], "knows no work and no run"),
         (["work", str(uuid4()), "--job", "x"], "leave --job out"),
-        (["runs", "x"], "'x' is no id"),
+        (["runs", "x"], "invalid id 'x'"),
         (["runs", str(uuid4())], "there is no run"),
     ):
         done = await night(*wrong)

@@ -75,7 +75,7 @@ async def test_a_window_is_begun_and_looked_at(shell):
 async def test_what_is_meant_must_be_said(shell):
     for wrong, words in (
         (("pause",), "say which manifests are meant"),
-        (("pause", "--label", "team"), "is no label"),
+        (("pause", "--label", "team"), "invalid pair"),
         (("pause", "--all", "--until", "2020-01-01"), "has passed"),
         (("pause", "--all", "--for", "60", "--until", "03:00"), "not both"),
         (("resume", "nobody"), "there is no manifest 'nobody'"),

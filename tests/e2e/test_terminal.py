@@ -66,14 +66,14 @@ async def test_what_cannot_be_undone_is_asked_for_first(here):
     done = await here.asked("apply", "other.yaml")
     assert (done.code, done.out) == (2, "")
     assert done.complaints == [
-        "headway: nobody is there to be asked: add --yes to apply it and delete 2 manifests with "
+        "headway: cannot ask for confirmation here: add --yes to apply it and delete 2 manifests with "
         "all runs and dead letters (by-hand, slowly); see 'headway apply --help'"
     ]
     async with here.terminal("apply", "other.yaml") as terminal:
         await terminal.expect("(by-hand, slowly)? [y/N]:")
         terminal.type("n\n")
         assert await terminal.end() == 130
-        assert "headway: nothing was done" in terminal.text
+        assert "headway: nothing was changed" in terminal.text
     listed = json.loads((await here.asked("manifests", "--json")).out)
     assert [one["external_id"] for one in listed] == ["by-hand", "slowly"]
     async with here.terminal("apply", "other.yaml") as terminal:

@@ -76,7 +76,7 @@ def test_a_file_called_headway_does_not_hide_headway(here):
         ("from headway import App\nApp('a shop')", r"app name 'a shop' is not valid.*line 2\)"),
         ("from headway import App\nApp('a.b')", r"app name 'a\.b' is not valid.*line 2\)"),
         ("import json\njson.loads('{')", r"JSONDecodeError.*\(broken\.py, line 2\)"),
-        ("pass", r"there is not a headway\.App in broken.*write app = App"),
+        ("pass", r"there is no headway\.App in broken.*write app = App"),
         (TWO, r"several apps in broken.* \(first, second\): name one, as in broken(\.py)?:first"),
     ],
 )
