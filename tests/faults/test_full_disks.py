@@ -97,7 +97,9 @@ async def test_doctor_finds_a_full_disk_of_nats_and_what_stays_broken_after_it()
         await write_until_it_fails(broker)
         verdict, found, remedy = await storage_found(broker)
         assert verdict == "trouble"
-        assert found.startswith(f"NATS cannot store messages of {subjects.WORK_STREAM}, new streams: ")
+        assert found.startswith(
+            f"NATS cannot store messages of {subjects.WORK_STREAM}, new streams: "
+        )
         assert "no space left on device" in found
         assert "free space on its disk, then restart NATS" in remedy
 
