@@ -69,5 +69,5 @@ async def test_many_are_changed_after_their_number_was_confirmed(world, shell):
     heading, row, more = shown.out.splitlines()
     assert heading.split() == ["AT", "WHO", "ACTION", "TARGET", "CHANGE"]
     assert re.search(r"^20\d\d-.* ada-admin +manifest\.\w+ +first ", row)
-    assert more == "there is more: use -n, or narrow it down (shown: 1)"
+    assert more == "there are more: use -n, or narrow the filters (shown: 1)"
     assert (await shell("audit", "--until", "1h")).out == "nothing of that kind was changed\n"

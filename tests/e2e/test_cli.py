@@ -101,7 +101,7 @@ async def test_malformed_settings_are_told_all_together(shell):
             ["up", "good.py", "--for", "-1"],
             r"'--for': -1\.0 is not in the range .*'headway up --help'",
         ),
-        (["up", "good.py", "--for", "nan"], r"'--for': nan is no number of seconds"),
+        (["up", "good.py", "--for", "nan"], r"'--for': nan is not a number of seconds"),
         (["up", "good.py", "--slots", "0"], r"'--slots': 0 is not in the range"),
         (["worker", "--slots", "-3"], r"'--slots': -3 is not in the range"),
         (

@@ -28,7 +28,7 @@ async def test_manifests_are_made_changed_and_deleted(asked):
     schedule = ("schedule", "add", "mine", "--job", "sync", "--daily", "03:15", "--input", "7")
     made = await asked(*schedule, "--set", "overlap=queue_one", HEADWAY_TZ="Europe/Berlin")
     assert (made.code, made.err) == (0, "")
-    assert "mine: made; daily at 03:15" in made.out
+    assert "mine: created; daily at 03:15" in made.out
     assert "(Europe/Berlin)" in made.out
     twice = await asked(*schedule)
     assert (twice.code, "use 'headway schedule change mine'" in twice.err) == (2, True)
