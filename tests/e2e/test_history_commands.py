@@ -133,7 +133,7 @@ async def test_verify_finds_work_that_the_scheduler_has_not_decided(told, comman
     code, lines, _ = await command.run("verify", "--only", "tables")
     assert code == 1
     assert sorted(lines[:-1]) == sorted(
-        f"work_queue {work}: the scheduler has not decided it, so somebody else has published it"
+        f"work_queue {work}: the scheduler did not decide it, so it was published by another client"
         for work in forged
     )
 

@@ -76,4 +76,4 @@ async def test_a_range_is_backfilled_after_it_was_counted(asked, world):
     again = json.loads((await asked(*since, "--json")).out)
     assert (again["queued"], again["known"]) == (0, 3)
     wrong = await asked("trigger", "clocked", "--to", "2026-01-03")
-    assert (wrong.code, "go with --from" in wrong.err) == (2, True)
+    assert (wrong.code, "need --from" in wrong.err) == (2, True)

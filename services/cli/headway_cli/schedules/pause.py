@@ -37,10 +37,11 @@ def pause(
     seconds: float | None,
     **terms: Any,
 ) -> None:
-    """Pause manifests until a time, or until 'headway resume'.
+    """Pause manifests for a while.
 
-    When the pause ends, the misfire policy of each manifest decides about the due times that
-    passed. Running work continues; manifests that you trigger by name run.
+    The pause lasts until a time, or until 'headway resume'. When it ends, the misfire policy of
+    each manifest decides about the due times that passed. Running work continues; manifests that
+    you trigger by name run.
     """
     ends_at = _read_end(until, seconds)
     answer = session.ask(lambda client: client.pause(*manifest_ids, until=ends_at, **terms))

@@ -26,7 +26,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script that completes commands, options and names.
+    """Print a script that completes commands and names.
 
     For bash put this line into ~/.bashrc:
 
