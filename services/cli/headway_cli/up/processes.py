@@ -65,7 +65,9 @@ class WorkerProcess:
 
         async def start() -> SupervisedProcess:
             given = {**environment, _DRAIN: str(drain)}
-            return await SupervisedProcess.start(words, env=given, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE)
+            return await SupervisedProcess.start(
+                words, env=given, cwd=Path.cwd(), stdout=PIPE, stderr=PIPE
+            )
 
         made = cls(name, start, show_line, drain)
         await made._begin()
