@@ -1,7 +1,7 @@
 """A small shop with examples for every page of the console: `./justw demo`.
 
 Most jobs fire every few seconds, so that there is history at once. On purpose, some work fails
-for good, some waits for ever, and an operator called Grace makes changes.
+for good, some waits for ever, and one job makes changes as an operator does.
 """
 
 import asyncio
@@ -230,7 +230,7 @@ app.schedule("newsletter", job=newsletter, when=every(seconds=10))
 @app.job("grace-at-work", group="people", description="Does by a client what people do by hand.")
 @spaced(hours=12, name="now")
 async def grace_at_work(ctx):
-    async with Client(os.environ["HEADWAY_NATS_URL"], actor="grace") as headway:
+    async with Client(os.environ["HEADWAY_URL"], token=os.environ["HEADWAY_TOKEN"]) as headway:
         await headway.disable("sync-tony")
         await headway.pause("nightly-cleanup", reason="the disk is being changed")
         await headway.change("export-orders", attempts=6)

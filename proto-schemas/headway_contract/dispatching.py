@@ -45,14 +45,6 @@ class LetterFilter(Struct, frozen=True, kw_only=True):
     created_before: datetime | None = None
 
 
-class DeadLettersQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for dead letters."""
-
-    filter: LetterFilter = LetterFilter()
-    after: Text = ""
-    limit: Limit = 100
-
-
 class DeadLetterStatus(Struct, frozen=True, kw_only=True):
     """How a dead letter stands.
 
@@ -79,20 +71,6 @@ class DeadLetterStatus(Struct, frozen=True, kw_only=True):
     retry_asked_at: datetime | None = None
     retry_asked_by: str | None = None
     waits_for: UUID | None = None
-
-
-class DeadLettersAnswer(Struct, frozen=True, kw_only=True):
-    """One page."""
-
-    dead_letters: list[DeadLetterStatus] = []
-    last: str = ""
-    more: bool = False
-
-
-class DeadLetterQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for one dead letter, by its own id or by that of its work (the latest)."""
-
-    id: UUID
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -244,18 +222,6 @@ class CancelAnswer(Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
-class WorksQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for work: in one state, or without one all that is not settled."""
-
-    state: WorkStateAsked | None = None
-    group: Name | None = None
-    job: Name | None = None
-    manifest_id: UUID | None = None
-    reason: Text | None = None
-    after: Text = ""
-    limit: Limit = 100
-
-
 class WorkStatus(Struct, frozen=True, kw_only=True):
     """How a piece of work stands; while it waits, `wait_reason` says why."""
 
@@ -280,35 +246,6 @@ class WorkStatus(Struct, frozen=True, kw_only=True):
     cancel_reason: str | None = None
 
 
-class WorksAnswer(Struct, frozen=True, kw_only=True):
-    """One page."""
-
-    works: list[WorkStatus] = []
-    last: str = ""
-    more: bool = False
-
-
-class WorkQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for one piece of work, by its id or by that of one of its runs."""
-
-    id: UUID
-
-
-class RunsQuestion(Struct, frozen=True, kw_only=True):
-    """List runs, the newest first; `since` and `before` bound when they were admitted."""
-
-    state: RunStateAsked | None = None
-    group: Name | None = None
-    job: Name | None = None
-    manifest_id: UUID | None = None
-    work: UUID | None = None
-    worker: Text | None = None
-    since: datetime | None = None
-    before: datetime | None = None
-    after: Text = ""
-    limit: Limit = 100
-
-
 class RunStatus(Struct, frozen=True, kw_only=True):
     """How a run stands. Its times are those of the schedule; `due_at` is what it runs for."""
 
@@ -331,14 +268,6 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     cancel_reason: str | None = None
 
 
-class RunsAnswer(Struct, frozen=True, kw_only=True):
-    """One page."""
-
-    runs: list[RunStatus] = []
-    last: str = ""
-    more: bool = False
-
-
 class WorkAnswer(Struct, frozen=True, kw_only=True):
     """One piece of work in full, with its runs (the latest first) and its dead letters."""
 
@@ -348,12 +277,6 @@ class WorkAnswer(Struct, frozen=True, kw_only=True):
     timeout_seconds: float = 0.0
     runs: list[RunStatus] = []
     dead_letters: list[UUID] = []
-
-
-class RunQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for one run."""
-
-    run: UUID
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True):
@@ -372,13 +295,6 @@ class RunAnswer(Struct, frozen=True, kw_only=True):
     log_dropped: int = 0
 
 
-class WorkersQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for workers, a page at a time, in the order of their names."""
-
-    after: Text = ""
-    limit: Limit = 100
-
-
 class WorkerStatus(Struct, frozen=True, kw_only=True):
     """A worker process as its heartbeats tell it; `alive` until the orphan timeout."""
 
@@ -394,20 +310,6 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     first_heard_at: datetime
     last_heard_at: datetime
     runs: list[UUID] = []
-
-
-class WorkersAnswer(Struct, frozen=True, kw_only=True):
-    """One page."""
-
-    workers: list[WorkerStatus] = []
-    last: str = ""
-    more: bool = False
-
-
-class OccupancyQuestion(Struct, frozen=True, kw_only=True):
-    """How full are the groups? All of them, or one."""
-
-    group: Name | None = None
 
 
 class GroupOccupancy(Struct, frozen=True, kw_only=True):

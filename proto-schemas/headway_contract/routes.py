@@ -1,9 +1,8 @@
-"""Every request that a person may make, as a route of the HTTP API: one table, read both ways.
+"""The requests of the HTTP API that a service carries out.
 
-The console makes its API of it, and a client that speaks HTTP reads it backwards: from the subject
-of a question to the route that stands for it. A field of the question that the path names is
-taken from there; of the rest, a GET and a DELETE have their query and everything else its body.
-`actor` is never among them: who asks is who has signed in.
+A field of the question that the path names is taken from there. Of the rest, a GET and a DELETE
+have their query and everything else its body. `actor` is never among them: it is the person who
+signed in.
 """
 
 from typing import Literal
@@ -38,12 +37,9 @@ PATIENT_SECONDS = 30.0
 class Route(Struct, frozen=True, kw_only=True):
     """One route.
 
-    `items` names the list of an answer that comes in pages, and `place` the field of an item by
-    which the next page is found, where the answer does not name a place itself. `flat` names a
-    field whose own fields are parameters of the query. `hidden` are fields that are for
-    services among themselves. The header Idempotency-Key fills the field that `key` names. With
-    `handler_checks` the handler holds the fields of the body against their types, because it has
-    more to say about them.
+    `hidden` are fields that only services send each other. The header Idempotency-Key fills the
+    field that `key` names. With `handler_checks` the handler checks the types of the body's fields,
+    because it can report more about them.
     """
 
     name: str
@@ -55,9 +51,6 @@ class Route(Struct, frozen=True, kw_only=True):
     answer: type[Struct]
     subject: str = ""
     tag: str = ""
-    items: str = ""
-    place: str = ""
-    flat: str = ""
     hidden: tuple[str, ...] = ()
     key: str = ""
     seconds: float = USUAL_SECONDS
@@ -73,18 +66,6 @@ DEFINITIONS = "Definitions"
 SYSTEM = "System"
 
 FORWARDED: tuple[Route, ...] = (
-    Route(
-        name="list_manifests", method="GET", path="/manifests", role="viewer", tag=MANIFESTS,
-        summary="List manifests in the order of their ids.",
-        subject=subjects.MANIFESTS_QUESTION, items="manifests", place="external_id",
-        question=scheduling.ManifestsQuestion, answer=scheduling.ManifestsAnswer,
-    ),
-    Route(
-        name="show_manifest", method="GET", path="/manifests/{manifest}", role="viewer",
-        tag=MANIFESTS, summary="Show one manifest with its definition and what operators changed.",
-        subject=subjects.MANIFEST_QUESTION,
-        question=scheduling.ManifestQuestion, answer=scheduling.ManifestAnswer,
-    ),
     Route(
         name="change_manifest", method="PATCH", path="/manifests/{manifest}", role="operator",
         tag=MANIFESTS, summary="Change what operators own of a manifest: enabled, retry, jitter.",
@@ -157,12 +138,6 @@ FORWARDED: tuple[Route, ...] = (
         question=scheduling.LedgerQuestion, answer=scheduling.LedgerAnswer,
     ),
     Route(
-        name="list_groups", method="GET", path="/groups", role="viewer", tag=GROUPS,
-        summary="List groups with their limits, in the order of their names.",
-        subject=subjects.GROUPS_QUESTION, items="groups", place="name",
-        question=scheduling.GroupsQuestion, answer=scheduling.GroupsAnswer,
-    ),
-    Route(
         name="change_group", method="PATCH", path="/groups/{group}", role="operator", tag=GROUPS,
         summary="Change the limits of a group.", subject=subjects.CHANGE_GROUP_REQUEST,
         question=scheduling.ChangeGroupRequest, answer=scheduling.Changed,
@@ -174,12 +149,6 @@ FORWARDED: tuple[Route, ...] = (
         seconds=PATIENT_SECONDS,
         key="key",
         question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
-    ),
-    Route(
-        name="occupancy", method="GET", path="/occupancy", role="viewer", tag=GROUPS,
-        summary="What groups have under way, and what waits in them and why.",
-        subject=subjects.OCCUPANCY_QUESTION,
-        question=dispatching.OccupancyQuestion, answer=dispatching.OccupancyAnswer,
     ),
     Route(
         name="change_job", method="PATCH", path="/jobs/{job}", role="operator", tag=JOBS,
@@ -199,20 +168,9 @@ FORWARDED: tuple[Route, ...] = (
         question=scheduling.InputQuestion, answer=scheduling.InputAnswer,
     ),
     Route(
-        name="list_enqueued", method="GET", path="/enqueued", role="viewer", tag=JOBS,
-        summary="List what was enqueued and is not queued, the oldest first.",
-        subject=subjects.ENQUEUED_QUESTION, items="enqueued", place="enqueued_at",
-        question=scheduling.EnqueuedQuestion, answer=scheduling.EnqueuedAnswer,
-    ),
-    Route(
         name="dismiss", method="DELETE", path="/enqueued/{work}", role="operator", tag=JOBS,
         summary="Forget work that was enqueued and refused.", subject=subjects.DISMISS_REQUEST,
         question=scheduling.DismissRequest, answer=scheduling.Changed,
-    ),
-    Route(
-        name="list_work", method="GET", path="/work", role="viewer", tag=WORK,
-        summary="List work, the newest first.", subject=subjects.WORKS_QUESTION, items="works",
-        question=dispatching.WorksQuestion, answer=dispatching.WorksAnswer,
     ),
     Route(
         name="cancel_work", method="POST", path="/work/cancel", role="operator", tag=WORK,
@@ -220,12 +178,6 @@ FORWARDED: tuple[Route, ...] = (
         hidden=("works", "group", "manifest_id"),
         key="key",
         question=dispatching.CancelRequest, answer=dispatching.CancelAnswer,
-    ),
-    Route(
-        name="show_work", method="GET", path="/work/{id}", role="viewer", tag=WORK,
-        summary="Show one piece of work with its runs, by its id or by that of a run.",
-        subject=subjects.WORK_QUESTION,
-        question=dispatching.WorkQuestion, answer=dispatching.WorkAnswer,
     ),
     Route(
         name="explain_work", method="GET", path="/work/{work}/explain", role="viewer", tag=WORK,
@@ -240,23 +192,6 @@ FORWARDED: tuple[Route, ...] = (
         seconds=PATIENT_SECONDS,
         key="key",
         question=scheduling.CancelOutstandingRequest, answer=dispatching.CancelAnswer,
-    ),
-    Route(
-        name="list_runs", method="GET", path="/runs", role="viewer", tag=WORK,
-        summary="List runs, the newest first.", subject=subjects.RUNS_QUESTION, items="runs",
-        question=dispatching.RunsQuestion, answer=dispatching.RunsAnswer,
-    ),
-    Route(
-        name="show_run", method="GET", path="/runs/{run}", role="viewer", tag=WORK,
-        summary="Show one run: input, output, failure, progress and log.",
-        subject=subjects.RUN_QUESTION,
-        question=dispatching.RunQuestion, answer=dispatching.RunAnswer,
-    ),
-    Route(
-        name="list_workers", method="GET", path="/workers", role="viewer", tag=WORK,
-        summary="List workers in the order of their names.",
-        subject=subjects.WORKERS_QUESTION, items="workers",
-        question=dispatching.WorkersQuestion, answer=dispatching.WorkersAnswer,
     ),
     Route(
         name="drain_workers", method="POST", path="/workers/drain", role="operator", tag=WORK,
@@ -281,18 +216,6 @@ FORWARDED: tuple[Route, ...] = (
         tag=SYSTEM, summary="Send a test notification to the webhook, and tell how that went.",
         subject=subjects.NOTIFY_TEST_REQUEST, seconds=PATIENT_SECONDS,
         question=operating.NotifyTestRequest, answer=scheduling.Changed,
-    ),
-    Route(
-        name="list_dead_letters", method="GET", path="/dead-letters", role="viewer", tag=LETTERS,
-        summary="List dead letters, the newest first.",
-        subject=subjects.DEAD_LETTERS_QUESTION, items="dead_letters", flat="filter",
-        question=dispatching.DeadLettersQuestion, answer=dispatching.DeadLettersAnswer,
-    ),
-    Route(
-        name="show_dead_letter", method="GET", path="/dead-letters/{id}", role="viewer",
-        tag=LETTERS, summary="Show one dead letter, by its id or by that of its work.",
-        subject=subjects.DEAD_LETTER_QUESTION,
-        question=dispatching.DeadLetterQuestion, answer=dispatching.DeadLetterAnswer,
     ),
     Route(
         name="retry", method="POST", path="/dead-letters/retry", role="operator", tag=LETTERS,

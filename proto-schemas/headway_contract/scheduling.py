@@ -26,13 +26,6 @@ PrunePolicy = Literal["delete", "disable", "keep"]
 ManifestField = Literal["enabled", "attempts", "interval", "jitter", "retry"]
 
 
-class ManifestsQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for manifests, a page at a time, in the order of their ids."""
-
-    after: str = ""
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
-
-
 class ManifestStatus(Struct, frozen=True, kw_only=True):
     """How a manifest stands. `held_by` says what keeps it from firing, if anything does."""
 
@@ -56,20 +49,6 @@ class ManifestStatus(Struct, frozen=True, kw_only=True):
     depends_on: str | None = None
     dormant: bool = False
     id: UUID | None = None
-
-
-class ManifestsAnswer(Struct, frozen=True, kw_only=True):
-    """One page; `more` if there are others after it: ask again after `last`, if it names one."""
-
-    manifests: list[ManifestStatus] = []
-    more: bool = False
-    last: str = ""
-
-
-class ManifestQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for one manifest with everything that is known of it."""
-
-    manifest: ManifestId
 
 
 class FieldOwner(Struct, frozen=True, kw_only=True):
@@ -99,13 +78,6 @@ class ManifestAnswer(Struct, frozen=True, kw_only=True):
     owners: list[FieldOwner] = []
 
 
-class GroupsQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for groups, a page at a time, in the order of their names."""
-
-    after: str = ""
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
-
-
 class GroupStatus(Struct, frozen=True, kw_only=True):
     """How a group stands."""
 
@@ -117,14 +89,6 @@ class GroupStatus(Struct, frozen=True, kw_only=True):
     touched: list[str] = []
     rate: Rate | None = None
     owners: list[FieldOwner] = []
-
-
-class GroupsAnswer(Struct, frozen=True, kw_only=True):
-    """One page; `more` if there are others after it: ask again after `last`, if it names one."""
-
-    groups: list[GroupStatus] = []
-    more: bool = False
-    last: str = ""
 
 
 class PreviewQuestion(Struct, frozen=True, kw_only=True):
@@ -436,14 +400,6 @@ class EnqueueAnswer(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-class EnqueuedQuestion(Struct, frozen=True, kw_only=True):
-    """Somebody asks for what was enqueued and is not queued, the oldest first, page by page."""
-
-    after: datetime | None = None
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
-    refused_only: bool = False
-
-
 class EnqueuedStatus(Struct, frozen=True, kw_only=True):
     """What was enqueued: it is `waiting` to be taken up, or `refused`, and why."""
 
@@ -455,13 +411,6 @@ class EnqueuedStatus(Struct, frozen=True, kw_only=True):
     enqueued_at: datetime
     state: str
     reason: str | None = None
-
-
-class EnqueuedAnswer(Struct, frozen=True, kw_only=True):
-    """One page; `more` if there are others after it."""
-
-    enqueued: list[EnqueuedStatus] = []
-    more: bool = False
 
 
 class DismissRequest(Struct, frozen=True, kw_only=True):

@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
-from headway.client.client import Client
-from headway.client.nats_control import NatsControl
 from playwright.async_api import Browser, Page, expect
 from support.browsers import System, look_closely, run_system
 from support.servers import TestPostgres
@@ -27,12 +25,12 @@ async def system(
 async def fail(system: System, many: int, item: str = "lamp") -> None:
     """Let so many pieces of work become dead letters of one failure, and nothing else be one."""
     system.shown.broken = True
-    client = Client(control=NatsControl(system.world.broker), actor="ada")
-    left = [letter.dead_letter for letter in await client.dead_letters()]
-    if left:
-        await client.acknowledge(*left)
-    for number in range(many):
-        await client.enqueue("ship", {"item": item, "pieces": number + 1})
+    async with system.world.client("ada") as client:
+        left = [letter.dead_letter for letter in await client.dead_letters()]
+        if left:
+            await client.acknowledge(*left)
+        for number in range(many):
+            await client.enqueue("ship", {"item": item, "pieces": number + 1})
     await system.world.until(AWAITING, many, within=40)
 
 

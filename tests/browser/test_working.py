@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from headway.client.client import Client
-from headway.client.nats_control import NatsControl
 from playwright.async_api import Browser, Page, expect
 from support.browsers import System, look_closely, open_page, run_system
 from support.servers import TestPostgres
@@ -26,8 +24,10 @@ async def system(
         yield made
 
 
-def client_of(system: System) -> Client:
-    return Client(control=NatsControl(system.world.broker), actor="ada")
+async def ask(system: System, method: str, *arguments: Any) -> Any:
+    """Call a method of a client."""
+    async with system.world.client("ada") as client:
+        return await getattr(client, method)(*arguments)
 
 
 async def run_of(system: System, work: Any) -> Any:
@@ -56,7 +56,7 @@ async def test_empty_pages_teach(page: Page):
 
 async def test_a_run_tells_its_progress_and_its_log_as_they_come(page: Page, system: System):
     system.shown.hold()
-    triggered = await client_of(system).trigger("archive")
+    triggered = await ask(system, "trigger", "archive")
     run = await run_of(system, triggered.work)
     await page.goto(f"/runs/{run}")
     await expect(page.get_by_text("half way <img")).to_be_visible()
@@ -75,7 +75,7 @@ async def test_a_run_tells_its_progress_and_its_log_as_they_come(page: Page, sys
 
 async def test_runs_are_found_and_their_attempts_stand_side_by_side(page: Page, system: System):
     system.shown.broken = True
-    work = (await client_of(system).enqueue("ship", {"item": "needle", "pieces": 7})).work
+    work = (await ask(system, "enqueue", "ship", {"item": "needle", "pieces": 7})).work
     await system.world.until(
         "SELECT true FROM dispatcher.work_queue WHERE id = $1 AND state = 'settled'", work
     )
@@ -108,7 +108,7 @@ async def test_a_search_without_an_index_says_how_far_it_looked(page: Page):
 
 async def test_a_run_is_run_again_and_cancelled(page: Page, system: System):
     system.shown.hold()
-    triggered = await client_of(system).trigger("archive")
+    triggered = await ask(system, "trigger", "archive")
     run = await run_of(system, triggered.work)
     await page.goto(f"/runs/{run}")
     await page.get_by_role("button", name="Cancel").first.click()
@@ -125,9 +125,9 @@ async def test_a_run_is_run_again_and_cancelled(page: Page, system: System):
 
 async def test_waiting_work_says_for_what_and_is_cancelled_in_bulk(page: Page, system: System):
     system.shown.hold()
-    first = await client_of(system).trigger("archive")
+    first = await ask(system, "trigger", "archive")
     holder = await run_of(system, first.work)
-    second = await client_of(system).trigger("archive-2")
+    second = await ask(system, "trigger", "archive-2")
     await system.world.until(
         "SELECT reason = 'group_cap' FROM dispatcher.waiting WHERE id = $1", second.work
     )
@@ -207,10 +207,10 @@ async def test_events_come_by_themselves_and_wait_while_paused(page: Page, syste
     await page.goto("/events?type=run.completed")
     await expect(page.locator("#events[data-listening]")).to_be_attached()
     before = await page.locator("#events tr").count()
-    await client_of(system).enqueue("ship", {"item": "lamp"})
+    await ask(system, "enqueue", "ship", {"item": "lamp"})
     await expect(page.locator("#events tr")).to_have_count(before + 1)
     await page.get_by_role("button", name="Pause").click()
-    await client_of(system).enqueue("ship", {"item": "chair"})
+    await ask(system, "enqueue", "ship", {"item": "chair"})
     await expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
     await expect(page.locator("#events tr")).to_have_count(before + 1)
     await page.get_by_role("button", name="Resume (1 new)").click()
@@ -220,12 +220,12 @@ async def test_events_come_by_themselves_and_wait_while_paused(page: Page, syste
 
 
 async def test_the_audit_names_who_did_what(page: Page, system: System):
-    await client_of(system).disable("deliver")
+    await ask(system, "disable", "deliver")
     await page.goto("/audit?action=manifest.*")
     row = page.locator("#list tbody tr").filter(has_text="deliver").first
     await expect(row).to_contain_text("ada")
     await expect(row).to_contain_text("enabled true → false")
-    await client_of(system).enable("deliver")
+    await ask(system, "enable", "deliver")
     await expect(page.locator("#list tbody tr").first).to_contain_text("enabled false → true")
     await page.goto("/audit")
     await look_closely(page, "audit")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import pytest_asyncio
-from headway import App, Client, every, manual
+from headway import App, every, manual
 from support.terminal import open_terminal
 
 pytestmark = pytest.mark.thorough
@@ -37,7 +37,7 @@ async def test_it_goes_on_until_q_and_leaves_the_terminal_as_it_was(here, world)
         await terminal.expect("q quits")
         assert terminal.raw.startswith("\x1b[?1049h")  # a screen of its own
         assert "hourly  import" in terminal.text
-        async with Client(world.nats_url) as client:
+        async with world.client() as client:
             await client.trigger("by-hand")  # what changes is seen without a key
         await terminal.expect("waiting: 1 ")
         terminal.resize(40, 10)

@@ -83,7 +83,7 @@ async def test_a_manifest_runs_in_typescript_and_its_dependent_in_python(world, 
     # It leaves the other job to whoever has its body.
     await world.worker(app)
     await world.scheduler(app)
-    async with Client(world.nats_url) as headway:
+    async with world.client() as headway:
         await headway.trigger("report")
     await world.until(COMPLETED, "mail")
     await world.until_settled(at_least=2)
@@ -100,7 +100,7 @@ async def test_a_manifest_runs_in_typescript_and_its_dependent_in_python(world, 
 
 
 @pytest.mark.thorough
-async def test_one_trace_goes_through_both_languages(processes, broker, nats_url):
+async def test_one_trace_goes_through_both_languages(processes, broker, world):
     await provision(broker, replicas=1, max_bytes=64 * 1024**2)
     collector = Collector()
     processes.export_to(await collector.start())
@@ -109,7 +109,7 @@ async def test_one_trace_goes_through_both_languages(processes, broker, nats_url
         await processes.node(str(typescript.WORKER_UNDER_TEST))
         for command in ("dispatcher", "worker", "scheduler"):
             await processes.headway(command, HEADWAY_APP=app)
-        async with Client(nats_url) as headway:
+        async with world.client() as headway:
             await until(lambda: triggered(headway), within=30, what="a scheduler answers")
         top = await collector.seen(TREE_IN_TYPESCRIPT, order=by_name, manifest="parent")
         child = await collector.seen(TREE_IN_PYTHON, order=by_name, manifest="child")
@@ -186,7 +186,7 @@ async def test_what_a_run_tells_of_itself_is_kept(world, processes, teller):
     await world.until(
         "SELECT count(*) = 2 FROM dispatcher.run_log WHERE run_id = $1", run["run_id"]
     )
-    async with Client(world.nats_url) as headway:
+    async with world.client() as headway:
         told = await headway.run(run["run_id"])
     assert (told.percent, told.message) == (100, "half way")
     assert [(line.level, line.message, line.fields) for line in told.log] == [

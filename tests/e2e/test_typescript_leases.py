@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from headway import App, Client, manual
+from headway import App, manual
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed
@@ -258,7 +258,7 @@ async def test_a_body_wakes_dormant_dependents(world, processes):
     await start(world, processes)
     await world.worker(app)
     await world.scheduler(app)
-    async with Client(world.nats_url) as headway:
+    async with world.client() as headway:
         await headway.trigger("parent")
     await world.until_settled(at_least=5)
     activations = await world.value(
@@ -281,7 +281,7 @@ async def test_an_activation_that_is_refused_and_not_looked_at_fails_the_run(wor
     app = activating_app("ts-activates-carelessly")
     await start(world, processes)
     await world.scheduler(app)
-    async with Client(world.nats_url) as headway:
+    async with world.client() as headway:
         await headway.trigger("parent")
     failed = "SELECT count(*) FROM dispatcher.metadata WHERE state = 'failed'"
     await world.until(failed)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from headway import Client
 from headway_embedded import free_port
 from support.invariants import check_invariants
 from support.world import until
@@ -369,9 +368,9 @@ async def test_kill_takes_all_with_it_and_the_next_start_recovers(used_place):
 
 
 @pytest.mark.thorough
-async def test_a_worker_that_has_drained_is_started_again(place, database_url, nats_url):
+async def test_a_worker_that_has_drained_is_started_again(place, database_url, nats_url, world):
     urls = {"HEADWAY_DATABASE_URL": database_url, "HEADWAY_NATS_URL": nats_url}
-    async with place.up(**urls) as up, Client(nats_url) as client:
+    async with place.up(**urls) as up, world.client() as client:
         await up.until_said("hello from a job")
         [before] = await client.workers()
         await client.drain(before.worker)

@@ -2,14 +2,13 @@
 
 import asyncpg
 import pytest_asyncio
-from headway import Client
 from support.letters import Ops
 
 
 @pytest_asyncio.fixture
-async def ops(world, nats_url):
+async def ops(world):
     await world.dispatcher()
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         made = Ops(world, client)
         await world.worker(made.app, worker_name="w1")
         yield made

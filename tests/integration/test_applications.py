@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import pytest_asyncio
-from headway import App, Client, every
+from headway import App, every
 from headway_contract import decode
 from headway_contract.applications import RetireAppRequest
 from headway_contract.scheduling import DeleteRequest
@@ -32,10 +32,10 @@ def definitions(*names: str, **options):
 
 
 @pytest_asyncio.fixture
-async def client(world: World, nats_url):
+async def client(world: World):
     await world.provision()
     await world.scheduler(tick="off")
-    async with Client(nats_url, actor="ada") as made:
+    async with world.client("ada") as made:
         yield made
 
 

@@ -4,11 +4,10 @@ from uuid import UUID
 
 import pytest
 import pytest_asyncio
-from headway.client.client import Client
-from headway.client.nats_control import NatsControl
 from headway_contract import subjects
 from headway_contract.canaries import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
 from headway_errors import NotFound
+from headway_jetstream_kit.ask import ask
 from support.troubled_app import TroubledApp
 from support.world import until
 
@@ -27,22 +26,22 @@ async def app(world) -> TroubledApp:
 
 async def fail(world, many: int, item: str = "lamp") -> str:
     """Make dead letters of one failure; returns its fingerprint."""
-    client = Client(control=NatsControl(world.broker), actor="ada")
-    for _ in range(many):
-        await client.enqueue("ship", {"item": item})
+    async with world.client("ada") as client:
+        for _ in range(many):
+            await client.enqueue("ship", {"item": item})
     await world.until("SELECT count(*) = $1 FROM dispatcher.dead_letter", many)
     return str(await world.value("SELECT fingerprint FROM dispatcher.dead_letter LIMIT 1"))
 
 
 async def begin(world, fingerprint: str, *, actor: str = "grace") -> CanaryStatus:
     request = BeginCanaryRequest(fingerprint=fingerprint, actor=actor)
-    return await NatsControl(world.broker).ask(subjects.BEGIN_CANARY_REQUEST, request, CanaryStatus)
+    return await ask(world.broker, subjects.BEGIN_CANARY_REQUEST, request, CanaryStatus, timeout=5)
 
 
 async def stop(world, canary: UUID) -> CanaryStatus:
     """Stop a canary; one that has ended is returned as it is."""
     request = StopCanaryRequest(canary=canary, actor="grace")
-    return await NatsControl(world.broker).ask(subjects.STOP_CANARY_REQUEST, request, CanaryStatus)
+    return await ask(world.broker, subjects.STOP_CANARY_REQUEST, request, CanaryStatus, timeout=5)
 
 
 async def ended(world, canary: UUID) -> CanaryStatus:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from headway import App, Client
+from headway import App
 from headway.client.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
@@ -44,11 +44,11 @@ async def forever(ctx):
 async def idle(ctx): ...
 
 
-async def test_what_waits_never_starts_and_what_runs_is_asked_to_stop(world, nats_url):
+async def test_what_waits_never_starts_and_what_runs_is_asked_to_stop(world):
     await world.dispatcher()
     await world.fire(app_with(idle))
     work = await world.until("SELECT id FROM dispatcher.work_queue WHERE state = 'queued'")
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         result = await client.cancel(work, reason="wrong customer")
         assert (result.result, result.work, result.manifest) == ("settled", work, "m")
         await world.until_settled()
@@ -87,7 +87,7 @@ async def test_an_old_run_that_is_over_does_not_end_the_next_attempt(world, nats
     await world.fire(app_with(broken))
     run = await world.until("SELECT run_id FROM dispatcher.metadata WHERE state = 'failed'")
     await world.until("SELECT count(*) FROM dispatcher.work_queue WHERE state = 'waiting'")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         result = await client.cancel(run)
         assert (result.result, result.outcome) == ("already_settled", "failed")
         assert str(result.work) in result.text
@@ -96,12 +96,12 @@ async def test_an_old_run_that_is_over_does_not_end_the_next_attempt(world, nats
     await world.until_settled()
 
 
-async def test_work_that_is_still_on_its_way_never_starts(world, nats_url):
+async def test_work_that_is_still_on_its_way_never_starts(world):
     """It is in the scheduler's outbox, and the dispatcher has not heard of it."""
     scheduler = await world.fire(app_with(idle))
     await scheduler.end_pass("relay")
     await world.dispatcher()
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         await client.trigger("m")
         work = await world.until("SELECT id FROM scheduler.work")
         assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 0
@@ -117,11 +117,11 @@ async def test_work_that_is_still_on_its_way_never_starts(world, nats_url):
     await check_invariants(world.database)
 
 
-async def test_without_a_dispatcher_it_is_noted_and_done_later(world, nats_url):
+async def test_without_a_dispatcher_it_is_noted_and_done_later(world):
     await world.provision()
     await world.fire(app_with(idle))
     work = await world.until("SELECT id FROM scheduler.work")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         answer = await client.cancel_manifest("m")
     assert answer.counts == {"asked": 1}
     assert answer.results[0].work == work
@@ -132,13 +132,13 @@ async def test_without_a_dispatcher_it_is_noted_and_done_later(world, nats_url):
     assert await world.value("SELECT count(*) FROM dispatcher.metadata") == 0
 
 
-async def test_a_manifests_work_and_what_is_owed_end_together(world, nats_url):
+async def test_a_manifests_work_and_what_is_owed_end_together(world):
     app = app_with(forever, overlap="queue_one", manifests=("m", "other"))
     await world.dispatcher()
     await world.worker(app)
     await world.fire(app)
     await world.until("SELECT count(*) = 2 FROM dispatcher.metadata WHERE state = 'in_progress'")
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         assert (await client.trigger("m")).result == "owed"
         answer = await client.cancel_manifest("m", reason="stop it all")
         assert (answer.counts, answer.dropped) == ({"asked_to_stop": 1}, 1)
@@ -159,7 +159,7 @@ async def test_a_manifests_work_and_what_is_owed_end_together(world, nats_url):
     await check_invariants(world.database)
 
 
-async def test_a_groups_work_ends_with_or_without_a_manifest(world, nats_url):
+async def test_a_groups_work_ends_with_or_without_a_manifest(world):
     app = app_with(forever, manifests=tuple(f"m{number}" for number in range(5)))
     await world.dispatcher(max_active=3)
     await world.worker(app)
@@ -174,7 +174,7 @@ async def test_a_groups_work_ends_with_or_without_a_manifest(world, nats_url):
     )
     await _tell(world, loose)
     await world.until("SELECT count(*) = 6 FROM dispatcher.work_queue")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         [room] = await client.occupancy("ops")
         assert (room.in_progress, sum(room.waiting.values())) == (3, 3)
         answer = await client.cancel_group("ops")
@@ -209,7 +209,7 @@ async def test_a_groups_work_is_asked_for_in_one_go_and_counted_once(world, nats
     await world.fire(app_with(idle, manifests=("a", "b", "c", "d")))
     await world.until("SELECT count(*) = 4 FROM scheduler.work")
     meant = [row["id"] for row in await world.rows("SELECT id FROM scheduler.work ORDER BY id")]
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         answered = await client.cancel_group("ops")
     assert answered.counts == {"settled": 4}
     assert [(one.group, len(one.works)) for one in asked] == [("ops", 2), ("ops", 1)]
@@ -238,7 +238,7 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
         # As long as this is not committed nobody tells the scheduler; then it is asked at once.
         await connection.execute("DELETE FROM dispatcher.outbox")
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         answer = await client.cancel_manifest("m")
     assert answer.counts == {"settled": 1}
     state = "SELECT state = 'settled' AND outcome = 'cancelled' FROM dispatcher.work_queue"
@@ -322,25 +322,25 @@ class TestEnqueuedAndNotTakenUp:
             await connection.execute(enqueued["queued"], [work], ["ops"], [utc_now()], utc_now())
         assert [one.work for one in (await asked).works] == [work]
 
-    async def test_what_was_refused_is_said_to_be(self, world, nats_url):
+    async def test_what_was_refused_is_said_to_be(self, world):
         work = await self.enqueue(world)
         await world.value("DELETE FROM scheduler.job")
         await world.dispatcher()
         await world.scheduler()
         await world.until("SELECT count(*) FROM scheduler.enqueued WHERE state = 'refused'")
-        async with Client(nats_url) as client:
+        async with world.client() as client:
             with pytest.raises(RequestFailed, match=f"headway dismiss {work}"):
                 await client.cancel(work)
 
 
 async def test_a_second_cancel_answers_already_settled_before_the_scheduler_heard_of_the_first(
-    world, nats_url
+    world,
 ):
     await world.dispatcher()
     scheduler = await world.fire(app_with(idle))
     work = await world.until("SELECT id FROM dispatcher.work_queue WHERE state = 'queued'")
     await scheduler.end_pass("intake")
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         [first] = (await client.cancel_manifest("m")).results
         [again] = (await client.cancel_manifest("m")).results
     assert (first.work, first.result) == (work, "settled")

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from headway import App, Client, RequestFailed, every, manual
+from headway import App, RequestFailed, every, manual
 from headway_contract.work import Rate
 from support.cadences import when_made_due
 from support.invariants import check_invariants
@@ -12,7 +12,7 @@ from support.invariants import check_invariants
 
 @pytest.fixture
 async def client(world):
-    async with Client(world.nats_url, actor="ada") as made:
+    async with world.client("ada") as made:
         yield made
 
 

@@ -1,16 +1,22 @@
-"""The client: look and change, over NATS alone."""
+"""The client: look and change, over HTTP."""
 
+import json
 import os
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
 
+import httpx
 import pytest
 from headway import App, Client, InvalidDefinitions, Item, cron, daily, every, manual
 from headway.client.client import RequestFailed
 from headway.define.definitions import Definitions, JobDefinition
-from headway_contract import subjects
-from headway_contract.scheduling import GroupsAnswer, ManifestsAnswer
+from headway_contract.dispatching import LetterFilter
 from headway_errors import Invalid, Rejected
 from support.cadences import when_made_due
+
+ROOT = Path(__file__).parents[2]
 
 
 def app_with(count: int = 0) -> App:
@@ -25,10 +31,10 @@ def app_with(count: int = 0) -> App:
     return app
 
 
-async def test_manifests_come_in_pages_and_in_order(world, nats_url, monkeypatch):
-    monkeypatch.setattr("headway.client.client.PAGE", 10)
+async def test_manifests_come_in_pages_and_in_order(world, monkeypatch):
+    monkeypatch.setattr("headway.client.http_control._PAGE", 10)
     await world.scheduler(app_with(25))
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         found = await client.manifests()
     assert [one.external_id for one in found] == [f"m-{number:04}" for number in range(25)]
     assert {(one.owner, one.job, one.group, one.enabled, one.declared) for one in found} == {
@@ -37,25 +43,24 @@ async def test_manifests_come_in_pages_and_in_order(world, nats_url, monkeypatch
     assert all(one.next_due_at is not None for one in found)
 
 
-async def test_what_is_wrong_is_told(world, nats_url):
-    async with Client(nats_url) as client:
+async def test_what_is_wrong_is_told(world):
+    async with world.client() as client:
+        assert await client.manifests() == [], "the console reads by itself"
         with pytest.raises(RequestFailed, match="no service answers"):
-            await client.manifests()
-    with pytest.raises(RequestFailed, match="not reachable"):
-        async with Client("nats://127.0.0.1:1"):
-            pass
+            await client.preview("m")
     with pytest.raises(RequestFailed, match="not connected"):
-        await Client(nats_url).manifests()
-    await world.scheduler(app_with(1))
-    reply = await world.broker.client.request(
-        subjects.MANIFESTS_QUESTION, b'{"limit": 0}', timeout=5
-    )
-    assert reply.headers["Nats-Service-Error-Code"] == "400"
+        await Client("http://127.0.0.1:1").manifests()
 
 
-async def test_all_that_is_wrong_with_a_request_is_told_at_once(world, nats_url):
+@pytest.mark.parametrize("url", ["nats://127.0.0.1:4222", "tls://broker:4222", "localhost:8080"])
+def test_a_url_that_is_not_of_a_console_is_refused_with_the_remedy(url):
+    with pytest.raises(RequestFailed, match=r"give the URL of the console.*http://127.0.0.1:8080"):
+        Client(url, token="t")
+
+
+async def test_all_that_is_wrong_with_a_request_is_told_at_once(world):
     await world.scheduler(App("test"), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         with pytest.raises(Invalid) as refused:
             await client.change("a", attempts=0, jitter=-1)
         assert str(refused.value).splitlines() == [
@@ -66,20 +71,20 @@ async def test_all_that_is_wrong_with_a_request_is_told_at_once(world, nats_url)
             await client.trigger("a", priority=77)
 
 
-async def test_code_does_not_take_what_was_made_at_run_time(world, nats_url):
+async def test_code_does_not_take_what_was_made_at_run_time(world):
     app = App("test")
     app.job("job")(lambda ctx: None)
     await world.scheduler_of_files(app, tick="off")
     app.schedule("a", job="job", when=manual())
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.schedule("a", job="job", when=manual())
         with pytest.raises(Rejected, match=r"'a' was made at run time .* \('headway delete a'\)"):
             await client.apply(app.definitions())
 
 
-async def test_a_manifest_made_at_run_time_belongs_to_nobodys_code(world, nats_url):
+async def test_a_manifest_made_at_run_time_belongs_to_nobodys_code(world):
     await world.scheduler_of_files(app_with(1), tick="off")
-    async with Client(nats_url, actor="alice") as client:
+    async with world.client("alice") as client:
         made = await client.schedule(
             "sync-x", job="sync", when=daily("03:15", tz="Europe/Berlin"), input=5, priority=3
         )
@@ -103,9 +108,9 @@ async def test_a_manifest_made_at_run_time_belongs_to_nobodys_code(world, nats_u
     assert [row["source"] for row in sources] == ["operator/alice"]
 
 
-async def test_many_at_run_time_and_those_that_left(world, nats_url):
+async def test_many_at_run_time_and_those_that_left(world):
     await world.scheduler(app_with(), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.schedule("other", job="sync", when=manual(), input=1)
         made = await client.schedule_many(
             "many", job="sync", items={"a": 1, "b": 2}, when=every(minutes=5)
@@ -123,9 +128,9 @@ async def test_many_at_run_time_and_those_that_left(world, nats_url):
     assert left == ["many-b", "many-c", "many-d", "other"]
 
 
-async def test_bad_definitions_are_refused_here_or_there(world, nats_url):
+async def test_bad_definitions_are_refused_here_or_there(world):
     await world.scheduler(app_with(), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         with pytest.raises(InvalidDefinitions, match="cron expression"):
             await client.schedule("x", job="sync", when=cron("99 * * * *"))
         with pytest.raises(TypeError, match="takes no keyword 'proirity'"):
@@ -137,12 +142,12 @@ async def test_bad_definitions_are_refused_here_or_there(world, nats_url):
         assert await client.manifests() == []
 
 
-async def test_a_one_shot_runs_once(world, nats_url):
+async def test_a_one_shot_runs_once(world):
     app = app_with()
     await world.dispatcher()
     await world.worker(app)
     await world.scheduler(app)
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         soon = await client.once("sync", input=1, delay=0.2)
         assert soon.startswith("once-")
         later = datetime(2099, 1, 1, 12, tzinfo=UTC)
@@ -157,9 +162,9 @@ async def test_a_one_shot_runs_once(world, nats_url):
                 await client.once("sync", input=1, **wrong)
 
 
-async def test_what_operators_do(world, nats_url):
+async def test_what_operators_do(world):
     await world.scheduler(app_with(1), tick="off")
-    async with Client(nats_url, actor="bob") as client:
+    async with world.client("bob") as client:
         await client.disable("m-0000")
         assert not (await client.manifest("m-0000")).status.enabled
         await client.enable("m-0000")
@@ -198,35 +203,103 @@ async def test_what_operators_do(world, nats_url):
     )
 
 
-async def test_a_request_that_nats_would_not_take_is_refused_before_it_is_sent(world, nats_url):
-    async with Client(nats_url) as client:
+async def test_a_request_that_nats_would_not_take_is_refused_before_it_is_sent(world):
+    async with world.client() as client:
         job = JobDefinition(name="big", description=os.urandom(1_000_000).hex())
         with pytest.raises(RequestFailed, match=r"NATS accepts 1048576 at most.*max_payload"):
             await client.apply(Definitions(owner="big", jobs=(job,)))
 
 
-async def test_anything_that_can_ask_may_take_the_place_of_nats():
-    asked = []
+def document_paths() -> dict[tuple[str, str], set[str]]:
+    """The operations of the OpenAPI document, with the names of their parameters and fields."""
+    document = json.loads((ROOT / "proto-schemas" / "openapi.json").read_text())
+    found = {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            names = {one["name"] for one in operation.get("parameters", ())}
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            reference = body.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            schema = document["components"]["schemas"].get(reference, {})
+            found[method.upper(), path] = names | set(schema.get("properties", ()))
+    return found
 
-    class Recorded:
-        async def ask(self, subject, question, answer, *, timeout=5.0):
-            asked.append((subject, timeout))
-            return answer(**({"owner": "api"} if answer.__name__ == "ApplyAnswer" else {}))
 
-    async with Client(control=Recorded()) as client:
-        assert await client.manifests() == ManifestsAnswer().manifests
-        assert await client.groups() == GroupsAnswer().groups
-        await client.plan(Definitions(owner="x"))
-    assert asked == [
-        (subjects.MANIFESTS_QUESTION, 5.0),
-        (subjects.GROUPS_QUESTION, 5.0),
-        (subjects.PLAN_QUESTION, 30.0),
+ID = UUID(int=1)
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+CALLS = {
+    "manifests": (), "manifest": ("m",), "groups": (), "preview": ("m", 3),
+    "explain": ("m",), "explain_work": (ID,), "ledger": ("m",), "plan": (Definitions(owner="x"),),
+    "apply": (Definitions(owner="x"),), "trigger": ("m",), "enqueue": ("job", 1), "enqueued": (),
+    "dismiss": (ID,), "enable": ("m",), "disable": ("m",), "change": ("m",), "delete": ("m",),
+    "change_group": ("ops",), "change_job": ("job",), "test_notification": (),
+    "rename_app": ("a", "b"), "retire_app": ("a",), "give_back_app": ("a",), "pause": ("m",),
+    "resume": ("m",), "dead_letters": (), "dead_letter": (ID,), "retry": (ID,),
+    "retry_all": (LetterFilter(job="job"),), "acknowledge": (ID,),
+    "acknowledge_all": (LetterFilter(job="job"),), "cancel": (ID,), "cancel_manifest": ("m",),
+    "cancel_group": ("ops",), "works": (), "work": (ID,), "runs": (), "run": (ID,),
+    "workers": (), "drain": ("w",), "occupancy": ("ops",), "once": ("job",),
+    "schedule": ("m",), "schedule_many": ("m",), "backfill": ("m",), "change_many": ("m",),
+}  # fmt: skip
+OPTIONS = {
+    "preview": {"after": NOW, "each": True}, "explain": {"at": NOW}, "ledger": {"since": NOW},
+    "plan": {"prune": "delete", "take_over": True}, "apply": {"prune": "delete", "take_over": True},
+    "trigger": {"input": 1, "delay": 2.0, "priority": 1, "start_within": 5.0, "key": "k"},
+    "enqueue": {"group": "ops", "priority": 1, "delay": 1.0, "start_by": NOW, "key": "k"},
+    "enqueued": {"refused_only": True}, "change": {"attempts": 2, "interval": 1.0, "jitter": 1.0},
+    "change_group": {"max_active": 1, "priority": 1, "enabled": True, "rate": "1/second"},
+    "change_job": {"max_active": None, "rate": None}, "delete": {"key": "k"},
+    "pause": {"until": NOW, "reason": "r"}, "resume": {"dry_run": True},
+    "dead_letters": {"group": "g", "job": "j", "manifest": "m", "fingerprint": "f",
+                     "created_after": NOW, "created_before": NOW},
+    "acknowledge": {"note": "n"}, "cancel": {"reason": "r"}, "cancel_manifest": {"reason": "r"},
+    "cancel_group": {"reason": "r"}, "works": {"state": "queued", "group": "g", "reason": "x"},
+    "runs": {"state": "failed", "group": "g", "job": "j", "worker": "w", "since": NOW,
+             "until": NOW},
+    "once": {"at": NOW}, "schedule": {"job": "job", "when": manual()},
+    "schedule_many": {"job": "job", "when": manual(), "items": [("a", 1)]},
+    "backfill": {"since": NOW, "until": NOW, "missed_only": True, "priority": 1, "dry_run": True},
+    "change_many": {"action": "run", "group": "g", "labels": {"a": "b"}, "key": "k"},
+}  # fmt: skip
+
+
+def test_every_method_of_the_client_is_checked():
+    methods = {
+        name
+        for name, value in vars(Client).items()
+        | {item for base in Client.__mro__ for item in vars(base).items() if callable(item[1])}
+        if not name.startswith("_") and callable(value)
+    }
+    assert methods - {"register"} == set(CALLS)
+
+
+@pytest.mark.parametrize("method", CALLS)
+async def test_the_clients_calls_fit_the_document(method):
+    """Every request names an operation of the API, and only what that takes."""
+    seen = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(409, json={"detail": "enough"})
+
+    transport = httpx.MockTransport(answer)
+    async with Client("http://console", transport=transport) as client:
+        with pytest.raises(RequestFailed, match="enough"):
+            await getattr(client, method)(*CALLS[method], **OPTIONS.get(method, {}))
+    [request] = seen
+    fitting = [
+        names
+        for (verb, path), names in document_paths().items()
+        if verb == request.method
+        and re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path)
     ]
+    body = json.loads(request.content) if request.content else {}
+    sent = {*request.url.params, *body}
+    assert any(sent <= names for names in fitting), (request.method, request.url, body)
 
 
-async def test_the_ledger_is_asked_for_page_by_page(world, nats_url):
+async def test_the_ledger_is_asked_for_page_by_page(world):
     await world.scheduler(app_with(205), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         checked = await client.ledger(since=datetime(2020, 1, 1, tzinfo=UTC) + timedelta(1))
     assert (checked.manifests, checked.gaps, checked.last) == (205, [], "m-0204")
 
@@ -243,15 +316,15 @@ async def test_the_ledger_is_asked_for_page_by_page(world, nats_url):
 )
 async def test_a_one_shot_at_no_time_is_refused_before_anybody_is_asked(fields, complaint):
     with pytest.raises(ValueError, match=complaint):
-        await Client("nats://nowhere:1").once("job", **fields)
+        await Client("http://nowhere:1").once("job", **fields)
 
 
-async def test_times_beyond_all_calendars_are_refused(world, nats_url):
+async def test_times_beyond_all_calendars_are_refused(world):
     app = App("test")
     app.job("job")(lambda ctx: None)
     app.schedule("hourly", job="job", when=when_made_due())
     await world.scheduler(app)
-    async with Client(nats_url) as headway:
+    async with world.client() as headway:
         for year in (1, 9999):
             with pytest.raises(RequestFailed, match="is not between 1970 and 2199"):
                 await headway.preview("hourly", after=datetime(year, 12, 31, tzinfo=UTC))

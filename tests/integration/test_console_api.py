@@ -2,17 +2,13 @@
 
 import asyncio
 import re
-from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
 from headway import App, Client, manual
 from headway_console.api import ENDPOINTS
-from headway_console.reading.dead_letters import read_letter
-from headway_contract.http import cursor_of
-from headway_contract.scheduling import EnqueuedQuestion
+from headway_console.reading.pages import Place, write_cursor
 from headway_errors import Conflict, Invalid, NotFound, RequestFailed, TooLarge, Unavailable
-from headway_scheduler.operate.enqueue_requests import list_enqueued
 from support.cadences import when_made_due
 from support.letters import Ops
 
@@ -60,7 +56,7 @@ async def test_lists_come_in_pages(world, console):
         assert second["next"] is None
 
 
-GROUPS, NO_RUN = cursor_of('["groups",null,"a"]'), cursor_of('["runs",null,"a"]')
+GROUPS, NO_RUN = (write_cursor(Place(of, None, "a")) for of in ("groups", "runs"))
 WRONG = [
     ("GET", "/manifests/nobody", {}, 404, "there is no manifest 'nobody'"),
     ("DELETE", "/manifests/nightly", {}, 409, "is declared by the application 'shop'"),
@@ -81,7 +77,7 @@ WRONG = [
     ("PATCH", "/manifests/nightly", {"content": b"{"}, 400, "Input data was truncated"),
     ("PATCH", "/manifests/nightly", {"json": {"actor": "eve"}}, 422, "unknown field `actor`"),
     ("GET", "/runs/no-id", {}, 422, "run: Invalid UUID"),
-    ("GET", f"/runs/{UUID(int=0)}", {}, 503, "is it running?"),
+    ("GET", f"/work/{UUID(int=0)}/explain", {}, 503, "is it running?"),
     ("GET", "/nothing", {}, 404, ""),
     ("PUT", "/runs", {}, 405, ""),
     ("PUT", "/manifests/m", {"json": {}}, 422, "job is missing: use text"),
@@ -133,28 +129,24 @@ ASKED = [
     (lambda one: one.enqueue("nobody"), NotFound),
     (lambda one: one.delete("nightly"), Conflict),
     (lambda one: one.trigger("nightly", key="k", input=2), Conflict),
-    (lambda one: one.run(UUID(int=0)), Unavailable),
+    (lambda one: one.run(UUID(int=0)), NotFound),
+    (lambda one: one.cancel(UUID(int=0)), Unavailable),
     (lambda one: one.trigger("nightly", input=["x" * 1_100_000]), TooLarge),
 ]
 STATUSES = {NotFound: 404, Invalid: 422, Conflict: 409, Unavailable: 503, TooLarge: 413}
 
 
-async def test_a_failure_is_the_same_over_nats_and_over_http(world, console, nats_url):
+async def test_the_kind_of_a_failure_reaches_the_client(world, console):
     await world.scheduler(an_app(), tick="off")
     seen: list[int] = []
-    http = Client(console.url, token=console.tokens["admin"])
-    async with Client(nats_url) as nats, http as over_http:
-        over_http._control._client.event_hooks["response"].append(note_status(seen))
-        await nats.trigger("nightly", key="k")
+    async with Client(console.url, token=console.tokens["admin"]) as client:
+        client._console._client.event_hooks["response"].append(note_status(seen))
+        await client.trigger("nightly", key="k")
+        seen.clear()
         for asking, kind in ASKED:
-            told = []
-            for client in (nats, over_http):
-                with pytest.raises(RequestFailed) as failed:
-                    await asking(client)
-                assert failed.value.kind is kind.kind, failed.value
-                told.append(str(failed.value).partition("\n")[0])
-            # But for the length of the name of who asks, which is in the request.
-            assert re.sub(r"\d+ bytes", "", told[0]) == re.sub(r"\d+ bytes", "", told[1])
+            with pytest.raises(RequestFailed) as failed:
+                await asking(client)
+            assert failed.value.kind is kind.kind, failed.value
     assert seen == [STATUSES[kind] for _, kind in ASKED]
 
 
@@ -260,25 +252,6 @@ async def test_a_second_retry_with_a_key_takes_no_further_letters(world, console
     await world.until_settled()
 
 
-async def test_dead_letters_are_the_same_whoever_reads_them(world, console, nats_url):
-    """The console reads them itself, so that they are listed while no dispatcher runs."""
-    over_http = Client(console.url, token=console.tokens["operator"])
-    async with Client(nats_url) as over_nats, over_http:
-        ops = Ops(world, over_nats)
-        await world.dispatcher()
-        await world.worker(ops.app)
-        letters = [(await ops.letter(input={"n": n}))[1] for n in range(3)]
-        ops.mended.set()
-        await over_nats.acknowledge(letters[0], note="by hand")
-        await over_nats.retry(letters[1])
-        await world.until_settled()
-        for asked in ({"state": None}, {}, {"group": "ops", "job": "job"}, {"job": "x"}):
-            assert await over_http.dead_letters(**asked) == await over_nats.dead_letters(**asked)
-        async with world.database.acquire() as connection:
-            for letter in letters:
-                assert await over_nats.dead_letter(letter) == await read_letter(connection, letter)
-
-
 async def test_pages_are_whole_while_entries_arrive(world, console):
     ops = Ops(world, Client(console.url))
     await world.dispatcher()
@@ -301,18 +274,17 @@ async def test_pages_are_whole_while_entries_arrive(world, console):
     assert none["items"] == []
 
 
-async def test_what_was_enqueued_at_one_time_is_on_one_page(world):
+async def test_what_was_enqueued_at_one_time_comes_whole_over_several_pages(world, console):
     await world.declare(an_app())
-    for times in (3, 1):
-        await world.value(f"SELECT count(headway.enqueue('sync')) FROM generate_series(1, {times})")
-        await world.value("UPDATE scheduler.enqueued SET enqueued_at = now() WHERE input IS NULL")
-        await world.value("UPDATE scheduler.enqueued SET input = '1'")
-    async with world.database.acquire() as connection:
-        first = await list_enqueued(connection, EnqueuedQuestion(limit=2))
-        assert (len(first.enqueued), first.more) == (3, True)
-        behind = EnqueuedQuestion(limit=2, after=first.enqueued[-1].enqueued_at)
-        second = await list_enqueued(connection, behind)
-        assert (len(second.enqueued), second.more) == (1, False)
+    await world.value("SELECT count(headway.enqueue('sync')) FROM generate_series(1, 5)")
+    await world.value("UPDATE scheduler.enqueued SET enqueued_at = now()")
+    seen, cursor = [], {}
+    async with console.signed_in("viewer") as client:
+        while cursor is not None:
+            page = (await client.get("/api/v1/enqueued", params={"limit": 2, **cursor})).json()
+            seen += [one["work"] for one in page["items"]]
+            cursor = {"cursor": page["next"]} if page["next"] else None
+    assert len(seen) == len(set(seen)) == 5
 
 
 async def test_lists_are_read_here_whoever_else_runs(world, console):
@@ -358,38 +330,29 @@ async def test_lists_are_read_here_whoever_else_runs(world, console):
             assert words in (await client.get(f"/api/v1{path}")).json()["detail"]
 
 
-async def test_a_client_asks_over_http_what_it_asks_over_nats(world, console, monkeypatch):
-    monkeypatch.setattr("headway.client.client.PAGE", 1)
+async def test_a_client_reads_and_changes_over_http(world, console, monkeypatch):
+    monkeypatch.setattr("headway.client.http_control._PAGE", 1)
     app = an_app()
     await world.dispatcher()
     await world.worker(app, worker_name="w1")
     await world.fire(app)
     await world.until_settled(at_least=2)
-    async with (
-        Client(console.url, token=console.tokens["operator"]) as over_http,
-        Client(world.nats_url) as over_nats,
-    ):
-        for ask in (
-            lambda client: client.manifests(),
-            lambda client: client.groups(),
-            lambda client: client.runs(manifest="nightly"),
-            lambda client: client.works(state="settled"),
-            lambda client: client.occupancy(),
-            lambda client: client.preview("nightly", 3, after=datetime(2027, 1, 1, tzinfo=UTC)),
-            lambda client: client.preview("nightly", 3, each=True),
-            lambda client: client.dead_letters(),
-            lambda client: client.enqueued(),
-        ):
-            assert await ask(over_http) == await ask(over_nats)
-        assert [one.worker for one in await over_http.workers()] == ["w1"]
-        [work, _] = await over_http.works(state="settled")
-        assert (await over_http.work(work.work)).status == work
-        cancelled = await over_http.cancel(work.work)
+    async with Client(console.url, token=console.tokens["operator"]) as client:
+        assert len(await client.manifests()) == len(app.definitions().manifests)
+        assert [one.name for one in await client.groups()] == [
+            one.group for one in await client.occupancy()
+        ]
+        assert [one.worker for one in await client.workers()] == ["w1"]
+        [work, _] = await client.works(state="settled")
+        assert (await client.work(work.work)).status == work
+        cancelled = await client.cancel(work.work)
         assert cancelled.result == "already_settled"
         with pytest.raises(NotFound, match="there is no manifest 'nobody'"):
-            await over_http.manifest("nobody")
-        with pytest.raises(RequestFailed, match="is operator, and this needs the role admin"):
-            await over_http.schedule("x", job="sync", when=manual(), input=1)
+            await client.manifest("nobody")
+        with pytest.raises(
+            RequestFailed, match="has the role operator, and this needs the role admin"
+        ):
+            await client.schedule("x", job="sync", when=manual(), input=1)
     async with Client(console.url, token="wrong") as stranger:
         with pytest.raises(RequestFailed, match="does not know you: unknown token"):
             await stranger.manifests()

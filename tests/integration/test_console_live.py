@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-from headway.client.client import Client
-from headway.client.nats_control import NatsControl
 from support.troubled_app import Order, TroubledApp
 
 
@@ -29,7 +27,8 @@ async def test_a_page_of_a_run_hears_of_its_log_and_its_end(world, console):
     await world.dispatcher()
     await world.scheduler(app.app, tick="off")
     await world.worker(app.app)
-    triggered = await Client(control=NatsControl(world.broker), actor="ada").trigger("archive")
+    async with world.client("ada") as asker:
+        triggered = await asker.trigger("archive")
     run = await world.until(
         "SELECT run_id FROM dispatcher.metadata WHERE work_id = $1 AND progress IS NOT NULL",
         triggered.work,
@@ -54,8 +53,8 @@ async def test_rows_of_events_come_as_they_happen_and_fit_the_filter(world, cons
     await world.worker(app.app)
     feed = "/events/feed?type=run.completed&after=0"
     async with console.signed_in("viewer") as client, client.stream("GET", feed) as reply:
-        asker = Client(control=NatsControl(world.broker), actor="ada")
-        await asker.enqueue("ship", Order(item="<script>"))
+        async with world.client("ada") as asker:
+            await asker.enqueue("ship", Order(item="<script>"))
         told = ""
         async with asyncio.timeout(20):
             async for line in reply.aiter_lines():

@@ -5,7 +5,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from headway import App, Client
+from headway import App
 from headway_clock import monotonic, utc_now
 from headway_console.reading import BadCursor, connect_reader
 from headway_console.reading.audit import AuditFilter, page_of_audit
@@ -87,7 +87,7 @@ def made(slow_may_end: asyncio.Event) -> App:
 
 
 @pytest.fixture
-async def settled(world, nats_url):
+async def settled(world):
     """Everything has fired: done well, tried again, failed for good, skipped and cancelled."""
     may_end = asyncio.Event()
     app = made(may_end)
@@ -96,7 +96,7 @@ async def settled(world, nats_url):
     await world.declare(app)
     await world.make_due("fine-1", "fine-2", "bad-1", "slow-1")
     await world.scheduler(app)
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await world.until("SELECT progress IS NOT NULL FROM dispatcher.metadata WHERE job = 'slow'")
         await client.trigger("slow-1")  # skipped, for it is under way
         yield client, world

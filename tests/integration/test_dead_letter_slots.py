@@ -6,14 +6,14 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from headway import App, Client, retry
+from headway import App, retry
 from headway.client.client import RequestFailed
-from headway.client.nats_control import NatsControl
 from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.dispatching import CancelAnswer, CancelRequest, LetterFilter
 from headway_contract.work import ManifestPruned, WorkCancelRequested, WorkQueued
 from headway_dispatcher.operate import cancel_requests
+from headway_jetstream_kit.ask import ask
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 from support.world import until
@@ -46,7 +46,7 @@ class TestSlots:
         assert rows[1]["finished_at"] <= rows[2]["started_at"], "one after the other"
         await check_invariants(ops.world.database)
 
-    async def test_it_comes_before_the_next_work_of_its_manifest(self, world, nats_url):
+    async def test_it_comes_before_the_next_work_of_its_manifest(self, world):
         """Otherwise a manifest that fires all the time would never let it in."""
         mended, release, ran = asyncio.Event(), asyncio.Event(), []
         app = App("test")
@@ -66,7 +66,7 @@ class TestSlots:
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
         mended.set()
-        async with Client(nats_url) as client:
+        async with world.client() as client:
             assert (await client.trigger("m")).result == "queued"
             await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
             assert (await client.trigger("m")).result == "owed", "the next work, which waits"
@@ -158,8 +158,12 @@ class TestSlots:
         asked = {"manifest_id": manifest} if whole == "manifest_id" else {"group": "ops"}
         counts, more = Counter(), True
         while more:
-            answer = await NatsControl(ops.world.broker).ask(
-                subjects.CANCEL_REQUEST, CancelRequest(**asked), CancelAnswer
+            answer = await ask(
+                ops.world.broker,
+                subjects.CANCEL_REQUEST,
+                CancelRequest(**asked),
+                CancelAnswer,
+                timeout=5,
             )
             counts.update(answer.counts)
             more = answer.more
@@ -170,7 +174,7 @@ class TestSlots:
         assert (left.dead_letter, left.retry_asked_at) == (letter, None)
 
     @pytest.mark.parametrize("whole", ["manifest", "group"])
-    async def test_a_cancel_of_all_withdraws_the_wish(self, world, nats_url, whole):
+    async def test_a_cancel_of_all_withdraws_the_wish(self, world, whole):
         ran = []
         app = App("test")
 
@@ -188,7 +192,7 @@ class TestSlots:
         await world.fire(app)
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
-        async with Client(nats_url) as client:
+        async with world.client() as client:
             await client.trigger("m")
             await world.until("SELECT count(*) FROM dispatcher.metadata WHERE state='in_progress'")
             assert [one.result for one in await client.retry(letter)] == ["waits"]
@@ -289,7 +293,7 @@ class TestManifests:
     """With the scheduler: what a letter does to its manifest."""
 
     @pytest.mark.parametrize("retried", [True, False])
-    async def test_it_blocks_until_somebody_has_seen_to_it(self, world, nats_url, retried):
+    async def test_it_blocks_until_somebody_has_seen_to_it(self, world, retried):
         mended = asyncio.Event()
         app = App("test")
 
@@ -305,7 +309,7 @@ class TestManifests:
         await world.fire(app)
         letter = await world.until("SELECT blocked_by FROM scheduler.manifest")
         mended.set()
-        async with Client(nats_url, actor="ada") as client:
+        async with world.client("ada") as client:
             name = (await client.manifests())[0].external_id
             with pytest.raises(RequestFailed, match=str(letter)):
                 await client.trigger(name)
@@ -320,7 +324,7 @@ class TestManifests:
             await world.until_settled(at_least=2)
         await check_invariants(world.database)
 
-    async def test_a_policy_lets_it_go_on(self, world, nats_url):
+    async def test_a_policy_lets_it_go_on(self, world):
         app = App("test")
 
         @app.job("job", group="ops", on_dead_letter="go_on")
@@ -334,7 +338,7 @@ class TestManifests:
         await world.fire(app)
         await world.until("SELECT last_outcome = 'dead_lettered' FROM scheduler.manifest")
         assert await world.value("SELECT blocked_by FROM scheduler.manifest") is None
-        async with Client(nats_url) as client:
+        async with world.client() as client:
             [letter] = await client.dead_letters()
             answer = await client.trigger(letter.manifest)
             assert answer.result == "queued"

@@ -89,9 +89,9 @@ async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
         await deleting
 
 
-async def test_the_same_key_is_answered_alike_and_deletes_once(world, nats_url):
+async def test_the_same_key_is_answered_alike_and_deletes_once(world):
     await world.scheduler(app_with(), tick="off")
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         for name in ("x", "y"):
             await client.schedule(name, job="job", when=manual())
         first = await client.delete("x", key="k")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from headway import App, Client, manual, retry
+from headway import App, manual, retry
 from headway.client.client import RequestFailed
 from support.invariants import check_invariants
 
@@ -52,9 +52,9 @@ async def shop(world):
 
 
 @pytest.mark.parametrize("asked", ["enqueued", "triggered"])
-async def test_it_has_the_key_of_that_input(shop, world, nats_url, asked):
+async def test_it_has_the_key_of_that_input(shop, world, asked):
     """Otherwise it would run beside work that it must not run beside."""
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         if asked == "enqueued":
             work = (await client.enqueue("sync", {"id": 7})).work
         else:
@@ -75,8 +75,8 @@ async def test_it_has_the_key_of_that_input(shop, world, nats_url, asked):
     await check_invariants(world.database)
 
 
-async def test_so_has_one_that_waits_for_its_slot(shop, world, nats_url):
-    async with Client(nats_url) as client:
+async def test_so_has_one_that_waits_for_its_slot(shop, world):
+    async with world.client() as client:
         work = (await client.trigger("m")).work
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.work)")
@@ -91,8 +91,8 @@ async def test_so_has_one_that_waits_for_its_slot(shop, world, nats_url):
     await check_invariants(world.database)
 
 
-async def test_its_manifest_may_have_another_job_by_now(shop, world, nats_url):
-    async with Client(nats_url) as client:
+async def test_its_manifest_may_have_another_job_by_now(shop, world):
+    async with world.client() as client:
         work = (await client.trigger("m")).work
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.value(
@@ -106,9 +106,9 @@ async def test_its_manifest_may_have_another_job_by_now(shop, world, nats_url):
 
 @pytest.mark.parametrize("asked", ["enqueued", "triggered"])
 async def test_the_page_tells_that_an_input_makes_no_key_and_keeps_what_was_written(
-    shop, world, nats_url, console, asked
+    shop, world, console, asked
 ):
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await (client.enqueue("sync", {"id": 7}) if asked == "enqueued" else client.trigger("m"))
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     before = await tables(world)
@@ -130,10 +130,8 @@ async def test_the_page_tells_that_an_input_makes_no_key_and_keeps_what_was_writ
     assert shop.ran == [7, 8]
 
 
-async def test_the_page_keeps_what_was_written_while_nobody_can_check_it(
-    shop, world, nats_url, console
-):
-    async with Client(nats_url) as client:
+async def test_the_page_keeps_what_was_written_while_nobody_can_check_it(shop, world, console):
+    async with world.client() as client:
         await client.enqueue("sync", {"id": 7})
     letter = await world.until("SELECT id FROM dispatcher.dead_letter")
     before = await tables(world)
@@ -146,9 +144,9 @@ async def test_the_page_keeps_what_was_written_while_nobody_can_check_it(
     assert await tables(world) == before
 
 
-async def test_the_page_retries_as_it_is_what_nobody_has_edited(shop, world, nats_url, console):
+async def test_the_page_retries_as_it_is_what_nobody_has_edited(shop, world, console):
     """Also if no key could be made of it by now: it has one."""
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         work = (await client.enqueue("sync", {"id": 7, "urgent": 1})).work
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         await world.value(
@@ -164,8 +162,8 @@ async def test_the_page_retries_as_it_is_what_nobody_has_edited(shop, world, nat
     assert await shop.keys(work) == ["customer:7", "customer:7"]
 
 
-async def test_the_page_takes_true_for_something_else_than_one(shop, world, nats_url, console):
-    async with Client(nats_url) as client:
+async def test_the_page_takes_true_for_something_else_than_one(shop, world, console):
+    async with world.client() as client:
         await client.enqueue("sync", {"id": 7, "urgent": 1})
         letter = await world.until("SELECT id FROM dispatcher.dead_letter")
         async with console.signed_in("operator") as person:

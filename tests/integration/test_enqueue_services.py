@@ -2,7 +2,7 @@
 
 import headway
 import pytest
-from headway import App, Client, Fatal, retry
+from headway import App, Fatal, retry
 from headway.client.client import RequestFailed
 from support.enqueuing import app_with_jobs
 from support.invariants import check_invariants
@@ -28,7 +28,7 @@ class TestThroughAllServices:
         assert tuple(run) == (work, {"order": 7, "manifest": None})
         await check_invariants(world.database)
 
-    async def test_it_has_retries_and_a_dead_letter_like_any_other(self, world, nats_url):
+    async def test_it_has_retries_and_a_dead_letter_like_any_other(self, world):
         app = App("shop")
 
         @app.job("broken")
@@ -43,16 +43,16 @@ class TestThroughAllServices:
         await world.dispatcher()
         await world.worker(app)
         await world.scheduler(app)
-        async with Client(nats_url) as client:
+        async with world.client() as client:
             works = [(await client.enqueue(job)).work for job in ("broken", "hopeless")]
         await world.until_settled(at_least=2)
         letters = await world.rows("SELECT work_id, attempts FROM dispatcher.dead_letter")
         assert {tuple(row) for row in letters} == {(works[0], 2), (works[1], 1)}
         await check_invariants(world.database)
 
-    async def test_a_client_enqueues_looks_and_dismisses(self, world, nats_url, application):
+    async def test_a_client_enqueues_looks_and_dismisses(self, world, application):
         await world.scheduler(app_with_jobs())
-        async with Client(nats_url, actor="ada") as client:
+        async with world.client("ada") as client:
             answer = await client.enqueue("mail", 7, key="k")
             assert await headway.enqueue(application, "mail", 7, key="k") == answer.work
             again = await client.enqueue("mail", 7, key="k")

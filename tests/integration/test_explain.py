@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from headway import App, Client, daily, every, exclude_times, manual
+from headway import App, daily, every, exclude_times, manual
 
 HOUR = timedelta(hours=1)
 
@@ -47,17 +47,17 @@ async def decide(world, first, last=None, *, decision="skipped", reason=None, ou
     )
 
 
-async def explain(nats_url, at=None) -> str:
-    async with Client(nats_url) as client:
+async def explain(world, at=None) -> str:
+    async with world.client() as client:
         text = (await client.explain("m", at=at)).text
     print(text)
     return text
 
 
-async def test_a_time_that_fired_names_its_work_and_how_that_ended(world, nats_url):
+async def test_a_time_that_fired_names_its_work_and_how_that_ended(world):
     last = await declare(world)
     await decide(world, last - HOUR, decision="queued", outcome="dead_lettered")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         answer = await client.explain("m", at=last - HOUR)
     [entry] = answer.entries
     assert "fired: work" in answer.text
@@ -84,25 +84,25 @@ async def test_a_time_that_fired_names_its_work_and_how_that_ended(world, nats_u
 async def test_every_reason_is_a_sentence(world, nats_url, reason, words):
     last = await declare(world)
     await decide(world, last - 3 * HOUR, last - HOUR, reason=reason)
-    text = await explain(nats_url, last - 2 * HOUR)
+    text = await explain(world, last - 2 * HOUR)
     assert text.startswith("Everything from ")
     assert words in text
     assert text.endswith((".", "?"))
 
 
-async def test_who_disabled_it_is_named(world, nats_url):
+async def test_who_disabled_it_is_named(world):
     last = await declare(world)
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last - HOUR)
-    async with Client(nats_url, actor="alice") as client:
+    async with world.client("alice") as client:
         await client.disable("m")
-    text = await explain(nats_url)
+    text = await explain(world)
     assert "It is held: it is disabled (by alice at " in text
     assert "'headway enable m'" in text
     assert "It would fire next at " in text
     await world.value("UPDATE scheduler.history SET occurred_at = occurred_at - interval '1 day'")
     await world.value("DELETE FROM scheduler.occurrence")
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last - HOUR)
-    text = await explain(nats_url, last)
+    text = await explain(world, last)
     assert "was a due time and has not fired" in text
     assert "by alice" in text
 
@@ -110,7 +110,7 @@ async def test_who_disabled_it_is_named(world, nats_url):
 async def test_a_time_that_is_none_leads_to_the_nearest(world, nats_url):
     last = await declare(world)
     await decide(world, last - HOUR, reason="still_outstanding")
-    text = await explain(nats_url, last - HOUR + timedelta(minutes=10))
+    text = await explain(world, last - HOUR + timedelta(minutes=10))
     assert "is no due time of m (every hour (UTC)). The nearest are " in text
     assert "earlier work of it was still under way" in text
 
@@ -122,24 +122,24 @@ async def test_the_timing_that_was_in_force_then_is_the_one_that_counts(world, n
         ' \'{"cadence": {"type": "daily", "time": "03:15"}}\' FROM scheduler.timing',
         last - 20 * HOUR,
     )
-    text = await explain(nats_url, last - HOUR)
+    text = await explain(world, last - HOUR)
     assert "is no due time of m (daily at 03:15 (UTC))" in text
-    text = await explain(nats_url, last - 21 * HOUR)
+    text = await explain(world, last - 21 * HOUR)
     assert "no decision about it is in the ledger" in text
 
 
 async def test_before_there_was_a_manifest_and_before_what_is_kept(world, nats_url):
     last = await declare(world)
-    assert "there was no manifest 'm' yet" in await explain(nats_url, last - 48 * HOUR)
-    assert "kept for 30 days" in await explain(nats_url, last - timedelta(days=90))
+    assert "there was no manifest 'm' yet" in await explain(world, last - 48 * HOUR)
+    assert "kept for 30 days" in await explain(world, last - timedelta(days=90))
 
 
-async def test_what_lies_ahead(world, nats_url):
+async def test_what_lies_ahead(world):
     last = await declare(world)
-    assert "lies ahead and will fire." in await explain(nats_url, last + 5 * HOUR)
-    async with Client(nats_url) as client:
+    assert "lies ahead and will fire." in await explain(world, last + 5 * HOUR)
+    async with world.client() as client:
         await client.change("m", jitter=1800.0)
-    text = await explain(nats_url, last + 5 * HOUR)
+    text = await explain(world, last + 5 * HOUR)
     assert "its jitter lets it go at" in text
 
 
@@ -151,21 +151,21 @@ async def test_an_excluded_time_ahead(world, nats_url):
     await world.scheduler(app, tick="off")
     assert when.problems == ()
     noon = datetime(2099, 1, 1, 12, tzinfo=UTC)
-    assert "will not fire: its timing leaves that out" in await explain(nats_url, noon)
+    assert "will not fire: its timing leaves that out" in await explain(world, noon)
 
 
 async def test_nobody_ticks(world, nats_url):
     last = await declare(world)
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last - HOUR)
-    assert "no scheduler ticks" in await explain(nats_url, last - HOUR)
+    assert "no scheduler ticks" in await explain(world, last - HOUR)
 
 
-async def test_work_under_way_holds_the_next(world, nats_url):
+async def test_work_under_way_holds_the_next(world):
     last = await declare(world)
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1", last)
-    async with Client(nats_url, actor="bob") as client:
+    async with world.client("bob") as client:
         assert (await client.trigger("m")).result == "queued"
-    text = await explain(nats_url)
+    text = await explain(world)
     assert "a trigger by bob fired: work " in text
     assert "and is still under way" in text
     assert "Work of it is under way since " in text
@@ -176,11 +176,11 @@ async def test_manifests_without_a_clock(world, nats_url):
     await decide(
         world, last, cause="trigger:x", decision="queued", outcome="completed", actor="eve"
     )
-    text = await explain(nats_url, last)
+    text = await explain(world, last)
     assert "it runs when somebody triggers it" in text
     assert "a trigger by eve fired: work " in text
     assert "completed" in text
-    assert "It has no times: it runs when somebody triggers it." in await explain(nats_url)
+    assert "It has no times: it runs when somebody triggers it." in await explain(world)
 
 
 async def test_a_real_fire_is_explained(world, nats_url):
@@ -191,7 +191,7 @@ async def test_a_real_fire_is_explained(world, nats_url):
     fired = await world.until(
         "SELECT first_due_at FROM scheduler.occurrence WHERE outcome = 'completed' LIMIT 1"
     )
-    text = await explain(nats_url, fired)
+    text = await explain(world, fired)
     assert "fired: work " in text
     assert text.endswith("and completed.")
-    assert "m runs job 'job' in group 'ops': every second (UTC)." in await explain(nats_url)
+    assert "m runs job 'job' in group 'ops': every second (UTC)." in await explain(world)

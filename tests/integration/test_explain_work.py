@@ -4,7 +4,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from headway import App, Client, RequestFailed
+from headway import App, RequestFailed
 from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
 from headway_contract.work import GroupChanged, ManifestChanged, Rate
 from headway_dispatcher.operate.explain import Explanations
@@ -140,7 +140,7 @@ async def test_over_the_wire(world):
     await world.worker(app)
     await world.fire(app)
     waits = await world.until("SELECT id FROM dispatcher.waiting")
-    async with Client(world.nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         answer = await client.explain_work(waits)
         assert answer.reason == "group_cap"
         assert (await client.explain_work(str(waits))).work == waits

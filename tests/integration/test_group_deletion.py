@@ -2,7 +2,7 @@
 
 import pytest
 import pytest_asyncio
-from headway import App, Client
+from headway import App
 from headway_console.reading import connect_reader
 from headway_console.reading.groups import page_of_groups
 from headway_contract import subjects
@@ -58,7 +58,7 @@ def app_with(*, group: str | None = None, enabled: bool | None = None) -> App:
 
 @pytest.fixture
 async def client(world):
-    async with Client(world.nats_url, actor="ada") as made:
+    async with world.client("ada") as made:
         yield made
 
 

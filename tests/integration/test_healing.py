@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from headway import App, Client, manual
+from headway import App, manual
 from headway_clock import utc_now
 from headway_contract import decode, subjects
 from headway_contract.control import Heartbeat
@@ -109,7 +109,7 @@ class TestWork:
         app.schedule("sync", job=job, input={"id": 7}, when=manual())
         await deaf_dispatcher(world)
         await world.scheduler(app, **QUICK)
-        async with Client(world.nats_url) as client:
+        async with world.client() as client:
             await client.trigger("sync", input={"id": 8}, priority=5, start_within=3600)
         await until(lambda: stored_work(world), within=10, what="the message is stored")
         [lost] = await stored_work(world)
@@ -204,7 +204,7 @@ class TestWork:
         )
         assert tuple(row) == ("unknown", True)
         [manifest] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with Client(world.nats_url) as client:
+        async with world.client() as client:
             explained = await client.explain(manifest["external_id"])
         assert "nobody knows how it ended" in explained.text
 
@@ -280,7 +280,7 @@ class TestRequests:
 
     async def test_what_was_to_come_first_is_told_again_and_only_once(self, world, waiting):
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with Client(world.nats_url) as client:
+        async with world.client() as client:
             assert (await client.trigger(row["external_id"])).result == "brought_forward"
         await world.value("DELETE FROM scheduler.outbox")
         await world.scheduler(**QUICK)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from headway import App, Client, retry
+from headway import App, retry
 from headway_contract import subjects
 from headway_contract.healing import AskedWork, ReconcileAnswer
 from headway_postgres_kit import DATABASE_CLOCK
@@ -148,7 +148,7 @@ class TestLettersThatBlockNothing:
     ):
         letter = await self.letter(world, app)
         mended.set()
-        async with Client(world.nats_url) as client:
+        async with world.client() as client:
             assert [one.result for one in await client.retry(letter)] == ["retried"]
         await world.until("SELECT outcome = 'completed' FROM dispatcher.work_queue")
         await self.lose_what_was_told(world)
@@ -169,7 +169,7 @@ class TestLettersThatBlockNothing:
 
     async def test_a_letter_that_was_put_away_is_not_asked_about_any_more(self, world, app):
         letter = await self.letter(world, app)
-        async with Client(world.nats_url) as client:
+        async with world.client() as client:
             assert [one.result for one in await client.acknowledge(letter)] == ["acknowledged"]
         await self.lose_what_was_told(world)
         assert await world.value("SELECT dead_letter FROM scheduler.unresolved") == letter
@@ -265,7 +265,7 @@ class TestStanding:
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         await scheduler.end_pass("relay")
         [row] = await world.rows("SELECT external_id FROM scheduler.manifest")
-        async with Client(world.nats_url) as client:
+        async with world.client() as client:
             await client.disable(row["external_id"])
         await world.value("DELETE FROM scheduler.outbox")
         await world.scheduler(**QUICK)

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
-from headway import App, Client, Fatal, retry
+from headway import App, Fatal, retry
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.work import WorkCancelRequested, WorkQueued
@@ -236,9 +236,9 @@ async def test_a_day_is_dropped_once_a_snapshot_tells_of_what_outlives_it(stoppe
 
 
 @pytest.mark.breaks_tables("history is moved to another day, and so are not the tables")
-async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world, nats_url):
+async def test_a_snapshot_leaves_out_dead_letters_that_were_forgotten(world):
     """That they were is dropped with its day, and the snapshot would tell of them for ever."""
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         ops = Ops(world, client)
         await world.dispatcher()
         await world.worker(ops.app)

@@ -6,7 +6,7 @@ from uuid import UUID
 import headway
 import pytest
 import pytest_asyncio
-from headway import App, Client, Fatal, manual
+from headway import App, Fatal, manual
 from headway_clock import utc_now
 from headway_scheduler.retention import Retention
 from support.invariants import broken_invariants
@@ -53,7 +53,7 @@ async def shop(request, world) -> Shop:
 
 
 @pytest_asyncio.fixture(params=["enqueued", "triggered"])
-async def ask(request, application, nats_url):
+async def ask(request, application, world):
     """Ask for work under one and the same key."""
     if request.param == "enqueued":
         yield lambda: headway.enqueue(application, "mail", key="k")
@@ -62,12 +62,12 @@ async def ask(request, application, nats_url):
     async def trigger() -> UUID:
         return (await client.trigger("letters", key="k")).work
 
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         yield trigger
 
 
 @pytest.mark.breaks_tables("the scheduler forgets what the dispatcher still knows")
-async def test_it_makes_other_work_that_runs(shop, ask, world, nats_url):
+async def test_it_makes_other_work_that_runs(shop, ask, world):
     first = await ask()
     await world.until_settled()
     assert await ask() == first, "the key is remembered"
@@ -78,7 +78,7 @@ async def test_it_makes_other_work_that_runs(shop, ask, world, nats_url):
     assert shop.ran == [first, second]
     assert await ask() == second
     for letter in await world.rows("SELECT id FROM dispatcher.dead_letter"):
-        async with Client(nats_url) as client:
+        async with world.client() as client:
             await client.retry(letter["id"])
         await world.until_settled(at_least=2)
         assert shop.ran == [first, second, first]

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import nats
 import pytest
-from headway import App, Client, Fatal, every, manual, retry
+from headway import App, Fatal, every, manual, retry
 from headway.define.inputs import schema_id
 from support.invariants import check_invariants
 
@@ -89,7 +89,7 @@ async def test_event_table_and_order_name_the_schema_of_the_input(world, nats_ur
     await world.dispatcher()
     await world.scheduler(app)
     await world.worker(app)
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.trigger("pack-1")
         await client.enqueue("pack", {"number": 2, "lines": []})
         await client.enqueue("any", 7)

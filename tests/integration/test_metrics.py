@@ -6,7 +6,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from headway import App, Client, manual, retry
+from headway import App, manual, retry
 from headway_cli.serve.worker import meter_of
 from headway_contract.work import GroupChanged, JobChanged
 from headway_dispatcher import metrics as dispatcher_metrics
@@ -214,7 +214,7 @@ async def test_the_figures_are_those_of_the_tables(world, scene):
 async def test_a_trigger_and_a_cancel_are_counted_as_such(world, scene):
     dispatcher = await world.dispatcher(metrics_age_seconds=0.0)
     scheduler = await world.scheduler(scene.app, metrics_age_seconds=0.0)
-    async with Client(world.nats_url) as headway:
+    async with world.client() as headway:
         await headway.trigger("by-hand")
         await world.until("SELECT count(*) FROM dispatcher.work_queue")
         dispatcher.wake("waits")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from headway import App, Client, every, retry
+from headway import App, every, retry
 from headway_errors import Rejected
 from headway_postgres_kit import DATABASE_CLOCK, note
 from headway_scheduler.notifications.delivery import Delivery
@@ -86,7 +86,7 @@ async def test_a_dead_letter_and_a_manifest_that_it_blocks_are_told_once(world, 
     await world.worker(app)
     hook = {"webhook_url": receiver.url, "webhook_secret": SECRET}
     scheduler = await world.scheduler(app, **hook)
-    async with Client(world.nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         await client.trigger("nightly")
         enqueued = await client.enqueue("fails")
     await world.until("SELECT count(*) = 3 FROM scheduler.notification")
@@ -152,7 +152,7 @@ async def test_without_a_webhook_nothing_is_written(world):
     await world.fire(app)
     await world.until("SELECT count(*) = 1 FROM scheduler.manifest WHERE blocked_by IS NOT NULL")
     assert await world.value("SELECT count(*) FROM scheduler.notification") == 0
-    async with Client(world.nats_url) as client:
+    async with world.client() as client:
         with pytest.raises(Rejected, match="set HEADWAY_WEBHOOK_URL"):
             await client.test_notification()
 
@@ -241,7 +241,7 @@ async def test_a_flood_is_told_in_a_digest(world, receiver, delivery):
 
 async def test_somebody_tries_the_webhook(world, receiver):
     await world.scheduler(webhook_url=receiver.url, webhook_secret=SECRET)
-    async with Client(world.nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         answer = await client.test_notification()
         assert answer.text == "the webhook took the test notification"
         receiver.statuses = [401]

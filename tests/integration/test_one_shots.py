@@ -2,7 +2,7 @@
 
 import pytest
 import pytest_asyncio
-from headway import App, Client, every, once, skip_missed
+from headway import App, every, once, skip_missed
 from headway.define.packing import pack
 from headway_contract.pausing import PauseRequest, ResumeRequest
 from headway_contract.scheduling import (
@@ -257,11 +257,11 @@ async def test_a_group_enables_the_others(timeline):
     assert (await timeline.manifest("b"))["wake_at"] is not None
 
 
-async def test_clients_hear_it_and_of_many_the_others_are_enabled(world, nats_url):
+async def test_clients_hear_it_and_of_many_the_others_are_enabled(world):
     app = shot("2020-01-01 09:00")
     app.schedule("b", job="job", when=every(hours=1))
     await world.scheduler(app, tick="off")
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         with pytest.raises(Rejected, match=r"'a' is a one-shot, once at .*its time has passed"):
             await client.enable("a")
         await client.disable("b")

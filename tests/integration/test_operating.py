@@ -3,18 +3,18 @@
 import asyncio
 
 import pytest
-from headway import App, Client
-from headway.client.nats_control import NatsControl
+from headway import App
 from headway_contract import subjects
 from headway_contract.operating import SettingsAnswer, SettingsQuestion
 from headway_errors import NotFound, RequestFailed
+from headway_jetstream_kit.ask import ask
 from headway_scheduler.operate import desk
 from support.cadences import when_made_due
 
 
 @pytest.fixture
-async def client(world, nats_url):
-    async with Client(nats_url, actor="ada") as made:
+async def client(world):
+    async with world.client("ada") as made:
         yield made
 
 
@@ -175,8 +175,7 @@ async def test_nobody_changes_nothing_at_all(world, client):
 async def test_services_tell_their_settings_and_no_secret(world, subject, setting):
     await world.dispatcher()
     await world.scheduler(app_of(asyncio.Event()))
-    control = NatsControl(world.broker)
-    answer = await control.ask(subject, SettingsQuestion(), SettingsAnswer)
+    answer = await ask(world.broker, subject, SettingsQuestion(), SettingsAnswer, timeout=5)
     found = {one.variable: one for one in answer.settings}
     assert (found[setting].source, bool(found[setting].description)) == ("default", True)
     password = world.database_url.partition("://")[2].partition("@")[0].partition(":")[2]

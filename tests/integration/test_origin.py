@@ -5,7 +5,7 @@ from uuid import uuid4
 import headway
 import pytest
 import pytest_asyncio
-from headway import App, Client, RequestFailed, every
+from headway import App, RequestFailed, every
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.explain.origin import origin
 from headway_scheduler.operate.enqueue import Enqueue
@@ -74,7 +74,7 @@ async def test_the_dispatcher_asks_the_scheduler_for_what_it_does_not_know(world
     await world.scheduler(app_with_jobs())
     bad = await headway.enqueue(application, "mail", "seven")
     await world.until("SELECT count(*) FROM scheduler.enqueued WHERE state = 'refused'")
-    async with Client(world.nats_url) as client:
+    async with world.client() as client:
         answer = await client.explain_work(bad)
         assert (answer.state, answer.gates) == ("refused", [])
         assert answer.text.startswith(f"Work {bad} (job 'mail', group 'letters') was enqueued at ")

@@ -2,7 +2,7 @@
 
 import pytest
 import pytest_asyncio
-from headway import App, Client, every, retry
+from headway import App, every, retry
 from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest
 from headway_scheduler.operate import manifests
 from support.timeline import Timeline
@@ -72,9 +72,9 @@ class TestGroups:
         assert await group_of(timeline) == (None, 0, True, None), "it no longer names the group"
 
 
-async def test_plan_tells_which_settings_of_groups_return_to_their_default(world, nats_url):
+async def test_plan_tells_which_settings_of_groups_return_to_their_default(world):
     await world.scheduler_of_files(app_with(max_active=3, enabled=False), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.change_group("ops", max_active=4)
         planned = await client.plan(app_with().definitions())
         applied = await client.apply(app_with().definitions())
@@ -145,9 +145,9 @@ async def test_a_field_is_given_back_alone(timeline):
     assert (await timeline.manifest("a"))["terms"]["retry"]["interval_seconds"] == 20
 
 
-async def test_a_manifest_tells_who_owns_each_field_and_how_to_give_it_back(world, nats_url):
+async def test_a_manifest_tells_who_owns_each_field_and_how_to_give_it_back(world):
     await world.scheduler(app_with(policy=FIRST), tick="off")
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         await client.change("a", attempts=9)
         found = await client.manifest("a")
         planned = await client.plan(app_with(policy=LATER).definitions())

@@ -3,11 +3,10 @@
 from datetime import datetime, timedelta
 
 import pytest
-from headway import App, Client, cron, daily, every, exclude_dates, exclude_days, manual, weekly
+from headway import App, cron, daily, every, exclude_dates, exclude_days, manual, weekly
 from headway.client.client import RequestFailed
 from headway.define.definitions import Definitions
 from headway_clock import monotonic
-from headway_contract import subjects
 from headway_contract.scheduling import ApplyAnswer, ApplyRequest
 from headway_scheduler.declare.fire_changes import MOST_COMPARED
 from msgspec import structs
@@ -31,12 +30,12 @@ async def everything(world) -> list:
     return [await world.rows(f"SELECT * FROM scheduler.{table['name']}") for table in tables]
 
 
-async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world, nats_url):
+async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world):
     await world.scheduler_of_files(
         app_with(stays=daily("01:00"), moves=daily("02:00"), goes=daily("03:00")), tick="off"
     )
     wanted = app_with(stays=daily("01:00"), moves=daily("04:00"), comes=daily("05:00"))
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         before = await everything(world)
         planned = await client.plan(wanted.definitions(), days=3)
         assert await everything(world) == before
@@ -56,9 +55,9 @@ async def test_a_plan_tells_what_apply_then_does_and_changes_nothing(world, nats
     ("policy", "pruned", "disabled", "vanish"),
     [("delete", ["goes"], [], 1), ("disable", [], ["goes"], 1), ("keep", [], [], 0)],
 )
-async def test_what_is_no_longer_declared(world, nats_url, policy, pruned, disabled, vanish):
+async def test_what_is_no_longer_declared(world, policy, pruned, disabled, vanish):
     await world.scheduler_of_files(app_with(goes=daily("03:00")), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         planned = await client.plan(app_with().definitions(), prune=policy, days=1)
         applied = await client.apply(app_with().definitions(), prune=policy)
     assert (planned.pruned, planned.disabled) == (pruned, disabled)
@@ -66,9 +65,9 @@ async def test_what_is_no_longer_declared(world, nats_url, policy, pruned, disab
     assert sum(len(one.vanish) for one in planned.fires) == vanish
 
 
-async def test_what_was_silenced_comes_back_and_is_no_news_twice(world, nats_url):
+async def test_what_was_silenced_comes_back_and_is_no_news_twice(world):
     await world.scheduler_of_files(app_with(goes=daily("03:00")), tick="off", prune="disable")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.apply(app_with().definitions())
         again = await client.plan(app_with().definitions())
         assert (again.disabled, again.fires) == ([], [])
@@ -80,7 +79,7 @@ async def test_what_was_silenced_comes_back_and_is_no_news_twice(world, nats_url
         assert [len(one.appear) for one in back.fires] == [2]
 
 
-async def test_only_what_changes_when_it_fires_is_listed(world, nats_url):
+async def test_only_what_changes_when_it_fires_is_listed(world):
     await world.scheduler_of_files(
         app_with(busy=daily("01:00"), off=daily("02:00"), late=daily("03:00"), x=daily("04:00")),
         tick="off",
@@ -92,7 +91,7 @@ async def test_only_what_changes_when_it_fires_is_listed(world, nats_url):
     wanted.schedule("late", job="job", when=daily("03:00"), jitter=80_000)
     every_day = exclude_days("mon", "tue", "wed", "thu", "fri", "sat")
     wanted.schedule("x", job="job", when=daily("04:00", exclude=every_day))
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         planned = await client.plan(wanted.definitions(), days=7)
     assert planned.changed == ["busy", "late", "off", "x"]
     changes = {one.manifest: one for one in planned.fires}
@@ -104,20 +103,20 @@ async def test_only_what_changes_when_it_fires_is_listed(world, nats_url):
     assert all(one.excluded for one in changes["x"].vanish)
 
 
-async def test_what_an_operator_has_touched_stays(world, nats_url):
+async def test_what_an_operator_has_touched_stays(world):
     await world.scheduler_of_files(app_with(a=daily("01:00")), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.disable("a")
         planned = await client.plan(app_with(a=daily("05:00")).definitions(), days=7)
     assert (planned.changed, planned.fires) == (["a"], [])
 
 
-async def test_days_of_clock_changes_are_marked(world, nats_url):
+async def test_days_of_clock_changes_are_marked(world):
     await world.scheduler_of_files(app_with(), tick="off")
     # The clock changes on Sundays, and in summer not for more than 100 days.
     when = {"at": "02:30", "tz": "Europe/Berlin"}
     definitions = app_with(a=daily(**when), sundays=weekly("sun", **when)).definitions()
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         planned = await client.plan(definitions, days=370)
     changes = {one.manifest: one for one in planned.fires}
     assert (len(changes["a"].appear), changes["a"].appearing > 360) == (100, True)
@@ -125,7 +124,7 @@ async def test_days_of_clock_changes_are_marked(world, nats_url):
     assert {one.dst for one in changes["sundays"].appear if one.dst} == {"gap", "repeated"}
 
 
-async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_message(world, nats_url):
+async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_message(world):
     await world.scheduler_of_files(app_with(old=daily("01:00")), tick="off")
     app = app_with(dense=every(seconds=1), old=daily("02:00"))
     app.schedule_many(
@@ -134,7 +133,7 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
         items=[(number, None) for number in range(3000)],
         when=cron("*/5 * * * *"),
     )
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         began = monotonic()
         planned = await client.plan(app.definitions(), days=3660)
         assert monotonic() - began < 15
@@ -148,11 +147,11 @@ async def test_dense_cadences_and_many_manifests_stay_cheap_and_fit_into_a_messa
     assert (planned.left_out.appearing, planned.left_out.not_compared) == (2002 * MOST_COMPARED, 0)
 
 
-async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world, nats_url):
+async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world):
     await world.scheduler_of_files(app_with(busy=every(minutes=1)), tick="off")
     now: datetime = await world.value("SELECT clock_timestamp()")
     day = exclude_dates(f"{now + timedelta(days=3):%Y-%m-%d}")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         planned = await client.plan(app_with(busy=every(minutes=1, exclude=day)).definitions())
     [change] = planned.fires
     assert (change.vanishing, change.appearing) == (1440, 0)
@@ -160,11 +159,11 @@ async def test_a_day_that_is_excluded_among_thousands_of_times_is_seen(world, na
     assert (len(change.vanish), change.compared_until, planned.left_out) == (100, None, None)
 
 
-async def test_settings_of_groups_are_told(world, nats_url):
+async def test_settings_of_groups_are_told(world):
     await world.scheduler_of_files(app_with(a=manual()), tick="off")
     wanted = app_with(a=manual())
     wanted.group("ops", max_active=3, enabled=False)
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         planned = await client.plan(wanted.definitions())
     assert planned.warnings == [
         "group 'ops', which has 1 manifest(s), changes: max_active from None to 3",
@@ -179,7 +178,7 @@ async def test_limits_of_jobs_are_told_but_for_those_that_operators_set(world, n
         return app.definitions()
 
     await world.scheduler_of_files(app_with(), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.apply(limited(max_active=3, rate="5/minute"))
         assert (await client.plan(limited(max_active=3, rate="5/minute"))).warnings == []
         wanted = limited(max_active=2, batch=10)
@@ -193,15 +192,15 @@ async def test_limits_of_jobs_are_told_but_for_those_that_operators_set(world, n
         assert (await client.plan(limited(max_active=1, batch=10))).warnings == []
 
 
-async def test_an_older_generation_would_change_nothing(world, nats_url):
+async def test_an_older_generation_would_change_nothing(world):
     await world.scheduler_of_files(app_with(generation=7, a=manual()), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         planned = await client.plan(app_with(generation=6, b=manual()).definitions())
     assert (planned.stale, planned.created) == (True, [])
     assert "generation 7" in planned.warnings[0]
 
 
-async def test_problems_are_refused_all_together(world, nats_url):
+async def test_problems_are_refused_all_together(world):
     await world.scheduler_of_files(app_with(a=manual()), tick="off")
     [good] = app_with(b=manual()).definitions().manifests
     bad = Definitions(
@@ -211,39 +210,37 @@ async def test_problems_are_refused_all_together(world, nats_url):
             structs.replace(good, external_id="a"),
         ),
     )
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         with pytest.raises(RequestFailed) as caught:
             await client.plan(bad)
         for words in ("'two words' is not valid", "'nobody', which nobody declared", "belongs to"):
             assert words in str(caught.value)
 
 
-async def test_a_timing_that_never_fires_from_now_on_is_refused(world, nats_url):
+async def test_a_timing_that_never_fires_from_now_on_is_refused(world):
     await world.scheduler_of_files(app_with(), tick="off")
     never = app_with(a=cron("0 0 29 2 *", days="thu")).definitions()
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         for ask in (client.plan, client.apply):
             with pytest.raises(RequestFailed, match=r"manifest 'a': cron 0 0 29 2 \* never fires"):
                 await ask(never)
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"x\x9c"])
-async def test_what_are_no_definitions_is_refused(world, nats_url, body):
+async def test_what_are_no_definitions_is_refused(world, body):
     await world.scheduler_of_files(app_with(), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         with pytest.raises(RequestFailed, match="not definitions"):
-            await client._control.ask(
-                subjects.PLAN_QUESTION, ApplyRequest(definitions=body), ApplyAnswer
-            )
+            await client._console.ask("POST", "/plan", ApplyRequest(definitions=body), ApplyAnswer)
 
 
-async def test_a_one_shot_that_is_just_late_still_appears(world, nats_url):
+async def test_a_one_shot_that_is_just_late_still_appears(world):
     await world.scheduler_of_files(app_with(), tick="off")
     now: datetime = await world.value("SELECT clock_timestamp()")
     app = app_with()
     from headway import once
 
     app.schedule("shot", job="job", when=once(f"{now - timedelta(seconds=20):%Y-%m-%d %H:%M:%S}"))
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         [change] = (await client.plan(app.definitions())).fires
     assert len(change.appear) == 1

@@ -6,7 +6,7 @@ import asyncpg
 import headway
 import pytest
 import pytest_asyncio
-from headway import App, Client, every
+from headway import App, every
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
 from headway_contract import decode
@@ -93,9 +93,7 @@ async def test_a_job_of_two_applications_retires_with_the_last_of_them(timeline)
     assert not (await jobs(timeline))["mail"], "a retired name is free, also for another input"
 
 
-async def test_every_way_to_make_new_work_is_refused_with_the_reason(
-    timeline, application, world, nats_url
-):
+async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, application, world):
     await timeline.declare(app_with("mail", "report"))
     work = await headway.enqueue(application, "report", key="k")
     # In a transaction that began before the job was retired, and commits after it.
@@ -124,7 +122,7 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(
         await timeline.do(backfill, past)
     await world.dispatcher()
     await world.scheduler(tick="off")
-    async with Client(nats_url, actor="ada") as client:
+    async with world.client("ada") as client:
         with pytest.raises(Rejected, match=r'"report" is retired.*Declare the job again'):
             await client.enqueue("report")
         with pytest.raises(Rejected, match="'report' is retired"):

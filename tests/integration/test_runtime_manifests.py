@@ -1,7 +1,7 @@
 """Manifests made at run time: the terms of their job, and parents of any owner."""
 
 import pytest
-from headway import App, Client, daily, every, manual, retry
+from headway import App, daily, every, manual, retry
 from headway.yaml_file import load_manifest
 from headway_errors import Invalid
 from support.invariants import check_invariants
@@ -43,9 +43,9 @@ async def terms_of(world, external_id: str) -> dict:
     return {**terms, **{name: row[name] for name in ("group_name", "labels", "attempts")}}
 
 
-async def test_terms_that_nobody_states_are_those_of_the_job(world, nats_url):
+async def test_terms_that_nobody_states_are_those_of_the_job(world):
     await world.scheduler(app_with(**STATED), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.schedule("plain", job="sync", when=daily("03:15"), input=2)
         await client.schedule(
             "own", job="sync", when=manual(), input=3, timeout=5, group="mine",
@@ -69,9 +69,9 @@ async def test_terms_that_nobody_states_are_those_of_the_job(world, nats_url):
         assert {group.name for group in await client.groups()} == {"ops", "mine", "many"}
 
 
-async def test_they_follow_their_job_when_it_is_declared_differently(world, nats_url):
+async def test_they_follow_their_job_when_it_is_declared_differently(world):
     await world.scheduler_of_files(app_with(**STATED), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.schedule("plain", job="sync", when=manual(), input=2, timeout=5)
         await client.schedule("after", job="sync", depends_on="plain", input=2)
         changed = app_with(group="elsewhere", timeout=44, labels={"team": "ops"})
@@ -87,9 +87,9 @@ async def test_they_follow_their_job_when_it_is_declared_differently(world, nats
         assert (again.changed, again.unchanged) == ([], 1)
 
 
-async def test_the_key_of_the_job_must_fit_the_input(world, nats_url):
+async def test_the_key_of_the_job_must_fit_the_input(world):
     await world.scheduler(app_with({"id": 1}, concurrency_key="customer:{input.id}"), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         with pytest.raises(Invalid, match=r"manifest 'x': .*concurrency_key"):
             await client.schedule("x", job="sync", when=manual(), input=2)
 
@@ -109,7 +109,7 @@ async def test_a_dependent_made_at_run_time_follows_a_parent_of_any_owner(world,
     await world.dispatcher()
     await world.worker(app)
     await world.scheduler(app)
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await client.schedule("mine", job="mail", depends_on="load")
         await client.schedule("after-mine", job="mail", depends_on="mine")
         await client.schedule("asleep", job="mail", depends_on="load", dormant=True)
@@ -127,9 +127,9 @@ async def test_a_dependent_made_at_run_time_follows_a_parent_of_any_owner(world,
     await check_invariants(world.database)
 
 
-async def test_parents_that_cannot_be_are_refused_by_name(world, nats_url):
+async def test_parents_that_cannot_be_are_refused_by_name(world):
     await world.scheduler(app_with(), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         with pytest.raises(Invalid, match="'x' depends on 'nobody', which does not exist"):
             await client.schedule("x", job="sync", depends_on="nobody", input=1)
         await client.schedule("a", job="sync", depends_on="nightly", input=1)
@@ -142,7 +142,7 @@ async def test_parents_that_cannot_be_are_refused_by_name(world, nats_url):
             await client.schedule("c", job="sync", when=manual(), dormant=True, input=1)
 
 
-async def test_a_manifest_in_the_words_of_a_file_is_the_same_over_http(world, nats_url, console):
+async def test_a_manifest_in_the_words_of_a_file_is_the_same_over_http(world, console):
     app = app_with(**STATED)
     await world.scheduler(app, tick="off")
     record = {"job": "sync", "depends_on": "nightly", "dormant": True, "input": 5}
@@ -153,7 +153,7 @@ async def test_a_manifest_in_the_words_of_a_file_is_the_same_over_http(world, na
             wrong = await http.put("/api/v1/manifests/mine", json={**record, "depends_on": parent})
             assert wrong.status_code == 422
             assert said in wrong.text
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         sent = await client.apply(load_manifest("mine", record))
         assert sent.unchanged == 1
         found = await client.manifest("mine")

@@ -143,10 +143,8 @@ async def ready(client: Client, job: str = "parent"):
     return await until(answered, within=30, what="a scheduler answers")
 
 
-async def test_one_trace_follows_a_piece_of_work(
-    collector, processes, nats_url, database: Database
-):
-    async with Client(nats_url) as client:
+async def test_one_trace_follows_a_piece_of_work(collector, processes, world, database: Database):
+    async with world.client() as client:
         answer = await ready(client)
         top = await collector.seen(TREE_OF_A_RETRY, work=str(answer.work))
         child = await collector.seen(TREE_OF_A_DEPENDENT, manifest="child")
@@ -166,8 +164,8 @@ async def test_one_trace_follows_a_piece_of_work(
     assert [row["trace_id"] for row in traces] == [top.trace], "runs name their trace"
 
 
-async def test_what_a_run_wakes_is_linked_to_it(collector, processes, nats_url):
-    async with Client(nats_url) as client:
+async def test_what_a_run_wakes_is_linked_to_it(collector, processes, world):
+    async with world.client() as client:
         await ready(client, "waker")
     top = await collector.seen(TREE_OF_AN_ACTIVATION, manifest="waker")
 
@@ -179,8 +177,8 @@ async def test_what_a_run_wakes_is_linked_to_it(collector, processes, nats_url):
     assert activated.trace != top.trace
 
 
-async def test_enqueued_work_is_linked_to_the_application(collector, processes, nats_url, database):
-    async with Client(nats_url) as client:
+async def test_enqueued_work_is_linked_to_the_application(collector, processes, world, database):
+    async with world.client() as client:
         await ready(client)
     async with database.acquire() as connection:
         work = await connection.fetchval(
@@ -192,9 +190,9 @@ async def test_enqueued_work_is_linked_to_the_application(collector, processes, 
 
 
 async def test_a_letter_that_is_retried_goes_on_in_the_trace_of_its_work(
-    collector, processes, nats_url, database
+    collector, processes, world, database
 ):
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await ready(client)
         work = (await client.enqueue("stubborn", 0)).work
 
@@ -210,9 +208,9 @@ async def test_a_letter_that_is_retried_goes_on_in_the_trace_of_its_work(
 
 
 async def test_what_is_cancelled_before_it_runs_is_settled_in_its_trace(
-    collector, processes, nats_url, database
+    collector, processes, world, database
 ):
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         await ready(client)
         work = (await client.enqueue("stubborn", 1, delay=3600)).work
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from headway import App, Client, daily, monthly
+from headway import App, daily, monthly
 
 
 def app_with(**cadences) -> App:
@@ -13,10 +13,10 @@ def app_with(**cadences) -> App:
     return app
 
 
-async def test_the_thirteenth_if_it_is_a_friday(world, nats_url):
+async def test_the_thirteenth_if_it_is_a_friday(world):
     beware = monthly(13, "09:00", weekdays="fri", tz="Europe/Berlin")
     await world.scheduler(app_with(beware=beware, nightly=daily("01:00")), tick="off")
-    async with Client(nats_url) as client:
+    async with world.client() as client:
         shown = await client.preview("beware", 3, after=datetime(2027, 1, 1, tzinfo=UTC))
         narrowed = app_with(beware=beware, nightly=daily("01:00", weekdays="weekdays"))
         planned = await client.plan(narrowed.definitions(), days=7)

@@ -1,11 +1,14 @@
 """The services of Headway in one process, for tests that look at them from outside."""
 
 import asyncio
+import getpass
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from headway import App
+from headway import App, Client
 from headway.worker import Worker, WorkerSettings
+from headway_console.in_process import client_of
 from headway_contract.scheduling import PrunePolicy
 from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings
@@ -106,6 +109,15 @@ class World:
         task = asyncio.create_task(worker.run(stop))
         self._workers.append((stop, task, broker))
         return worker
+
+    def client(self, actor: str | None = None) -> AbstractAsyncContextManager[Client]:
+        """A client of a console in this process; the audit names the actor."""
+        return client_of(
+            self.database,
+            self.broker,
+            actor=actor or getpass.getuser(),
+            orphan_timeout_seconds=QUICK["orphan_timeout_seconds"],
+        )
 
     async def stop_workers(self) -> None:
         workers, self._workers = self._workers, []

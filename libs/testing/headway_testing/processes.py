@@ -34,6 +34,7 @@ class Crew:
         slots: int,
         settings: dict[str, Any],
     ) -> None:
+        self.database_url = database_url
         self.nats_url = nats_url
         self._app = app
         self._clock = clock

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +12,7 @@ from uuid import UUID
 from headway import App, Client
 from headway.define.calendar import did_you_mean
 from headway_clock import monotonic
+from headway_console.in_process import open_client
 from msgspec import Struct
 
 from headway_testing.awake import awake
@@ -128,9 +129,10 @@ class World:
         self._inside = None
         await self._stack.aclose()
 
-    def client(self) -> Client:
-        """A client of this world: `async with world.client() as headway: ...`."""
-        return Client(self.nats_url, now=lambda: self.now)
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        """Open a client of this world: `async with world.client() as headway: ...`."""
+        crew = self._crew
+        return open_client(crew.database_url, crew.nats_url, actor="world", now=lambda: self.now)
 
     def down(
         self, service: ServiceName, *, at: str | datetime | None = None, **duration: float

@@ -1,8 +1,7 @@
-"""The console: one HTTP API for people and programs, and the web pages that stand on it.
+"""The console: one HTTP API for people and programs, and web pages.
 
-It owns no table. What it lists it reads from both schemas with a role that can only read
-(`reading`); whatever changes something is a request to the service that owns it, over
-`headway.control.*`, and the answer or the refusal is handed back. One table (`headway.http_routes`)
-says which route stands for which request and which role a person needs for it; the
-command line reads the same table backwards.
+It owns no table. It reads both schemas with a role that can only read (`reading`), and is the only
+read model: no other service lists anything. Whatever changes something is a request to the service
+that owns it, over `headway.control.*` (`services.ask`). `headway_contract.routes` names the route
+and the role of each such request.
 """

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from headway.client.control import Control
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from litestar import Litestar
@@ -35,7 +34,6 @@ class Parts(Struct, frozen=True, kw_only=True):
 
     settings: ConsoleSettings
     authenticator: Authenticator
-    control: Control
     database: Database
     feed: Feed
     origins: frozenset[str]

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidParameterValueError
-from headway.client.nats_control import NatsControl
 from headway_clock import new_secret
 from headway_contract.routes import Role
 from headway_jetstream_kit import Broker
@@ -11,6 +10,7 @@ from headway_postgres_kit import Database
 from headway_service_kit.service import Service, open_service
 from headway_service_kit.settings import ServiceSettings
 from headway_tracing.log import get_logger
+from litestar import Litestar
 from msgspec import Struct
 
 from headway_console.access.attempts import Attempts, read_networks
@@ -54,7 +54,6 @@ class ConsoleService(Service):
         self.feed = Feed(database)
         self.port = 0
         self.listening = Listening(self.feed, database)
-        self.control = NatsControl(broker)
 
     async def stop(self) -> None:
         """Stop everything."""
@@ -97,19 +96,7 @@ async def start_console(
     service.port = listening.getsockname()[1]
     try:
         service.issuer = Issuer(settings.oidc_issuer) if settings.oidc_issuer else None
-        authenticator = _authenticator(settings, service, tokens, local)
-        app = make_application(
-            Parts(
-                settings=settings,
-                authenticator=authenticator,
-                control=service.control,
-                database=service.database,
-                feed=service.feed,
-                origins=known_origins(settings, service.port),
-                listening=service.listening,
-                broker=service.broker,
-            )
-        )
+        app = console_application(settings, service, tokens, local)
         service.server = HttpServer(enveloped(app, settings, port=service.port), listening)
         await service.server.start()
         port = await service.answer_for_health(
@@ -121,6 +108,26 @@ async def start_console(
         raise
     log.info("console started", port=service.port, health_port=port)
     return service
+
+
+def console_application(
+    settings: ConsoleSettings,
+    service: ConsoleService,
+    tokens: Tokens,
+    local: LocalCredentials | None = None,
+) -> Litestar:
+    """Return the application of a console that has its connections."""
+    return make_application(
+        Parts(
+            settings=settings,
+            authenticator=_authenticator(settings, service, tokens, local),
+            database=service.database,
+            feed=service.feed,
+            origins=known_origins(settings, service.port),
+            listening=service.listening,
+            broker=service.broker,
+        )
+    )
 
 
 async def _connect_reader(settings: ConsoleSettings) -> Database:

@@ -1,12 +1,10 @@
 """Finding the manifest that a question is about, or saying why there is none."""
 
-import difflib
 from typing import Any
 
+from headway_decisions.declaring.lookup import deleted_message, missing_message
 from headway_errors import NotFound
 from headway_postgres_kit import Connection, Queries
-
-from headway_scheduler.explain.messages import by_whom
 
 queries = Queries("headway_scheduler", "sql/questions.sql")
 
@@ -27,12 +25,6 @@ async def _unknown(connection: Connection, external_id: str) -> str:
     sought = external_id.replace("\x00", "")
     deleted = await connection.fetchrow(queries["deleted"], sought)
     if deleted is not None:
-        at, by = f"{deleted['occurred_at']:%Y-%m-%d %H:%M:%S} UTC", by_whom(deleted["source"])
-        return f"there is no manifest {external_id!r}: it was deleted at {at} {by}"
+        return deleted_message(external_id, deleted["occurred_at"], deleted["source"])
     rows = await connection.fetch(queries["similar_names"], sought, _MOST_COMPARED)
-    by_letters = {row["external_id"].lower(): row["external_id"] for row in rows}
-    near = [name for name in by_letters if sought and sought.lower() in name][:3]
-    near = near or difflib.get_close_matches(sought.lower(), by_letters, n=3, cutoff=0.6)
-    meant = " or ".join(repr(by_letters[name]) for name in near)
-    remedy = f"did you mean {meant}?" if meant else "see 'headway manifests'"
-    return f"there is no manifest {external_id!r}: {remedy}"
+    return missing_message(external_id, [row["external_id"] for row in rows])

@@ -1,4 +1,4 @@
-"""Questions about manifests, groups and the ledger. Nothing here changes anything."""
+"""Plan, preview, explain, ledger checks, and questions of the dispatcher: read-only requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,24 +13,15 @@ from headway_contract.scheduling import (
     ApplyRequest,
     ExplainAnswer,
     ExplainQuestion,
-    GroupsAnswer,
-    GroupsQuestion,
-    GroupStatus,
     InputAnswer,
     InputQuestion,
     LedgerAnswer,
     LedgerQuestion,
-    ManifestAnswer,
-    ManifestQuestion,
-    ManifestsAnswer,
-    ManifestsQuestion,
-    ManifestStatus,
     PreviewAnswer,
     PreviewQuestion,
 )
 from headway_contract.waiting import OriginAnswer, OriginQuestion
 from headway_decisions.capacity.keys import InvalidKey, render_key
-from headway_decisions.declaring.ownership import group_owners, manifest_owners, read_group
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
 from headway_errors import Conflict, Invalid
@@ -39,7 +30,6 @@ from headway_postgres_kit import Clock, Connection, Database
 from msgspec import UNSET
 
 from headway_scheduler.declare.plan import plan
-from headway_scheduler.declare.stored_definitions import definition_of
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.explain.ledger_pages import check_page
 from headway_scheduler.explain.origin import origin
@@ -49,7 +39,7 @@ from headway_scheduler.input_checks import problem_of_given
 from headway_scheduler.lookup import find_manifest
 from headway_scheduler.requests import typed
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.store import groups, manifests
+from headway_scheduler.store import manifests
 
 # Outside of these, calendars and zones are guesses.
 _KNOWN_YEARS = range(1970, 2200)
@@ -66,9 +56,6 @@ class Questions:
     def endpoints(self) -> dict[str, Endpoint]:
         """The subjects on which questions come."""
         return {
-            subjects.MANIFESTS_QUESTION: typed(ManifestsQuestion, self.manifests),
-            subjects.MANIFEST_QUESTION: typed(ManifestQuestion, self.manifest),
-            subjects.GROUPS_QUESTION: typed(GroupsQuestion, self.groups),
             subjects.PREVIEW_QUESTION: typed(PreviewQuestion, self.preview),
             subjects.EXPLAIN_QUESTION: typed(ExplainQuestion, self.explain),
             subjects.LEDGER_QUESTION: typed(LedgerQuestion, self.ledger),
@@ -76,32 +63,6 @@ class Questions:
             subjects.INPUT_QUESTION: typed(InputQuestion, self.input),
             subjects.ORIGIN_QUESTION: typed(OriginQuestion, self.origin),
         }
-
-    async def manifests(self, question: ManifestsQuestion) -> ManifestsAnswer:
-        """One page of manifests, in the order of their ids."""
-        async with self._database.acquire() as connection:
-            rows = await connection.fetch(manifests["page"], question.after, question.limit + 1)
-        found = [status_of(row) for row in rows[: question.limit]]
-        return ManifestsAnswer(manifests=found, more=len(rows) > question.limit)
-
-    async def manifest(self, question: ManifestQuestion) -> ManifestAnswer:
-        """One manifest with its definition."""
-        async with self._reading() as (connection, _):
-            row = await find_manifest(connection, question.manifest)
-        return ManifestAnswer(
-            status=status_of(row),
-            definition=definition_of(row),
-            touched=sorted(row["touched"]),
-            sent=row["sent"],
-            owners=manifest_owners(row),
-        )
-
-    async def groups(self, question: GroupsQuestion) -> GroupsAnswer:
-        """One page of groups, in the order of their names."""
-        async with self._database.acquire() as connection:
-            rows = await connection.fetch(groups["page"], question.after, question.limit + 1)
-        found = [_group_status(row) for row in rows[: question.limit]]
-        return GroupsAnswer(groups=found, more=len(rows) > question.limit)
 
     async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
         """The next fire times of a manifest."""
@@ -208,39 +169,6 @@ def timing_of(row: Any) -> Timing:
     return kept
 
 
-def status_of(row: Any) -> ManifestStatus:
-    """A manifest as clients see it."""
-    return ManifestStatus(
-        external_id=row["external_id"],
-        owner=row["owner"],
-        job=row["job"],
-        group=row["group_name"],
-        enabled=row["enabled"],
-        declared=row["undeclared_at"] is None,
-        next_due_at=row["next_due_at"],
-        blocked_by=row["blocked_by"],
-        last_outcome=row["last_outcome"],
-        last_settled_at=row["last_settled_at"],
-        success_number=row["success_number"],
-        cadence=_described(row["timing"]),
-        zone=row["timing"].get("zone", "UTC"),
-        next_fire_at=row["wake_at"],
-        held_by=row["trouble"] or hold_of(row),
-        outstanding=row["outstanding"],
-        owed=row["owed"],
-        depends_on=row["parent"],
-        dormant=row["dormant"],
-        id=row["id"],
-    )
-
-
-def _described(stored: Any) -> str:
-    try:
-        return timing.describe(msgspec.convert(stored, Timing))
-    except (msgspec.ValidationError, ValueError) as error:
-        return f"unreadable: {error}"
-
-
 def _key(question: InputQuestion, keyed: Any) -> str | None:
     """The key that work with an input has by its manifest or its job, or `InvalidKey`."""
     if keyed["concurrency_key"] is None:
@@ -252,8 +180,3 @@ def _key(question: InputQuestion, keyed: Any) -> str | None:
         group=keyed["group_name"] or str(question.group),
         job=question.job,
     )
-
-
-def _group_status(row: Any) -> GroupStatus:
-    """How a group stands, and who owns each of its settings."""
-    return msgspec.convert({**row, "owners": group_owners(read_group(row))}, GroupStatus)

@@ -1,10 +1,9 @@
-"""What the client asks of the scheduler to change: manifests, groups and jobs, as operators do."""
+"""Change manifests, groups, jobs and applications, as operators do."""
 
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from headway_contract import subjects
 from headway_contract.applications import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
 from headway_contract.operating import (
     ChangeManyRequest,
@@ -32,15 +31,11 @@ class Changes(Asking):
 
     async def enable(self, external_id: str) -> Changed:
         """Let a manifest fire; code no longer decides whether it does."""
-        return await self._change(
-            ChangeRequest(manifest=external_id, enabled=True, actor=self._actor)
-        )
+        return await self._change(ChangeRequest(manifest=external_id, enabled=True))
 
     async def disable(self, external_id: str) -> Changed:
         """Keep a manifest from firing; code no longer decides whether it does."""
-        return await self._change(
-            ChangeRequest(manifest=external_id, enabled=False, actor=self._actor)
-        )
+        return await self._change(ChangeRequest(manifest=external_id, enabled=False))
 
     async def change(
         self,
@@ -58,7 +53,6 @@ class Changes(Asking):
             interval_seconds=interval,
             jitter_seconds=jitter,
             give_back=list(give_back),
-            actor=self._actor,
         )
         return await self._change(request)
 
@@ -85,12 +79,11 @@ class Changes(Asking):
             action=action,
             dry_run=dry_run,
             key=key,
-            actor=self._actor,
         )
         results: list[ManifestChanged] = []
         for page in itertools.count(2):
-            answer = await self._control.ask(
-                subjects.CHANGE_MANY_REQUEST, request, ManyChanged, timeout=PATIENT_SECONDS
+            answer = await self._console.ask(
+                "POST", "/manifests/many", request, ManyChanged, timeout=PATIENT_SECONDS
             )
             results += answer.results
             if not answer.more:
@@ -118,9 +111,8 @@ class Changes(Asking):
             enabled=enabled,
             rate=parse_rate(rate) if isinstance(rate, str) else rate,
             give_back=list(give_back),
-            actor=self._actor,
         )
-        return await self._control.ask(subjects.CHANGE_GROUP_REQUEST, request, Changed)
+        return await self._console.ask("PATCH", "/groups/{group}", request, Changed)
 
     async def change_job(
         self,
@@ -136,15 +128,15 @@ class Changes(Asking):
             max_active=max_active,
             rate=parse_rate(rate) if isinstance(rate, str) else rate,
             give_back=list(give_back),
-            actor=self._actor,
         )
-        return await self._control.ask(subjects.CHANGE_JOB_REQUEST, request, Changed)
+        return await self._console.ask("PATCH", "/jobs/{job}", request, Changed)
 
     async def test_notification(self) -> Changed:
-        """Send a test notification to the webhook now; raises `Refused` if it was not taken."""
-        return await self._control.ask(
-            subjects.NOTIFY_TEST_REQUEST,
-            NotifyTestRequest(actor=self._actor),
+        """Send a test notification to the webhook now; raises `Rejected` if it was not taken."""
+        return await self._console.ask(
+            "POST",
+            "/notifications/test",
+            NotifyTestRequest(),
             Changed,
             timeout=PATIENT_SECONDS,
         )
@@ -154,27 +146,27 @@ class Changes(Asking):
 
         The same key does it only once.
         """
-        request = DeleteRequest(manifest=external_id, actor=self._actor, key=key)
-        return await self._control.ask(subjects.DELETE_REQUEST, request, Changed)
+        request = DeleteRequest(manifest=external_id, key=key)
+        return await self._console.ask("DELETE", "/manifests/{manifest}", request, Changed)
 
     async def rename_app(self, name: str, to: str, *, key: str | None = None) -> Changed:
         """Give all that an application owns to another name, with its history."""
-        request = RenameAppRequest(app=name, to=to, actor=self._actor, key=key)
-        return await self._control.ask(
-            subjects.RENAME_APP_REQUEST, request, Changed, timeout=PATIENT_SECONDS
+        request = RenameAppRequest(app=name, to=to, key=key)
+        return await self._console.ask(
+            "POST", "/apps/{app}/rename", request, Changed, timeout=PATIENT_SECONDS
         )
 
     async def retire_app(self, name: str, *, key: str | None = None) -> Changed:
         """Delete the manifests of an application with all runs, and retire its jobs."""
-        request = RetireAppRequest(app=name, actor=self._actor, key=key)
-        return await self._control.ask(
-            subjects.RETIRE_APP_REQUEST, request, Changed, timeout=PATIENT_SECONDS
+        request = RetireAppRequest(app=name, key=key)
+        return await self._console.ask(
+            "POST", "/apps/{app}/retire", request, Changed, timeout=PATIENT_SECONDS
         )
 
     async def give_back_app(self, name: str, *, key: str | None = None) -> Changed:
         """Let the code of an application declare it again that files took over."""
-        request = GiveBackAppRequest(app=name, actor=self._actor, key=key)
-        return await self._control.ask(subjects.GIVE_BACK_APP_REQUEST, request, Changed)
+        request = GiveBackAppRequest(app=name, key=key)
+        return await self._console.ask("POST", "/apps/{app}/give-back", request, Changed)
 
     async def _change(self, request: ChangeRequest) -> Changed:
-        return await self._control.ask(subjects.CHANGE_REQUEST, request, Changed)
+        return await self._console.ask("PATCH", "/manifests/{manifest}", request, Changed)

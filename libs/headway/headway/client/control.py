@@ -1,12 +1,12 @@
-"""How a client reaches the services: one question, one answer.
-
-The client's methods know no transport; whatever can `ask` may take the place of NATS.
-"""
+"""The failures of requests, and the base of the parts of a client."""
 
 from abc import ABC, abstractmethod
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from headway.client.http_control import HttpControl
 
 Answer = TypeVar("Answer", bound=Struct)
 
@@ -15,27 +15,10 @@ USUAL_SECONDS = 5.0
 PATIENT_SECONDS = 30.0
 
 
-class Control(Protocol):
-    """Asks services, by the subject on which they answer."""
-
-    async def ask(
-        self,
-        subject: str,
-        question: Struct,
-        answer: type[Answer],
-        *,
-        timeout: float = USUAL_SECONDS,
-    ) -> Answer:
-        """The answer to a question; raises `RequestFailed` if there is none."""
-        ...
-
-
 class Asking(ABC):
-    """What the parts of a client have in common: who asks, and the way to the services."""
-
-    _actor: str
+    """A part of the client: its methods send requests over one connection."""
 
     @property
     @abstractmethod
-    def _control(self) -> Control:
-        """The way to the services."""
+    def _console(self) -> "HttpControl":
+        """The connection to the console."""

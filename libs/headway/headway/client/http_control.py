@@ -1,20 +1,32 @@
-"""Asking services by way of the HTTP API, which the console answers.
+"""Requests to the HTTP API of a console.
 
-The same questions as over NATS, by the table of routes that the console's API is made of. Who
-asks is who the token belongs to.
+The path of a request names fields of its struct in braces. The other fields that are not at their
+default become the query of a GET or DELETE, and the body of any other method.
 """
 
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, Self
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import httpx
 import msgspec
-from headway_contract import http
 from headway_errors import RequestFailed, TimedOut, Unavailable, failure, kind_of_status
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct, structs
 
 from headway.client.control import USUAL_SECONDS, Answer
 
+API = "/api/v1"
+
+Item = TypeVar("Item")
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_WITHOUT_BODY = ("GET", "DELETE")
+_NATS_SCHEMES = ("nats://", "tls://", "ws://", "wss://")
+# The server takes the actor from the token.
+_ACTOR = "actor"
+# How many items one request asks for.
+_PAGE = 500
 # What a proxy between us may take, beside the time that a service has.
 _SLACK_SECONDS = 5.0
 # The server says something at least this often while nothing happens.
@@ -26,11 +38,20 @@ _SERVICE_FAILED = "urn:headway:problem:service-failed"
 class HttpControl:
     """One connection to the HTTP API. Close it after use."""
 
-    def __init__(self, url: str, *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        check_url(url)
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            self._client = httpx.AsyncClient(base_url=self.url, headers=headers)
+            self._client = httpx.AsyncClient(
+                base_url=self.url, headers=headers, transport=transport
+            )
         except (httpx.InvalidURL, UnicodeEncodeError) as error:
             raise RequestFailed(f"{url!r} cannot be asked: {error}") from error
 
@@ -46,23 +67,53 @@ class HttpControl:
 
     async def ask(
         self,
-        subject: str,
-        question: Struct,
+        method: str,
+        path: str,
+        request: Struct,
         answer: type[Answer],
         *,
         timeout: float = USUAL_SECONDS,
     ) -> Answer:
-        """The answer to a question; raises `RequestFailed` if there is none."""
-        route = http.route_for(subject, question)
-        sent = http.write(route, question)
-        found = await self.call(
-            sent.method, sent.path, query=sent.query, body=sent.body, timeout=timeout
-        )
-        try:
-            plain = msgspec.json.decode(found)
-            return msgspec.convert(http.answer_of(route, plain) if route.items else plain, answer)
-        except (msgspec.DecodeError, http.InvalidRequest, KeyError, AttributeError) as error:
-            raise RequestFailed(f"{sent.path}: the answer cannot be read: {error}") from error
+        """Send a request to a path below `/api/v1` and return its answer."""
+        sent = {
+            field.encode_name: getattr(request, field.name)
+            for field in structs.fields(request)
+            if field.name != _ACTOR and getattr(request, field.name) != _default(field)
+        }
+        for name in _PLACEHOLDER.findall(path):
+            sent.pop(name, None)
+            path = path.replace(f"{{{name}}}", segment(getattr(request, name)))
+        if method in _WITHOUT_BODY:
+            found = await self.call(method, API + path, query=_spelled(sent), timeout=timeout)
+        else:
+            body = msgspec.json.encode(sent)
+            found = await self.call(method, API + path, body=body, timeout=timeout)
+        return _read(path, found, answer)
+
+    async def show(
+        self, path: str, answer: type[Answer], query: Mapping[str, Any] | None = None
+    ) -> Answer:
+        """Return the answer to a GET of a path below `/api/v1`."""
+        return _read(path, await self.call("GET", API + path, query=_spelled(query or {})), answer)
+
+    async def list(
+        self,
+        path: str,
+        query: Mapping[str, Any],
+        item: type[Item],
+        *,
+        most: int | None = None,
+    ) -> list[Item]:
+        """Read a list page after page: all of it, or the first `most` items."""
+        found: list[Item] = []
+        page = _Page(next="")
+        while page.next is not None and (most is None or len(found) < most):
+            limit = _PAGE if most is None else min(_PAGE, most - len(found))
+            asked = {**query, "limit": limit, "cursor": page.next or None}
+            body = await self.call("GET", API + path, query=_spelled(asked))
+            page = _read(path, body, _Page)
+            found += _convert(path, page.items, list[item])  # type: ignore[valid-type]
+        return found
 
     async def call(
         self,
@@ -114,6 +165,59 @@ class HttpControl:
             f"Headway at {self.url} does not answer ({reason}): is its console running? "
             "Check HEADWAY_URL"
         )
+
+
+def segment(value: object) -> str:
+    """Return a value as one segment of a path."""
+    return quote(str(value), safe="")
+
+
+def check_url(url: str) -> None:
+    """Raise `RequestFailed` for a URL that is not one of a console."""
+    if url.startswith(("http://", "https://")):
+        return
+    kind = "the URL of NATS" if url.startswith(_NATS_SCHEMES) else "not a URL"
+    raise RequestFailed(
+        f"{url!r} is {kind}: give the URL of the console, as in "
+        'Client("http://127.0.0.1:8080", token=...)'
+    )
+
+
+class _Page(Struct, frozen=True, kw_only=True):
+    """A page of a list."""
+
+    items: list[Any] = []
+    next: str | None = None
+
+
+def _read(path: str, body: bytes, kind: type[Answer]) -> Answer:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise RequestFailed(f"{API}{path}: the answer cannot be read: {error}") from error
+
+
+def _convert(path: str, plain: Any, kind: type[Item]) -> Item:
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise RequestFailed(f"{API}{path}: the answer cannot be read: {error}") from error
+
+
+def _default(field: structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
+
+
+def _spelled(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return parameters of a query; `None` is left out, a list is repeated."""
+    spelled: list[tuple[str, str]] = []
+    for name, value in fields.items():
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if item is not None:
+                plain = msgspec.to_builtins(item)
+                text = str(plain).lower() if isinstance(plain, bool) else str(plain)
+                spelled.append((name, text))
+    return spelled
 
 
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, bytes]]:

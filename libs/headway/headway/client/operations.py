@@ -1,20 +1,16 @@
-"""What the client asks of the dispatcher: work, runs, workers, cancels and dead letters."""
+"""Work, runs, workers, cancels and dead letters."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from headway_contract import subjects
 from headway_contract.dispatching import (
     AcknowledgeRequest,
     CancelAnswer,
     CancelRequest,
     CancelResult,
     DeadLetterAnswer,
-    DeadLetterQuestion,
-    DeadLettersAnswer,
-    DeadLettersQuestion,
     DeadLetterStatus,
     GroupOccupancy,
     LetterFilter,
@@ -22,21 +18,12 @@ from headway_contract.dispatching import (
     LettersChanged,
     LetterState,
     OccupancyAnswer,
-    OccupancyQuestion,
     RetryRequest,
     RunAnswer,
-    RunQuestion,
-    RunsAnswer,
-    RunsQuestion,
     RunStateAsked,
     RunStatus,
     WorkAnswer,
-    WorkersAnswer,
-    WorkersQuestion,
     WorkerStatus,
-    WorkQuestion,
-    WorksAnswer,
-    WorksQuestion,
     WorkStateAsked,
     WorkStatus,
 )
@@ -44,22 +31,20 @@ from headway_contract.operating import DrainAnswer, DrainRequest, DrainResult
 from headway_contract.scheduling import (
     CancelOutstandingRequest,
     ManifestAnswer,
-    ManifestQuestion,
 )
-from headway_errors import RequestFailed
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, structs
 
 from headway.client.control import PATIENT_SECONDS, Asking
+from headway.client.http_control import segment
 
-# How many entries one question asks for: an answer has to fit into one message.
-_PAGE = 200
+_RETRY = "/dead-letters/retry"
+_ACKNOWLEDGE = "/dead-letters/acknowledge"
 
-Page = TypeVar("Page", bound=Struct)
 OnPage = Callable[[list[LetterResult]], None]
 
 
 class Operations(Asking):
-    """The part of a client that speaks with the dispatcher."""
+    """The part of a client that reads and changes work."""
 
     async def dead_letters(
         self,
@@ -73,33 +58,27 @@ class Operations(Asking):
         created_before: datetime | None = None,
         most: int | None = None,
     ) -> list[DeadLetterStatus]:
-        """Dead letters, the newest first: those that await somebody, or in any state (none)."""
-        asked = LetterFilter(
-            group=group,
-            job=job,
-            manifest=manifest,
-            fingerprint=fingerprint,
-            state=state,
-            created_after=created_after,
-            created_before=created_before,
-        )
-        found: list[DeadLetterStatus] = []
-        question = DeadLettersQuestion(filter=asked, limit=_first_page(most))
-        async for page in self._pages(subjects.DEAD_LETTERS_QUESTION, question, DeadLettersAnswer):
-            found += page.dead_letters
-            if most is not None and len(found) >= most:
-                break
-        return found[:most]
+        """List dead letters, the newest first; `state=None` lists those of any state."""
+        query = {
+            "group": group,
+            "job": job,
+            "manifest": manifest,
+            "fingerprint": fingerprint,
+            "state": state,
+            "created_after": created_after,
+            "created_before": created_before,
+        }
+        return await self._console.list("/dead-letters", query, DeadLetterStatus, most=most)
 
     async def dead_letter(self, id: UUID) -> DeadLetterAnswer:  # noqa: A002
-        """One dead letter in full, by its id or by that of its work."""
-        question = DeadLetterQuestion(id=id)
-        return await self._control.ask(subjects.DEAD_LETTER_QUESTION, question, DeadLetterAnswer)
+        """Return a dead letter in full, by its id or by that of its work."""
+        return await self._console.show(f"/dead-letters/{segment(id)}", DeadLetterAnswer)
 
     async def retry(self, *dead_letters: UUID, input: Any = UNSET) -> list[LetterResult]:  # noqa: A002
         """Run the work of dead letters again; with an edited input, of just one."""
-        request = RetryRequest(dead_letters=list(dead_letters), input=input, actor=self._actor)
-        return (await self._control.ask(subjects.RETRY_REQUEST, request, LettersChanged)).results
+        request = RetryRequest(dead_letters=list(dead_letters), input=input)
+        answer = await self._console.ask("POST", _RETRY, request, LettersChanged)
+        return answer.results
 
     async def retry_all(
         self,
@@ -111,13 +90,13 @@ class Operations(Asking):
 
         `on_page` is told the results so far, whenever there are more.
         """
-        request = RetryRequest(filter=filter, actor=self._actor)
-        return await self._change_all(subjects.RETRY_REQUEST, request, on_page)
+        request = RetryRequest(filter=filter)
+        return await self._change_all(_RETRY, request, on_page)
 
     async def acknowledge(self, *dead_letters: UUID, note: str = "") -> list[LetterResult]:
         """Put dead letters away; their manifests go on."""
-        request = AcknowledgeRequest(dead_letters=list(dead_letters), note=note, actor=self._actor)
-        answer = await self._control.ask(subjects.ACKNOWLEDGE_REQUEST, request, LettersChanged)
+        request = AcknowledgeRequest(dead_letters=list(dead_letters), note=note)
+        answer = await self._console.ask("POST", _ACKNOWLEDGE, request, LettersChanged)
         return answer.results
 
     async def acknowledge_all(
@@ -131,30 +110,29 @@ class Operations(Asking):
 
         `on_page` is told the results so far, whenever there are more.
         """
-        request = AcknowledgeRequest(filter=filter, note=note, actor=self._actor)
-        return await self._change_all(subjects.ACKNOWLEDGE_REQUEST, request, on_page)
+        request = AcknowledgeRequest(filter=filter, note=note)
+        return await self._change_all(_ACKNOWLEDGE, request, on_page)
 
     async def cancel(self, id: UUID, *, reason: str = "") -> CancelResult:  # noqa: A002
         """End a run or a piece of work early, also one that is still on its way."""
-        request = CancelRequest(ids=[id], reason=reason, actor=self._actor)
-        [result] = (await self._control.ask(subjects.CANCEL_REQUEST, request, CancelAnswer)).results
+        request = CancelRequest(ids=[id], reason=reason)
+        answer = await self._console.ask("POST", "/work/cancel", request, CancelAnswer)
+        [result] = answer.results
         if result.result != "unknown":
             return result
-        outstanding = CancelOutstandingRequest(work=id, reason=reason, actor=self._actor)
-        found = (await self._cancel_outstanding(outstanding)).results
+        outstanding = CancelOutstandingRequest(work=id, reason=reason)
+        found = (await self._cancel("/work/{work}/cancel", outstanding)).results
         return found[0] if found else result
 
     async def cancel_manifest(self, external_id: str, *, reason: str = "") -> CancelAnswer:
         """End all work of a manifest early; what has no work yet gets none."""
-        return await self._cancel_outstanding(
-            CancelOutstandingRequest(manifest=external_id, reason=reason, actor=self._actor)
-        )
+        request = CancelOutstandingRequest(manifest=external_id, reason=reason)
+        return await self._cancel("/manifests/{manifest}/cancel", request)
 
     async def cancel_group(self, name: str, *, reason: str = "") -> CancelAnswer:
         """End all work of a group early; what has no work yet gets none."""
-        return await self._cancel_outstanding(
-            CancelOutstandingRequest(group=name, reason=reason, actor=self._actor)
-        )
+        request = CancelOutstandingRequest(group=name, reason=reason)
+        return await self._cancel("/groups/{group}/cancel", request)
 
     async def works(
         self,
@@ -170,24 +148,18 @@ class Operations(Asking):
 
         `reason` is why it waits; of work that is settled, its outcome.
         """
-        question = WorksQuestion(
-            state=state,
-            group=group,
-            job=job,
-            manifest_id=await self._manifest_id(manifest),
-            reason=reason,
-            limit=_first_page(most),
-        )
-        found: list[WorkStatus] = []
-        async for page in self._pages(subjects.WORKS_QUESTION, question, WorksAnswer):
-            found += page.works
-            if most is not None and len(found) >= most:
-                break
-        return found[:most]
+        query = {
+            "state": state,
+            "group": group,
+            "job": job,
+            "manifest_id": await self._manifest_id(manifest),
+            "reason": reason,
+        }
+        return await self._console.list("/work", query, WorkStatus, most=most)
 
     async def work(self, id: UUID) -> WorkAnswer:  # noqa: A002
-        """One piece of work in full with its runs, by its id or by that of a run."""
-        return await self._control.ask(subjects.WORK_QUESTION, WorkQuestion(id=id), WorkAnswer)
+        """Return a piece of work in full with its runs, by its id or by that of a run."""
+        return await self._console.show(f"/work/{segment(id)}", WorkAnswer)
 
     async def runs(
         self,
@@ -203,61 +175,42 @@ class Operations(Asking):
         most: int | None = 1000,
     ) -> list[RunStatus]:
         """List runs, the newest first: those admitted from `since` on and before `until`."""
-        question = RunsQuestion(
-            state=state,
-            group=group,
-            job=job,
-            manifest_id=await self._manifest_id(manifest),
-            work=work,
-            worker=worker,
-            since=since,
-            before=until,
-            limit=_first_page(most),
-        )
-        found: list[RunStatus] = []
-        async for page in self._pages(subjects.RUNS_QUESTION, question, RunsAnswer):
-            found += page.runs
-            if most is not None and len(found) >= most:
-                break
-        return found[:most]
+        query = {
+            "state": state,
+            "group": group,
+            "job": job,
+            "manifest_id": await self._manifest_id(manifest),
+            "work": work,
+            "worker": worker,
+            "since": since,
+            "before": until,
+        }
+        return await self._console.list("/runs", query, RunStatus, most=most)
 
     async def run(self, run: UUID) -> RunAnswer:
-        """One run in full."""
-        return await self._control.ask(subjects.RUN_QUESTION, RunQuestion(run=run), RunAnswer)
+        """Return a run in full."""
+        return await self._console.show(f"/runs/{segment(run)}", RunAnswer)
 
     async def workers(self) -> list[WorkerStatus]:
-        """Every worker that was heard and has not said goodbye, in the order of their names."""
-        found: list[WorkerStatus] = []
-        question = WorkersQuestion(limit=_PAGE)
-        async for page in self._pages(subjects.WORKERS_QUESTION, question, WorkersAnswer):
-            found += page.workers
-        return found
+        """List the workers that have not said goodbye, in the order of their names."""
+        return await self._console.list("/workers", {}, WorkerStatus)
 
     async def drain(self, *workers: str) -> list[DrainResult]:
-        """Let workers take no more orders, finish what they run, and end; tells of each."""
-        request = DrainRequest(workers=list(workers), actor=self._actor)
-        return (await self._control.ask(subjects.DRAIN_REQUEST, request, DrainAnswer)).results
+        """Let workers finish what they run, take no more orders, and end."""
+        request = DrainRequest(workers=list(workers))
+        return (await self._console.ask("POST", "/workers/drain", request, DrainAnswer)).results
 
     async def occupancy(self, group: str | None = None) -> list[GroupOccupancy]:
-        """What groups have under way, and what waits in them and why."""
-        question = OccupancyQuestion(group=group)
-        answer = await self._control.ask(subjects.OCCUPANCY_QUESTION, question, OccupancyAnswer)
+        """Return what groups run, and what waits in them and why."""
+        answer = await self._console.show("/occupancy", OccupancyAnswer, {"group": group})
         return answer.groups
 
-    async def _pages(self, subject: str, question: Any, answer: type[Page]) -> AsyncIterator[Any]:
-        while True:
-            page: Any = await self._control.ask(subject, question, answer)
-            yield page
-            if not page.more:
-                return
-            question = structs.replace(question, after=page.last)
-
-    async def _change_all(self, subject: str, request: Any, on_page: OnPage) -> list[LetterResult]:
-        """Page after page, of letters that were there when it began."""
+    async def _change_all(self, path: str, request: Any, on_page: OnPage) -> list[LetterResult]:
+        """Change dead letters page after page; those that come meanwhile are left out."""
         results: list[LetterResult] = []
         while True:
-            page = await self._control.ask(
-                subject, request, LettersChanged, timeout=PATIENT_SECONDS
+            page = await self._console.ask(
+                "POST", path, request, LettersChanged, timeout=PATIENT_SECONDS
             )
             results += page.results
             on_page(results)
@@ -266,21 +219,12 @@ class Operations(Asking):
             bounded = structs.replace(request.filter, created_before=page.created_before)
             request = structs.replace(request, filter=bounded, after=page.last)
 
-    async def _cancel_outstanding(self, request: CancelOutstandingRequest) -> CancelAnswer:
-        return await self._control.ask(
-            subjects.CANCEL_OUTSTANDING_REQUEST, request, CancelAnswer, timeout=PATIENT_SECONDS
-        )
+    async def _cancel(self, path: str, request: CancelOutstandingRequest) -> CancelAnswer:
+        return await self._console.ask("POST", path, request, CancelAnswer, timeout=PATIENT_SECONDS)
 
     async def _manifest_id(self, external_id: str | None) -> UUID | None:
-        """The id by which the dispatcher knows a manifest."""
+        """Return the id by which the dispatcher knows a manifest; raises if there is none."""
         if external_id is None:
             return None
-        question = ManifestQuestion(manifest=external_id)
-        found = await self._control.ask(subjects.MANIFEST_QUESTION, question, ManifestAnswer)
-        if found.status.id is None:
-            raise RequestFailed("the scheduler is of an older version: upgrade it to ask for this")
+        found = await self._console.show(f"/manifests/{segment(external_id)}", ManifestAnswer)
         return found.status.id
-
-
-def _first_page(most: int | None) -> int:
-    return _PAGE if most is None else max(1, min(most, _PAGE))

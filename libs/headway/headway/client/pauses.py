@@ -1,9 +1,8 @@
-"""What the client asks of the scheduler about pauses."""
+"""Pause and resume manifests."""
 
 from collections.abc import Mapping
 from datetime import datetime
 
-from headway_contract import subjects
 from headway_contract.pausing import PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
 
 from headway.client.control import Asking
@@ -31,9 +30,8 @@ class Pauses(Asking):
             until=until,
             reason=reason,
             dry_run=dry_run,
-            actor=self._actor,
         )
-        return await self._control.ask(subjects.PAUSE_REQUEST, request, PauseAnswer)
+        return await self._console.ask("POST", "/pause", request, PauseAnswer)
 
     async def resume(
         self,
@@ -53,6 +51,5 @@ class Pauses(Asking):
             labels=dict(labels or {}),
             all=everything,
             dry_run=dry_run,
-            actor=self._actor,
         )
-        return await self._control.ask(subjects.RESUME_REQUEST, request, ResumeAnswer)
+        return await self._console.ask("POST", "/resume", request, ResumeAnswer)

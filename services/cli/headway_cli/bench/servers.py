@@ -12,6 +12,7 @@ from typing import Any
 from headway import Client
 from headway.client.client import RequestFailed
 from headway_clock import monotonic
+from headway_console.in_process import open_client
 from headway_embedded import NatsServer, PostgresServer, SupervisedProcess, free_port, last_lines
 from headway_postgres_kit import Database, Queries
 
@@ -59,8 +60,9 @@ class Bench:
         )
         await self._start("dispatcher", "dispatcher")
         await self._start("scheduler", "scheduler")
-        self.client = Client(self._nats.url, actor="headway-bench")
-        await self._stack.enter_async_context(self.client)
+        self.client: Client = await self._stack.enter_async_context(
+            open_client(self._postgres.url, self._nats.url, actor="headway-bench")
+        )
         await self.until(self._scheduler_answers, what="the scheduler", within=SERVICE_SECONDS)
 
     @property
@@ -107,7 +109,7 @@ class Bench:
 
     async def _scheduler_answers(self) -> bool:
         try:
-            await self.client.groups()
+            await self.client.ledger()
         except RequestFailed:
             return False
         return True

@@ -1,9 +1,9 @@
 """The console of `up`, and the credentials of the local user, kept in the data folder."""
 
+import getpass
 from pathlib import Path
 
 import msgspec
-from headway.client.client import login_name
 from headway_clock import new_secret
 from headway_console.public import TOKEN_PREFIX, ConsoleSettings
 from headway_console.wiring import ConsoleService, LocalCredentials, start_console
@@ -44,7 +44,7 @@ async def start_local_console(
     """Start the console; if any port will do, on its last port unless that is taken."""
     settings = replace(settings, session_key=settings.session_key or credentials.session_key)
     person = LocalCredentials(
-        name=login_name(), token=credentials.token, ticket_key=credentials.ticket_key
+        name=_login_name(), token=credentials.token, ticket_key=credentials.ticket_key
     )
     host, _, port = settings.console_address.rpartition(":")
     if port != "0":
@@ -58,3 +58,12 @@ async def start_local_console(
         kept = replace(credentials, port=console.port)
         write_secret(folder / LOCAL_NAME, msgspec.json.encode(kept))
     return console
+
+
+def _login_name() -> str:
+    """Return the name of the account, for the audit."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A container may run as a number that has no name.
+        return "unknown"

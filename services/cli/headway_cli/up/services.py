@@ -110,7 +110,15 @@ async def start_services(
         replace(plan.dispatcher, **urls), give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(dispatcher.stop)
-    environment = _worker_environment(servers)
+    credentials = read_or_make(plan.data)
+    console = await start_local_console(
+        replace(plan.console, **urls), credentials, folder=plan.data, give_up_after=_GIVE_UP_AFTER
+    )
+    stack.push_async_callback(console.stop)
+    host = plan.console.console_address.rpartition(":")[0]
+    local_host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104
+    console_url = f"http://{local_host}:{console.port}"
+    environment = _worker_environment(servers, console_url, credentials)
     worker = await _start_worker(stack, plan, servers, environment, show_line)
     commands = []
     for command in plan.worker_commands:
@@ -121,24 +129,17 @@ async def start_services(
         replace(plan.scheduler, **urls), plan.definitions, give_up_after=_GIVE_UP_AFTER
     )
     stack.push_async_callback(scheduler.stop)
-    credentials = read_or_make(plan.data)
-    console = await start_local_console(
-        replace(plan.console, **urls), credentials, folder=plan.data, give_up_after=_GIVE_UP_AFTER
-    )
-    stack.push_async_callback(console.stop)
     if plan.settings.health_address:
         health = _shared_health([scheduler, dispatcher, console])
         await health.start(plan.settings.health_address)
         stack.push_async_callback(health.stop)
-    host = plan.console.console_address.rpartition(":")[0]
-    local_host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104
     return Services(
         scheduler=scheduler,
         dispatcher=dispatcher,
         console=console,
         worker=worker,
         commands=commands,
-        console_url=f"http://{local_host}:{console.port}",
+        console_url=console_url,
         credentials=credentials,
     )
 
@@ -172,9 +173,16 @@ async def _start_worker(
     return worker
 
 
-def _worker_environment(servers: Servers) -> dict[str, str]:
+def _worker_environment(
+    servers: Servers, console_url: str, credentials: Credentials
+) -> dict[str, str]:
     """Make the environment of workers; HEADWAY_HEALTH_ADDRESS is that of `up` itself."""
-    environment = {**os.environ, "HEADWAY_NATS_URL": servers.nats_url}
+    environment = {
+        **os.environ,
+        "HEADWAY_NATS_URL": servers.nats_url,
+        "HEADWAY_URL": console_url,
+        "HEADWAY_TOKEN": credentials.token,
+    }
     environment.pop("HEADWAY_HEALTH_ADDRESS", None)
     if logging.getLogger().isEnabledFor(logging.DEBUG):
         environment["HEADWAY_DEBUG"] = "1"

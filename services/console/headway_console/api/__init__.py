@@ -1,8 +1,9 @@
-"""`/api/v1`: the table of routes, answered.
+"""`/api/v1`: the HTTP API.
 
-`forwarding` hands a request to the service that owns the matter; `definitions` takes definitions
-as people write them; `whoami`, `overview`, `lists`, `canaries` and `stream` are the console's own.
-Each entry has a role, a question and an answer, and `openapi` makes the document of them.
+`lists`, `lookups` and `overview` read the database. `forward` hands a request to the service that
+carries it out; `definitions` does that with definitions as people write them. `whoami`,
+`canaries` and `stream` are the console's own. Each entry has a role, a question and an answer, and
+`openapi` makes the document of them.
 """
 
 from headway_console.api.canaries import CANARIES
@@ -10,15 +11,11 @@ from headway_console.api.definitions import DEFINED
 from headway_console.api.endpoints import Endpoint
 from headway_console.api.forward import forwarded
 from headway_console.api.lists import LISTS
+from headway_console.api.lookups import LOOKUPS
 from headway_console.api.overview import OVERVIEW
 from headway_console.api.stream import STREAM
 from headway_console.api.whoami import WHOAMI
 
-_OWN = (*DEFINED, *LISTS, *CANARIES, OVERVIEW, STREAM, WHOAMI)
-_ANSWERED_HERE = {endpoint.route.name for endpoint in _OWN}
-
-# What the console can answer itself it does not hand on.
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *(one for one in forwarded() if one.route.name not in _ANSWERED_HERE),
-    *_OWN,
-)
+    *forwarded(), *DEFINED, *LISTS, *LOOKUPS, *CANARIES, OVERVIEW, STREAM, WHOAMI
+)  # fmt: skip

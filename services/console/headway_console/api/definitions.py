@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import msgspec
-from headway.client.control import Control
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
 from headway.yaml_file import load_manifest, load_yaml
@@ -16,6 +15,7 @@ from litestar import Request
 from msgspec import Meta, Struct, structs
 
 from headway_console.api.endpoints import Endpoint
+from headway_console.services import ask
 
 _MOST_CHARACTERS = 2_000_000
 _ACTOR, _MANIFEST = "actor", "manifest"
@@ -85,9 +85,8 @@ def _terms(asked: YamlRequest) -> ApplyRequest:
 async def _ask(
     request: Request[Any, Any, Any], subject: str, definitions: Definitions, terms: ApplyRequest
 ) -> ApplyAnswer:
-    control: Control = request.app.state.control
     sent = structs.replace(terms, definitions=pack(definitions))
-    return await control.ask(subject, sent, ApplyAnswer, timeout=PATIENT_SECONDS)
+    return await ask(request, subject, sent, ApplyAnswer, timeout=PATIENT_SECONDS)
 
 
 def _yaml(

@@ -1,24 +1,21 @@
-"""Requests that another service answers: handed on over NATS, and the answer handed back."""
+"""Requests that another service carries out."""
 
 from typing import Any
 
-from headway.client.control import Control
-from headway_contract import http
 from headway_contract.routes import FORWARDED, Route
 from litestar import Request
 
 from headway_console.api.endpoints import Endpoint
+from headway_console.services import ask
 
 
 def forwarded() -> list[Endpoint]:
-    """An entry for every request that a person may make of a service."""
-    return [Endpoint(route=route, answered=_hand_on(route)) for route in FORWARDED]
+    """Return an endpoint for every request that a service carries out."""
+    return [Endpoint(route=route, answered=_forward(route)) for route in FORWARDED]
 
 
-def _hand_on(route: Route) -> Any:
-    async def ask(request: Request[Any, Any, Any], question: Any) -> Any:
-        control: Control = request.app.state.control
-        answer = await control.ask(route.subject, question, route.answer, timeout=route.seconds)
-        return http.page_of(route, answer) if route.items else answer
+def _forward(route: Route) -> Any:
+    async def answered(request: Request[Any, Any, Any], question: Any) -> Any:
+        return await ask(request, route.subject, question, route.answer, timeout=route.seconds)
 
-    return ask
+    return answered

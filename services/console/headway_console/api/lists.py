@@ -22,6 +22,7 @@ from headway_contract.routes import (
     WORK,
     Route,
 )
+from headway_contract.scheduling import EnqueuedStatus
 from headway_errors import NotFound
 from headway_postgres_kit import DATABASE_CLOCK, Connection, Database
 from litestar import Request
@@ -31,6 +32,7 @@ from headway_console.api.endpoints import Endpoint
 from headway_console.api.requests import (
     ApplicationsAsked,
     AuditAsked,
+    EnqueuedAsked,
     EventsAsked,
     FailuresAsked,
     GroupsAsked,
@@ -47,6 +49,7 @@ from headway_console.reading import (
     applications,
     audit,
     dead_letters,
+    enqueued,
     events,
     groups,
     manifests,
@@ -121,6 +124,10 @@ async def _workers(db: Connection, asked: WorkersAsked, now: "Now", page: Paging
 
 async def _jobs(db: Connection, asked: JobsAsked, now: "Now", page: Paging) -> Any:
     return await manifests.page_of_jobs(db, heard_since=now.heard_since, text=asked.text, **page)
+
+
+async def _enqueued(db: Connection, asked: EnqueuedAsked, _: "Now", page: Paging) -> Any:
+    return await enqueued.page_of_enqueued(db, refused_only=asked.refused_only, **page)
 
 
 async def _events(db: Connection, asked: EventsAsked, _: "Now", page: Paging) -> Any:
@@ -222,6 +229,11 @@ LISTS: tuple[Endpoint, ...] = (
     _list(
         "list_jobs", "/jobs", JOBS, "List declared jobs with the schema of their input.",
         JobsAsked, manifests.JobRow, _jobs,
+    ),
+    _list(
+        "list_enqueued", "/enqueued", JOBS,
+        "List enqueued work that is not queued, the oldest first.",
+        EnqueuedAsked, EnqueuedStatus, _enqueued,
     ),
     _list(
         "list_work", "/work", WORK, "List work, the newest first.", WorkAsked, WorkStatus, _work

@@ -137,29 +137,10 @@ def _answer(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
     route = endpoint.route
     if endpoint.streams:
         content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
-    elif route.items:
-        content = {"application/json": {"schema": _page(route)}}
     else:
         content = {"application/json": {"schema": schemas[route.answer]}}
     text = inspect.cleandoc(route.answer.__doc__ or "").partition("\n")[0]
     return {"description": text, "content": content}
-
-
-def _page(route: Route) -> dict[str, Any]:
-    [item] = next(
-        one.type for one in structs.fields(route.answer) if one.name == route.items
-    ).__args__
-    return {
-        "type": "object",
-        "required": ["items", "next"],
-        "properties": {
-            "items": {"type": "array", "items": {"$ref": _REFS.format(name=item.__name__)}},
-            "next": {
-                "type": ["string", "null"],
-                "description": "Send it as `cursor` for the next page; null on the last one.",
-            },
-        },
-    }
 
 
 def _body(kind: type[Struct], schema: Any) -> dict[str, Any]:

@@ -135,3 +135,39 @@ class OccurrencesAsked(Paged, frozen=True, kw_only=True):
     """What was decided about the times of a manifest, the latest first."""
 
     manifest: ManifestId
+
+
+class EnqueuedAsked(Paged, frozen=True, kw_only=True):
+    """Enqueued work that waits to be queued, or was refused."""
+
+    refused_only: bool = False
+
+
+class ManifestQuestion(Struct, frozen=True, kw_only=True):
+    """One manifest."""
+
+    manifest: ManifestId
+
+
+class WorkQuestion(Struct, frozen=True, kw_only=True):
+    """One piece of work, by its id or by that of one of its runs."""
+
+    id: UUID
+
+
+class RunQuestion(Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    run: UUID
+
+
+class LetterQuestion(Struct, frozen=True, kw_only=True):
+    """One dead letter, by its id or by that of its work (the latest)."""
+
+    id: UUID
+
+
+class OccupancyQuestion(Struct, frozen=True, kw_only=True):
+    """All groups, or one."""
+
+    group: Name | None = None

@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from headway.client.control import Control
 from headway_contract import subjects
 from headway_contract.canaries import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
 from headway_contract.http import InvalidRequest
@@ -19,6 +18,7 @@ from headway_console.pages.form_fields import field_of
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import show
 from headway_console.reading.canaries import read_canary
+from headway_console.services import ask
 
 
 @post("/dead-letters/canary", opt=needs("operator"))
@@ -27,9 +27,8 @@ async def begin(request: Request[Any, Any, Any]) -> Response[Any]:
     fingerprint = await field_of(request, "of")
     if not fingerprint:
         raise InvalidRequest("the form names no failure to retry")
-    control: Control = request.app.state.control
     question = BeginCanaryRequest(fingerprint=fingerprint, actor=request.user.name)
-    canary = await control.ask(subjects.BEGIN_CANARY_REQUEST, question, CanaryStatus)
+    canary = await ask(request, subjects.BEGIN_CANARY_REQUEST, question, CanaryStatus)
     return go_to(request, f"/dead-letters/canary/{canary.id}")
 
 
@@ -53,9 +52,8 @@ def canary_live(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Serv
 @post("/dead-letters/canary/{canary:uuid}/stop", opt=needs("operator"))
 async def stop(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[Any]:
     """Stop a canary; work under way continues."""
-    control: Control = request.app.state.control
     question = StopCanaryRequest(canary=canary, actor=request.user.name)
-    await control.ask(subjects.STOP_CANARY_REQUEST, question, CanaryStatus)
+    await ask(request, subjects.STOP_CANARY_REQUEST, question, CanaryStatus)
     return go_to(request, f"/dead-letters/canary/{canary}", text="Canary stopped")
 
 

@@ -12,6 +12,7 @@ from litestar import Request, Response
 
 from headway_console.pages.flash import Kind, back_of, go_to
 from headway_console.pages.form_fields import field_of
+from headway_console.services import ask
 
 _MAX_AT_ONCE = 500
 
@@ -25,7 +26,7 @@ async def cancel(request: Request[Any, Any, Any], ids: Sequence[UUID], *, to: st
     question = CancelRequest(
         ids=list(ids), reason=await field_of(request, "reason"), actor=request.user.name
     )
-    answer = await request.app.state.control.ask(subjects.CANCEL_REQUEST, question, CancelAnswer)
+    answer = await ask(request, subjects.CANCEL_REQUEST, question, CancelAnswer)
     kind: Kind = "good" if _any_ended(answer) else "bad"
     return go_to(request, await back_of(request, to), text=summary(answer), kind=kind)
 

@@ -6,23 +6,28 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from headway.client.control import PATIENT_SECONDS
 from headway_contract import subjects
 from headway_contract.dispatching import (
+    AcknowledgeRequest,
     DeadLetterAnswer,
     LetterFilter,
     LetterResult,
+    LettersChanged,
     LetterState,
+    RetryRequest,
 )
 from headway_contract.http import InvalidRequest
 from headway_contract.scheduling import InputAnswer, InputQuestion
 from headway_errors import Invalid, NotFound, RequestFailed
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
+from msgspec import structs
 
 from headway_console.access.guards import needs
 from headway_console.pages import canary
 from headway_console.pages.filters import pretty
-from headway_console.pages.flash import Kind, back_of, client_of, go_to
+from headway_console.pages.flash import Kind, back_of, go_to
 from headway_console.pages.form_fields import (
     choice_of,
     field_of,
@@ -41,6 +46,7 @@ from headway_console.reading.dead_letters import (
     page_of_letters,
     read_letter,
 )
+from headway_console.services import ask
 
 _MAX_AT_ONCE = 500
 _FAILURE_FILTERS = ("state", "group", "job", "manifest")
@@ -111,7 +117,6 @@ async def letters(request: Request[Any, Any, Any]) -> Response[str]:
 @post("/dead-letters/change", opt=needs("operator"))
 async def change(request: Request[Any, Any, Any]) -> Response[Any]:
     """Retry or acknowledge the checked letters, or all of a failure."""
-    client = client_of(request)
     action, note = await field_of(request, "action"), await field_of(request, "note")
     ids, whole = await ids_of(request), LetterFilter(fingerprint=await field_of(request, "of"))
     if len(ids) > _MAX_AT_ONCE:
@@ -122,13 +127,13 @@ async def change(request: Request[Any, Any, Any]) -> Response[Any]:
         raise InvalidRequest("the form names no failure")
     match action:
         case "retry":
-            results = await client.retry(*ids)
+            results = await _retry(request, RetryRequest(dead_letters=ids))
         case "acknowledge":
-            results = await client.acknowledge(*ids, note=note)
+            results = await _acknowledge(request, AcknowledgeRequest(dead_letters=ids, note=note))
         case "retry-all":
-            results = await client.retry_all(whole)
+            results = await _retry(request, RetryRequest(filter=whole))
         case "acknowledge-all":
-            results = await client.acknowledge_all(whole, note=note)
+            results = await _acknowledge(request, AcknowledgeRequest(filter=whole, note=note))
         case _:
             raise InvalidRequest(f"unknown action {action!r} for dead letters")
     text, kind = summary(results)
@@ -173,19 +178,19 @@ async def retry(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Resp
 
     A refusal shows the form again, with the edited input.
     """
-    client = client_of(request)
     given = await field_of(request, "input")
     if not given:
-        [result] = await client.retry(letter)
+        [result] = await _retry(request, RetryRequest(dead_letters=[letter]))
     else:
         found = await _read(request, letter)
         try:
             edited = _decode(given)
             if _is_same(edited, found.input):
-                [result] = await client.retry(letter)
+                [result] = await _retry(request, RetryRequest(dead_letters=[letter]))
             else:
                 await _check(request, found, edited)
-                [result] = await client.retry(letter, input=edited)
+                wish = RetryRequest(dead_letters=[letter], input=edited)
+                [result] = await _retry(request, wish)
         except RequestFailed as error:
             problem = problem_of(error)
             return _show(request, found, given=given, problem=problem.detail, status=problem.status)
@@ -209,7 +214,8 @@ async def check(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Resp
 async def acknowledge(request: Request[Any, Any, Any], letter: FromPath[UUID]) -> Response[Any]:
     """Acknowledge one dead letter, with a note."""
     note = await field_of(request, "note")
-    [result] = await client_of(request).acknowledge(letter, note=note)
+    wish = AcknowledgeRequest(dead_letters=[letter], note=note)
+    [result] = await _acknowledge(request, wish)
     return _go_to_letter(request, letter, result)
 
 
@@ -239,9 +245,7 @@ async def _check(request: Request[Any, Any, Any], found: DeadLetterAnswer, value
     async with request.app.state.database.acquire() as connection:
         manifest = await manifest_of(connection, letter.dead_letter)
     question = InputQuestion(job=letter.job, input=value, manifest_id=manifest, group=letter.group)
-    answer: InputAnswer = await request.app.state.control.ask(
-        subjects.INPUT_QUESTION, question, InputAnswer
-    )
+    answer = await ask(request, subjects.INPUT_QUESTION, question, InputAnswer)
     if answer.problem:
         raise _Unfit(answer.problem)
 
@@ -271,6 +275,30 @@ async def _read(request: Request[Any, Any, Any], letter: UUID) -> DeadLetterAnsw
     if found is None:
         raise NotFound(f"there is no dead letter {letter}: it may have been cleaned up")
     return found
+
+
+async def _retry(request: Request[Any, Any, Any], wish: RetryRequest) -> list[LetterResult]:
+    return await _change_all(request, subjects.RETRY_REQUEST, wish)
+
+
+async def _acknowledge(
+    request: Request[Any, Any, Any], wish: AcknowledgeRequest
+) -> list[LetterResult]:
+    return await _change_all(request, subjects.ACKNOWLEDGE_REQUEST, wish)
+
+
+async def _change_all(
+    request: Request[Any, Any, Any], subject: str, wish: RetryRequest | AcknowledgeRequest
+) -> list[LetterResult]:
+    """Change dead letters page after page; those that come meanwhile are left out."""
+    results: list[LetterResult] = []
+    while True:
+        page = await ask(request, subject, wish, LettersChanged, timeout=PATIENT_SECONDS)
+        results += page.results
+        if not page.more or wish.filter is None:
+            return results
+        bounded = structs.replace(wish.filter, created_before=page.created_before)
+        wish = structs.replace(wish, filter=bounded, after=page.last)
 
 
 PAGE = Page(

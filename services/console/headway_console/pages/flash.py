@@ -6,7 +6,6 @@ The message travels in a signed cookie and is shown once.
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from headway import Client
 from headway_clock import utc_now
 from headway_errors import RequestFailed
 from litestar import Request, Response
@@ -30,11 +29,6 @@ class Flash(Struct, frozen=True, kw_only=True):
     kind: Kind
     text: str
     until: datetime
-
-
-def client_of(request: Request[Any, Any, Any]) -> Client:
-    """Return a client that acts as the signed-in person."""
-    return Client(control=request.app.state.control, actor=request.user.name)
 
 
 def go_to(

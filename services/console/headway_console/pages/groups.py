@@ -3,7 +3,8 @@
 from typing import Any
 
 import msgspec
-from headway import Client
+from headway_contract import subjects
+from headway_contract.scheduling import Changed, ChangeGroupRequest
 from headway_contract.work import Rate
 from headway_decisions.capacity.rates import parse_rate, rate_in_words
 from headway_errors import NotFound, RequestFailed, Unavailable
@@ -11,9 +12,10 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
 from headway_console.access.guards import needs
-from headway_console.pages.flash import back_of, client_of, go_to, refused
+from headway_console.pages.flash import back_of, go_to, refused
 from headway_console.pages.shell import Page, show
 from headway_console.reading.groups import GroupRow, page_of_groups
+from headway_console.services import ask
 
 _FIELDS = ("max_active", "priority", "enabled", "rate")
 
@@ -42,10 +44,10 @@ async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
     """Enable or disable the checked groups."""
     sent, back = await request.form(), await back_of(request, "/groups")
     names = [str(name) for name in sent.getall("id", [])]
-    client, done, wrong = client_of(request), 0, []
+    done, wrong = 0, []
     for name in names:
         try:
-            await client.change_group(name, enabled=sent.get("action") == "enable")
+            await _change(request, name, enabled=sent.get("action") == "enable")
         except Unavailable as error:
             return refused(request, back, error)  # the others would fail too
         except RequestFailed as error:
@@ -62,7 +64,7 @@ async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
     """Enable or disable a group."""
     sent, back = await request.form(), await back_of(request, f"/groups/{name}")
     try:
-        answer = await client_of(request).change_group(name, enabled=sent.get("enabled") == "yes")
+        answer = await _change(request, name, enabled=sent.get("enabled") == "yes")
     except RequestFailed as error:
         return refused(request, back, error)
     return go_to(request, back, text=answer.text)
@@ -72,12 +74,12 @@ async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
 async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
     """Change the limits of a group, or reset one to code."""
     sent, here = await request.form(), f"/groups/{name}"
-    client, returned = client_of(request), sent.get("give_back")
+    returned = sent.get("give_back")
     try:
         if returned in _FIELDS:
-            answer = await client.change_group(name, give_back=[returned])
+            answer = await _change(request, name, give_back=[returned])
         else:
-            answer = await client.change_group(name, **await _wanted(client, name, sent))
+            answer = await _change(request, name, **await _wanted(request, name, sent))
     except RequestFailed as error:
         return refused(request, here, error)
     except ValueError as error:
@@ -85,9 +87,16 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
     return go_to(request, here, text=answer.text)
 
 
-async def _wanted(client: Client, name: str, sent: Any) -> dict[str, Any]:
+async def _change(request: Request[Any, Any, Any], name: str, **fields: Any) -> Changed:
+    wish = ChangeGroupRequest(group=name, **fields)
+    return await ask(request, subjects.CHANGE_GROUP_REQUEST, wish, Changed)
+
+
+async def _wanted(request: Request[Any, Any, Any], name: str, sent: Any) -> dict[str, Any]:
     """Return the changed fields; raises `ValueError` for invalid input."""
-    now = next((group for group in await client.groups() if group.name == name), None)
+    async with request.app.state.database.acquire() as connection:
+        page = await page_of_groups(connection, name=name)
+    row = page.items[0] if page.items else None
     most, rate = str(sent.get("max_active", "")).strip(), str(sent.get("rate", "")).strip()
     try:
         given: dict[str, Any] = {
@@ -100,7 +109,7 @@ async def _wanted(client: Client, name: str, sent: Any) -> dict[str, Any]:
     differs = {
         field: value
         for field, value in given.items()
-        if now is None or getattr(now, field) != value
+        if row is None or value != (_rate(row) if field == "rate" else getattr(row, field))
     }
     if not differs:
         raise ValueError("Nothing changed: the values are the same.")
@@ -109,7 +118,12 @@ async def _wanted(client: Client, name: str, sent: Any) -> dict[str, Any]:
 
 def rate_of(row: GroupRow) -> str:
     """Write the rate of a group; empty without one."""
-    return rate_in_words(msgspec.convert(row.rate, Rate)) if row.rate else ""
+    rate = _rate(row)
+    return rate_in_words(rate) if rate else ""
+
+
+def _rate(row: GroupRow) -> Rate | None:
+    return msgspec.convert(row.rate, Rate) if row.rate else None
 
 
 PAGE = Page(title="Groups", path="/groups", handlers=(groups, group, bulk, switch, change), key="u")

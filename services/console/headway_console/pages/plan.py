@@ -2,9 +2,12 @@
 
 from typing import Any, get_args
 
+from headway.client.control import PATIENT_SECONDS
 from headway.define.definitions import Definitions, InvalidDefinitions
+from headway.define.packing import pack
 from headway.yaml_file import load_yaml
-from headway_contract.scheduling import ApplyAnswer, FireChange, FireTime, PrunePolicy
+from headway_contract import subjects
+from headway_contract.scheduling import ApplyAnswer, ApplyRequest, FireChange, FireTime, PrunePolicy
 from headway_errors import RequestFailed
 from litestar import Request, Response, get, post
 from litestar.datastructures import UploadFile
@@ -12,8 +15,9 @@ from msgspec import Struct
 
 from headway_console.access.guards import needs
 from headway_console.pages.filters import count
-from headway_console.pages.flash import client_of, go_to
+from headway_console.pages.flash import go_to
 from headway_console.pages.shell import Page, show
+from headway_console.services import ask
 
 PRUNES: tuple[str, ...] = get_args(PrunePolicy)
 _DAYS = (1, 7, 30, 90)
@@ -50,12 +54,7 @@ async def plan(request: Request[Any, Any, Any]) -> Response[str]:
     """Show what applying the definitions would change."""
     form = await _read(request)
     try:
-        answer = await client_of(request).plan(
-            definitions_of(form.text),
-            prune=form.prune,
-            days=form.days,
-            take_over=form.take_over,
-        )
+        answer = await _ask(request, subjects.PLAN_QUESTION, form, days=form.days)
     except (InvalidDefinitions, RequestFailed) as error:
         return _show(request, form, trouble=str(error))
     return _show(request, form, answer=answer)
@@ -66,9 +65,7 @@ async def apply(request: Request[Any, Any, Any]) -> Response[Any]:
     """Apply the definitions."""
     form = await _read(request)
     try:
-        answer = await client_of(request).apply(
-            definitions_of(form.text), prune=form.prune, take_over=form.take_over
-        )
+        answer = await _ask(request, subjects.APPLY_REQUEST, form)
     except (InvalidDefinitions, RequestFailed) as error:
         return _show(request, form, trouble=str(error))
     if answer.stale:
@@ -76,6 +73,18 @@ async def apply(request: Request[Any, Any, Any]) -> Response[Any]:
         return go_to(request, "/plan", text=text, kind="bad")
     text = f"Applied {answer.owner}: {summary_of(answer)}."
     return go_to(request, "/plan", text="\n".join([text, *answer.warnings]))
+
+
+async def _ask(
+    request: Request[Any, Any, Any], subject: str, form: PlanForm, *, days: int = 0
+) -> ApplyAnswer:
+    wish = ApplyRequest(
+        definitions=pack(definitions_of(form.text)),
+        prune=form.prune,
+        days=days,
+        take_over=form.take_over,
+    )
+    return await ask(request, subject, wish, ApplyAnswer, timeout=PATIENT_SECONDS)
 
 
 def definitions_of(text: str) -> Definitions:

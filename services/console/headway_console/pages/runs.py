@@ -3,9 +3,12 @@
 from typing import Any, Literal
 from uuid import UUID
 
+from headway_contract import subjects
 from headway_contract.dispatching import RunStateAsked
+from headway_contract.scheduling import EnqueueAnswer, EnqueueRequest, TriggerAnswer, TriggerRequest
 from headway_errors import NotFound
 from headway_postgres_kit import Connection
+from headway_tracing import traceparent
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
@@ -13,7 +16,7 @@ from msgspec.structs import replace
 
 from headway_console.access.guards import needs, still_authorized
 from headway_console.pages.cancel import cancel
-from headway_console.pages.flash import client_of, go_to
+from headway_console.pages.flash import go_to
 from headway_console.pages.form_fields import (
     choice_of,
     filters_of,
@@ -27,6 +30,7 @@ from headway_console.reading import Page as ListPage
 from headway_console.reading.manifests import find_id
 from headway_console.reading.run import RunInFull, look_at_run, read_run
 from headway_console.reading.runs import RunFilter, RunRow, page_of_runs
+from headway_console.services import ask
 from headway_console.settings import ConsoleSettings
 
 TextIn = Literal["anywhere", "error", "input"]
@@ -104,12 +108,18 @@ async def cancel_run(request: Request[Any, Any, Any], run: FromPath[UUID]) -> Re
 async def run_again(request: Request[Any, Any, Any], run: FromPath[UUID]) -> Response[Any]:
     """Run the manifest again with the same input, or the job if there is no manifest."""
     found = await _read(request, run)
-    client = client_of(request)
     if found.status.manifest is not None:
-        triggered = await client.trigger(found.status.manifest, input=found.input)
+        wish = TriggerRequest(manifest=found.status.manifest, input=found.input)
+        triggered = await ask(request, subjects.TRIGGER_REQUEST, wish, TriggerAnswer)
         text, work = triggered.text or triggered.result, triggered.work
     else:
-        enqueued = await client.enqueue(found.status.job, found.input, group=found.status.group)
+        order = EnqueueRequest(
+            job=found.status.job,
+            input=found.input,
+            group=found.status.group,
+            traceparent=traceparent(),
+        )
+        enqueued = await ask(request, subjects.ENQUEUE_REQUEST, order, EnqueueAnswer)
         text, work = f"Queued as work {enqueued.work}", enqueued.work
     return go_to(request, f"/runs/{run}" if work is None else f"/work/{work}", text=text)
 

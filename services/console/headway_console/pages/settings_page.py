@@ -14,6 +14,7 @@ from msgspec import Struct, convert
 from headway_console.access.guards import needs
 from headway_console.pages.form_fields import filters_of, text_of
 from headway_console.pages.shell import Page, show
+from headway_console.services import ask
 
 _SUBJECTS = {
     "Scheduler": subjects.SCHEDULER_SETTINGS_QUESTION,
@@ -51,7 +52,7 @@ async def settings(request: Request[Any, Any, Any]) -> Response[str]:
 async def _ask(request: Request[Any, Any, Any], service: str, subject: str) -> ServiceReport:
     """Ask a service; a service that does not answer is shown with its problem."""
     try:
-        answer = await request.app.state.control.ask(subject, SettingsQuestion(), SettingsAnswer)
+        answer = await ask(request, subject, SettingsQuestion(), SettingsAnswer)
     except RequestFailed as error:
         return ServiceReport(service=service, problem=str(error))
     return ServiceReport(service=service, process=answer.process, settings=answer.settings)

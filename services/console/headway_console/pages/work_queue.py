@@ -3,8 +3,9 @@
 from typing import Any
 from uuid import UUID
 
+from headway_contract import subjects
 from headway_contract.dispatching import WorkStateAsked, WorkStatus
-from headway_contract.waiting import ExplainWorkAnswer
+from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
 from headway_errors import NotFound, RequestFailed
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
@@ -12,7 +13,6 @@ from msgspec.structs import replace
 
 from headway_console.access.guards import needs
 from headway_console.pages.cancel import cancel
-from headway_console.pages.flash import client_of
 from headway_console.pages.form_fields import choice_of, filters_of, ids_of, text_of
 from headway_console.pages.shell import Page, show
 from headway_console.reading import Page as ListPage
@@ -23,6 +23,7 @@ from headway_console.reading.works import (
     page_of_works,
     read_work,
 )
+from headway_console.services import ask
 
 # Labels of wait reasons; newer services may send others.
 REASONS = {
@@ -119,9 +120,11 @@ async def _explain(
 ) -> tuple[ExplainWorkAnswer | None, str]:
     """Return the explanation of the dispatcher, or why there is none."""
     try:
-        return await client_of(request).explain_work(work), ""
+        question = ExplainWorkQuestion(work=work)
+        answer = await ask(request, subjects.EXPLAIN_WORK_QUESTION, question, ExplainWorkAnswer)
     except RequestFailed as error:
         return None, str(error)
+    return answer, ""
 
 
 PAGE = Page(

@@ -4,17 +4,20 @@ from datetime import timedelta
 from typing import Any
 
 from headway_clock import utc_now
+from headway_contract import subjects
+from headway_contract.operating import DrainAnswer, DrainRequest
 from headway_errors import RequestFailed
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
 from litestar.response import ServerSentEvent
 
 from headway_console.access.guards import needs, still_authorized
-from headway_console.pages.flash import back_of, client_of, go_to, refused
+from headway_console.pages.flash import back_of, go_to, refused
 from headway_console.pages.form_fields import filters_of, text_of
 from headway_console.pages.live import Listening, streamed
 from headway_console.pages.shell import Page, show
 from headway_console.reading.workers import look_at_workers, page_of_workers
+from headway_console.services import ask
 
 _MAX_AT_ONCE = 500
 _SHOWN = 8
@@ -60,7 +63,8 @@ async def drain(request: Request[Any, Any, Any]) -> Response[Any]:
         text = f"Check some workers first, at most {_MAX_AT_ONCE}."
         return go_to(request, back, text=text, kind="bad")
     try:
-        results = await client_of(request).drain(*names)
+        wish = DrainRequest(workers=names)
+        results = (await ask(request, subjects.DRAIN_REQUEST, wish, DrainAnswer)).results
     except RequestFailed as error:
         return refused(request, back, error)
     drained = any(result.result == "asked" for result in results)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
+from headway_contract.dispatching import GroupOccupancy
 from headway_contract.scheduling import FieldOwner
 from headway_decisions.declaring.ownership import group_owners, read_group
 from headway_postgres_kit import Connection, Queries
@@ -84,6 +85,28 @@ async def read_occupancy(connection: Connection) -> Occupancy:
         waiting=dict(reasons),
         letters={row["group_name"]: row["letters"] for row in letters},
     )
+
+
+async def list_occupancy(connection: Connection, group: str | None = None) -> list[GroupOccupancy]:
+    """Return what each group runs, holds back and has failed, by name; or only one group."""
+    rows = await connection.fetch(queries["limits"])
+    limits = {row["name"]: row for row in rows}
+    room = await read_occupancy(connection)
+    # A group without known limits may still have work.
+    names = {*limits, *(name for name, _ in room.active), *room.waiting, *room.letters}
+    return [
+        GroupOccupancy(
+            group=name,
+            max_active=limits[name]["max_active"] if name in limits else None,
+            enabled=limits[name]["enabled"] if name in limits else True,
+            pending=room.active.get((name, "pending"), 0),
+            in_progress=room.active.get((name, "in_progress"), 0),
+            waiting=room.waiting.get(name, {}),
+            dead_letters=room.letters.get(name, 0),
+        )
+        for name in sorted(names)
+        if group in (None, name)
+    ]
 
 
 def _group(row: Any, room: Occupancy) -> GroupRow:

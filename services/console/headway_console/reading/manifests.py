@@ -5,7 +5,13 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
+from headway_contract.scheduling import ManifestAnswer, ManifestStatus
 from headway_contract.work import WorkTerms, stored_terms
+from headway_decisions.declaring.lookup import (
+    deleted_message,
+    missing_message,
+    stored_definition,
+)
 from headway_decisions.declaring.ownership import manifest_owners
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
@@ -21,6 +27,8 @@ ManifestState = Literal["enabled", "disabled", "paused", "blocked", "outstanding
 _LIST, _JOBS = "manifests", "jobs"
 _FAMILY = 500
 _LABELS = 1000
+# Among how many names to look for a similar one.
+_COMPARED_NAMES = 2000
 
 # The settings of a manifest that code alone decides; `retry` has two fields that operators may own.
 _CODE_SETTINGS = (
@@ -214,6 +222,29 @@ async def read_manifest(connection: Connection, external_id: str) -> ManifestInF
             for name in ("description", "category", "input_schema", "takes_input", "declared_at")
         },
     )
+
+
+async def read_definition(connection: Connection, external_id: str) -> ManifestAnswer | None:
+    """Return a manifest with its definition and owners; `None` if no manifest has the name."""
+    row: Any = await connection.fetchrow(queries["manifest"], external_id)
+    if row is None:
+        return None
+    return ManifestAnswer(
+        status=msgspec.convert(manifest_row(row), ManifestStatus, from_attributes=True),
+        definition=stored_definition(row),
+        touched=sorted(row["touched"]),
+        sent=row["sent"],
+        owners=manifest_owners(row),
+    )
+
+
+async def why_missing(connection: Connection, external_id: str) -> str:
+    """Return why no manifest has a name: it was deleted, or is spelled otherwise."""
+    deleted = await connection.fetchrow(queries["deleted"], external_id)
+    if deleted is not None:
+        return deleted_message(external_id, deleted["occurred_at"], deleted["source"])
+    rows = await connection.fetch(queries["similar_names"], external_id, _COMPARED_NAMES)
+    return missing_message(external_id, [row["external_id"] for row in rows])
 
 
 async def find_id(connection: Connection, external_id: str) -> UUID | None:

@@ -1,4 +1,4 @@
-"""The desk: answers questions about work, and takes requests to cancel, retry and put away."""
+"""The desk: requests to cancel, retry, acknowledge and drain."""
 
 import os
 from collections.abc import AsyncIterator
@@ -30,6 +30,7 @@ from headway_contract.operating import (
     SettingStatus,
 )
 from headway_contract.scheduling import InputAnswer, InputQuestion
+from headway_decisions.retries import dead_letters
 from headway_errors import Invalid, RequestFailed, Unavailable
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
@@ -44,7 +45,6 @@ from headway_dispatcher.intake.work_intake import Followers
 from headway_dispatcher.letters import canaries, letters
 from headway_dispatcher.operate import cancel_requests, drain
 from headway_dispatcher.pages import aware, cut, read_place
-from headway_dispatcher.questions import Questions, read_fingerprint
 from headway_dispatcher.requests import typed
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import IDEMPOTENCY, Times, letter_queries
@@ -80,7 +80,6 @@ class Desk:
         self._broker = broker
         self._clock = clock
         self._wake = wake
-        self._questions = Questions(database, settings)
 
     async def listen(self) -> None:
         """Share the requests with all other dispatchers."""
@@ -89,7 +88,6 @@ class Desk:
             service="headway-dispatcher-desk",
             queue=subjects.DISPATCHERS,
             endpoints={
-                **self._questions.endpoints(),
                 subjects.RETRY_REQUEST: typed(RetryRequest, self.retry),
                 subjects.ACKNOWLEDGE_REQUEST: typed(AcknowledgeRequest, self.acknowledge),
                 subjects.BEGIN_CANARY_REQUEST: typed(BeginCanaryRequest, self.begin_canary),
@@ -260,6 +258,11 @@ async def _choose(
     )
     page, last, more = cut(rows, request.limit, "created_at")
     return _Chosen(ids=[row["id"] for row in page], last=last, more=more, created_before=before)
+
+
+def read_fingerprint(given: str | None) -> tuple[str | None, str | None]:
+    """Return a fingerprint and its code version; `None` for any."""
+    return (None, None) if given is None else dead_letters.parse_fingerprint(given)
 
 
 def _page_of(chosen: _Chosen) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from headway_dispatcher.gate.store import GateTransaction
 from headway_dispatcher.operate.explain_messages import before_its_turn, sentence, unheard
 from headway_dispatcher.operate.wait_estimate import MOST_COUNTED, Lookout, waits_for_key
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import explanations, question_queries
+from headway_dispatcher.store import explanations
 
 log = get_logger(__name__)
 
@@ -129,7 +129,7 @@ async def _letter(connection: Connection, row: Any) -> Any:
     """The dead letter that work has become, if it has."""
     if row["outcome"] != "dead_lettered":
         return None
-    return await connection.fetchrow(question_queries["letter"], row["id"])
+    return await connection.fetchrow(explanations["letter"], row["id"])
 
 
 def _plain(row: Any) -> ExplainWorkAnswer:

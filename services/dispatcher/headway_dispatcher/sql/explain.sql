@@ -98,3 +98,17 @@ FROM (SELECT run_id FROM dispatcher.history
 JOIN dispatcher.metadata ON metadata.run_id = latest.run_id
 WHERE metadata.job = ANY($1::text[])
   AND metadata.started_at IS NOT NULL AND metadata.finished_at IS NOT NULL
+
+-- name: letter
+-- One dead letter in full, by its id or the latest of a piece of work. $1 id.
+SELECT dead_letter.*, dead_letter.failure ->> 'kind' AS failure_kind,
+       dead_letter.failure ->> 'message' AS failure_message, work_queue.cause,
+       CASE WHEN dead_letter.retry_asked_at IS NOT NULL THEN (
+           SELECT other.id FROM dispatcher.work_queue AS other
+           WHERE other.manifest_id = work_queue.manifest_id AND other.slot = work_queue.slot
+             AND other.state <> 'settled') END AS waits_for
+FROM dispatcher.dead_letter
+JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
+WHERE dead_letter.id = $1 OR dead_letter.work_id = $1
+ORDER BY dead_letter.created_at DESC
+LIMIT 1

@@ -6,39 +6,14 @@ from uuid import UUID
 
 import msgspec
 from headway.define.definitions import ManifestDefinition
-from headway_contract.work import stored_terms
+from headway_decisions.declaring.lookup import stored_definition
 from headway_decisions.declaring.ownership import RETRY_FIELDS, manifest_owners
 from headway_postgres_kit import Connection
 
 from headway_scheduler.lookup import queries
 
-# The columns that a definition is made of, besides the terms of work.
-DEFINED = (
-    "external_id",
-    "job",
-    "input",
-    "timing",
-    "misfire",
-    "overlap",
-    "jitter_seconds",
-    "enabled",
-    "dormant",
-    "batch",
-    "labels",
-)
 # Fields that operators may own, and the column that holds each; those of a retry policy are apart.
 _TOUCHED = {"enabled": "enabled", "jitter": "jitter_seconds"}
-
-
-def definition_of(row: Any) -> dict[str, Any]:
-    """A manifest as it is stored, in the shape in which it is declared."""
-    definition = {name: row[name] for name in DEFINED}
-    return {
-        **definition,
-        **stored_terms(row["terms"]),
-        "group": row["group_name"],
-        "depends_on": row["parent"],
-    }
 
 
 async def stored_manifests(connection: Connection, ids: Sequence[UUID]) -> dict[str, Any]:
@@ -54,7 +29,7 @@ def stored_definitions(rows: Mapping[str, Any]) -> dict[str, Any]:
         kept = {_TOUCHED[name] for name in row["touched"] if name in _TOUCHED}
         if row["disabled_by"] not in (None, "code"):
             kept.add("enabled")
-        stored = {name: value for name, value in definition_of(row).items() if name not in kept}
+        stored = {name: value for name, value in stored_definition(row).items() if name not in kept}
         owned = {RETRY_FIELDS[name] for name in row["touched"] if name in RETRY_FIELDS}
         retry = stored["retry"]
         stored["retry"] = {name: retry[name] for name in retry if name not in owned}

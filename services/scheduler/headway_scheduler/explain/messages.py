@@ -9,6 +9,7 @@ from typing import Any
 
 from headway_contract.scheduling import LedgerEntry
 from headway_decisions import wording
+from headway_decisions.declaring.lookup import by_whom
 from headway_decisions.firing import identity, manifest_state
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Manual, Spaced
@@ -322,10 +323,3 @@ def _by(subject: Subject, what: str, *, now: bool = False) -> str:
     if switch is None:
         return ""
     return f" ({by_whom(switch.source)} at {subject.at(switch.at)})"
-
-
-def by_whom(source: str) -> str:
-    """Who did something, by what the audit calls its source."""
-    kind, _, name = source.partition("/")
-    who = {"operator": f"by {name}", "app": f"by the application {name!r}"}
-    return who.get(kind, f"by {source}")

@@ -5,13 +5,13 @@ from datetime import datetime
 from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.applications import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
 from headway_contract.scheduling import Changed
+from headway_decisions.declaring.lookup import by_whom
 from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare import prune
 from headway_scheduler.declare.declare import members_to_switch, write_groups, write_jobs
 from headway_scheduler.declare.group_settings import remove_empty_groups
-from headway_scheduler.explain.messages import by_whom
 from headway_scheduler.fire.advance import account_for, put_to_rest
 from headway_scheduler.operate.manifests import note_change
 from headway_scheduler.store import (

@@ -37,8 +37,6 @@ from headway_contract.scheduling import (
     DeleteRequest,
     DismissRequest,
     EnqueueAnswer,
-    EnqueuedAnswer,
-    EnqueuedQuestion,
     EnqueueRequest,
     TriggerAnswer,
     TriggerRequest,
@@ -137,7 +135,6 @@ class Desk:
                 subjects.RETIRE_APP_REQUEST: typed(RetireAppRequest, self.retire_app),
                 subjects.GIVE_BACK_APP_REQUEST: typed(GiveBackAppRequest, self.give_back_app),
                 subjects.ENQUEUE_REQUEST: typed(EnqueueRequest, self.enqueue),
-                subjects.ENQUEUED_QUESTION: typed(EnqueuedQuestion, self.enqueued),
                 subjects.DISMISS_REQUEST: typed(DismissRequest, self.dismiss),
                 subjects.CANCEL_OUTSTANDING_REQUEST: typed(CancelOutstandingRequest, self.cancel),
             },
@@ -307,11 +304,6 @@ class Desk:
     async def enqueue(self, request: EnqueueRequest) -> EnqueueAnswer:
         """Queue work of a job, without a manifest."""
         return await self._do(enqueue_requests.enqueue, request)
-
-    async def enqueued(self, question: EnqueuedQuestion) -> EnqueuedAnswer:
-        """What was enqueued and is not queued."""
-        async with self._database.acquire() as connection:
-            return await enqueue_requests.list_enqueued(connection, question)
 
     async def dismiss(self, request: DismissRequest) -> Changed:
         """Forget work that was enqueued and refused."""

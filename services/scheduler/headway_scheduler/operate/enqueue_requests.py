@@ -1,6 +1,6 @@
 """What is asked for about enqueued work: enqueue, list, dismiss."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -9,9 +9,6 @@ from headway.define.inputs import problem_of_input
 from headway_contract.scheduling import (
     DismissRequest,
     EnqueueAnswer,
-    EnqueuedAnswer,
-    EnqueuedQuestion,
-    EnqueuedStatus,
     EnqueueRequest,
 )
 from headway_errors import Conflict, Invalid, NotFound, Rejected
@@ -20,7 +17,6 @@ from headway_postgres_kit import Connection
 from headway_scheduler.declare.declare import audit
 from headway_scheduler.store import HISTORY, enqueued, manifests
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 # What headway.enqueue() refuses with; anything else is a fault of ours.
 _REFUSALS: dict[type[Exception], type[Rejected]] = {
     asyncpg.UndefinedObjectError: NotFound,
@@ -65,30 +61,6 @@ async def _enqueued_before(connection: Connection, request: EnqueueRequest) -> b
     if request.key is None:
         return False
     return bool(await connection.fetchval(enqueued["is_known"], request.job, request.key))
-
-
-async def list_enqueued(connection: Connection, question: EnqueuedQuestion) -> EnqueuedAnswer:
-    """What is not queued yet, or never was.
-
-    A page ends only where the time changes, for the next one begins behind that time.
-    """
-    rows = await connection.fetch(
-        enqueued["page"], question.after or _LONG_AGO, question.limit, question.refused_only
-    )
-    found = [
-        EnqueuedStatus(
-            work=row["work_id"],
-            job=row["job"],
-            key=row["key"],
-            group=row["group_name"],
-            enqueued_by=row["enqueued_by"],
-            enqueued_at=row["enqueued_at"],
-            state=row["state"],
-            reason=row["reason"],
-        )
-        for row in rows
-    ]
-    return EnqueuedAnswer(enqueued=found, more=bool(rows) and rows[0]["more"])
 
 
 async def dismiss(connection: Connection, request: DismissRequest, *, now: datetime) -> str:

@@ -91,24 +91,6 @@ SELECT headway.enqueue($1, $2::jsonb, $3, $4, $5, $6, $7, $8, $9)
 -- Whether a key of a job has its work. $1 job, $2 key.
 SELECT EXISTS (SELECT FROM scheduler.enqueued WHERE job = $1 AND key = $2)
 
--- name: page
--- What is not queued yet or never was, the oldest first, with all that were enqueued at the same
--- time as the last of them, and whether there is more. $1 enqueued after, $2 how many, $3 only the
--- refused.
-WITH page AS (
-    SELECT work_id, job, key, group_name, enqueued_by, enqueued_at, state, reason
-    FROM scheduler.enqueued
-    WHERE (state = 'refused' OR (state = 'waiting' AND NOT $3)) AND enqueued_at > $1
-    ORDER BY enqueued_at
-    FETCH FIRST ($2) ROWS WITH TIES
-)
-SELECT page.*, EXISTS (
-    SELECT FROM scheduler.enqueued
-    WHERE (state = 'refused' OR (state = 'waiting' AND NOT $3))
-      AND enqueued_at > (SELECT max(enqueued_at) FROM page)) AS more
-FROM page
-ORDER BY enqueued_at, work_id
-
 -- name: lock_refused
 -- Whether a piece of work was refused, locked. $1 work id.
 SELECT job, key, reason FROM scheduler.enqueued

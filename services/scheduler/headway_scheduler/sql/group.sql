@@ -96,13 +96,3 @@ WHERE name = ANY($1::text[])
 -- name: forget_deleted
 -- Groups that were deleted long ago. $1 deleted before.
 DELETE FROM scheduler.deleted_group WHERE changed_at < $1
-
--- name: page
--- A page of groups as clients see them. $1 after this name, $2 how many.
-SELECT name, max_active, priority, enabled, rate, touched, declared,
-       (SELECT count(*) FROM scheduler.manifest
-        WHERE manifest.group_name = manifest_group.name AND pruning_at IS NULL) AS manifests
-FROM scheduler.manifest_group
-WHERE name > $1
-ORDER BY name
-LIMIT $2

@@ -163,21 +163,6 @@ SELECT id, external_id, depends_on, dormant
 FROM scheduler.manifest
 WHERE external_id = ANY($1::text[]) AND pruning_at IS NULL
 
--- name: page
--- A page of manifests as clients see them. $1 after this id, $2 how many.
-SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
-       job.retired_at AS job_retired_at,
-       (SELECT count(*) FROM scheduler.work WHERE work.manifest_id = manifest.id) AS outstanding,
-       (SELECT count(*) FROM scheduler.occurrence
-        WHERE occurrence.manifest_id = manifest.id AND decision = 'owed') AS owed
-FROM scheduler.manifest
-JOIN scheduler.manifest_group ON manifest_group.name = manifest.group_name
-LEFT JOIN scheduler.manifest AS parent ON parent.id = manifest.depends_on
-LEFT JOIN scheduler.job ON job.name = manifest.job
-WHERE manifest.external_id > $1 AND manifest.pruning_at IS NULL
-ORDER BY manifest.external_id
-LIMIT $2
-
 -- name: targets
 -- What activations need to know of manifests. $1 external ids.
 SELECT manifest.id, manifest.external_id, manifest.depends_on, manifest.dormant, manifest.job,

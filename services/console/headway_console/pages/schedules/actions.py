@@ -4,19 +4,29 @@ from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from typing import Any, get_args
 
+from headway.client.control import PATIENT_SECONDS
 from headway_clock import utc_now
-from headway_contract.operating import ManifestChanged
-from headway_contract.pausing import PauseAnswer, ResumeAnswer
-from headway_contract.scheduling import Changed, ManifestField
+from headway_contract import subjects
+from headway_contract.operating import ChangeManyRequest, ManifestChanged, ManyChanged
+from headway_contract.pausing import PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
+from headway_contract.scheduling import (
+    Changed,
+    ChangeRequest,
+    DeleteRequest,
+    ManifestField,
+    TriggerAnswer,
+    TriggerRequest,
+)
 from headway_errors import NotFound, RequestFailed
 from litestar import Request, Response, post
 from litestar.params import FromPath
 from msgspec import UNSET
 
 from headway_console.access.guards import needs
-from headway_console.pages.flash import Kind, back_of, client_of, go_to, refused
+from headway_console.pages.flash import Kind, back_of, go_to, refused
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules.detail import find, setting_of, show_schedule
+from headway_console.services import ask
 
 _MAX_AT_ONCE = 500
 _SHOWN = 8
@@ -32,16 +42,16 @@ async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
         return go_to(request, back, text="Check some manifests first.", kind="bad")
     if len(names) > _MAX_AT_ONCE:
         return go_to(request, back, text=f"Check at most {_MAX_AT_ONCE} at once.", kind="bad")
-    client = client_of(request)
     kind: Kind = "good"
     try:
         match action:
             case "pause":
-                text = (await client.pause(*names)).text
+                text = (await _pause(request, PauseRequest(manifests=names))).text
             case "resume":
-                text = (await client.resume(*names)).text
+                text = (await _resume(request, names)).text
             case "enable" | "disable" | "run":
-                text, kind = summary(await client.change_many(*names, action=action))
+                wish = ChangeManyRequest(manifests=names, action=action)
+                text, kind = summary(await _change_many(request, wish))
             case _:
                 text, kind = f"Unknown action {action!r}.", "bad"
     except RequestFailed as error:
@@ -75,7 +85,8 @@ async def run_now(request: Request[Any, Any, Any], name: FromPath[str]) -> Respo
         if not forms.is_sound(filled):
             return await show_schedule(request, found, form=filled, status=422)
     try:
-        answer = await client_of(request).trigger(name, input=given)
+        wish = TriggerRequest(manifest=name, input=given)
+        answer = await ask(request, subjects.TRIGGER_REQUEST, wish, TriggerAnswer)
     except RequestFailed as error:
         return refused(request, here, error)
     return go_to(request, here, text=answer.text)
@@ -85,9 +96,8 @@ async def run_now(request: Request[Any, Any, Any], name: FromPath[str]) -> Respo
 async def switch(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
     """Enable or disable a manifest."""
     sent = await request.form()
-    client = client_of(request)
-    does = client.enable if sent.get("enabled") == "yes" else client.disable
-    return await _changed(request, name, does(name))
+    wish = ChangeRequest(manifest=name, enabled=sent.get("enabled") == "yes")
+    return await _changed(request, name, _change(request, wish))
 
 
 @post("/schedules/{name:str}/pause", opt=needs("operator"))
@@ -101,23 +111,25 @@ async def pause(request: Request[Any, Any, Any], name: FromPath[str]) -> Respons
         text = f"Invalid number of hours {hours!r}: write 1.5"
         return go_to(request, here, text=text, kind="bad")
     reason = str(sent.get("reason", "")).strip()
-    return await _changed(request, name, client_of(request).pause(name, until=until, reason=reason))
+    wish = PauseRequest(manifests=[name], until=until, reason=reason)
+    return await _changed(request, name, _pause(request, wish))
 
 
 @post("/schedules/{name:str}/resume", opt=needs("operator"))
 async def resume(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
     """Resume a manifest."""
-    return await _changed(request, name, client_of(request).resume(name))
+    return await _changed(request, name, _resume(request, [name]))
 
 
 @post("/schedules/{name:str}/change", opt=needs("operator"))
 async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
     """Override settings of a manifest, or reset one to code."""
     sent, here = await request.form(), f"/schedules/{name}#settings"
-    client = client_of(request)
     returned: Any = sent.get("give_back")
     if returned in get_args(ManifestField):
-        return await _changed(request, name, client.change(name, give_back=[returned]))
+        return await _changed(
+            request, name, _change(request, ChangeRequest(manifest=name, give_back=[returned]))
+        )
     try:
         attempts = int(str(sent.get("attempts", "")))
         interval, jitter = (float(str(sent.get(field, ""))) for field in ("interval", "jitter"))
@@ -129,25 +141,48 @@ async def change(request: Request[Any, Any, Any], name: FromPath[str]) -> Respon
     if attempts != retry.get("attempts", 3):
         wanted["attempts"] = attempts
     if interval != retry.get("interval_seconds", 60.0):
-        wanted["interval"] = interval
+        wanted["interval_seconds"] = interval
     if jitter != (setting_of(found, "jitter_seconds") or 0):
-        wanted["jitter"] = jitter
+        wanted["jitter_seconds"] = jitter
     if not wanted:
         return go_to(request, here, text="Nothing changed: the values are the same.")
-    return await _changed(request, name, client.change(name, **wanted))
+    return await _changed(request, name, _change(request, ChangeRequest(manifest=name, **wanted)))
 
 
 @post("/schedules/{name:str}/delete", opt=needs("admin"))
 async def delete(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[Any]:
     """Delete a manifest that no code declares."""
     try:
-        answer = await client_of(request).delete(name)
+        wish = DeleteRequest(manifest=name)
+        answer = await ask(request, subjects.DELETE_REQUEST, wish, Changed)
     except NotFound as error:
         # Its page no longer exists.
         return refused(request, "/schedules", error)
     except RequestFailed as error:
         return refused(request, f"/schedules/{name}", error)
     return go_to(request, "/schedules", text=answer.text)
+
+
+async def _pause(request: Request[Any, Any, Any], wish: PauseRequest) -> PauseAnswer:
+    return await ask(request, subjects.PAUSE_REQUEST, wish, PauseAnswer, timeout=PATIENT_SECONDS)
+
+
+async def _resume(request: Request[Any, Any, Any], names: list[str]) -> ResumeAnswer:
+    wish = ResumeRequest(manifests=names)
+    return await ask(request, subjects.RESUME_REQUEST, wish, ResumeAnswer, timeout=PATIENT_SECONDS)
+
+
+async def _change(request: Request[Any, Any, Any], wish: ChangeRequest) -> Changed:
+    return await ask(request, subjects.CHANGE_REQUEST, wish, Changed)
+
+
+async def _change_many(
+    request: Request[Any, Any, Any], wish: ChangeManyRequest
+) -> list[ManifestChanged]:
+    answer = await ask(
+        request, subjects.CHANGE_MANY_REQUEST, wish, ManyChanged, timeout=PATIENT_SECONDS
+    )
+    return answer.results
 
 
 async def _changed(

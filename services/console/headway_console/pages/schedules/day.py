@@ -9,17 +9,24 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from headway import Client
-from headway_contract.scheduling import FireTime
+from headway.client.control import PATIENT_SECONDS
+from headway_contract import subjects
+from headway_contract.scheduling import (
+    ExplainAnswer,
+    ExplainQuestion,
+    FireTime,
+    PreviewAnswer,
+    PreviewQuestion,
+)
 from headway_decisions.firing import identity
 from headway_errors import Unavailable
 from litestar import Request
 from msgspec import Struct, structs
 
-from headway_console.pages.flash import client_of
 from headway_console.pages.schedules.month import instant
 from headway_console.reading.manifests import ManifestInFull
 from headway_console.reading.occurrences import Occurrence, read_span
+from headway_console.services import ask
 
 _MAX_LINES = 200
 _MAX_EXPLAINED = 12
@@ -76,13 +83,13 @@ async def read_day(
         past = await read_span(
             connection, found.status.id, since=since, until=until, limit=_MAX_LINES
         )
-    client, name = client_of(request), found.status.external_id
+    name = found.status.external_id
     lines = [_line(occurrence, zone) for occurrence in past.occurrences]
     try:
-        lines += await _undecided(client, found, since, until, now=now)
-        lines = await _explained(client, name, lines)
+        lines += await _undecided(request, found, since, until, now=now)
+        lines = await _explained(request, name, lines)
         explained, answer = await _explain_time(
-            client, name, request.query_params.get("at"), day, zone
+            request, name, request.query_params.get("at"), day, zone
         )
     except Unavailable as error:
         explained, answer = "", str(error)
@@ -90,14 +97,22 @@ async def read_day(
 
 
 async def _undecided(
-    client: Client, found: ManifestInFull, since: datetime, until: datetime, *, now: datetime
+    request: Request[Any, Any, Any],
+    found: ManifestInFull,
+    since: datetime,
+    until: datetime,
+    *,
+    now: datetime,
 ) -> list[Line]:
     """Return undecided times of the day: future ones, or those in a pause."""
     due_at = found.status.next_due_at
     if due_at is None or due_at >= until:
         return []
     after = max(since, due_at) - _INSTANT
-    answer = await client.preview(found.status.external_id, _MAX_LINES, after=after, each=True)
+    question = PreviewQuestion(
+        manifest=found.status.external_id, count=_MAX_LINES, after=after, each=True
+    )
+    answer = await preview(request, question)
     zone = ZoneInfo(found.status.zone)
     return [
         _to_come(fire, found.status.held_by, zone, now=now)
@@ -106,20 +121,20 @@ async def _undecided(
     ]
 
 
-async def _explained(client: Client, name: str, lines: list[Line]) -> list[Line]:
+async def _explained(request: Request[Any, Any, Any], name: str, lines: list[Line]) -> list[Line]:
     """Add explanations to lines that did not simply complete."""
     wanted = [
         index
         for index, line in enumerate(lines)
         if line.is_scheduled and line.state not in ("completed", "to_come")
     ][:_MAX_EXPLAINED]
-    answers = await asyncio.gather(*(client.explain(name, at=lines[index].at) for index in wanted))
+    answers = await asyncio.gather(*(_explain(request, name, lines[index].at) for index in wanted))
     words = dict(zip(wanted, (answer.text for answer in answers), strict=True))
     return [structs.replace(line, why=words.get(index, "")) for index, line in enumerate(lines)]
 
 
 async def _explain_time(
-    client: Client, name: str, given: str | None, day: date, zone: ZoneInfo
+    request: Request[Any, Any, Any], name: str, given: str | None, day: date, zone: ZoneInfo
 ) -> tuple[str, str]:
     """Explain a time of the form, in the zone of the manifest."""
     text = (given or "").strip()
@@ -131,8 +146,20 @@ async def _explain_time(
         except ValueError:
             continue
         at = datetime.combine(day, clock, tzinfo=zone).astimezone(UTC)
-        return text, (await client.explain(name, at=at)).text
+        return text, (await _explain(request, name, at)).text
     return text, f"Invalid time {text!r}: write 02:30"
+
+
+async def preview(request: Request[Any, Any, Any], question: PreviewQuestion) -> PreviewAnswer:
+    """Ask the scheduler for the next fire times."""
+    return await ask(
+        request, subjects.PREVIEW_QUESTION, question, PreviewAnswer, timeout=PATIENT_SECONDS
+    )
+
+
+async def _explain(request: Request[Any, Any, Any], name: str, at: datetime) -> ExplainAnswer:
+    question = ExplainQuestion(manifest=name, at=at)
+    return await ask(request, subjects.EXPLAIN_QUESTION, question, ExplainAnswer)
 
 
 def _line(occurrence: Occurrence, zone: ZoneInfo) -> Line:

@@ -5,23 +5,25 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from headway_clock import utc_now
-from headway_contract.scheduling import PreviewAnswer
+from headway_contract import subjects
+from headway_contract.pausing import ResumeAnswer, ResumeRequest
+from headway_contract.scheduling import PreviewAnswer, PreviewQuestion
 from headway_errors import NotFound, RequestFailed, Unavailable
 from litestar import Request, Response, get
 from litestar.params import FromPath
 
 from headway_console.access.guards import needs
 from headway_console.pages.charts import durations
-from headway_console.pages.flash import client_of
 from headway_console.pages.form_fields import zone_of
 from headway_console.pages.schedules import form as forms
 from headway_console.pages.schedules import graph, month
-from headway_console.pages.schedules.day import DayOf, read_day
+from headway_console.pages.schedules.day import DayOf, preview, read_day
 from headway_console.pages.schedules.messages import setting_label, setting_text
 from headway_console.pages.shell import show
 from headway_console.reading.calendar import Past, Stretch, read_past
 from headway_console.reading.figures import FigureFilter, latest_figures
 from headway_console.reading.manifests import ManifestInFull, read_manifest
+from headway_console.services import ask
 
 _SHOWN_FIRES = 8
 _SHOWN_RUNS = 300
@@ -118,7 +120,9 @@ async def _preview(
     """Return the next fires; none if the scheduler does not answer."""
     name = found.status.external_id
     try:
-        return await client_of(request).preview(name, count, after=after, each=each)
+        return await preview(
+            request, PreviewQuestion(manifest=name, count=count, after=after, each=each)
+        )
     except Unavailable:
         note = "the scheduler does not answer, so the next fires are unknown"
         return PreviewAnswer(manifest=name, zone=found.status.zone, note=note)
@@ -129,7 +133,8 @@ async def _resuming(request: Request[Any, Any, Any], found: ManifestInFull) -> s
     if found.status.held_by != "paused":
         return ""
     try:
-        answer = await client_of(request).resume(found.status.external_id, dry_run=True)
+        wish = ResumeRequest(manifests=[found.status.external_id], dry_run=True)
+        answer = await ask(request, subjects.RESUME_REQUEST, wish, ResumeAnswer)
     except RequestFailed as error:
         return str(error)
     return "; ".join([answer.text, *(manifest.text for manifest in answer.manifests)])

@@ -66,7 +66,7 @@ ORDER BY created_at DESC, id DESC
 LIMIT $11
 
 -- name: letter
--- One dead letter in full. $1 id.
+-- One dead letter in full, by its id or the latest of a piece of work. $1 id.
 SELECT dead_letter.*, dead_letter.failure ->> 'kind' AS failure_kind,
        dead_letter.failure ->> 'message' AS failure_message, work_queue.cause,
        CASE WHEN dead_letter.retry_asked_at IS NOT NULL THEN (
@@ -75,7 +75,9 @@ SELECT dead_letter.*, dead_letter.failure ->> 'kind' AS failure_kind,
              AND other.state <> 'settled') END AS waits_for
 FROM dispatcher.dead_letter
 JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
-WHERE dead_letter.id = $1
+WHERE dead_letter.id = $1 OR dead_letter.work_id = $1
+ORDER BY dead_letter.created_at DESC
+LIMIT 1
 
 -- name: manifest_of
 -- Which manifest a dead letter is of (null where it has none). $1 dead letter.

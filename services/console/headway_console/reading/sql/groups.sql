@@ -45,3 +45,7 @@ SELECT group_name, count(*) AS letters
 FROM dispatcher.dead_letter
 WHERE state = 'awaiting'
 GROUP BY group_name
+
+-- name: limits
+-- The limits of groups that the dispatcher knows.
+SELECT name, max_active, enabled FROM dispatcher.group_limit

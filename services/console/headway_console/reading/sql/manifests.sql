@@ -58,6 +58,22 @@ ORDER BY page.external_id
 -- The id of a manifest. $1 name.
 SELECT id FROM scheduler.manifest WHERE external_id = $1 AND pruning_at IS NULL
 
+-- name: deleted
+-- When the last manifest of a name was deleted, and by whom. $1 name.
+SELECT source, occurred_at
+FROM scheduler.history
+WHERE subject = $1 AND type = 'headway.manifest.pruned.v1'
+ORDER BY id DESC
+LIMIT 1
+
+-- name: similar_names
+-- Names that somebody may have meant, those that begin alike first. $1 name, $2 how many.
+SELECT external_id FROM scheduler.manifest
+WHERE pruning_at IS NULL
+ORDER BY lower(left(external_id, 3)) = lower(left($1, 3)) DESC,
+         abs(length(external_id) - length($1))
+LIMIT $2
+
 -- name: manifest
 -- One manifest with everything that is known of it. $1 name.
 SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
