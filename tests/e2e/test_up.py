@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import getpass
 import json
 import os
 import pty
@@ -245,7 +246,7 @@ async def it_has_something_to_show(connection) -> None:
         *("completed", "failed", "cancelled"),
     }
     assert await found("SELECT reason FROM dispatcher.waiting") >= {"group_disabled", "no_worker"}
-    assert "operator/grace" in await found("SELECT source FROM scheduler.history")
+    assert f"operator/{getpass.getuser()}" in await found("SELECT source FROM scheduler.history")
     assert await found("SELECT external_id FROM scheduler.manifest WHERE paused_at IS NOT NULL")
     assert await found("SELECT depends_on FROM scheduler.manifest WHERE depends_on IS NOT NULL")
     assert await found("SELECT run_id FROM dispatcher.run_log")
