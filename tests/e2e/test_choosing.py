@@ -70,4 +70,4 @@ async def test_many_are_changed_after_their_number_was_confirmed(world, shell):
     assert heading.split() == ["AT", "WHO", "ACTION", "TARGET", "CHANGE"]
     assert re.search(r"^20\d\d-.* ada-admin +manifest\.\w+ +first ", row)
     assert more == "there are more: use -n, or narrow the filters (shown: 1)"
-    assert (await shell("audit", "--until", "1h")).out == "nothing of that kind was changed\n"
+    assert (await shell("audit", "--until", "1h")).out == "no matching changes\n"
