@@ -201,7 +201,7 @@ class TestAConnectionThatDoesNotTakeData:
         proxy = await Proxy(nats_url).start()
         client = await connect([proxy.url], reconnect_time_wait=0.1, pending_size=0)
         await self.fill(client, proxy)
-        await client.begin_anew()
+        await client.reconnect()
 
         async def connected() -> bool:
             return client.is_connected and proxy.accepted == 2
@@ -225,7 +225,7 @@ async def test_while_disconnected_nothing_is_kept_for_later(nats_url: str) -> No
     proxy = await Proxy(nats_url).start()
     broker = await Broker.connect(proxy.url, name="test")
     proxy.stall(new_ones_too=True)
-    await broker.client.begin_anew()
+    await broker.client.reconnect()
     with pytest.raises(OutboundBufferLimitError):
         await broker.client.publish("trap.a", b"")
     with pytest.raises(BrokerUnavailable):
@@ -247,11 +247,11 @@ class TestOneTry:
         await broker.close()
 
 
-async def test_begin_anew_brings_subscriptions_along(sturdy: SturdyClient, nats_url: str) -> None:
+async def test_reconnect_brings_subscriptions_along(sturdy: SturdyClient, nats_url: str) -> None:
     subscription = await sturdy.subscribe("trap.*")
     await sturdy.flush()
     for _ in range(3):
-        await sturdy.begin_anew()
+        await sturdy.reconnect()
 
     async def connected() -> bool:
         return sturdy.is_connected
@@ -262,10 +262,10 @@ async def test_begin_anew_brings_subscriptions_along(sturdy: SturdyClient, nats_
     assert (await subscription.next_msg(timeout=5)).data == b"hi"
 
 
-async def test_a_closed_client_does_not_begin_anew(nats_url: str) -> None:
+async def test_a_closed_client_does_not_reconnect(nats_url: str) -> None:
     client = await connect([nats_url])
     await client.close()
-    await client.begin_anew()
+    await client.reconnect()
     assert client.is_closed
     with pytest.raises(NatsError):
         await client.publish("trap.a", b"")
@@ -292,7 +292,7 @@ async def test_nothing_piles_up_in_the_client(sturdy: SturdyClient) -> None:
             await sturdy.request("trap.silent", b"", timeout=0.001)
         with pytest.raises(NatsError):
             await sturdy.request("trap.nobody", b"", timeout=5)
-        await sturdy.ask_for_answer()
+        await sturdy.send_ping()
     await sturdy.flush()
     assert sturdy._resp_map == {}
     assert sturdy._pongs == []

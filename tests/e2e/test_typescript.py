@@ -41,7 +41,7 @@ TREE_IN_PYTHON = TREE_IN_TYPESCRIPT.replace("ts-echo", "after").replace(
 
 
 def by_name(span: Drawn) -> str:
-    return span.called
+    return span.label
 
 
 COMPLETED = "SELECT count(*) FROM dispatcher.metadata WHERE state = 'completed' AND job = $1"

@@ -90,7 +90,7 @@ class TestADeadReader:
             broker.client._reading_task.cancel()
             await asyncio.wait({broker.client._reading_task})
             assert broker.client.is_connected
-            with pytest.raises(BrokerUnavailable, match="nobody reads"):
+            with pytest.raises(BrokerUnavailable, match="reader of the connection has ended"):
                 await broker.ping()
         await goes_on(world)
         for broker in (dispatcher.broker, worker._broker, scheduler.broker):
@@ -104,7 +104,7 @@ class TestADeadReader:
 
         async def reports_dead_reader():
             status, body = await dispatcher.health.report("/readyz")
-            return status == 503 and "nobody reads what the server says" in body
+            return status == 503 and "the reader of the connection has ended" in body
 
         await until(reports_dead_reader, within=LONG, what="not ready, because of the reader")
 
@@ -139,14 +139,14 @@ class TestAStalledConnection:
         proxy.stall_after(HANDSHAKE_ENDS)
         for _ in range(4):
             accepted = proxy.accepted
-            await broker.client.begin_anew()
+            await broker.client.reconnect()
 
             async def is_made(accepted=accepted):
                 return proxy.accepted > accepted and broker.client.is_connected
 
             await until(is_made, within=LONG, what="a connection that stalls")
             assert tries_under_way() <= 1
-        assert broker.client.failed_tries == 0
+        assert broker.client.failed_connects == 0
         await broker.close()
 
     async def test_a_service_ends_with_the_reason(self, world, proxy):
@@ -218,10 +218,10 @@ class TestNoFalseAlarm:
         await server.start()
         broker = await Broker.connect(server.url, name="test", patience=QUICK)
         await server.kill()
-        tries = broker.client.failed_tries
+        tries = broker.client.failed_connects
 
         async def tried_for_long():
-            return broker.client.failed_tries > tries + 5
+            return broker.client.failed_connects > tries + 5
 
         # Many times as long as a connection that gives no sign of life would be given.
         await until(tried_for_long, within=LONG, what="more tries")
@@ -245,7 +245,7 @@ class TestNoFalseAlarm:
         proxy.stall(new_ones_too=True)
 
         async def tried():
-            return broker.client.failed_tries >= 4
+            return broker.client.failed_connects >= 4
 
         await until(tried, within=LONG, what="tries that fail")
         assert not broker.closed.is_set()

@@ -57,7 +57,7 @@ async def test_a_consumer_that_went_away_silently_is_missed_after_a_few_empty_pu
     assert await puller.fetch(1, wait=0.2) == []
     await broker.api("STREAM.DELETE.S")
     with pytest.raises(ConsumerMissing, match="S/c does not exist"):
-        for _ in range(pull.LOOK_AFTER_EMPTY):
+        for _ in range(pull.CHECK_AFTER_EMPTY):
             await puller.fetch(1, wait=0.2)
 
 
@@ -65,7 +65,7 @@ async def test_an_idle_consumer_is_not_taken_for_a_missing_one(broker):
     await ensure_stream(broker, STREAM)
     await ensure_consumer(broker, CONSUMER)
     puller = Puller(broker, "S", "c")
-    for _ in range(2 * pull.LOOK_AFTER_EMPTY):
+    for _ in range(2 * pull.CHECK_AFTER_EMPTY):
         assert await puller.fetch(1, wait=0.1) == []
 
 

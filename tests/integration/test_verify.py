@@ -13,8 +13,7 @@ from headway_clock import monotonic
 from headway_contract.work import RetryPolicy
 from headway_dispatcher.history.rebuild import ServicesRun, rebuild
 from headway_dispatcher.history.verify import verify
-from headway_history.compare import columns_of
-from headway_history.rows import TABLES, LetterRun
+from headway_history.rows import TABLES, LetterRun, columns_of
 from support.cadences import when_made_due
 from support.generated import make_works
 from support.world import World

@@ -33,7 +33,7 @@ from headway_console.reading.manifests import ManifestFilter
 from headway_console.reading.runs import RunFilter
 from headway_console.reading.works import WorkFilter
 from headway_contract.dispatching import LetterFilter
-from headway_history.numbers import Numbers
+from headway_history.store import Numbers
 from headway_postgres_kit import Connection
 
 Reading = Callable[[Connection], Awaitable[Any]]

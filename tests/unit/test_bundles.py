@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from headway_contract import decode, event
 from headway_contract.settled import WorkSettled
-from headway_relay import TRACES_APART, bundled, bundles
+from headway_relay import TRACES_APART, bundled, outbox
 
 AT = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -40,7 +40,7 @@ def test_nothing_makes_no_message():
 def test_all_of_them_travel_in_order_and_as_few_messages_as_may_be(count):
     events = [settled(number) for number in range(count)]
     messages = bundled("headway.settled.g", events)
-    assert len(messages) == -(-count // bundles.MOST_EVENTS)
+    assert len(messages) == -(-count // outbox._MAX_EVENTS)
     assert [one for message in messages for one in decode(message.body)] == events
     assert {message.subject for message in messages} == {"headway.settled.g"}
 
@@ -51,11 +51,11 @@ def test_each_message_has_the_name_of_its_first_event():
 
 
 def test_large_events_have_messages_of_their_own():
-    large = "x" * (bundles.MOST_BYTES // 2)
+    large = "x" * (outbox._MAX_BYTES // 2)
     events = [settled(0), settled(1, reason=large), settled(2, reason=large), settled(3)]
     assert [len(decode(message.body)) for message in bundled("s", events)] == [2, 2]
     [alone] = bundled("s", [settled(0, reason=3 * large)])
-    assert len(alone.body) > bundles.MOST_BYTES, "what is too large by itself is sent all the same"
+    assert len(alone.body) > outbox._MAX_BYTES, "what is too large by itself is sent all the same"
 
 
 def test_a_message_belongs_to_the_traces_of_all_its_events():

@@ -66,7 +66,7 @@ def test_a_trace_is_drawn_in_the_order_in_which_spans_began():
 def test_another_order_and_another_telling():
     spans = read(TOLD)
     [top] = roots(spans)
-    drawn = draw(top, spans, order=lambda one: -one.began, tell=lambda one: one.id)
+    drawn = draw(top, spans, order=lambda one: -one.began, text=lambda one: one.id)
     assert drawn == "a\n  b\n    d ⇠ scheduler publish headway.run.job\n  c\n"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from headway_console.reading.events import type_pattern
-from headway_history.numbers import PATIENCE_SECONDS, Numbers
+from headway_history.store import PATIENCE_SECONDS, Numbers
 from hypothesis import given
 from hypothesis import strategies as st
 

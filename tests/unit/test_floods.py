@@ -1,9 +1,8 @@
 """Limits on what others send: messages by sender, and the log lines about them."""
 
-import logging
-
 from headway_decisions.runs.report_limits import Allowance, FloodLimit
 from headway_jetstream_kit.limited_log import LimitedLog
+from headway_tracing.log import get_logger
 
 
 def test_a_sender_over_its_allowance_is_cut_off_and_others_are_not():
@@ -24,14 +23,14 @@ def test_invented_senders_take_bounded_memory_and_a_flooding_one_stays_cut_off()
 
 def test_one_line_per_phrase_and_period_and_the_next_counts_the_rest(caplog):
     time = [0.0]
-    limited = LimitedLog(logging.getLogger("floods"), period=60, now=lambda: time[0])
+    limited = LimitedLog(get_logger("floods"), period=60, now=lambda: time[0])
     for number in range(1_000):
-        limited.error("rejected", f"message {number}")
-        limited.warn("refused", f"heartbeat {number}", count=2)
+        limited.error("rejected", message=number)
+        limited.warning("refused", heartbeat=number, count=2)
     time[0] = 61.0
-    limited.error("rejected", "message 1000")
+    limited.error("rejected", message=1000)
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
-        ("ERROR", "rejected: message 0"),
-        ("WARNING", "refused: heartbeat 0"),
-        ("ERROR", "rejected: message 1000 (999 more since the last such line)"),
+        ("ERROR", "rejected message=0"),
+        ("WARNING", "refused heartbeat=0"),
+        ("ERROR", "rejected message=1000 suppressed=999"),
     ]

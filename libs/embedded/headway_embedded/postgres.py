@@ -7,8 +7,7 @@ from pathlib import Path
 from headway_embedded.accounts import Account, open_installation, open_way, server_account
 from headway_embedded.binaries import postgres_programs
 from headway_embedded.cluster import DATABASE, ENVIRONMENT, ROLE, Cluster
-from headway_embedded.ports import LOOPBACK
-from headway_embedded.server import Server
+from headway_embedded.server import LOOPBACK, Server
 
 SETTINGS = {
     "listen_addresses": LOOPBACK,
@@ -22,19 +21,19 @@ SETTINGS = {
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 NOT_DURABLE = dict.fromkeys(DURABLE, "off")
 
-# What a socket's path may be long at most, with some room for the socket's own name.
+# The limit of a socket's path, minus room for the socket's own name.
 LONGEST_SOCKET_FOLDER = 80
 
-# Where postmaster.pid says how far the server is.
+# The line of postmaster.pid with the server's status.
 STATUS_LINE = 7
 
 
 class PostgresServer(Server):
-    """One PostgreSQL with the role and the database `headway`; `settings` are added and win."""
+    """A PostgreSQL with the role and the database `headway`; `settings` override the defaults."""
 
     title = "PostgreSQL"
     name = "postgres"
-    # A fast shutdown: sessions are ended, data are written.
+    # A fast shutdown: end sessions, write data.
     stop_signal = signal.SIGINT
 
     def __init__(
@@ -54,15 +53,12 @@ class PostgresServer(Server):
 
     @property
     def url(self) -> str:
-        """The database's URL, password included."""
+        """The database's URL with the password."""
         return f"postgresql://{ROLE}:{self._cluster.password()}@{LOOPBACK}:{self.port}/{DATABASE}"
 
     @property
     def socket_url(self) -> str:
-        """The same database by way of a socket file, which is quicker; or its URL if that is not.
-
-        The path of a socket may not be long, so a deep data folder has none.
-        """
+        """The URL through a socket file, which is faster; `url` if the path is too long for one."""
         if not self._socket_folder:
             return self.url
         login = f"{ROLE}:{self._cluster.password()}"
@@ -74,14 +70,14 @@ class PostgresServer(Server):
         return folder if len(folder.encode()) <= LONGEST_SOCKET_FOLDER else ""
 
     async def _prepare(self) -> None:
-        """Find the program, whom to run it as, and its data."""
+        """Find the program and the account, and create the data at the first start."""
         self._programs = postgres_programs()
         exists = self._cluster.exists()
         if exists:
             self._cluster.check()
         self._runs_as = server_account(self._cluster.data if exists else None)
         if self._runs_as is not None:
-            self._let_in(self._runs_as)
+            self._grant_access(self._runs_as)
         if not exists:
             lock = self._lock.descriptor
             await self._cluster.create(
@@ -89,18 +85,18 @@ class PostgresServer(Server):
             )
         self._cluster.drop_stale_pid_file()
 
-    def _let_in(self, account: Account) -> None:
-        """Let the account reach the program and its data, and note what was changed for it."""
+    def _grant_access(self, account: Account) -> None:
+        """Let the account reach the program and its data, and note the changes."""
         open_installation(self._programs)
         for target in (self._cluster.data, self._programs):
             self.notes += [
-                f"folder {folder} lets everybody pass through now (o+x), because PostgreSQL "
+                f"folder {folder} can now be entered by all users (o+x), because PostgreSQL "
                 "cannot run as root and has to reach its files"
                 for folder in open_way(target, account)
             ]
 
     def _command(self, port: int) -> list[str | Path]:
-        """The server with all settings on the command line, so that upgrades change them."""
+        """Return the command with all settings, so that upgrades of Headway change them."""
         durability = DURABLE if self._durable else NOT_DURABLE
         own = {"port": str(port), "unix_socket_directories": self._socket_folder}
         settings = SETTINGS | durability | own | self._settings
@@ -108,7 +104,7 @@ class PostgresServer(Server):
         return [self._programs / "postgres", "-D", self._cluster.data, *options]
 
     def _is_ready(self, process_id: int) -> bool:
-        """Whether postmaster.pid, which PostgreSQL keeps for this purpose, says so."""
+        """Return whether postmaster.pid says that the server is ready."""
         try:
             lines = (self._cluster.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -117,9 +113,8 @@ class PostgresServer(Server):
         return written and lines[STATUS_LINE].strip() == "ready"
 
     def _environment(self) -> Mapping[str, str]:
-        """Nothing of ours: variables such as PGPORT or PGOPTIONS would change the server."""
+        # Variables of ours such as PGPORT or PGOPTIONS would change the server.
         return ENVIRONMENT
 
     def _account(self) -> Account | None:
-        """The service account when we are root."""
         return self._runs_as

@@ -1,22 +1,35 @@
-"""What PostgreSQL and NATS have in common: one folder, one port, one supervised process."""
+"""Common base of PostgreSQL and NATS: a folder, a loopback port and a supervised process."""
 
 import asyncio
-import logging
 import os
+import secrets
 import signal
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from headway_tracing.log import get_logger
+
 from headway_embedded.accounts import Account
-from headway_embedded.errors import EmbeddedError, naming_folder
-from headway_embedded.locks import Lock
-from headway_embedded.logs import fresh_log, last_lines
-from headway_embedded.ports import free_port, port_is_free
+from headway_embedded.data_folder import (
+    EmbeddedError,
+    Lock,
+    folder_errors,
+    fresh_log,
+    last_lines,
+)
 from headway_embedded.supervised import STOP_SECONDS, SupervisedProcess
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
+
+LOOPBACK = "127.0.0.1"
+
+# Below the ephemeral range: a client that reconnects to a stopped server could otherwise be given
+# that very port, and the server could not start again.
+FIRST_PORT, LAST_PORT = 20_000, 32_000
+FREE_PORT_ATTEMPTS = 200
 
 START_SECONDS = 60.0
 PREDECESSOR_SECONDS = 15.0
@@ -43,11 +56,11 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where clients connect; kept over restarts."""
+        """The URL for clients, the same after a restart."""
 
     @property
     def port(self) -> int:
-        """The port asked for, or chosen at the first start."""
+        """The requested port, or the port chosen at the first start."""
         if self._port is None:
             raise EmbeddedError(f"{self.title} has no port yet; start it first")
         return self._port
@@ -61,7 +74,7 @@ class Server(ABC):
 
     @property
     def process_id(self) -> int:
-        """The process id of the server itself."""
+        """The server's process id."""
         return self.process.process_id
 
     async def start(self) -> None:
@@ -72,7 +85,7 @@ class Server(ABC):
                 "stop it first"
             )
         self._forget(clean=False)
-        with naming_folder(self.folder):
+        with folder_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             await self._take_lock()
             try:
@@ -84,21 +97,23 @@ class Server(ABC):
                 raise
 
     async def stop(self, within: float = STOP_SECONDS) -> None:
-        """Stop in good order, and by force after `within` seconds."""
+        """Stop orderly, and by force after `within` seconds."""
         if self._process is None:
             return
         was_running = self._process.returncode is None
         code = await self._process.stop(within)
         if was_running and code != 0:
-            logger.warning(
-                "%s did not stop in good order within %g s (exit code %d); the next start "
-                "recovers its data; see %s",
-                *(self.title, within, code, self.log),
+            log.warning(
+                "embedded server did not stop orderly; the next start recovers its data",
+                server=self.title,
+                seconds=within,
+                exit_code=code,
+                log=self.log,
             )
         self._forget(clean=was_running and code == 0)
 
     async def kill(self) -> None:
-        """End the server with SIGKILL, as a crash would."""
+        """Kill the server with SIGKILL, like a crash."""
         self.process.kill()
         await self.process.wait()
         self._forget(clean=False)
@@ -109,7 +124,7 @@ class Server(ABC):
 
     @abstractmethod
     async def _prepare(self) -> None:
-        """Make the folder ready for a start."""
+        """Prepare the folder for a start."""
 
     @abstractmethod
     def _command(self, port: int) -> list[str | Path]:
@@ -117,41 +132,41 @@ class Server(ABC):
 
     @abstractmethod
     def _is_ready(self, process_id: int) -> bool:
-        """Whether the process accepts clients now."""
+        """Return whether the process accepts clients."""
 
     def _environment(self) -> Mapping[str, str]:
         """The program's environment."""
         return os.environ
 
     def _account(self) -> Account | None:
-        """The account to run as, or None for our own."""
+        """The account to run as; `None` for our own."""
         return None
 
     async def _take_lock(self) -> None:
-        """Wait until the last process of an earlier run is gone."""
+        """Wait until the last process of an earlier run has ended."""
         if not await self._lock.take(PREDECESSOR_SECONDS):
             raise EmbeddedError(
                 f"{self.title} of an earlier run by process {self._lock.holder()} still uses data "
                 f"folder {self.folder}; end it or choose another folder with --data"
             )
-        self.recovered = self._lock.left_behind
+        self.recovered = self._lock.was_unclean
 
     def _check_port(self) -> None:
-        """Refuse a fixed port that somebody else has."""
+        """Raise if a fixed port is in use."""
         if self._port is not None and not port_is_free(self._port):
             raise EmbeddedError(
                 f"port {self._port} for {self.title} is in use; "
-                "stop what listens there or choose another port"
+                "stop the process that listens there or choose another port"
             )
 
     async def _launch(self) -> None:
-        """Start the program on the port, or on one that is free if none is fixed yet."""
+        """Start the program on its port, or on a free port at the first start."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             port = self._port or free_port()
             try:
                 self._process = await self._run(port)
             except EmbeddedError:
-                # Somebody may have been quicker to listen on the port that we saw free.
+                # Another process may have taken the free port first.
                 if self._port is not None or attempt == PORT_ATTEMPTS or port_is_free(port):
                     raise
             else:
@@ -160,14 +175,14 @@ class Server(ABC):
 
     async def _run(self, port: int) -> SupervisedProcess:
         """Start the program with its log, and wait until it is ready."""
-        with fresh_log(self.log) as log:
+        with fresh_log(self.log) as output:
             process = await SupervisedProcess.start(
                 self._command(port),
                 stop_signal=self.stop_signal,
                 env=self._environment(),
                 user=self._account(),
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
                 held=(self._lock.descriptor,),
             )
         try:
@@ -178,7 +193,7 @@ class Server(ABC):
         return process
 
     async def _until_ready(self, process: SupervisedProcess) -> None:
-        """Wait until the server is ready; its end and the deadline are errors."""
+        """Wait until the server is ready; raise if it ends or is too slow."""
         ended = asyncio.ensure_future(process.wait())
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -196,6 +211,29 @@ class Server(ABC):
         )
 
     def _forget(self, *, clean: bool) -> None:
-        """Let go of a process that has ended, and of the lock on its data."""
+        """Drop an ended process and release the lock on its data."""
         self._process = None
         self._lock.release(clean=clean)
+
+
+def port_is_free(port: int) -> bool:
+    """Return whether a server could listen on the port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """Return a free port, chosen at random so that two searches rarely collide."""
+    for _ in range(FREE_PORT_ATTEMPTS):
+        port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
+        if port_is_free(port):
+            return port
+    raise EmbeddedError(
+        f"no free port found on {LOOPBACK} between {FIRST_PORT} and {LAST_PORT}; "
+        "stop other servers or name a port"
+    )

@@ -1,4 +1,4 @@
-"""Starts a program, under a supervisor, that cannot outlive this process."""
+"""Starts programs that cannot outlive this process."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from subprocess import DEVNULL
 from typing import Self
 
 from headway_embedded.accounts import Account
-from headway_embedded.errors import EmbeddedError
+from headway_embedded.data_folder import EmbeddedError
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -21,7 +21,7 @@ LINE_BYTES = 1 << 20
 
 
 class SupervisedProcess:
-    """A program under a supervisor; it ends with this process, whatever ends this process."""
+    """A program under a supervisor, which ends it when this process ends for any reason."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class SupervisedProcess:
         stderr: int | None = DEVNULL,
         held: Sequence[int] = (),
     ) -> Self:
-        """Start the program; streams as for subprocess, `held` are descriptors it keeps open.
+        """Start the program; `held` are file descriptors that it inherits.
 
-        `grace` is the time it has for an orderly end once this process is gone.
+        `grace` is the time in seconds for an orderly end once this process is gone.
         """
         account = f"{user.uid}:{user.gid}" if user else "-"
         ours, theirs = socket.socketpair()
@@ -100,13 +100,13 @@ class SupervisedProcess:
             raise
         writer.close()
         raise EmbeddedError(
-            f"program {program} could not be started ({rest or 'its supervisor ended at once'}); "
-            "check that it is there and may be executed"
+            f"cannot start program {program} ({rest or 'its supervisor ended at once'}); "
+            "check that it exists and is executable"
         )
 
     @property
     def returncode(self) -> int | None:
-        """The program's exit code, negative for a signal, None while it runs."""
+        """The exit code, negative for a signal; `None` while the program runs."""
         return self._exit.result() if self._exit.done() else None
 
     async def wait(self) -> int:
@@ -115,21 +115,21 @@ class SupervisedProcess:
 
     async def stop(self, within: float = STOP_SECONDS) -> int:
         """Send the orderly signal, kill after `within` seconds, and return the exit code."""
-        self._order(f"stop {within}")
+        self._send(f"stop {within}")
         return await self.wait()
 
     def kill(self) -> None:
-        """Send SIGKILL; wait() tells when it has taken effect."""
-        self._order("kill")
+        """Send SIGKILL; `wait` returns when the program has ended."""
+        self._send("kill")
 
-    def _order(self, order: str) -> None:
-        """Write one line to the supervisor, which may already be gone."""
+    def _send(self, command: str) -> None:
+        """Send a command to the supervisor, which may already be gone."""
         if not self._exit.done():
-            self._writer.write(f"{order}\n".encode())
+            self._writer.write(f"{command}\n".encode())
 
     async def _await_exit(self) -> int:
-        """Follow the supervisor to its end."""
-        # The result if the supervisor was killed, and the program with it.
+        """Wait for the supervisor's end and return the program's exit code."""
+        # If the supervisor was killed, so was the program.
         code = -int(signal.SIGKILL)
         try:
             while line := await self._reader.readline():

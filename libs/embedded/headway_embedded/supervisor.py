@@ -1,12 +1,12 @@
-"""Runs one program, and ends it when the process that asked for it goes away.
+"""Runs a program, and ends it when the parent process goes away.
 
-A script of its own with nothing but the standard library, so that it is up in milliseconds:
+A script that needs only the standard library, so that it starts in milliseconds:
 
     python -I -S supervisor.py CHANNEL PARENT STOP_SIGNAL GRACE UID:GID PROGRAM [ARGUMENT ...]
 
-CHANNEL is a socket to the parent, one message a line. It tells `started PID` or `failed REASON`,
-and at last `exited CODE`; it is told `stop SECONDS` and `kill`. Its end of file means that the
-parent is gone, and so does the end of process PARENT: a fork of the parent may keep the socket.
+CHANNEL is a socket to the parent, one message a line. The supervisor sends `started PID` or
+`failed REASON`, and at last `exited CODE`; it receives `stop SECONDS` and `kill`. End of file means
+that the parent is gone, and so does the end of process PARENT: a fork may keep the socket open.
 The program has the supervisor's standard streams, environment and other open files.
 """
 
@@ -22,8 +22,8 @@ WOKEN_BY = (signal.SIGCHLD, signal.SIGALRM, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
 
 
-class Ward:
-    """The program under guard: asked to stop once, and killed when its time is up."""
+class Child:
+    """The supervised program: gets the stop signal once, and is killed after a time limit."""
 
     def __init__(self, process_id: int, stop_signal: int) -> None:
         self.process_id = process_id
@@ -31,20 +31,20 @@ class Ward:
         self.stopping = False
 
     def stop(self, within: float) -> None:
-        """Ask for an orderly end, and set the alarm that ends the patience."""
+        """Send the stop signal and set the alarm for the kill."""
         if not self.stopping:
             self.stopping = True
             os.kill(self.process_id, self.stop_signal)
         signal.setitimer(signal.ITIMER_REAL, max(within, 0.001))
 
     def kill(self) -> None:
-        """End the program, and what it started in its own process group, at once."""
-        # A group whose last member has just ended answers with an error on macOS.
+        """Kill the program's process group."""
+        # On macOS a group whose last member has just ended raises an error.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process_id, signal.SIGKILL)
 
     def reap(self) -> int | None:
-        """The exit code if the program has ended, negative for a signal."""
+        """Return the exit code, negative for a signal; `None` while the program runs."""
         ended, status = os.waitpid(self.process_id, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if ended else None
 
@@ -58,17 +58,17 @@ def main(arguments: list[str]) -> int:
     try:
         process_id = start(program, account)
     except ChildProcessError as error:
-        tell(channel, f"failed {error}")
+        send(channel, f"failed {error}")
         return 127
-    let_go_of_streams()
-    tell(channel, f"started {process_id}")
-    code = guard(Ward(process_id, stop_signal), channel, wake, parent, grace)
-    tell(channel, f"exited {code}")
+    close_streams()
+    send(channel, f"started {process_id}")
+    code = guard(Child(process_id, stop_signal), channel, wake, parent, grace)
+    send(channel, f"exited {code}")
     return code if code >= 0 else 128 - code
 
 
-def guard(ward: Ward, channel: int, wake: int, parent: int, grace: float) -> int:
-    """Wait for orders, for the end of the parent and for the end of the program."""
+def guard(child: Child, channel: int, wake: int, parent: int, grace: float) -> int:
+    """Wait for commands, for the end of the parent and for the end of the program."""
     poll = select.poll()
     poll.register(wake, select.POLLIN)
     poll.register(channel, select.POLLIN)
@@ -76,38 +76,38 @@ def guard(ward: Ward, channel: int, wake: int, parent: int, grace: float) -> int
     if watched_parent is not None:
         poll.register(watched_parent, select.POLLIN)
     if os.getppid() != parent:
-        ward.stop(grace)
+        child.stop(grace)
     while True:
         for source, _ in poll.poll():
             if source == wake:
                 signals = os.read(wake, 64)
-                if (code := ward.reap()) is not None:
+                if (code := child.reap()) is not None:
                     return code
                 if signal.SIGALRM in signals:
-                    ward.kill()
+                    child.kill()
                 if signal.SIGTERM in signals:
-                    ward.stop(grace)
-            elif source == channel and (orders := receive(channel)):
-                obey(ward, orders)
+                    child.stop(grace)
+            elif source == channel and (commands := receive(channel)):
+                obey(child, commands)
             else:
                 poll.unregister(source)
-                ward.stop(grace)
+                child.stop(grace)
 
 
-def obey(ward: Ward, orders: bytes) -> None:
-    """Do what the parent wrote, line by line."""
-    for order in orders.decode().splitlines():
-        match order.split():
+def obey(child: Child, commands: bytes) -> None:
+    """Carry out the parent's commands, one a line."""
+    for command in commands.decode().splitlines():
+        match command.split():
             case ["stop", seconds]:
-                ward.stop(float(seconds))
+                child.stop(float(seconds))
             case ["kill"]:
-                ward.kill()
+                child.kill()
 
 
 def start(program: list[str], account: str) -> int:
-    """Start the program and return its process id; ChildProcessError tells why it cannot run."""
-    # Both ends close on exec, so an end of file without a word means that the program runs.
-    heard, told = os.pipe()
+    """Start the program and return its process id; raise `ChildProcessError` if it cannot run."""
+    # Both ends close on exec, so end of file without data means that the program runs.
+    reader, writer = os.pipe()
     prctl = find_prctl()
     supervisor = os.getpid()
     process_id = os.fork()
@@ -115,12 +115,12 @@ def start(program: list[str], account: str) -> int:
         try:
             become(program, account, prctl, supervisor)
         except OSError as error:
-            os.write(told, f"{error.strerror}: {error.filename or program[0]}".encode())
+            os.write(writer, f"{error.strerror}: {error.filename or program[0]}".encode())
         finally:
             os._exit(127)
-    os.close(told)
-    with open(heard, "rb") as words:  # noqa: PTH123 - a descriptor, not a path
-        failure = words.read().decode()
+    os.close(writer)
+    with open(reader, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
+        failure = pipe.read().decode()
     if failure:
         os.waitpid(process_id, 0)
         raise ChildProcessError(failure)
@@ -141,7 +141,7 @@ def become(
         os.setgid(int(gid))
         os.setuid(int(uid))
     if prctl is not None:
-        # After setuid, for the kernel forgets this wish when credentials change.
+        # After setuid: the kernel clears this flag when credentials change.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != supervisor:
             os._exit(127)
@@ -149,11 +149,11 @@ def become(
 
 
 def find_prctl() -> Callable[..., int] | None:
-    """Linux's call by which a process asks to die with its parent, where there is one."""
+    """Return Linux's call that lets a process die with its parent; `None` elsewhere."""
     if sys.platform != "linux":
         return None
     try:
-        import ctypes  # noqa: PLC0415 - slow to import, and of no use elsewhere
+        import ctypes  # noqa: PLC0415 - slow to import, useless elsewhere
     except ImportError:
         return None
     prctl: Callable[..., int] = ctypes.CDLL(None).prctl
@@ -161,7 +161,7 @@ def find_prctl() -> Callable[..., int] | None:
 
 
 def watch_process(process_id: int) -> int | None:
-    """A descriptor that becomes readable when the process ends, where the system has them."""
+    """Return a descriptor that becomes readable when the process ends; `None` if unsupported."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             return os.pidfd_open(process_id)
@@ -169,7 +169,7 @@ def watch_process(process_id: int) -> int | None:
 
 
 def wake_on_signals() -> int:
-    """A descriptor that yields the numbers of the signals that arrived."""
+    """Return a descriptor that yields the numbers of received signals."""
     woken, waking = os.pipe()
     os.set_blocking(waking, False)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
@@ -180,8 +180,8 @@ def wake_on_signals() -> int:
     return woken
 
 
-def let_go_of_streams() -> None:
-    """Leave the standard streams and the current folder to the program alone."""
+def close_streams() -> None:
+    """Release the standard streams and the current folder, which the program uses."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
@@ -190,14 +190,14 @@ def let_go_of_streams() -> None:
 
 
 def receive(channel: int) -> bytes:
-    """What the parent wrote; nothing when it is gone."""
+    """Read from the parent; empty if it is gone."""
     with contextlib.suppress(ConnectionError):
         return os.read(channel, 4096)
     return b""
 
 
-def tell(channel: int, message: str) -> None:
-    """Write one line to the parent, if there is still one."""
+def send(channel: int, message: str) -> None:
+    """Send a line to the parent if it is still there."""
     with contextlib.suppress(OSError):
         os.write(channel, f"{message}\n".encode())
 

@@ -1,44 +1,41 @@
-"""The fold: what history says one piece of work, its runs and its dead letters should be.
+"""The fold: computes the rows of a piece of work from its events.
 
-This code decides nothing and shares nothing with what writes the tables. It only knows what
-each event means:
+- `work.queued` creates the work. `run.dispatched` creates a run and takes the work out of the
+  queue; `work.waiting` puts it back after the run that it names; `work.settled` ends the round. So
+  work is dispatched while there is an ordered run without a later event.
+- Only events of the highest round count. `dead_letter.retried` opens the next round.
+- One type of event fills each column of a run, and the state is the furthest reached. A start is
+  not before the creation, and an end not before the start: if older history says otherwise, the
+  later time counts.
+- A dead letter contains the runs of its round.
 
-- `work.queued` makes the work. `run.dispatched` makes a run and takes the work out of the queue;
-  `work.waiting` puts it back after the run that it names; `work.settled` ends the round. So work
-  is dispatched while there is an ordered run that nothing has followed.
-- Events of the highest round count. `dead_letter.retried` opens the next one.
-- Of a run, each column is filled by one kind of event, and the state is the furthest reached.
-  Its start is not before its creation, and its end not before its start: where older history
-  says otherwise, the later time counts.
-- A dead letter has the runs of its round as they are.
-
-Nothing here depends on the order of the events or on how often one is given.
+The result does not depend on the order of the events, nor on duplicates.
 """
 
 from collections.abc import Iterable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from headway_history.retained import (
+from headway_history.events import (
     SNAPSHOT,
     BroughtForward,
     CancelRequested,
     Dispatched,
     InDoubt,
-    Kept,
     LetterCreated,
     LetterResolved,
     Lifecycle,
     Queued,
     Settled,
+    StoredEvent,
     Waiting,
     open_data,
 )
-from headway_history.rows import LetterRow, LetterRun, RunRow, Snapshot, WorkRow
+from headway_history.rows import LetterRow, LetterRun, RunRow, Snapshot, WorkRow, WorkRows
 
 _ENDS = {
     "headway.run.completed.v1": "completed",
@@ -52,21 +49,13 @@ _Data = TypeVar("_Data", bound=Struct)
 _snapshots = msgspec.json.Decoder(Snapshot)
 
 
-class Folded(Struct, kw_only=True):
-    """One piece of work as it should be; none if history does not tell how it began."""
+class _WorkEvents:
+    """The events of a piece of work, by type of data."""
 
-    work: WorkRow | None = None
-    runs: dict[UUID, RunRow] = {}
-    letters: dict[UUID, LetterRow] = {}
-
-
-class _Told:
-    """What counts of the events of one piece of work, by kind."""
-
-    def __init__(self, events: Iterable[Kept]) -> None:
-        self._by_kind: dict[type[Struct], list[tuple[Kept, Any]]] = {}
-        self.of_runs: dict[UUID, list[tuple[Kept, Lifecycle]]] = {}
-        self.of_leases: dict[UUID, list[tuple[Kept, Lifecycle]]] = {}
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self._by_kind: dict[type[Struct], list[tuple[StoredEvent, Any]]] = {}
+        self.of_runs: dict[UUID, list[tuple[StoredEvent, Lifecycle]]] = {}
+        self.of_leases: dict[UUID, list[tuple[StoredEvent, Lifecycle]]] = {}
         for event in events:
             data = open_data(event)
             if not isinstance(data, Lifecycle):
@@ -76,78 +65,78 @@ class _Told:
             elif event.lease is not None:
                 self.of_leases.setdefault(event.lease, []).append((event, data))
 
-    def events(self, kind: type[_Data]) -> list[tuple[Kept, _Data]]:
-        """The events of one kind."""
+    def events(self, kind: type[_Data]) -> list[tuple[StoredEvent, _Data]]:
+        """Return the events of a kind."""
         return self._by_kind.get(kind, [])
 
     def in_round(self, kind: type[_Data], number: int) -> list[_Data]:
-        """What the events of one kind say, of one round."""
+        """Return the data of the events of a kind in a round."""
         return [data for _, data in self.events(kind) if data.round == number]  # type: ignore[attr-defined]
 
     @property
     def rounds(self) -> list[int]:
-        """Every round that the work is known to have been in."""
+        """The rounds that events mention."""
         kinds: list[type[Any]] = [Dispatched, Waiting, Settled]
         rounds = [data.round for kind in kinds for _, data in self.events(kind)]
         return rounds + [data.round for data in self.retries]
 
     @property
     def retries(self) -> list[LetterResolved]:
-        """What people retried, the first one first."""
-        found = [data for kept, data in self.events(LetterResolved) if kept.type == _RETRIED]
+        """The retries of dead letters, in the order of rounds."""
+        found = [data for event, data in self.events(LetterResolved) if event.type == _RETRIED]
         return sorted(found, key=attrgetter("round"))
 
 
-def fold(events: Iterable[Kept]) -> Folded:
-    """Fold all events of one piece of work, and of the leases that its runs were under."""
+def fold(events: Iterable[StoredEvent]) -> WorkRows:
+    """Fold all events of a piece of work and of the leases of its runs."""
     events = list(events)
     base = _newest_snapshot(events)
     covers = 0 if base is None else base.covers
-    told = _Told(event for event in events if event.id > covers)
-    began_with = _first_key(told, base)
-    work = _work(told, base)
+    history = _WorkEvents(event for event in events if event.id > covers)
+    began_with = _first_key(history, base)
+    work = _work(history, base)
     if work is None:
-        return Folded()
-    runs = _runs(told, base, work, began_with)
-    return Folded(work=work, runs=runs, letters=_letters(told, base, runs))
+        return WorkRows()
+    runs = _runs(history, base, work, began_with)
+    return WorkRows(work=work, runs=runs, letters=_letters(history, base, runs))
 
 
-def _newest_snapshot(events: list[Kept]) -> Snapshot | None:
+def _newest_snapshot(events: list[StoredEvent]) -> Snapshot | None:
     snapshots = [_snapshots.decode(event.data) for event in events if event.type == SNAPSHOT]
     return max(snapshots, key=attrgetter("covers"), default=None)
 
 
-def _work(told: _Told, base: Snapshot | None) -> WorkRow | None:
-    work = base.work if base is not None else _begun(told)
+def _work(history: _WorkEvents, base: Snapshot | None) -> WorkRow | None:
+    work = base.work if base is not None else _create(history)
     if work is None:
         return None
     if base is not None and not work.job:
-        for _, queued in told.events(Queued):
+        for _, queued in history.events(Queued):
             _fill_in(work, queued)
-    latest = max([work.round, *told.rounds])
+    latest = max([work.round, *history.rounds])
     if latest > work.round:
-        _open_round(work, latest, told)
+        _open_round(work, latest, history)
     known = {run.run_id for run in base.runs} if base is not None else set()
-    work.runs += len({order.run for _, order in told.events(Dispatched)} - known)
-    work.alone = work.alone or any(one.alone for _, one in told.events(Waiting))
-    if any(one.begun for _, one in told.events(Waiting)):
-        work.start_by = None  # it was kept
-    work.explicit = work.explicit or bool(told.events(BroughtForward))
-    _traced(work, told)
-    _cancelled(work, told)
-    _placed(work, told)
-    _stands(work, told)
+    work.runs += len({order.run for _, order in history.events(Dispatched)} - known)
+    work.alone = work.alone or any(waiting.alone for _, waiting in history.events(Waiting))
+    if any(waiting.begun for _, waiting in history.events(Waiting)):
+        work.start_by = None  # the deadline was met
+    work.explicit = work.explicit or bool(history.events(BroughtForward))
+    _set_trace(work, history)
+    _set_cancel(work, history)
+    _set_place(work, history)
+    _set_state(work, history)
     return work
 
 
-def _begun(told: _Told) -> WorkRow | None:
-    """Work as it was taken in; what was cancelled before it came keeps what that had set."""
-    first = min(told.events(Queued), key=lambda one: one[1].round, default=None)
-    early = next((one for one in told.events(CancelRequested) if one[1].unknown), None)
+def _create(history: _WorkEvents) -> WorkRow | None:
+    """Return the work as received, or as created by a cancel request that came first."""
+    first = min(history.events(Queued), key=lambda event: event[1].round, default=None)
+    early = next((event for event in history.events(CancelRequested) if event[1].unknown), None)
     if early is None:
-        return None if first is None else _taken_in(*first)
-    kept, request = early
-    now = kept.occurred_at
+        return None if first is None else _received(*first)
+    event, request = early
+    now = event.occurred_at
     work = WorkRow(
         id=request.work,
         round=request.round,
@@ -164,7 +153,7 @@ def _begun(told: _Told) -> WorkRow | None:
     return work
 
 
-def _taken_in(kept: Kept, queued: Queued) -> WorkRow:
+def _received(event: StoredEvent, queued: Queued) -> WorkRow:
     work = WorkRow(
         id=queued.work,
         round=queued.round,
@@ -173,7 +162,7 @@ def _taken_in(kept: Kept, queued: Queued) -> WorkRow:
         rank=queued.rank,
         not_before=queued.not_before or queued.queued_at,
         terms=queued.terms,
-        received_at=kept.occurred_at,
+        received_at=event.occurred_at,
         start_by=queued.start_by,
         concurrency_key=queued.concurrency_key,
         explicit=queued.explicit,
@@ -183,7 +172,7 @@ def _taken_in(kept: Kept, queued: Queued) -> WorkRow:
 
 
 def _fill_in(work: WorkRow, queued: Queued) -> None:
-    """What even work that was cancelled before it came gets to know of itself."""
+    """Set the fields that also work with an earlier cancel request receives."""
     work.manifest_id, work.manifest = queued.manifest_id, queued.manifest
     work.slot, work.job = queued.slot, queued.job
     work.input, work.input_schema = queued.input, queued.input_schema
@@ -192,14 +181,14 @@ def _fill_in(work: WorkRow, queued: Queued) -> None:
     work.traceparent = queued.traceparent
 
 
-def _open_round(work: WorkRow, number: int, told: _Told) -> None:
-    """A dead letter that was retried lets its work begin anew; what retries changed adds up."""
+def _open_round(work: WorkRow, number: int, history: _WorkEvents) -> None:
+    """Start the round of a retried dead letter with the changes of all retries."""
     work.round, work.state, work.run_id = number, "queued", None
     work.outcome, work.settled_at, work.attempts = None, None, 0
-    # Somebody asked for it: it neither expires nor waits for its manifest to be enabled.
+    # An operator requested it: it does not expire nor wait for its manifest to be enabled.
     work.start_by, work.explicit = None, True
     work.cancel_requested_at, work.cancel_reason = None, None
-    for retry in told.retries:
+    for retry in history.retries:
         work.input = work.input if retry.input is UNSET else retry.input
         if retry.concurrency_key is not UNSET:
             work.concurrency_key = retry.concurrency_key
@@ -208,62 +197,62 @@ def _open_round(work: WorkRow, number: int, told: _Told) -> None:
         work.rank = retry.rank or work.rank
 
 
-def _first_key(told: _Told, base: Snapshot | None) -> str | None:
-    """The concurrency key that the work had before any retry that is told of."""
+def _first_key(history: _WorkEvents, base: Snapshot | None) -> str | None:
+    """Return the concurrency key before the first retry."""
     if base is not None:
         return base.work.concurrency_key
-    first = min((one for _, one in told.events(Queued)), key=attrgetter("round"), default=None)
+    queued = [data for _, data in history.events(Queued)]
+    first = min(queued, key=attrgetter("round"), default=None)
     return None if first is None else first.concurrency_key
 
 
-def _key_in(number: int, began_with: str | None, told: _Told) -> str | None:
-    """The concurrency key of a round: a retry with an edited input may have changed it."""
+def _key_in(number: int, began_with: str | None, history: _WorkEvents) -> str | None:
+    """Return the concurrency key of a round; a retry with an edited input may change it."""
     key = began_with
-    for retry in told.retries:
+    for retry in history.retries:
         if retry.round <= number and retry.concurrency_key is not UNSET:
             key = retry.concurrency_key
     return key
 
 
-def _traced(work: WorkRow, told: _Told) -> None:
-    """Each run goes on in the trace that the one before it, or a retried letter, has left."""
-    left: list[Waiting | LetterResolved] = [one for _, one in told.events(Waiting)]
-    left += [data for kept, data in told.events(LetterResolved) if kept.type == _RETRIED]
-    left = [one for one in left if one.traceparent is not None]
-    if left:
-        work.traceparent = max(left, key=attrgetter("runs")).traceparent
+def _set_trace(work: WorkRow, history: _WorkEvents) -> None:
+    """Continue the trace of the last run or retried dead letter."""
+    waits: list[Waiting | LetterResolved] = [data for _, data in history.events(Waiting)]
+    traced = [data for data in [*waits, *history.retries] if data.traceparent is not None]
+    if traced:
+        work.traceparent = max(traced, key=attrgetter("runs")).traceparent
 
 
-def _cancelled(work: WorkRow, told: _Told) -> None:
-    """The first request of the round is the one that counts."""
-    requests = [one for one in told.events(CancelRequested) if one[1].round == work.round]
-    first = min(requests, key=lambda one: one[0].occurred_at, default=None)
-    if first is not None and work.cancel_requested_at is None:
-        work.cancel_requested_at, work.cancel_reason = first[0].occurred_at, first[1].reason
+def _set_cancel(work: WorkRow, history: _WorkEvents) -> None:
+    """Apply the first cancel request of the round."""
+    requests = [
+        (event.occurred_at, request.reason)
+        for event, request in history.events(CancelRequested)
+        if request.round == work.round
+    ]
+    if requests and work.cancel_requested_at is None:
+        work.cancel_requested_at, work.cancel_reason = min(requests, key=itemgetter(0))
 
 
-def _placed(work: WorkRow, told: _Told) -> None:
-    """When it may run, and its place in the queue.
-
-    The retry after the latest run says when, unless somebody brought it forward after that.
-    """
-    waiting = _latest_wait(work, told)
+def _set_place(work: WorkRow, history: _WorkEvents) -> None:
+    """Set the earliest start and the rank; moving work to the front overrides its retry delay."""
+    waiting = _latest_wait(work, history)
     if waiting is not None:
         work.not_before = waiting.not_before
     since = 0 if waiting is None else waiting.runs
-    for one in told.in_round(BroughtForward, work.round):
-        work.rank = min(work.rank, one.rank)
-        if one.runs >= since:
-            work.not_before = min(work.not_before, one.not_before)
+    for moved in history.in_round(BroughtForward, work.round):
+        work.rank = min(work.rank, moved.rank)
+        if moved.runs >= since:
+            work.not_before = min(work.not_before, moved.not_before)
 
 
-def _stands(work: WorkRow, told: _Told) -> None:
-    """Where the round is: settled, with a worker, waiting for a retry, or still in the queue."""
-    waiting, ends = _latest_wait(work, told), told.in_round(Settled, work.round)
+def _set_state(work: WorkRow, history: _WorkEvents) -> None:
+    """Set the state: settled, dispatched, waiting for a retry, or still queued."""
+    waiting, ends = _latest_wait(work, history), history.in_round(Settled, work.round)
     if waiting is not None:
         work.attempts = waiting.attempts
-    followed = {one.run for one in told.in_round(Waiting, work.round)}
-    ordered = {one.run for one in told.in_round(Dispatched, work.round)} - followed
+    ended = {data.run for data in history.in_round(Waiting, work.round)}
+    ordered = {data.run for data in history.in_round(Dispatched, work.round)} - ended
     if ends:
         work.state, work.outcome = "settled", ends[0].outcome
         work.attempts, work.settled_at = ends[0].attempts, ends[0].settled_at
@@ -274,20 +263,20 @@ def _stands(work: WorkRow, told: _Told) -> None:
         work.state, work.run_id = "waiting", waiting.run
 
 
-def _latest_wait(work: WorkRow, told: _Told) -> Waiting | None:
-    return max(told.in_round(Waiting, work.round), key=attrgetter("runs"), default=None)
+def _latest_wait(work: WorkRow, history: _WorkEvents) -> Waiting | None:
+    return max(history.in_round(Waiting, work.round), key=attrgetter("runs"), default=None)
 
 
 def _runs(
-    told: _Told, base: Snapshot | None, work: WorkRow, began_with: str | None
+    history: _WorkEvents, base: Snapshot | None, work: WorkRow, began_with: str | None
 ) -> dict[UUID, RunRow]:
     runs = {run.run_id: run for run in base.runs} if base is not None else {}
-    for kept, order in told.events(Dispatched):
-        key = _key_in(order.round, began_with, told)
-        runs[order.run] = _ordered(kept, order, work, key)
+    for event, order in history.events(Dispatched):
+        key = _key_in(order.round, began_with, history)
+        runs[order.run] = _ordered(event, order, work, key)
     for run in runs.values():
-        _live(run, told)
-    for _, doubt in told.events(InDoubt):
+        _apply_lifecycle(run, history)
+    for _, doubt in history.events(InDoubt):
         doubted = runs.get(doubt.run)
         if doubted is not None:
             doubted.reissued = max(doubted.reissued, doubt.reissued)
@@ -295,7 +284,7 @@ def _runs(
     return runs
 
 
-def _ordered(kept: Kept, order: Dispatched, work: WorkRow, key: str | None) -> RunRow:
+def _ordered(event: StoredEvent, order: Dispatched, work: WorkRow, key: str | None) -> RunRow:
     return RunRow(
         run_id=order.run,
         work_id=order.work,
@@ -306,75 +295,72 @@ def _ordered(kept: Kept, order: Dispatched, work: WorkRow, key: str | None) -> R
         round=order.round,
         attempt=order.attempt,
         due_at=order.due_at,
-        created_at=kept.occurred_at,
+        created_at=event.occurred_at,
         patience_seconds=order.patience_seconds,
         trace_id=order.trace_id,
         concurrency_key=key,
     )
 
 
-def _live(run: RunRow, told: _Told) -> None:
-    """What workers told of one run, and of the lease that it was under."""
-    for kept, data in told.of_leases.get(run.lease_id, ()):
-        run.worker, run.host = kept.worker, data.host
-    for kept, data in told.of_runs.get(run.run_id, ()):
-        run.worker = kept.worker or run.worker
-        if kept.type == "headway.run.started.v1":
-            run.started_at, run.start_heard_at = kept.occurred_at, kept.recorded_at
+def _apply_lifecycle(run: RunRow, history: _WorkEvents) -> None:
+    """Apply the workers' events about a run and its lease."""
+    for event, data in history.of_leases.get(run.lease_id, ()):
+        run.worker, run.host = event.worker, data.host
+    for event, data in history.of_runs.get(run.run_id, ()):
+        run.worker = event.worker or run.worker
+        if event.type == "headway.run.started.v1":
+            run.started_at, run.start_heard_at = event.occurred_at, event.recorded_at
             run.worker_started_at = data.worker_time
-        elif kept.type in _ENDS:
-            run.state, run.finished_at = _ENDS[kept.type], kept.occurred_at
+        elif event.type in _ENDS:
+            run.state, run.finished_at = _ENDS[event.type], event.occurred_at
             run.worker_finished_at = data.worker_time
             run.failure, run.output, run.cancel_reason = data.failure, data.output, data.reason
-        run.activations = _united(run.activations, data.activations)
+        run.activations = _merge_activations(run.activations, data.activations)
     if run.started_at is not None and run.state == "pending":
         run.state = "in_progress"
-    _clamp(run)
-
-
-def _clamp(run: RunRow) -> None:
-    """Put the times of a run in order."""
     if run.started_at is not None:
         run.started_at = max(run.started_at, run.created_at)
     if run.finished_at is not None:
         run.finished_at = max(run.finished_at, run.started_at or run.created_at)
 
 
-def _united(known: Any, more: list[dict[str, Any]]) -> Any:
-    """One for each dependent and key, by name; of two inputs the one that is spelled lesser."""
-    united: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in (*(known or ()), *more):
-        named = (one["manifest"], one.get("key", ""))
-        if named not in united or _spelled(one) < _spelled(united[named]):
-            united[named] = one
-    return [united[named] for named in sorted(united)] or None
+def _merge_activations(known: Any, more: list[dict[str, Any]]) -> Any:
+    """Keep one activation for each dependent and key: the one with the lesser encoded input."""
+    merged: dict[tuple[str, str], dict[str, Any]] = {}
+    for activation in (*(known or ()), *more):
+        name = (activation["manifest"], activation.get("key", ""))
+        if name not in merged or _encoded_input(activation) < _encoded_input(merged[name]):
+            merged[name] = activation
+    return [merged[name] for name in sorted(merged)] or None
 
 
-def _spelled(activation: dict[str, Any]) -> bytes:
+def _encoded_input(activation: dict[str, Any]) -> bytes:
     return msgspec.json.encode(activation.get("input"), order="deterministic")
 
 
-def _letters(told: _Told, base: Snapshot | None, runs: dict[UUID, RunRow]) -> dict[UUID, LetterRow]:
+def _letters(
+    history: _WorkEvents, base: Snapshot | None, runs: dict[UUID, RunRow]
+) -> dict[UUID, LetterRow]:
     letters = {letter.id: letter for letter in base.letters} if base is not None else {}
-    for kept, created in told.events(LetterCreated):
-        letters[created.dead_letter] = _letter(kept, created)
-    for kept, resolved in told.events(LetterResolved):
+    for event, created in history.events(LetterCreated):
+        letters[created.dead_letter] = _letter(event, created)
+    for event, resolved in history.events(LetterResolved):
         letter = letters.get(resolved.dead_letter)
         if letter is not None:
-            letter.state = "retried" if kept.type == _RETRIED else "acknowledged"
+            letter.state = "retried" if event.type == _RETRIED else "acknowledged"
             letter.resolved_at = resolved.resolved_at
             letter.note, letter.actor = resolved.note or None, resolved.actor
-            letter.edit = resolved.edit if kept.type == _RETRIED else None
+            letter.edit = resolved.edit if event.type == _RETRIED else None
     for letter in letters.values():
         letter.runs = _runs_of(letter, runs)
-        # A wish that waits for its slot is no edit yet, and what changes nothing is none.
+        # An edit counts once the letter is resolved and if it changes something.
         if letter.state == "awaiting" or letter.edit == []:
             letter.edit = None
     return letters
 
 
 def _runs_of(letter: LetterRow, runs: dict[UUID, RunRow]) -> list[LetterRun]:
-    """The runs of the round that ended in a letter, the first one first."""
+    """Return the runs of the letter's round in order."""
     of_round = [run for run in runs.values() if run.round == letter.round]
     return [
         LetterRun(
@@ -392,7 +378,7 @@ def _runs_of(letter: LetterRow, runs: dict[UUID, RunRow]) -> list[LetterRun]:
     ]
 
 
-def _letter(kept: Kept, created: LetterCreated) -> LetterRow:
+def _letter(event: StoredEvent, created: LetterCreated) -> LetterRow:
     return LetterRow(
         id=created.dead_letter,
         work_id=created.work,
@@ -404,7 +390,7 @@ def _letter(kept: Kept, created: LetterCreated) -> LetterRow:
         reason=created.reason,
         failure=created.failure,
         attempts=created.attempts,
-        created_at=kept.occurred_at,
+        created_at=event.occurred_at,
         manifest=created.manifest,
         fingerprint=created.fingerprint,
         code_version=created.code_version,

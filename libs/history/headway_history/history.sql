@@ -1,8 +1,8 @@
 -- name: append
--- Write events down. Parallel arrays: $1 event ids, $2 types, $3 subjects (the entity's id),
--- $4 sources, $5 times of the publishers, $6 data, $7 accepted, $8 refusal reasons (null where
--- accepted), $9 work ids, $10 run ids, $11 lease ids (null where none), $12 our own time, or null
--- for that of the server.
+-- Append events. Parallel arrays: $1 event ids, $2 types, $3 subjects (the entity's id),
+-- $4 sources, $5 times of the publishers, $6 data, $7 accepted, $8 refusal reasons (null if
+-- accepted), $9 work ids, $10 run ids, $11 lease ids (or null), $12 our own time, or null for the
+-- server's.
 INSERT INTO {schema}.history
     (event_id, type, subject, source, occurred_at, data, accepted, refusal, work_id, run_id,
      lease_id, recorded_at)
@@ -11,7 +11,7 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $
             $7::boolean[], $8::text[], $9::uuid[], $10::uuid[], $11::uuid[]) AS event
 
 -- name: of_works
--- Accepted events of the work between two ids, and nobody else's. $1 above this id, $2 up to this.
+-- Accepted events of the work between two ids. $1 above this id, $2 up to this id.
 SELECT id, type, source, occurred_at, recorded_at, data::text AS data, work_id, run_id, lease_id
 FROM {schema}.history
 WHERE work_id > $1 AND work_id <= $2 AND accepted
@@ -25,7 +25,7 @@ WHERE work_id = ANY($1::uuid[]) AND accepted
 ORDER BY work_id
 
 -- name: of_leases
--- Accepted events of leases that are no single work's. $1 leases.
+-- Accepted events of leases that belong to no single work. $1 leases.
 SELECT id, type, source, occurred_at, recorded_at, data::text AS data, work_id, run_id, lease_id
 FROM {schema}.history
 WHERE lease_id = ANY($1::uuid[]) AND work_id IS NULL AND accepted

@@ -1,14 +1,21 @@
-"""Rows of the tables that follow from history, column by column.
+"""Rows of the tables that follow from history, and their comparison with history.
 
-Fields are named as the columns are. A column that stands in none of these does not follow from
-history: it is there for people, or for the bookkeeping of a pass.
+Fields have the names of the columns. Other columns do not follow from history: they are for
+display, or for the bookkeeping of a pass.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from msgspec import UNSET, Struct
+
+Kind = Literal["different", "missing", "unknown", "undecided"]
+Absence = Literal["must_not", "may", "must"]
+
+# In history, but changed by passes too.
+NOT_COMPARED = frozenset({"start_heard_at"})
 
 
 class WorkRow(Struct, kw_only=True):
@@ -79,7 +86,7 @@ class RunRow(Struct, kw_only=True):
 
 
 class LetterRun(Struct, frozen=True, kw_only=True):
-    """One run of the round that ended in a dead letter, as the letter has it."""
+    """A run of the round that ended in a dead letter, as stored with the letter."""
 
     run: UUID
     attempt: int
@@ -95,8 +102,8 @@ class LetterRun(Struct, frozen=True, kw_only=True):
 class LetterRow(Struct, kw_only=True):
     """A row of `dead_letter`.
 
-    Its `runs` are those of its round, the first one first. `edit` is none where the input stayed
-    as it was, and unset where history is from before it told that.
+    `runs` are the runs of its round in order. `edit` is `None` if the input was not edited, and
+    unset if the history is too old to say.
     """
 
     id: UUID
@@ -123,7 +130,7 @@ class LetterRow(Struct, kw_only=True):
 
 Row = WorkRow | RunRow | LetterRow
 
-# The table of each, and the column that names a row.
+# The table of each row type, and its key column.
 TABLES: dict[type[Row], tuple[str, str]] = {
     WorkRow: ("work_queue", "id"),
     RunRow: ("metadata", "run_id"),
@@ -132,9 +139,101 @@ TABLES: dict[type[Row], tuple[str, str]] = {
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """How one piece of work stood when all events up to `covers` were written down."""
+    """The state of a piece of work after all events up to number `covers`."""
 
     covers: int
     work: WorkRow
     runs: list[RunRow]
     letters: list[LetterRow]
+
+
+class WorkRows(Struct, kw_only=True):
+    """All rows of a piece of work: as folded from history, or as found in the tables."""
+
+    work: WorkRow | None = None
+    runs: dict[UUID, RunRow] = {}
+    letters: dict[UUID, LetterRow] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no row."""
+        return self.work is None and not self.runs and not self.letters
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """A difference between a table and history.
+
+    `missing`: the table lacks a row. `unknown`: history does not contain the row. `undecided`: the
+    scheduler has not decided the work. `different`: the values of a column differ.
+    """
+
+    table: str
+    row: UUID
+    kind: Kind
+    column: str | None = None
+    expected: Any = None
+    found: Any = None
+
+
+def compare(
+    expected: WorkRows, found: WorkRows, *, absence: Absence = "must_not"
+) -> list[Difference]:
+    """Return all differences; `absence` says whether the rows may or must be gone.
+
+    They may be gone during a prune or a clean-up, and must be gone once a prune is confirmed.
+    """
+    if absence == "must":
+        expected = WorkRows()
+    tolerant = absence == "may"
+    return [
+        *_compare_rows(_by_id(expected.work), _by_id(found.work), tolerant=tolerant),
+        *_compare_rows(expected.runs, found.runs, tolerant=tolerant),
+        *_compare_rows(expected.letters, found.letters, tolerant=tolerant),
+    ]
+
+
+def _by_id(work: WorkRow | None) -> dict[UUID, WorkRow]:
+    return {} if work is None else {work.id: work}
+
+
+_Row = TypeVar("_Row", WorkRow, RunRow, LetterRow)
+
+
+def _compare_rows(
+    expected: Mapping[UUID, _Row], found: Mapping[UUID, _Row], *, tolerant: bool
+) -> Iterable[Difference]:
+    for key in sorted(expected.keys() | found.keys()):
+        wanted, actual = expected.get(key), found.get(key)
+        if wanted is None and actual is not None:
+            yield Difference(table=_table(actual), row=key, kind="unknown")
+        elif wanted is not None and actual is None:
+            if not tolerant:
+                yield Difference(table=_table(wanted), row=key, kind="missing")
+        elif wanted is not None and actual is not None and wanted != actual:
+            yield from _compare_columns(key, wanted, actual)
+
+
+def _compare_columns(key: UUID, wanted: Row, actual: Row) -> Iterable[Difference]:
+    for column in columns_of(type(wanted)):
+        expected, found = getattr(wanted, column), getattr(actual, column)
+        # History does not say anything about unset columns.
+        if expected is UNSET or column in NOT_COMPARED:
+            continue
+        if expected != found:
+            yield Difference(
+                table=_table(wanted),
+                row=key,
+                kind="different",
+                column=column,
+                expected=expected,
+                found=found,
+            )
+
+
+def _table(row: Row) -> str:
+    return TABLES[type(row)][0]
+
+
+def columns_of(row: type[Row]) -> Sequence[str]:
+    """Return the columns of a table that follow from history."""
+    return row.__struct_fields__

@@ -1,4 +1,4 @@
-"""Appending to history and reading it back."""
+"""Appends to history, reads it back, and follows it as it grows."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -8,14 +8,15 @@ from uuid import UUID
 from headway_postgres_kit import Connection, Queries, StatementBatch, json_array
 from msgspec import Struct
 
-from headway_history.retained import Kept
+from headway_history.events import StoredEvent
+
+# How long to wait for a missing number: longer than any transaction of ours takes. Most missing
+# numbers were rolled back.
+PATIENCE_SECONDS = 60.0
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One event, as history keeps it.
-
-    `work` says whose event it is; where it is not given, what the data says counts.
-    """
+    """An event to append; without `work`, the field `work` of its data says whose event it is."""
 
     event_id: str
     type: str
@@ -31,7 +32,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
     @property
     def work_id(self) -> UUID | None:
-        """The work that the event belongs to."""
+        """The work that the event belongs to, or `None`."""
         if self.work is not None:
             return self.work
         named = self.data.get("work") if isinstance(self.data, dict) else None
@@ -47,10 +48,7 @@ class History:
     async def append(
         self, connection: Connection, records: Sequence[Record], *, now: datetime | None = None
     ) -> None:
-        """Write records down, in the transaction that decided about them.
-
-        `now` is our own time, as opposed to that of the events; without it the server's is taken.
-        """
+        """Append records in the transaction that decides; `now` defaults to the server's time."""
         writes = StatementBatch()
         self.append_to(writes, records, now=now)
         await writes.send(connection)
@@ -58,13 +56,13 @@ class History:
     def append_to(
         self, writes: StatementBatch, records: Sequence[Record], *, now: datetime | None = None
     ) -> None:
-        """Write records down together with what else is written."""
+        """Append records as part of a batch of statements."""
         if records:
             writes.add(self._queries["append"], *self.columns(records), now)
 
     @staticmethod
     def columns(records: Sequence[Record]) -> tuple[Any, ...]:
-        """Records as the parameters of a statement that appends them: `append`, or a wider one."""
+        """Return the parameters of a statement that appends the records."""
         return (
             [record.event_id for record in records],
             [record.type for record in records],
@@ -79,25 +77,61 @@ class History:
             [record.lease for record in records],
         )
 
-    async def of_works(self, connection: Connection, above: UUID, up_to: UUID) -> list[Kept]:
-        """The accepted events of all work between two ids, the first one excluded."""
+    async def of_works(self, connection: Connection, above: UUID, up_to: UUID) -> list[StoredEvent]:
+        """Read the accepted events of all work between two ids, the first excluded."""
         rows = await connection.fetch(self._queries["of_works"], above, up_to)
-        return [Kept.read(row) for row in rows]
+        return [StoredEvent.read(row) for row in rows]
 
-    async def of_these_works(self, connection: Connection, works: Sequence[UUID]) -> list[Kept]:
-        """The accepted events of some work."""
+    async def of_these_works(
+        self, connection: Connection, works: Sequence[UUID]
+    ) -> list[StoredEvent]:
+        """Read the accepted events of some work."""
         rows = await connection.fetch(self._queries["of_these_works"], works)
-        return [Kept.read(row) for row in rows]
+        return [StoredEvent.read(row) for row in rows]
 
-    async def of_leases(self, connection: Connection, leases: Iterable[UUID]) -> list[Kept]:
-        """The accepted events of leases that no single work has to itself."""
-        asked = sorted(leases)
-        if not asked:
+    async def of_leases(self, connection: Connection, leases: Iterable[UUID]) -> list[StoredEvent]:
+        """Read the accepted events of leases that belong to no single work."""
+        ids = sorted(leases)
+        if not ids:
             return []
-        rows = await connection.fetch(self._queries["of_leases"], asked)
-        return [Kept.read(row) for row in rows]
+        rows = await connection.fetch(self._queries["of_leases"], ids)
+        return [StoredEvent.read(row) for row in rows]
 
-    async def of_no_work(self, connection: Connection, types: Sequence[str]) -> list[Kept]:
-        """The accepted events of some types that concern manifests, or history itself."""
+    async def of_no_work(self, connection: Connection, types: Sequence[str]) -> list[StoredEvent]:
+        """Read the accepted events of some types that concern manifests, or history itself."""
         rows = await connection.fetch(self._queries["of_no_work"], types)
-        return [Kept.read(row) for row in rows]
+        return [StoredEvent.read(row) for row in rows]
+
+
+class Numbers:
+    """The event numbers that a reader has seen.
+
+    Numbers are drawn before a transaction commits, so a lower one may appear after a higher one.
+    """
+
+    def __init__(self, after: int) -> None:
+        self.settled = after
+        self._seen: set[int] = set()
+        self._missed_since: dict[int, float] = {}
+
+    @property
+    def highest(self) -> int:
+        """The highest number that was seen."""
+        return max(self._seen, default=self.settled)
+
+    def news(self, visible: Iterable[int], now: float) -> list[int]:
+        """Return the numbers that are new; gaps are given up after `PATIENCE_SECONDS`."""
+        new = [number for number in visible if number > self.settled and number not in self._seen]
+        self._seen.update(new)
+        self._settle(now)
+        return new
+
+    def _settle(self, now: float) -> None:
+        while self._seen:
+            following = self.settled + 1
+            if following in self._seen:
+                self._seen.discard(following)
+            elif now - self._missed_since.setdefault(following, now) < PATIENCE_SECONDS:
+                return
+            self._missed_since.pop(following, None)
+            self.settled = following

@@ -1,13 +1,11 @@
-"""Mechanism over nats-py; knows no word of the domain.
+"""Mechanism over nats-py, without any word of the domain.
 
-- `connection`: a connection that comes back, or ends for good and says so.
-- `client`: nats-py's client with its known holes closed.
-- `watchdog`: makes a connection that looks alive and is dead anew, and gives it up at last.
-- `publishing`: a publish whose answer is a value: stored, refused with a code, or unknown.
-- `pulling`: a pull that tells an idle consumer from a missing one.
-- `controlling`: request/reply endpoints as micro services.
-- `consuming`: an intake that finds the one message at fault in a batch.
-- `provisioning`: streams and durable consumers, made or compared.
+A `Broker` is a connection that reconnects by itself; a `watchdog` reconnects one that looks alive
+and is dead, and gives it up at last. `client` is nats-py's client with its known defects fixed.
+`publish` returns the result as a value: stored, refused with a code, or unknown. A `Puller` fetches
+from a durable consumer and notices a missing one; an `Intake` (`consume`) handles whole batches and
+finds the message at fault. `ask` sends a typed request and `endpoints` answers it. `provisioning`
+creates streams and consumers, and `stream_watch` notices a stream that was replaced or restored.
 """
 
 from headway_jetstream_kit.connection import Broker, BrokerUnavailable

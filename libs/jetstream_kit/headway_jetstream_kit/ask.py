@@ -1,4 +1,4 @@
-"""One request to a service over NATS and its typed answer."""
+"""Sends a request to a service over NATS and returns its typed answer."""
 
 from typing import TypeVar
 

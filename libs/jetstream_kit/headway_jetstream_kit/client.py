@@ -1,10 +1,9 @@
-"""nats-py's client with its known holes closed.
+"""nats-py's client with its known defects fixed.
 
-Everything that reaches into the client's insides stands here, and
-`tests/contract/test_client_traps.py` says which hole each piece closes. The client's reader
-ends for good when it meets something that it cannot digest, and the client goes on looking
-connected; so nothing that comes from outside may make it stumble, and there must be a way to
-begin anew whatever state the client is in.
+All use of the client's internals is here, and `tests/contract/test_client_traps.py` has a test for
+each defect. The client's reader ends for good when it cannot parse something, and the client still
+looks connected. So no input from outside may raise in the reader, and a reconnect must work in
+every state of the client.
 """
 
 import asyncio
@@ -14,58 +13,56 @@ from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-_MOST_CANCELS = 3
+_MAX_CANCELS = 3
 
 
 class SturdyClient(Client):
-    """A client whose reader survives what others send, and that can be made to begin anew."""
+    """A client whose reader survives malformed input, and that can reconnect in any state."""
 
     def __init__(self) -> None:
         super().__init__()
-        # How many pings were answered, and how many tries to connect have failed. Both only
-        # rise, so whoever watches can tell a connection that lives from one that looks so.
+        # Counts of answered pings and of failed connects. If neither rises, the connection is dead.
         self.answers = 0
-        self.failed_tries = 0
+        self.failed_connects = 0
 
     @property
     def reads(self) -> bool:
-        """Whether anybody still listens to what the server says."""
+        """Whether the reader task still runs."""
         reader: asyncio.Task[None] | None = self._reading_task
         return reader is not None and not reader.done()
 
-    async def ask_for_answer(self) -> None:
-        """Send a ping; `answers` rises when the server has answered it."""
+    async def send_ping(self) -> None:
+        """Send a ping; the server's answer increments `answers`."""
         if self.is_connected:
             await self._send_ping()
 
-    async def begin_anew(self) -> None:
-        """Cut the connection off, in whatever state it is, and make another.
+    async def reconnect(self) -> None:
+        """Drop the connection in any state and reconnect; subscriptions are kept.
 
-        Unlike `force_reconnect` this waits for nothing: neither for data that nobody takes to
-        be sent, nor for an earlier try that is stuck. Subscriptions come along.
+        Unlike `force_reconnect` this waits neither for unsent data nor for a stuck reconnect.
         """
         if self.is_closed:
             return
-        # First of all: a reader that finds its connection cut off would make another by itself,
-        # and of two tries at once each takes the other's connection away.
+        # First: otherwise the reader would notice the drop and reconnect too, and two concurrent
+        # reconnects take each other's connection away.
         self._status = Client.RECONNECTING
         self.cut_off()
-        await self._stop_trying()
+        await self._cancel_reconnect()
         self._status = Client.RECONNECTING
         self._ps.reset()
         self._reconnection_task = asyncio.create_task(self._attempt_reconnect())
 
-    async def _stop_trying(self) -> None:
-        """End an earlier try to connect; one that swallows being cancelled is cancelled again."""
-        tried = self._reconnection_task
-        for _ in range(_MOST_CANCELS):
-            if tried is None or tried.done():
+    async def _cancel_reconnect(self) -> None:
+        """Cancel an earlier reconnect, repeatedly if it swallows the cancellation."""
+        attempt = self._reconnection_task
+        for _ in range(_MAX_CANCELS):
+            if attempt is None or attempt.done():
                 return
-            tried.cancel()
-            await asyncio.wait({tried}, timeout=1)
+            attempt.cancel()
+            await asyncio.wait({attempt}, timeout=1)
 
     def cut_off(self) -> None:
-        """Drop the connection and what was not sent yet; a close would wait for it to be sent."""
+        """Drop the connection and unsent data; a close would wait for the data to be sent."""
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
@@ -78,7 +75,7 @@ class SturdyClient(Client):
         data: bytes,
         headers: dict[str, str] | None,
     ) -> Msg:
-        """A message whose subject is no UTF-8 is still a message."""
+        """Accept a subject that is not UTF-8."""
         return self.msg_class(
             subject=subject.decode(errors="replace"),
             reply=reply.decode(errors="replace"),
@@ -90,7 +87,7 @@ class SturdyClient(Client):
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        """The same as theirs, which looks at every character of every name by itself."""
+        """Parse like the original, which is slow: it checks each character of each name."""
         found: dict[str, str] = {}
         for line in raw.split(b"\r\n"):
             name, colon, value = line.partition(b":")
@@ -100,7 +97,7 @@ class SturdyClient(Client):
         return found
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
-        """Headers that cannot be read are none; the message is what it is without them."""
+        """Ignore unreadable headers and deliver the message without them."""
         try:
             found: dict[str, str] | None = await super()._process_headers(headers)
         except (ValueError, IndexError):
@@ -108,7 +105,7 @@ class SturdyClient(Client):
         return found
 
     async def _process_pong(self) -> None:
-        """An answer that comes after its asker has given up is an answer all the same."""
+        """Accept an answer that comes after its request timed out."""
         self.answers += 1
         if self._pongs and self._pongs[0].done():
             self._pongs.pop(0)
@@ -121,14 +118,14 @@ class SturdyClient(Client):
         try:
             await super()._connect_to_server(s)
         except (OSError, TimeoutError, NatsError):
-            self.failed_tries += 1
+            self.failed_connects += 1
             raise
 
     async def _process_connect_init(self) -> None:
         try:
             await super()._process_connect_init()
         except (OSError, TimeoutError, NatsError):
-            self.failed_tries += 1
+            self.failed_connects += 1
             raise
 
 

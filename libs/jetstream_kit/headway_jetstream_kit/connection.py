@@ -1,4 +1,4 @@
-"""A connection that comes back by itself, and the broker's API over it."""
+"""A connection to NATS that reconnects by itself, and JetStream's API over it."""
 
 import asyncio
 from typing import Any
@@ -29,15 +29,15 @@ class ApiError(Exception):
 
 
 class Broker:
-    """One connection to NATS. Made by `connect`."""
+    """A connection to NATS, made by `connect`."""
 
     def __init__(
         self, client: SturdyClient, where: str, closed: asyncio.Event, patience: Patience
     ) -> None:
         self.client = client
         self.where = where
-        # Set when the connection is lost for good: the watchdog has given it up, or the client
-        # has closed it, which some errors of the server make it do.
+        # Set when the connection is lost for good: the watchdog gave it up, or the client closed it
+        # after certain errors of the server.
         self.closed = closed
         self._watching = asyncio.create_task(watch(client, patience, self._give_up))
 
@@ -53,14 +53,13 @@ class Broker:
         one_try: bool = False,
         patience: Patience = PATIENCE,
     ) -> "Broker":
-        """Connect, or say which server could not be reached and why.
+        """Connect, or raise with the address and the reason.
 
-        While there is time each server is tried again and again; with `one_try` only once.
-        Answers come to subjects under `inbox_prefix`, by default `_INBOX`.
+        Until the timeout each server is tried repeatedly; with `one_try` only once. Replies come to
+        subjects under `inbox_prefix`, by default `_INBOX`.
 
-        Once connected, the client reconnects for ever while there is no server: giving up
-        would leave a process that looks alive and does nothing. A connection that looks alive
-        and is dead is made anew and then given up, see `watchdog`.
+        Once connected, the client reconnects for ever while no server is reachable: giving up would
+        leave a process that looks alive and does nothing. For dead connections see `watchdog`.
         """
         where, servers = describe_urls(url), [server.strip() for server in url.split(",")]
         options: dict[str, Any] = {"user_credentials": credentials} if credentials else {}
@@ -72,7 +71,7 @@ class Broker:
         connected = False
 
         async def on_error(error: Exception) -> None:
-            # Until the first connection stands, the last of many tries tells what is wrong.
+            # Before the first connection, the last error is the reason to report.
             if connected:
                 log.warning("NATS error", error=reason(error))
             else:
@@ -98,8 +97,8 @@ class Broker:
                     connect_timeout=2,
                     ping_interval=10,
                     max_outstanding_pings=2,
-                    # Buffer nothing while disconnected: a publish that was given up
-                    # would otherwise be stored after all, at some later time.
+                    # Buffer nothing while disconnected: a publish that timed out would
+                    # otherwise still be stored later.
                     pending_size=0,
                     closed_cb=on_closed,
                     error_cb=on_error,
@@ -115,7 +114,7 @@ class Broker:
 
     @property
     def reconnects(self) -> int:
-        """How often the connection was made again."""
+        """The number of reconnects."""
         return int(self.client.stats["reconnects"])
 
     def _give_up(self) -> None:
@@ -123,19 +122,19 @@ class Broker:
         self.closed.set()
 
     async def ping(self) -> None:
-        """Ask the server for a sign of life, past all buffers."""
-        # A flush would say that all is well, in either case.
+        """Raise unless the server answers."""
+        # In these cases a flush would succeed.
         if not self.client.is_connected:
             raise BrokerUnavailable(f"{self.where}: not connected")
         if not self.client.reads:
-            raise BrokerUnavailable(f"{self.where}: nobody reads what the server says")
+            raise BrokerUnavailable(f"{self.where}: the reader of the connection has ended")
         try:
             await self.client.flush(timeout=2)
         except (OSError, TimeoutError, NatsError) as error:
             raise BrokerUnavailable(f"{self.where}: {reason(error)}") from error
 
     async def api(self, verb: str, request: Any = None, *, timeout: float = 5) -> dict[str, Any]:
-        """One request of JetStream's API; raises `ApiError` with the server's own code."""
+        """Send a request to JetStream's API; raise `ApiError` with the server's code."""
         body = b"" if request is None else msgspec.json.encode(request)
         try:
             reply = await self.client.request(f"$JS.API.{verb}", body, timeout=timeout)
@@ -152,7 +151,7 @@ class Broker:
         return answer
 
     async def close(self) -> None:
-        """Close within a few seconds, whatever state the connection is in."""
+        """Close within a few seconds in any state."""
         self._watching.cancel()
         try:
             async with asyncio.timeout(3):

@@ -1,14 +1,11 @@
-"""Taking messages in: fetch, handle in one go, acknowledge.
+"""Fetches batches of messages, handles and acknowledges them.
 
-A batch that cannot be handled is cut in halves until the message at fault is alone; that
-one is tried again later and, when it has failed often enough on a healthy system, put
-aside with its bytes. An outage of what the handler stands on is nobody's fault: the whole
-batch comes again and nothing is counted. But it comes in smaller portions, in case it was too
-much for the time that a statement may take.
+A batch that fails is bisected until the message at fault is alone. That message is retried later
+and rejected after several failures. After an outage of a dependency the whole batch is redelivered
+and no failure is counted; the next batches are smaller, in case the statement timed out.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from headway_clock import jitter
@@ -26,11 +23,11 @@ Reject = Callable[[Message, str], Awaitable[None]]
 
 
 class Unreadable(Exception):
-    """A message that no number of tries will make readable."""
+    """A message is malformed, so retrying it is useless."""
 
 
 class Intake:
-    """Takes the messages of one durable consumer in."""
+    """Handles the messages of one durable consumer."""
 
     def __init__(
         self,
@@ -51,12 +48,12 @@ class Intake:
         self._batch = batch
         self._portion = batch
         self._tries = tries
-        # How often each message failed here; deliveries would count outages as tries, too.
+        # Failures by sequence; the delivery count would include outages.
         self._failures: dict[int, int] = {}
-        self._log = LimitedLog(logging.getLogger(__name__))
+        self._log = LimitedLog(log)
 
     async def take_over(self) -> None:
-        """Before the first batch: get at once what a process that is gone has left behind."""
+        """Get the unacknowledged messages of a dead process at once, before the first batch."""
         left = await take_over(self._broker, self._puller.stream, self._puller.consumer)
         if left:
             log.info(
@@ -64,11 +61,11 @@ class Intake:
             )
 
     async def run_once(self) -> float | None:
-        """Take one batch in; waits for messages itself, so it needs no rest."""
+        """Handle a batch; this waits for messages itself, so the pass needs no rest."""
         try:
             messages = await self._puller.fetch(self._portion)
         except asyncio.CancelledError:
-            # Its request is still open: what that brings would lie here until the ack wait is over.
+            # Messages for the open request would otherwise wait here until the ack wait ends.
             await self._puller.close()
             raise
         if messages:
@@ -87,7 +84,7 @@ class Intake:
             await self._handle(messages)
         except self._outages:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, find the message at fault
+        except Exception as error:  # noqa: BLE001 - find the message at fault
             if len(messages) > 1:
                 middle = len(messages) // 2
                 await self._take(messages[:middle])
@@ -97,7 +94,7 @@ class Intake:
         else:
             for message in messages:
                 self._failures.pop(message.sequence, None)
-            # Those who were woken by it begin first: nobody waits for an acknowledgement.
+            # Let tasks that the messages woke run first: an acknowledgement can wait.
             await asyncio.sleep(0)
             await ack(self._broker, messages)
 
@@ -105,13 +102,19 @@ class Intake:
         tries = self._failures.get(message.sequence, 0) + 1
         if not isinstance(error, Unreadable) and tries < self._tries:
             self._failures[message.sequence] = tries
-            self._log.warn(
-                f"{self._puller.name}: message failed",
-                f"{message.subject}: try {tries} of {self._tries}: {error!r}",
+            self._log.warning(
+                "message failed",
+                consumer=self._puller.name,
+                subject=message.subject,
+                attempt=tries,
+                max_attempts=self._tries,
+                error=repr(error),
             )
             await nak(self._broker, message, delay=0.2 * 2**tries)
             return
         self._failures.pop(message.sequence, None)
-        self._log.error(f"{self._puller.name}: message rejected", f"{message.subject}: {error}")
+        self._log.error(
+            "message rejected", consumer=self._puller.name, subject=message.subject, error=error
+        )
         await self._reject(message, f"{type(error).__name__}: {error}")
         await ack(self._broker, [message])

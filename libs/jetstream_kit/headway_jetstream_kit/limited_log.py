@@ -1,48 +1,53 @@
-"""Log lines about trouble that others cause: the first at once, then one per period with counts.
+"""A limit on log entries about faults of others.
 
-Without a limit a stranger who sends rubbish decides how fast the log grows.
+Without it a client that sends malformed messages decides how fast the log grows.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from headway_clock import monotonic
+from headway_tracing.log import Log
 
 PERIOD_SECONDS = 60.0
 
 
 class LimitedLog:
-    """Writes at most one line per phrase and period; the next one says how many were left out."""
+    """Writes at most one entry per event and period; the next one counts those suppressed."""
 
     def __init__(
         self,
-        logger: logging.Logger,
+        log: Log,
         *,
         period: float = PERIOD_SECONDS,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        self._logger = logger
+        self._log = log
         self._period = period
         self._now = now
         self._written_at: dict[str, float] = {}
-        self._left_out: Counter[str] = Counter()
+        self._suppressed: Counter[str] = Counter()
 
-    def warn(self, phrase: str, detail: str, *, count: int = 1) -> None:
-        """Log at WARNING. `phrase` is a stable phrase, of which there are few."""
-        self._write(logging.WARNING, phrase, detail, count)
+    def warning(self, event: str, /, *, count: int = 1, **fields: Any) -> None:
+        """Log at level WARNING; the entry stands for `count` faults."""
+        if self._is_due(event, count):
+            self._log.warning(event, **fields, **self._take_suppressed(event))
 
-    def error(self, phrase: str, detail: str, *, count: int = 1) -> None:
-        """Log at ERROR. `phrase` is a stable phrase, of which there are few."""
-        self._write(logging.ERROR, phrase, detail, count)
+    def error(self, event: str, /, *, count: int = 1, **fields: Any) -> None:
+        """Log at level ERROR; the entry stands for `count` faults."""
+        if self._is_due(event, count):
+            self._log.error(event, **fields, **self._take_suppressed(event))
 
-    def _write(self, level: int, phrase: str, detail: str, count: int) -> None:
+    def _is_due(self, event: str, count: int) -> bool:
         now = self._now()
-        last = self._written_at.get(phrase)
+        last = self._written_at.get(event)
         if last is not None and now - last < self._period:
-            self._left_out[phrase] += count
-            return
-        self._written_at[phrase] = now
-        before = self._left_out.pop(phrase, 0)
-        more = f" ({before} more since the last such line)" if before else ""
-        self._logger.log(level, "%s: %s%s", phrase, detail, more)
+            self._suppressed[event] += count
+            return False
+        self._written_at[event] = now
+        return True
+
+    def _take_suppressed(self, event: str) -> dict[str, int]:
+        suppressed = self._suppressed.pop(event, 0)
+        return {"suppressed": suppressed} if suppressed else {}

@@ -1,6 +1,5 @@
-"""Streams and durable consumers: made where missing, left alone where they are right."""
+"""Creates and updates streams and durable consumers."""
 
-import asyncio
 from typing import Any
 
 from headway_tracing.log import get_logger
@@ -16,7 +15,7 @@ CONSUMER_NOT_FOUND = 10014
 
 
 class Stream(Struct, frozen=True, kw_only=True):
-    """A stream, in the words of the server's own configuration."""
+    """A stream with its configuration as JetStream's API takes it."""
 
     name: str
     config: dict[str, Any]
@@ -31,7 +30,7 @@ class Consumer(Struct, frozen=True, kw_only=True):
 
 
 async def ensure_stream(broker: Broker, stream: Stream) -> bool:
-    """Create the stream, or bring its settings up to date; true if anything changed."""
+    """Create or update the stream; return whether anything changed."""
     config = {"name": stream.name, **stream.config}
     found = await stream_info(broker, stream.name)
     if found is None:
@@ -50,7 +49,7 @@ async def ensure_stream(broker: Broker, stream: Stream) -> bool:
 
 
 async def _empty(broker: Broker, name: str, made: dict[str, Any]) -> None:
-    """A new stream holds nothing. Storage that lost only its description brings messages back."""
+    """Purge a new stream: storage that lost only its metadata brings old messages back."""
     state = made["state"]
     if state["messages"]:
         log.warning("purged old messages from new stream", stream=name, messages=state["messages"])
@@ -58,7 +57,7 @@ async def _empty(broker: Broker, name: str, made: dict[str, Any]) -> None:
 
 
 async def ensure_consumer(broker: Broker, consumer: Consumer) -> bool:
-    """Create the durable, or bring its settings up to date; true if anything changed."""
+    """Create or update the consumer; return whether anything changed."""
     config = {"durable_name": consumer.name, "name": consumer.name, **consumer.config}
     found = await consumer_info(broker, consumer.stream, consumer.name)
     if found is not None and not differences(found["config"], config):
@@ -69,7 +68,7 @@ async def ensure_consumer(broker: Broker, consumer: Consumer) -> bool:
 
 
 async def stream_info(broker: Broker, name: str) -> dict[str, Any] | None:
-    """What the server knows of a stream, or none if there is no such."""
+    """Return the state of a stream; `None` if it does not exist."""
     try:
         return await broker.api(f"STREAM.INFO.{name}")
     except ApiError as error:
@@ -79,7 +78,7 @@ async def stream_info(broker: Broker, name: str) -> dict[str, Any] | None:
 
 
 async def consumer_info(broker: Broker, stream: str, name: str) -> dict[str, Any] | None:
-    """What the server knows of a consumer, or none if there is no such (or no stream)."""
+    """Return the state of a consumer; `None` if it or its stream does not exist."""
     try:
         return await broker.api(f"CONSUMER.INFO.{stream}.{name}")
     except ApiError as error:
@@ -105,7 +104,7 @@ async def consumer_names(broker: Broker, stream: str) -> list[str]:
 
 
 async def delete_consumer(broker: Broker, stream: str, name: str) -> None:
-    """Delete a consumer; one that is gone already is no error."""
+    """Delete a consumer if it exists."""
     try:
         await broker.api(f"CONSUMER.DELETE.{stream}.{name}")
     except ApiError as error:
@@ -116,9 +115,9 @@ async def delete_consumer(broker: Broker, stream: str, name: str) -> None:
 async def take_over(broker: Broker, stream: str, name: str) -> int:
     """Redeliver the unacknowledged messages of a dead process at once; return how many.
 
-    Otherwise they come again only after the ack wait. While another process pulls, the messages
-    may be its own, and nothing is done. Receiving a message twice must be harmless: the consumer
-    goes back to the first unacknowledged message and forgets later acknowledgements.
+    Otherwise they are redelivered only after the ack wait. While another process pulls, nothing is
+    done, because the messages may be its own. Duplicates must be harmless: the consumer goes back
+    to the first unacknowledged message and forgets later acknowledgements.
     """
     try:
         found = await consumer_info(broker, stream, name)
@@ -126,7 +125,7 @@ async def take_over(broker: Broker, stream: str, name: str) -> int:
             return 0
         await broker.api(f"CONSUMER.RESET.{stream}.{name}", timeout=2)
     except (ApiError, BrokerUnavailable) as error:
-        # A server before 2.14, or one that does not let us: then it is the ack wait.
+        # A server before 2.14, or no permission.
         log.info(
             "cannot reset consumer; unacknowledged messages are redelivered after ack_wait",
             stream=stream,
@@ -138,21 +137,8 @@ async def take_over(broker: Broker, stream: str, name: str) -> int:
     return left
 
 
-async def wait_until_ready(broker: Broker, *, attempts: int = 20) -> None:
-    """Wait for JetStream to answer; right after its start it may not."""
-    for attempt in range(attempts):
-        try:
-            await broker.api("INFO", timeout=1)
-        except (BrokerUnavailable, ApiError):
-            if attempt + 1 == attempts:
-                raise
-            await asyncio.sleep(0.1)
-        else:
-            return
-
-
 def differences(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Settings that are not as wanted: what each is, and what it should be."""
+    """Return the settings that differ, as pairs of actual and wanted value."""
     return {
         key: (found.get(key), value) for key, value in wanted.items() if found.get(key) != value
     }

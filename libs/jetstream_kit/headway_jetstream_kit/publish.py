@@ -1,8 +1,4 @@
-"""A publish to a stream, with the answer as a value.
-
-Three things can happen, and the caller has to think of all three: the broker stored the
-message, the broker refused it with a code, or nobody knows.
-"""
+"""Publishes to a stream and returns the result as a value: stored, refused or unknown."""
 
 from typing import Any
 
@@ -14,14 +10,14 @@ from headway_jetstream_kit.connection import Broker
 
 
 class Stored(Struct, frozen=True):
-    """The broker has it, now or already before (`duplicate`)."""
+    """The broker has the message, as a `duplicate` if it had it before."""
 
     sequence: int
     duplicate: bool = False
 
 
 class Refused(Struct, frozen=True):
-    """The broker does not take it."""
+    """The broker rejected the message."""
 
     code: int
     err_code: int
@@ -29,15 +25,15 @@ class Refused(Struct, frozen=True):
 
 
 class NoAnswer(Struct, frozen=True):
-    """Unknown: it may be stored or not."""
+    """No valid answer came: the message may be stored or not."""
 
     why: str
 
 
 Answer = Stored | Refused | NoAnswer
 
-TOO_LARGE = 413  # our own code for what the server would cut the connection for
-TOO_LARGE_FOR_STREAM = 10054  # more than the `max_msg_size` that somebody has given it
+TOO_LARGE = 413  # our own code: more than `max_payload`
+TOO_LARGE_FOR_STREAM = 10054  # more than `max_msg_size` of the stream
 
 
 class _Reply(Struct):
@@ -57,10 +53,10 @@ async def publish(
     headers: dict[str, str] | None = None,
     timeout: float = 5,
 ) -> Answer:
-    """Publish one message and tell what became of it."""
+    """Publish a message and return the result."""
     size = len(body) + _header_size(headers)
     if size > broker.client.max_payload:
-        # The server would cut the connection off, and the client would not come back.
+        # The server would close the connection, and the client would not reconnect.
         return Refused(TOO_LARGE, 0, f"{size} bytes are more than {broker.client.max_payload}")
     try:
         reply = await broker.client.request(subject, body, timeout=timeout, headers=headers)
@@ -69,7 +65,7 @@ async def publish(
     try:
         answer = _replies.decode(reply.data)
     except msgspec.DecodeError as error:
-        return NoAnswer(f"no answer of a stream: {error}")
+        return NoAnswer(f"the answer is not from a stream: {error}")
     if answer.error is not None:
         return Refused(
             answer.error.get("code", 0),
@@ -77,8 +73,8 @@ async def publish(
             answer.error.get("description", ""),
         )
     if not answer.seq:
-        # Somebody who is no stream has answered, or one that lost what it calls a duplicate.
-        return NoAnswer("an answer without a sequence")
+        # Not from a stream, or from a stream that lost the original of a duplicate.
+        return NoAnswer("the answer has no sequence")
     return Stored(answer.seq, answer.duplicate)
 
 

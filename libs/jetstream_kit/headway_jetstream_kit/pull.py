@@ -1,8 +1,8 @@
-"""A pull from a durable consumer.
+"""Pulls messages from a durable consumer.
 
-Written on core NATS, because the client's own fetch takes a deleted consumer for an idle
-one, and takes any message that carries a header called `Status` for a word of the server.
-Here a message is what has an ack subject, and everything else is a status.
+This uses core NATS, because the client's own fetch mistakes a deleted consumer for an idle one, and
+any message with a header `Status` for a status of the server. Here a message is what has an ack
+subject, and everything else is a status.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from headway_jetstream_kit.provisioning import consumer_info
 _ACK_PREFIX = "$JS.ACK."
 _NANOSECONDS = 1_000_000_000
 
-# After so many pulls that brought nothing, see whether there is anything to pull from.
-LOOK_AFTER_EMPTY = 4
+# Check whether the consumer exists after this many empty pulls.
+CHECK_AFTER_EMPTY = 4
 
 
 class ConsumerMissing(Exception):
-    """The consumer or its stream does not exist (any more)."""
+    """The consumer or its stream does not exist."""
 
 
 class Message(Struct, frozen=True):
-    """One delivered message."""
+    """A delivered message."""
 
     subject: str
     body: bytes
@@ -48,9 +48,8 @@ def _never(_: Sequence[Message]) -> bool:
 class Puller:
     """Pulls from one durable consumer, one request at a time.
 
-    With `linger`, a fetch that has something waits up to so many seconds for what comes right
-    behind it: two messages handled together cost less than one after the other. It does not
-    wait for more than `complete` asks for.
+    With `linger`, a fetch that has a message waits up to so many seconds for more, because a batch
+    costs less than single messages. It stops waiting when `complete` returns true.
     """
 
     def __init__(
@@ -71,22 +70,21 @@ class Puller:
         self.name = f"{stream}/{consumer}"
         self._inbox = ""
         self._subscription: Subscription | None = None
-        # What has come and was not looked at yet. The client's own way to wait for a message makes
-        # a task for each of them.
-        self._heard: deque[Msg] = deque()
-        self._news = asyncio.Event()
+        # Received messages and statuses. The client's own queue would create a task for each wait.
+        self._received: deque[Msg] = deque()
+        self._arrived = asyncio.Event()
         self._request = 0
-        # The request that is still open at the server, and how many messages it may bring.
+        # The inbox of the open request, and how many messages it may still bring.
         self._open = ""
         self._left = 0
         self._empty = 0
 
     async def fetch(self, batch: int, *, wait: float = 5.0) -> list[Message]:
-        """Up to `batch` messages; as soon as any are there, or none after `wait` seconds.
+        """Return up to `batch` messages as soon as there are any, or none after `wait` seconds.
 
-        What the request still brings after that comes with the next fetch, so whoever asks
-        for more than one must go on fetching. A request that is still open is not made again:
-        the server keeps every one of them, with heartbeats of its own, until it expires.
+        Later messages of the request come with the next fetch, so a caller with `batch` above 1
+        must continue fetching. An open request is not repeated: the server would keep each one,
+        with its own heartbeats, until it expires.
         """
         if self._left <= 0:
             request = {
@@ -96,17 +94,17 @@ class Puller:
             }
             self._open = await self._publish(request)
             self._left = batch
-        # A server that is silent for longer than two of its heartbeats has forgotten the
-        # request: it restarted, or the consumer went away at a bad moment.
-        messages = await self._receive(self._open, batch, silence=wait / 2, all_of_it=False)
+        # A server that is silent for more than two heartbeats has lost the request, by a restart or
+        # because the consumer was deleted.
+        messages = await self._receive(self._open, batch, silence=wait / 2, until_end=False)
         self._empty = 0 if messages else self._empty + 1
-        if self._empty >= LOOK_AFTER_EMPTY:
+        if self._empty >= CHECK_AFTER_EMPTY:
             self._empty = 0
-            await self._look()
+            await self._check_exists()
         return messages
 
-    async def _look(self) -> None:
-        """Raise if what looks like an idle consumer is none at all."""
+    async def _check_exists(self) -> None:
+        """Raise `ConsumerMissing` if the consumer does not exist."""
         try:
             found = await consumer_info(self._broker, *self.name.split("/"))
         except ApiError as error:
@@ -115,16 +113,16 @@ class Puller:
             raise ConsumerMissing(f"{self.name} does not exist")
 
     async def take(self, batch: int) -> list[Message]:
-        """Up to `batch` messages of those that are there now; nothing comes afterwards."""
+        """Return up to `batch` messages that are ready now; none come later."""
         inbox = await self._publish({"batch": batch, "no_wait": True})
-        return await self._receive(inbox, batch, silence=2.0, all_of_it=True)
+        return await self._receive(inbox, batch, silence=2.0, until_end=True)
 
     async def close(self) -> None:
-        """Stop listening; what was delivered and not acknowledged comes again elsewhere."""
+        """Unsubscribe; unacknowledged messages are redelivered."""
         if self._subscription is not None:
             subscription, self._subscription = self._subscription, None
             self._left = 0
-            self._heard.clear()
+            self._received.clear()
             try:
                 await subscription.unsubscribe()
             except NatsError:
@@ -137,19 +135,19 @@ class Puller:
             self._subscription = await client.subscribe(f"{self._inbox}.*", cb=self._note)
 
     async def _note(self, raw: Msg) -> None:
-        self._heard.append(raw)
-        self._news.set()
+        self._received.append(raw)
+        self._arrived.set()
 
-    async def _hear_next(self, patience: float) -> Msg:
-        """What has come next, or a `TimeoutError`."""
-        if not self._heard:
-            self._news.clear()
+    async def _next_message(self, patience: float) -> Msg:
+        """Return the next message or status; raise `TimeoutError` if none comes."""
+        if not self._received:
+            self._arrived.clear()
             async with asyncio.timeout(patience):
-                await self._news.wait()
-        return self._heard.popleft()
+                await self._arrived.wait()
+        return self._received.popleft()
 
     async def _publish(self, request: dict[str, int | bool]) -> str:
-        """Ask for messages; returns the inbox to which the server tells the request's end."""
+        """Send a pull request; return the inbox that receives its final status."""
         try:
             await self._subscribe()
         except NatsError as error:
@@ -163,22 +161,22 @@ class Puller:
         return inbox
 
     async def _receive(
-        self, inbox: str, batch: int, *, silence: float, all_of_it: bool
+        self, inbox: str, batch: int, *, silence: float, until_end: bool
     ) -> list[Message]:
         messages: list[Message] = []
         lingers_until: float | None = None
         try:
             while len(messages) < batch:
                 patience = silence
-                if messages and not all_of_it and not self._heard:
+                if messages and not until_end and not self._received:
                     lingers_until = lingers_until or monotonic() + self._linger
                     patience = lingers_until - monotonic()
                     if patience <= 0 or self._complete(messages):
                         break
-                raw = await self._hear_next(patience)
+                raw = await self._next_message(patience)
                 if raw.reply.startswith(_ACK_PREFIX):
                     messages.append(_message(raw))
-                    self._left -= 0 if all_of_it else 1
+                    self._left -= 0 if until_end else 1
                 elif self._ends(raw, inbox):
                     break
         except ConsumerMissing:
@@ -221,13 +219,13 @@ def _message(raw: Msg) -> Message:
 
 
 async def ack(broker: Broker, messages: list[Message]) -> None:
-    """Acknowledge; a lost acknowledgement means that the message comes again."""
+    """Acknowledge messages; after a lost acknowledgement the message is redelivered."""
     for message in messages:
         await _answer(broker, message, b"+ACK")
 
 
 async def nak(broker: Broker, message: Message, *, delay: float) -> None:
-    """Ask for redelivery after a delay; never at once, which would spin."""
+    """Request redelivery after a delay; without a delay it would spin."""
     body = b"-NAK " + msgspec.json.encode({"delay": int(delay * _NANOSECONDS)})
     await _answer(broker, message, body)
 

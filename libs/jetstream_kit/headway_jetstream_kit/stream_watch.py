@@ -1,9 +1,9 @@
-"""Seeing streams as they are: which one it is, where it ends, and whether it is still the same.
+"""Reads the state of streams and notices when a stream was replaced or restored.
 
-A stream that was deleted and made again has another time of creation. One whose storage was
-put back to an earlier state keeps it, but its last sequence is lower than it was; and since
-that may have grown again before anybody looks, a new connection is a reason for doubt, too:
-storage goes back only when a server starts.
+A stream that was deleted and created again has another creation time. A stream whose storage was
+restored to an earlier state keeps it, but its last sequence is lower. Since the sequence may have
+grown again before the next look, a reconnect counts as a change too: storage is restored only when
+a server starts.
 """
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from headway_jetstream_kit.provisioning import consumer_info, stream_info
 
 
 class StreamSight(Struct, frozen=True, kw_only=True):
-    """A stream at one moment."""
+    """The state of a stream."""
 
     created: str
     first_sequence: int
@@ -22,12 +22,12 @@ class StreamSight(Struct, frozen=True, kw_only=True):
     max_bytes: int
 
     def follows(self, earlier: "StreamSight") -> bool:
-        """Whether this may be the same stream later on."""
+        """Return whether this can be a later state of the same stream."""
         return self.created == earlier.created and self.last_sequence >= earlier.last_sequence
 
 
 async def see(broker: Broker, stream: str) -> StreamSight | None:
-    """Look at a stream; none if there is no such."""
+    """Read the state of a stream; `None` if it does not exist."""
     info = await stream_info(broker, stream)
     if info is None:
         return None
@@ -42,10 +42,10 @@ async def see(broker: Broker, stream: str) -> StreamSight | None:
 
 
 async def done_through(broker: Broker, stream: str, consumer: str, seen: StreamSight) -> int | None:
-    """Up to which sequence a consumer is done; none if there is no such consumer.
+    """Return the sequence up to which a consumer is done; `None` if it does not exist.
 
-    The stream must have been seen before: with nothing left for the consumer, all that was
-    stored by then is done, also what expired unseen and never moved its floor.
+    `seen` must have been read before: an idle consumer is done with all messages stored by then,
+    also with expired ones that never moved its ack floor.
     """
     info = await consumer_info(broker, stream, consumer)
     if info is None:
@@ -56,7 +56,7 @@ async def done_through(broker: Broker, stream: str, consumer: str, seen: StreamS
 
 
 class Watch:
-    """Notices over one connection that streams are no longer what they were."""
+    """Notices replaced or restored streams over one connection."""
 
     def __init__(self, broker: Broker, *streams: str) -> None:
         self._broker = broker
@@ -65,20 +65,14 @@ class Watch:
         self._reconnects = -1
 
     async def look(self) -> bool:
-        """True if a stream is missing, new or went back, or may have; at the first look, too."""
-        reconnects = reconnects_of(self._broker)
+        """Return whether a stream is missing or may have changed; true at the first look."""
+        reconnects = self._broker.reconnects
         seen = {stream: await see(self._broker, stream) for stream in self._streams}
         steady = reconnects == self._reconnects and all(
             _follows(self._seen.get(stream), now) for stream, now in seen.items()
         )
         self._seen, self._reconnects = seen, reconnects
         return not steady
-
-
-def reconnects_of(broker: Broker) -> int:
-    """How often the connection was made anew."""
-    count: int = broker.client.stats["reconnects"]
-    return count
 
 
 def _follows(earlier: StreamSight | None, now: StreamSight | None) -> bool:

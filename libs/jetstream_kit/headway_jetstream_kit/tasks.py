@@ -13,9 +13,8 @@ log = get_logger(__name__)
 async def end(tasks: Iterable["asyncio.Task[Any]"], *, within: float = 10.0) -> None:
     """Cancel tasks and wait until they end; repeat the cancel where it was swallowed.
 
-    Up to Python 3.11 `asyncio.wait_for`, which the NATS client uses, can swallow a
-    cancellation that comes at the very moment when its wait is over. A task that does
-    not end by the deadline is abandoned.
+    Up to Python 3.11 `asyncio.wait_for`, which the NATS client uses, can swallow a cancellation
+    that comes just as its wait ends. A task that does not end by the deadline is abandoned.
     """
     pending = set(tasks)
     deadline = monotonic() + within

@@ -1,9 +1,9 @@
-"""A watch over a connection that may look alive and be dead.
+"""Watches for a connection that looks alive and is dead.
 
-Every few seconds the server is asked for a sign of life. A connection that gives none for a
-while is cut off and made anew; if new connections give none either, the connection is given up,
-and the process with it: whoever runs it starts another. A server that cannot be reached at all
-deceives nobody: the client keeps trying, says so, and is not given up.
+The watchdog pings the server every few seconds. If answers are missing for a while, it drops the
+connection and reconnects; if new connections do not answer either, it gives up and the process
+ends, so that its supervisor starts another. While no server is reachable, the client itself keeps
+trying and the watchdog does not give up.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ log = get_logger(__name__)
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """How often to ask for a sign of life, and how many answers may be missing.
+    """The interval of pings in seconds, and how many answers may be missing.
 
-    By the default a dead connection is made anew after 12 s at most and given up after 30 s.
+    By default a dead connection is replaced after at most 12 s and given up after 30 s.
     """
 
     ask_every: float = 3.0
@@ -30,21 +30,21 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 PATIENCE = Patience()
 
-_A_TRY_SECONDS = 3.0
+_CONNECT_SECONDS = 3.0
 
 
 async def watch(client: SturdyClient, patience: Patience, give_up: Callable[[], None]) -> None:
-    """Watch until the client is closed, or until it is given up.
+    """Watch until the client is closed or given up.
 
-    Answers are counted, not seconds: if this process itself was held up, the answers are there
-    when it goes on, and nobody has missed anything.
+    This counts answers, not seconds: if this process itself was suspended, the answers are there
+    when it continues.
     """
     missing = 0
     while not client.is_closed:
-        signs = client.answers + client.failed_tries
-        await _ask(client, timeout=patience.ask_every / 3)
+        signs = client.answers + client.failed_connects
+        await _ping(client, timeout=patience.ask_every / 3)
         await asyncio.sleep(_rest(client, patience))
-        if client.answers + client.failed_tries != signs:
+        if client.answers + client.failed_connects != signs:
             missing = 0
             continue
         missing += 1
@@ -53,18 +53,18 @@ async def watch(client: SturdyClient, patience: Patience, give_up: Callable[[], 
             return
         if missing % patience.anew_after == 0:
             log.warning("NATS does not answer; reconnecting", missing_answers=missing)
-            await client.begin_anew()
+            await client.reconnect()
 
 
 def _rest(client: SturdyClient, patience: Patience) -> float:
-    """Whoever is about to connect gets the time that a try may take, however impatient we are."""
-    return patience.ask_every if client.is_connected else max(patience.ask_every, _A_TRY_SECONDS)
+    """Return the interval, or the time that a connect takes if that is longer."""
+    return patience.ask_every if client.is_connected else max(patience.ask_every, _CONNECT_SECONDS)
 
 
-async def _ask(client: SturdyClient, *, timeout: float) -> None:
+async def _ping(client: SturdyClient, *, timeout: float) -> None:
     """Ping the server; a ping that cannot be sent counts as missing."""
     try:
         async with asyncio.timeout(timeout):
-            await client.ask_for_answer()
-    except Exception as error:  # noqa: BLE001 - a watchdog that dies of what it watches is none
+            await client.send_ping()
+    except Exception as error:  # noqa: BLE001 - the watchdog must survive every fault
         log.debug("NATS ping failed", error=repr(error))

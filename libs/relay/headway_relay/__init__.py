@@ -1,22 +1,20 @@
-"""The outbox and its relay: the only way out for what a transaction decided.
+"""The transactional outbox and its relay.
 
-A service writes its state, its history and an outbox row in one transaction. The relay
-takes rows out, publishes them, and commits when the broker has acknowledged them. If it dies
-before that, they are still there and are published again: the message id lets the broker drop
-the copy within its window, and the receivers' unique keys make it harmless after that. Several
-relays may run; each takes the rows that no other holds, so order between messages is not
-promised.
+A service writes its state, its history and an outbox row in one transaction. The relay takes rows
+out, publishes them, and commits when the broker has acknowledged them. If it dies before that, the
+rows remain and are published again: the message id lets the broker drop the copy within its
+window, and the unique keys of the receivers make it harmless after that. Several relays may run;
+each takes rows that no other relay holds, so the order between messages is not guaranteed.
 
-What a process has just committed it hands to its own relay (`handover`), which publishes it at
-once and then deletes its rows; in the outbox it only has to be found if that fails. The relay
-looks for such rows at every safety poll, however busy its own process is.
+A process hands the messages that it just committed to its own relay (`handover`), which publishes
+them at once and then deletes their rows. At every safety poll the relay also reads the outbox for
+rows whose handover failed.
 
-On the way in, `rejected` keeps what could not be handled, with its bytes.
+On the receiving side, `rejected` stores messages that could not be handled, with their bytes.
 """
 
-from headway_relay.bundles import bundled
 from headway_relay.handover import Handover, stamped
-from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
+from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage, bundled
 from headway_relay.rejected import Rejected, events_in
 from headway_relay.relay import Relay
 

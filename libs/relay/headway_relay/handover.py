@@ -1,7 +1,7 @@
 """Hands messages to the relay of the same process after their transaction committed.
 
-The messages are in the outbox too, so nothing depends on the handover: it saves the relay a read
-and the message a wait.
+The messages are in the outbox too, so a lost handover is harmless: it only saves the relay a read
+and the message a delay.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from headway_relay.outbox import OutboxMessage
 
-# More than this the relay reads back, so that an outage of the broker does not fill the memory.
+# The relay reads further messages from the outbox, so that an outage does not fill the memory.
 _MAX_MESSAGES = 1000
 
 

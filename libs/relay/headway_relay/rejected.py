@@ -1,4 +1,4 @@
-"""Messages that could not be handled, kept with their bytes; and the intake that keeps them."""
+"""Stores messages that could not be handled, with their bytes."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -25,7 +25,7 @@ class Rejected:
         *,
         warn: Callable[[Message, str], Awaitable[None]] | None = None,
     ) -> Intake:
-        """Make an intake that puts aside here what it cannot handle, and calls `warn` with it."""
+        """Make an intake that stores rejected messages here and calls `warn` for each."""
 
         async def reject(message: Message, reason: str) -> None:
             if warn is not None:
@@ -41,7 +41,7 @@ class Rejected:
         )
 
     async def add(self, database: Database, message: Message, reason: str) -> None:
-        """Keep one message."""
+        """Store a message."""
         async with database.acquire() as connection:
             await connection.execute(
                 self.queries["add"],
@@ -52,18 +52,18 @@ class Rejected:
             )
 
     async def forget(self, database: Database, *, kept: timedelta, limit: int) -> int:
-        """Delete messages that were rejected long ago; returns how many."""
+        """Delete old messages; return how many."""
         async with database.acquire() as connection:
             status = await connection.execute(self.queries["forget"], kept, limit)
         return int(status.rpartition(" ")[2])
 
 
 def events_in(message: Message) -> list[Event]:
-    """The events of a message that we know; those of other types are counted and passed over."""
+    """Return the events of known types; count and ignore the others."""
     try:
         events = decode(message.body)
     except Malformed as error:
         raise Unreadable(str(error)) from error
-    known = [one for one in events if isinstance(one, Event)]
+    known = [event for event in events if isinstance(event, Event)]
     IGNORED_MESSAGES.add("events_of_unknown_type", len(events) - len(known))
     return known

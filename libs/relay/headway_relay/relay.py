@@ -1,4 +1,4 @@
-"""Publishing what the outbox holds."""
+"""Publishes the messages of the outbox."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from headway_relay.outbox import TRACES_APART, Outbox, OutboxMessage
 
 log = get_logger(__name__)
 
-# How soon to try again with what was not taken, while the rest goes through.
-_TRY_AGAIN = 0.5
+# Delay before the next try with messages that the broker did not store.
+_RETRY_SECONDS = 0.5
 
-# A row of this age was left behind: whoever holds a younger one is likely about to publish it.
+# The handover of a row of this age has failed; a younger row is probably about to be published.
 _LEFT_BEHIND = timedelta(seconds=1)
 _ANY_AGE = timedelta()
 
@@ -45,14 +45,14 @@ class Relay:
         self._outbox = outbox
         self._handover = handover or Handover()
         self._batch = batch
-        # When to read the outbox while messages are handed over without a pause.
+        # When to read the outbox while messages are handed over continuously.
         self._look_at = monotonic() + SAFETY_POLL
 
     async def run_once(self) -> float | None:
-        """Publish what was handed over, and a batch of the outbox.
+        """Publish the messages that were handed over, and a batch of the outbox.
 
-        A process that is handed messages without a pause still reads its outbox for rows that
-        were left behind: at every safety poll, and soon after the broker refused a message.
+        While messages are handed over continuously, the relay still reads the outbox for rows
+        that were left behind: at every safety poll, and soon after the broker refused a message.
         """
         handed, is_called = self._handover.take()
         refused = await self._deliver(handed) if handed else 0
@@ -61,50 +61,52 @@ class Relay:
         is_outage = refused == len(handed)
         if is_called or not handed:
             rest = await self._publish_batch(_ANY_AGE, is_outage=is_outage)
-            if rest == 0.0:  # a full batch: the call holds for the rest of the outbox, too
+            if rest == 0.0:  # a full batch: read the rest of the outbox in the next pass
                 self._handover.call()
         elif monotonic() >= self._look_at:
             rest = await self._publish_batch(_LEFT_BEHIND, is_outage=is_outage)
         else:
             rest = None
-        return _TRY_AGAIN if refused else rest
+        return _RETRY_SECONDS if refused else rest
 
     async def _deliver(self, messages: Sequence[OutboxMessage]) -> int:
-        """Publish messages and delete their rows; returns how many stayed in the outbox."""
+        """Publish messages and delete their rows; return how many stay in the outbox."""
         answers = await self._publish_all(messages)
-        there = [
+        stored = [
             message.message_id
             for message, answer in zip(messages, answers, strict=True)
-            if _is_there(answer)
+            if _is_stored(answer)
         ]
-        if there:
+        if stored:
             async with self._database.acquire() as connection:
-                await connection.execute(self._outbox.queries["published"], there)
-        return len(messages) - len(there)
+                await connection.execute(self._outbox.queries["published"], stored)
+        return len(messages) - len(stored)
 
     async def _publish_batch(self, age: timedelta, *, is_outage: bool) -> float | None:
-        """Publish one batch of rows of at least this age out of the outbox.
+        """Publish a batch of outbox rows of at least this age.
 
-        The rows are taken out first, but for good only when the broker has answered: if
-        anything goes wrong until then, they are still there. `is_outage` says that the broker
-        took nothing else in this pass.
+        The transaction that deletes the rows commits only after the broker has answered.
+        `is_outage` says that the broker stored no other message in this pass.
         """
-        self._look_at = monotonic() + _TRY_AGAIN
+        self._look_at = monotonic() + _RETRY_SECONDS
         async with self._database.transaction() as connection:
             rows = await connection.fetch(self._outbox.queries["take"], self._batch, age)
             answers = await self._publish_all([_message(row) for row in rows]) if rows else []
-            hopeless = [row for row, one in zip(rows, answers, strict=True) if _is_hopeless(one)]
+            answered = list(zip(rows, answers, strict=True))
+            too_large = [row for row, answer in answered if _is_too_large(answer)]
             left = [
-                (row, one)
-                for row, one in zip(rows, answers, strict=True)
-                if not (_is_there(one) or _is_hopeless(one))
+                (row, answer)
+                for row, answer in answered
+                if not (_is_stored(answer) or _is_too_large(answer))
             ]
             if left and len(left) == len(rows) and is_outage:
-                raise BrokerUnavailable(_failure_text(left, len(rows)))
-            await self._put_aside(connection, hopeless)
+                raise BrokerUnavailable(
+                    f"{len(left)} of {len(rows)} messages were not published: {left[0][1]}"
+                )
+            await self._put_aside(connection, too_large)
             await self._put_back(connection, left, len(rows))
         if left:
-            return _TRY_AGAIN
+            return _RETRY_SECONDS
         if len(rows) == self._batch:
             self._look_at = monotonic()
             return 0.0
@@ -112,7 +114,7 @@ class Relay:
         return None
 
     async def _put_aside(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
-        """Keep what can never be published where a person finds it."""
+        """Move messages that can never be published to the rejected table."""
         if rows:
             log.error(
                 "messages too large for NATS moved to the rejected table",
@@ -132,7 +134,7 @@ class Relay:
     async def _put_back(
         self, connection: Connection, left: Sequence[tuple[asyncpg.Record, Answer]], taken: int
     ) -> None:
-        """Keep the rows that the broker did not take for the next time."""
+        """Write the rows of unpublished messages back to the outbox."""
         if not left:
             return
         log.warning("messages not published", failed=len(left), batch=taken, reason=left[0][1])
@@ -161,10 +163,6 @@ class Relay:
             return await publish(self._broker, message.subject, message.body, headers=headers)
 
 
-def _failure_text(left: Sequence[tuple[asyncpg.Record, Answer]], taken: int) -> str:
-    return f"{len(left)} of {taken} messages were not published: {left[0][1]}"
-
-
 def _message(row: asyncpg.Record) -> OutboxMessage:
     return OutboxMessage(
         message_id=row["message_id"],
@@ -174,20 +172,19 @@ def _message(row: asyncpg.Record) -> OutboxMessage:
     )
 
 
-def _is_hopeless(answer: Answer) -> bool:
-    """Whether the broker will never take the message."""
+def _is_too_large(answer: Answer) -> bool:
     return isinstance(answer, Refused) and (
         answer.code == TOO_LARGE or answer.err_code == TOO_LARGE_FOR_STREAM
     )
 
 
-def _is_there(answer: Answer) -> bool:
-    """Whether the broker has the message. A second order for one lease finds the first."""
+def _is_stored(answer: Answer) -> bool:
+    """Return whether the broker has the message, or the first order of the same lease."""
     match answer:
         case Stored():
             return True
         case Refused(err_code=err_code, description=description):
-            # The same code also tells that the stream is full.
+            # A full stream has the same code.
             return err_code == ORDER_ALREADY_STORED and "per subject" in description
         case NoAnswer():
             return False

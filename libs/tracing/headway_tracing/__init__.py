@@ -1,8 +1,9 @@
 """Spans, and trace context as a string that can be stored.
 
-Trace context is captured when a decision is written down, stored beside it as a W3C
-`traceparent`, and taken up again by whoever acts on it. This package needs only
-OpenTelemetry's API: where no exporter is set up, nothing is recorded.
+The transaction of a decision stores the trace context beside it as a W3C `traceparent`, and the
+service that acts on the decision continues the trace. This package needs only OpenTelemetry's API:
+without an exporter nothing is recorded. `log` writes structured log entries, and `drawing` and
+`jaeger` print a trace as text.
 """
 
 from collections.abc import Iterable
@@ -12,8 +13,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# Between stored contexts that belong together. The first is what a span goes on from; to the
-# others it is linked.
+# Separates stored contexts. A span continues the first and is linked to the others.
 CONTEXTS_APART = " "
 
 _tracer = trace.get_tracer("headway")
@@ -21,17 +21,17 @@ _propagator = TraceContextTextMapPropagator()
 
 Attribute = str | int | float | bool
 
-# What stands for a span where nobody records any.
+# Stands for a span while nothing is recorded.
 _NOTHING = nullcontext(trace.INVALID_SPAN)
 
 
 def span(
     name: str, *, parent: str | None = None, **attributes: Attribute | None
 ) -> AbstractContextManager[trace.Span]:
-    """A span under the stored context `parent`, or under the current one.
+    """Start a span under the stored context `parent`, or under the current one.
 
-    If several contexts are stored there, the span is linked to all but the first. Attributes
-    are named `headway.<key>`.
+    If `parent` has several contexts, the span is linked to all but the first. Attributes are named
+    `headway.<key>`.
     """
     if not is_recording():
         return _NOTHING
@@ -45,23 +45,20 @@ def span(
 def new_trace(
     name: str, *, cause: str | None = None, **attributes: Attribute | None
 ) -> AbstractContextManager[trace.Span]:
-    """A span that begins a trace of its own, linked to the one in which it is made.
-
-    `cause` is the stored context of what it is made for, linked as well.
-    """
+    """Start a new trace, linked to the current span and to the stored context `cause`."""
     if not is_recording():
         return _NOTHING
-    maker = trace.get_current_span().get_span_context()
+    current = trace.get_current_span().get_span_context()
     return _tracer.start_as_current_span(
         name,
         context=Context(),
-        links=_links((maker, _stored(cause))),
+        links=_links((current, _stored(cause))),
         attributes=_named(attributes),
     )
 
 
 def _stored(parent: str | None) -> trace.SpanContext:
-    """The span of a stored context, an invalid one if there is none."""
+    """Return the span of a stored context; an invalid one for `None`."""
     if parent is None:
         return trace.INVALID_SPAN_CONTEXT
     context = _propagator.extract({"traceparent": parent}, context=Context())
@@ -69,11 +66,11 @@ def _stored(parent: str | None) -> trace.SpanContext:
 
 
 def _links(contexts: Iterable[trace.SpanContext]) -> list[trace.Link]:
-    return [trace.Link(one) for one in contexts if one.is_valid]
+    return [trace.Link(context) for context in contexts if context.is_valid]
 
 
 def is_recording() -> bool:
-    """Whether anybody records spans; if not, hot paths need not pay for them."""
+    """Return whether spans are recorded; otherwise hot paths skip them."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
@@ -82,7 +79,7 @@ def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:
 
 
 def traceparent() -> str | None:
-    """The current context as a string that can be stored, if there is one."""
+    """Return the current context as a string to store, or `None`."""
     if not is_recording():
         return None
     carrier: dict[str, str] = {}
@@ -91,12 +88,12 @@ def traceparent() -> str | None:
 
 
 def first_context(stored: str | None) -> str | None:
-    """The context to go on from, without those that are only linked."""
+    """Return the context that a span continues, without the linked ones."""
     return stored.split(CONTEXTS_APART)[0] if stored else None
 
 
 def trace_id(parent: str | None) -> str | None:
-    """The trace id inside a stored context."""
+    """Return the trace id of a stored context, or `None`."""
     first = first_context(parent)
     parts = first.split("-") if first else []
     return parts[1] if len(parts) == 4 else None

@@ -1,4 +1,4 @@
-"""A trace as text: who did what under what, how it went, and what it is linked to.
+"""Draws a trace as an indented text with outcomes and links.
 
 scheduler decide
   dispatcher admit
@@ -9,16 +9,17 @@ scheduler decide
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
-# Attributes of a span that tell how it went, in the order in which they are told.
-_TOLD = ("claim", "attempt", "outcome", "failure")
-# Of a subject, so much: the rest is a lease, which is another each time.
+# Attributes of a span to show, in this order.
+_SHOWN = ("claim", "attempt", "outcome", "failure")
+# The part of a subject to show: the rest is a lease, which differs each time.
 _TOKENS = 3
 
 
 class Drawn(NamedTuple):
-    """One span; ids are hexadecimal, attributes without their prefix, times in nanoseconds."""
+    """A span; ids are hexadecimal, attributes have no prefix, times are in nanoseconds."""
 
     service: str
     name: str
@@ -31,21 +32,16 @@ class Drawn(NamedTuple):
     attributes: Mapping[str, str | int]
 
     @property
-    def called(self) -> str:
-        """Who did what, and how that went."""
-        told = [str(self.attributes[key]) for key in _TOLD if self.attributes.get(key)]
+    def label(self) -> str:
+        """The service, the name and the shown attributes."""
+        parts = [str(self.attributes[key]) for key in _SHOWN if self.attributes.get(key)]
         if self.name == "publish":
-            told.append(".".join(str(self.attributes["subject"]).split(".")[:_TOKENS]))
-        return " ".join([self.service.removeprefix("headway-"), self.name, *told])
+            parts.append(".".join(str(self.attributes["subject"]).split(".")[:_TOKENS]))
+        return " ".join([self.service.removeprefix("headway-"), self.name, *parts])
 
 
 Order = Callable[[Drawn], int | str]
-Tell = Callable[[Drawn], str]
-
-
-def by_begin(span: Drawn) -> int:
-    """In the order in which spans began."""
-    return span.began
+by_begin = attrgetter("began")
 
 
 def draw(
@@ -53,9 +49,9 @@ def draw(
     spans: Iterable[Drawn],
     *,
     order: Order = by_begin,
-    tell: Tell = lambda span: span.called,
+    text: Callable[[Drawn], str] = attrgetter("label"),
 ) -> str:
-    """A span and all below it, each in a line of its own."""
+    """Return a span and its descendants, one a line."""
     found = list(spans)
     by_id = {span.id: span for span in found}
     below: dict[str, list[Drawn]] = {}
@@ -64,16 +60,16 @@ def draw(
             below.setdefault(span.parent, []).append(span)
 
     def lines(span: Drawn, depth: int) -> Iterable[str]:
-        linked = [by_id[one].called for _, one in span.links if one in by_id]
-        yield f"{'  ' * depth}{' ⇠ '.join([tell(span), *linked])}\n"
-        for one in below.get(span.id, []):
-            yield from lines(one, depth + 1)
+        links = [by_id[linked].label for _, linked in span.links if linked in by_id]
+        yield f"{'  ' * depth}{' ⇠ '.join([text(span), *links])}\n"
+        for child in below.get(span.id, []):
+            yield from lines(child, depth + 1)
 
     return "".join(lines(top, 0))
 
 
 def roots(spans: Iterable[Drawn]) -> list[Drawn]:
-    """The spans whose parent is not among them, in the order in which they began."""
+    """Return the spans whose parent is not among them, in the order of their start."""
     found = list(spans)
     known = {span.id for span in found}
     return sorted((span for span in found if span.parent not in known), key=by_begin)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 from headway_clock import monotonic
-from headway_history.numbers import Numbers
+from headway_history.store import Numbers
 from headway_postgres_kit import DATABASE_CLOCK, Database, DatabaseUnavailable
 from headway_tracing.log import get_logger
 from msgspec import Struct

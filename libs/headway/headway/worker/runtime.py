@@ -196,7 +196,7 @@ class Worker:
     async def _serve(self, job: str) -> None:
         """Fetch orders of one job while there are free slots."""
         puller = Puller(self._broker, subjects.RUNS_STREAM, subjects.worker_consumer(job))
-        limited, failing_since = LimitedLog(logging.getLogger(__name__)), None
+        limited, failing_since = LimitedLog(log), None
         try:
             while True:
                 await self._wait_for_room(job)
@@ -207,7 +207,7 @@ class Worker:
                     # The dispatcher creates the consumer once the job is declared.
                     failing_since = failing_since or monotonic()
                     if monotonic() - failing_since > _FETCH_PATIENCE_SECONDS:
-                        limited.warn("cannot fetch orders", f"job {job}: {error}")
+                        limited.warning("cannot fetch orders", job=job, error=error)
                     await asyncio.sleep(0.3 + jitter(0.2))
         finally:
             await puller.close()

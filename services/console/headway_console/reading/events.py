@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from headway_history.numbers import Numbers
+from headway_history.store import Numbers
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct, structs
 

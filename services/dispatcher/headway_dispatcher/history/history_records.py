@@ -19,7 +19,7 @@ from headway_contract.work import (
 )
 from headway_decisions.retries.retries import Retry
 from headway_history import Record
-from headway_history.retained import FORGOTTEN, RUN_IN_DOUBT, WORK_WAITING
+from headway_history.events import FORGOTTEN, RUN_IN_DOUBT, WORK_WAITING
 
 from headway_dispatcher.store import SOURCE
 

@@ -8,10 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_history import Folded, Kept, LetterRow, RunRow, WorkRow, fold
-from headway_history.compare import Absence, Found
-from headway_history.retained import FORGOTTEN, Forgotten, open_data
-from headway_history.rows import LetterRun
+from headway_history import LetterRow, RunRow, StoredEvent, WorkRow, WorkRows, fold
+from headway_history.events import FORGOTTEN, Forgotten, open_data
+from headway_history.rows import Absence, LetterRun
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
@@ -29,8 +28,8 @@ class Page(Struct, frozen=True, kw_only=True):
 
     up_to: UUID
     events: int
-    expected: dict[UUID, Folded]
-    found: dict[UUID, Found]
+    expected: dict[UUID, WorkRows]
+    found: dict[UUID, WorkRows]
     # Leases of live runs that are gone (none), or that have ended, and when.
     dead_leases: dict[UUID, datetime | None]
 
@@ -48,7 +47,7 @@ class Gone(Struct, frozen=True, kw_only=True):
     settled_before: datetime | None
     resolved_before: datetime | None
 
-    def without_purged(self, expected: Folded, there: Collection[UUID]) -> Folded:
+    def without_purged(self, expected: WorkRows, there: Collection[UUID]) -> WorkRows:
         """What is expected, less the letters that were seen to long ago and are not `there`."""
         mark = self.resolved_before
         if mark is None or not expected.letters:
@@ -58,9 +57,9 @@ class Gone(Struct, frozen=True, kw_only=True):
             for key, letter in expected.letters.items()
             if key in there or letter.resolved_at is None or letter.resolved_at >= mark
         }
-        return Folded(work=expected.work, runs=expected.runs, letters=kept)
+        return WorkRows(work=expected.work, runs=expected.runs, letters=kept)
 
-    def absence(self, expected: Folded, found: Found) -> Absence:
+    def absence(self, expected: WorkRows, found: WorkRows) -> Absence:
         """Whether the rows of a piece of work may, or must, be gone."""
         work = expected.work
         if work is None:
@@ -71,7 +70,7 @@ class Gone(Struct, frozen=True, kw_only=True):
             return "may"
         return "may" if found.is_empty and self._is_forgotten(expected) else "must_not"
 
-    def _is_forgotten(self, expected: Folded) -> bool:
+    def _is_forgotten(self, expected: WorkRows) -> bool:
         """Whether the clean-up may have been at it: settled, and its letters seen to, long ago."""
         work, mark = expected.work, self.settled_before
         if mark is None or work is None:
@@ -120,7 +119,7 @@ async def _dead_leases(
     return {row["id"]: row["ended_at"] for row in rows}
 
 
-async def fold_works(connection: Connection, events: Sequence[Kept]) -> dict[UUID, Folded]:
+async def fold_works(connection: Connection, events: Sequence[StoredEvent]) -> dict[UUID, WorkRows]:
     """Fold the events of several works, which come in the order of works.
 
     A lease of several runs is claimed once for all of them, and that event is no single work's.
@@ -136,7 +135,7 @@ async def fold_works(connection: Connection, events: Sequence[Kept]) -> dict[UUI
         if run.host is None
     }
     shared = await HISTORY.of_leases(connection, unclaimed)
-    of_lease: dict[UUID | None, list[Kept]] = {}
+    of_lease: dict[UUID | None, list[StoredEvent]] = {}
     for event in shared:
         of_lease.setdefault(event.lease, []).append(event)
     for work, one in list(folded.items()):
@@ -147,15 +146,15 @@ async def fold_works(connection: Connection, events: Sequence[Kept]) -> dict[UUI
     return folded
 
 
-async def _find(connection: Connection, above: UUID, up_to: UUID) -> dict[UUID, Found]:
-    found: dict[UUID, Found] = {}
+async def _find(connection: Connection, above: UUID, up_to: UUID) -> dict[UUID, WorkRows]:
+    found: dict[UUID, WorkRows] = {}
     for row in _typed(WorkRow, await connection.fetch(projections["works"], above, up_to)):
-        found[row.id] = Found(work=row)
+        found[row.id] = WorkRows(work=row)
     for run in _typed(RunRow, await connection.fetch(projections["runs"], above, up_to)):
-        found.setdefault(run.work_id, Found()).runs[run.run_id] = run
+        found.setdefault(run.work_id, WorkRows()).runs[run.run_id] = run
     for letter in _typed(LetterRow, await connection.fetch(projections["letters"], above, up_to)):
         letter.runs = _typed_runs(letter.runs)
-        found.setdefault(letter.work_id, Found()).letters[letter.id] = letter
+        found.setdefault(letter.work_id, WorkRows()).letters[letter.id] = letter
     return found
 
 

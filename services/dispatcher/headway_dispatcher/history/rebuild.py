@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from headway_clock import new_token
-from headway_history import Difference, Folded, LetterRow, RunRow, WorkRow
-from headway_history.compare import Found
+from headway_history import Difference, LetterRow, RunRow, WorkRow, WorkRows
 from headway_postgres_kit import Connection, Database
 from msgspec import UNSET, Struct, structs
 
@@ -139,12 +138,12 @@ async def _write_leases(connection: Connection, runs: Sequence[RunRow]) -> int:
     return len(rows)
 
 
-def _work(folded: Folded) -> WorkRow:
+def _work(folded: WorkRows) -> WorkRow:
     assert folded.work is not None  # noqa: S101 - a row that is missing or differs is known
     return folded.work
 
 
-def _letter(letter: LetterRow, found: Found | None) -> LetterRow:
+def _letter(letter: LetterRow, found: WorkRows | None) -> LetterRow:
     """A letter to be written; what history does not tell of it stays as it is."""
     there = None if found is None else found.letters.get(letter.id)
     if letter.edit is not UNSET:

@@ -11,9 +11,8 @@ from itertools import groupby
 from operator import attrgetter
 from uuid import UUID
 
-from headway_history import Folded, Record
-from headway_history.compare import Found
-from headway_history.retained import SNAPSHOT
+from headway_history import Record, WorkRows
+from headway_history.events import SNAPSHOT
 from headway_history.rows import Snapshot
 from headway_postgres_kit import Connection, Database
 from msgspec import structs
@@ -65,11 +64,11 @@ async def _snapshot(connection: Connection, works: Sequence[UUID]) -> int:
     return len(records)
 
 
-def _must_be_told(folded: Folded, gone: Gone) -> bool:
-    return folded.work is not None and gone.absence(folded, Found()) == "must_not"
+def _must_be_told(folded: WorkRows, gone: Gone) -> bool:
+    return folded.work is not None and gone.absence(folded, WorkRows()) == "must_not"
 
 
-def _record(work: UUID, covers: int, folded: Folded, now: datetime) -> Record:
+def _record(work: UUID, covers: int, folded: WorkRows, now: datetime) -> Record:
     assert folded.work is not None  # noqa: S101 - only such are told
     return Record(
         event_id=f"snapshot.{work}.{covers}",

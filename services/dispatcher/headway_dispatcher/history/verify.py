@@ -11,8 +11,7 @@ from uuid import UUID
 
 from headway_clock import monotonic
 from headway_history import Difference, compare
-from headway_history.compare import Found
-from headway_history.folding import Folded
+from headway_history.rows import WorkRows
 from headway_postgres_kit import Database
 from msgspec import Struct
 
@@ -58,8 +57,8 @@ def differences(page: Page, gone: Gone) -> list[Difference]:
     """All differences of a page."""
     found: list[Difference] = []
     for work in page.works:
-        expected = page.expected.get(work, Folded())
-        there = page.found.get(work, Found())
+        expected = page.expected.get(work, WorkRows())
+        there = page.found.get(work, WorkRows())
         expected = gone.without_purged(expected, there.letters)
         found += compare(expected, there, absence=gone.absence(expected, there))
     found += [_dead(lease, ended_at) for lease, ended_at in sorted(page.dead_leases.items())]

@@ -28,6 +28,7 @@ from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
 from headway_service_kit.after_commit import IGNORED_MESSAGES
 from headway_service_kit.passes import Wakeup
+from headway_tracing.log import get_logger
 from msgspec import Struct
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -79,7 +80,7 @@ class Heartbeats:
         self._name = name
         self._gate = gate
         self._waiting: list[_Beat] = []
-        self._unreadable = LimitedLog(logger)
+        self._unreadable = LimitedLog(get_logger(__name__))
         self.arrived = Wakeup()
         self._recording: asyncio.Task[Heard] | None = None
 
@@ -93,7 +94,7 @@ class Heartbeats:
         try:
             heartbeat = _read(message)
         except (msgspec.DecodeError, ValueError) as error:
-            self._unreadable.warn("heartbeats refused", str(error))
+            self._unreadable.warning("heartbeats refused", error=error)
             IGNORED_MESSAGES.add("unreadable_heartbeats")
             await self._reply(message, HeartbeatReply(dispatcher=self._name, error=str(error)))
             return

@@ -21,6 +21,7 @@ from headway_jetstream_kit import Broker
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_postgres_kit import Connection, Database, DatabaseUnavailable, json_array
 from headway_service_kit.passes import Wakeup
+from headway_tracing.log import get_logger
 from msgspec import Struct
 from nats.aio.msg import Msg
 
@@ -57,7 +58,7 @@ class ProgressDesk:
         self.arrived = Wakeup()
         # News that was not kept: too much of it, unreadable, or refused.
         self.lost = 0
-        self._log = LimitedLog(logger)
+        self._log = LimitedLog(get_logger(__name__))
         self._of_leases = FloodLimit(LEASE_ALLOWANCE)
         self._of_workers = FloodLimit(WORKER_ALLOWANCE)
 
@@ -108,7 +109,7 @@ class ProgressDesk:
 
     def _lose(self, count: int, why: str, detail: str) -> None:
         self.lost += count
-        self._log.warn(why, f"{detail} ({self.lost} lost up to now)", count=count)
+        self._log.warning(why, count=count, detail=detail, lost=self.lost)
 
     async def _keep_each(self, taken: list[_Waiting]) -> list[_Waiting]:
         """All together; one by one if something is wrong with any of them."""
@@ -122,7 +123,7 @@ class ProgressDesk:
                 logger.debug("progress of run %s", run, exc_info=error)
                 self._lose(1, "progress cannot be stored", f"run {run}: {error}")
                 return []
-            self._log.warn("a batch of progress failed", str(error))
+            self._log.warning("progress batch failed", error=error)
         return [late for one in taken for late in await self._keep_each([one])]
 
     async def _keep(self, taken: list[_Waiting]) -> list[_Waiting]:

@@ -31,7 +31,7 @@ from headway_decisions.runs.acceptance import Arrived, Judged, Lease
 from headway_decisions.runs.folding import Fact, Run, clamp, end_of
 from headway_decisions.runs.report_limits import bound_event, storable_json
 from headway_history import Record
-from headway_history.retained import worker_source
+from headway_history.events import worker_source
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake, Unreadable
 from headway_postgres_kit import Clock, Connection, Database, StatementBatch, json_array, note

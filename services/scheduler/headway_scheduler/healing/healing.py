@@ -21,7 +21,7 @@ from headway_contract.settled import WorkSettled
 from headway_decisions import healing
 from headway_decisions.healing import AskAgain, Expired, Lost, Mark, Settled, Sight, Verdict
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.stream_watch import done_through, reconnects_of, see
+from headway_jetstream_kit.stream_watch import done_through, see
 from headway_postgres_kit import Clock, Database
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
@@ -100,7 +100,7 @@ class Healing:
         self._turn = Turn(database, holder=holder)
         self._standing = Standing(database, ask=self._ask, every=ask_after_seconds, clock=clock)
         # The sign of each doubt after which everything was asked about.
-        self._dealt_with: dict[str, Mark | int] = {_CONNECTION: reconnects_of(broker)}
+        self._dealt_with: dict[str, Mark | int] = {_CONNECTION: broker.reconnects}
         # Doubts for which all work was made due; it may not all have been asked about yet.
         self._spread: list[Doubt] = []
         self._spent: Mark | None = None
@@ -135,7 +135,7 @@ class Healing:
         return result
 
     async def _heal(self) -> HealResult | None:
-        reconnects = reconnects_of(self._broker)
+        reconnects = self._broker.reconnects
         sights = await self._look()
         if sights is None:
             return None

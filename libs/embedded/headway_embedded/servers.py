@@ -1,4 +1,4 @@
-"""Both servers together, for as long as a block of code runs."""
+"""Runs both servers for the duration of a block of code."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway_embedded.errors import EmbeddedError, naming_folder
-from headway_embedded.locks import Lock
+from headway_embedded.data_folder import EmbeddedError, Lock, folder_errors
 from headway_embedded.nats import NatsServer
 from headway_embedded.postgres import PostgresServer
 from headway_embedded.server import Server
@@ -17,7 +16,7 @@ RECOVERED = "the last run ended without a clean stop; its data was recovered"
 
 @dataclass(frozen=True)
 class Servers:
-    """The running servers; the URL of one that was not wanted is empty."""
+    """The running servers; the URL of a server that was not requested is empty."""
 
     database_url: str = field(repr=False)
     nats_url: str = field(repr=False)
@@ -37,11 +36,11 @@ async def run_servers(
     nats_port: int | None = None,
     durable: bool = True,
 ) -> AsyncIterator[Servers]:
-    """Run the servers on data in `folder`, which serves one process at a time."""
+    """Run the servers on data in `folder`, which one process at a time can use."""
     database = PostgresServer(folder, port=postgres_port, durable=durable) if postgres else None
     broker = NatsServer(folder, port=nats_port) if nats else None
     wanted: list[Server] = [server for server in (database, broker) if server is not None]
-    lock = _claim(folder)
+    lock = _lock(folder)
     try:
         await _start(wanted)
         yield _describe(database, broker, wanted)
@@ -50,11 +49,11 @@ async def run_servers(
         lock.release(clean=True)
 
 
-def _claim(folder: Path) -> Lock:
-    """Claim the folder for this process, or say whose it is."""
+def _lock(folder: Path) -> Lock:
+    """Lock the folder for this process; raise if another process uses it."""
     folder = folder.absolute()
     lock = Lock(folder / "lock")
-    with naming_folder(folder):
+    with folder_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if not lock.try_take():
             raise EmbeddedError(
@@ -65,7 +64,7 @@ def _claim(folder: Path) -> Lock:
 
 
 async def _start(servers: list[Server]) -> None:
-    """Start all at once, and raise the first failure when every start has come to an end."""
+    """Start all servers concurrently; wait for all before raising the first failure."""
     outcomes = await asyncio.gather(*(server.start() for server in servers), return_exceptions=True)
     for outcome in outcomes:
         if outcome is not None:
@@ -75,7 +74,6 @@ async def _start(servers: list[Server]) -> None:
 def _describe(
     database: PostgresServer | None, broker: NatsServer | None, running: list[Server]
 ) -> Servers:
-    """What the caller needs to know about the servers."""
     recovered = any(server.recovered for server in running)
     notes = [note for server in running for note in server.notes]
     return Servers(

@@ -1,4 +1,4 @@
-"""Events as they are read back from history, and what the fold wants to know of each."""
+"""Events as stored in history, and the part of their data that the fold needs."""
 
 from datetime import datetime
 from typing import Any
@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-# What is only ever written down, and never sent.
+# Events that are only stored, never published.
 WORK_WAITING = "headway.work.waiting.v1"
 RUN_IN_DOUBT = "headway.run.in_doubt.v1"
 SNAPSHOT = "headway.history.snapshot.v1"
@@ -16,8 +16,8 @@ FORGOTTEN = "headway.history.forgotten.v1"
 _WORKER = "worker/"
 
 
-class Kept(Struct, frozen=True, kw_only=True):
-    """One accepted event; `data` is its JSON."""
+class StoredEvent(Struct, frozen=True, kw_only=True):
+    """An accepted event; `data` is its JSON."""
 
     id: int
     type: str
@@ -30,8 +30,8 @@ class Kept(Struct, frozen=True, kw_only=True):
     lease: UUID | None = None
 
     @classmethod
-    def read(cls, row: Any) -> "Kept":
-        """From a row of history."""
+    def read(cls, row: Any) -> "StoredEvent":
+        """Read a row of history."""
         return cls(
             id=row["id"],
             type=row["type"],
@@ -46,17 +46,17 @@ class Kept(Struct, frozen=True, kw_only=True):
 
     @property
     def worker(self) -> str | None:
-        """The worker that published it, or none if it was the dispatcher."""
+        """The worker that published the event; `None` if the dispatcher did."""
         return self.source.removeprefix(_WORKER) if self.source.startswith(_WORKER) else None
 
 
 def worker_source(worker: str) -> str:
-    """How history names a worker as the source of an event."""
+    """Return the source of a worker's events."""
     return f"{_WORKER}{worker}"
 
 
 class Queued(Struct, frozen=True, kw_only=True):
-    """Work that was taken in."""
+    """The dispatcher received work."""
 
     work: UUID
     round: int = 1
@@ -81,7 +81,7 @@ class Queued(Struct, frozen=True, kw_only=True):
 
 
 class Dispatched(Struct, frozen=True, kw_only=True):
-    """A run that was ordered."""
+    """A run was ordered."""
 
     run: UUID
     work: UUID
@@ -96,7 +96,7 @@ class Dispatched(Struct, frozen=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
-    """A run has failed, and its work waits for the next one; `begun` if its body had begun."""
+    """A run failed and its work waits for the next; `begun` if the body had begun."""
 
     round: int
     run: UUID
@@ -110,8 +110,10 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
 
 class InDoubt(Struct, frozen=True, kw_only=True):
-    """A run whose body may have begun unseen: how often its order was put back by now, and how
-    often somebody who does not hold its lease told of a beginning.
+    """The body of a run may have begun unnoticed.
+
+    `reissued` counts the times that its order was sent again, `begun_elsewhere` the starts that
+    were reported without its lease.
     """
 
     run: UUID
@@ -120,7 +122,7 @@ class InDoubt(Struct, frozen=True, kw_only=True):
 
 
 class Settled(Struct, frozen=True, kw_only=True):
-    """A round of work came to its end."""
+    """A round of work ended."""
 
     round: int
     outcome: str
@@ -130,7 +132,7 @@ class Settled(Struct, frozen=True, kw_only=True):
 
 
 class CancelRequested(Struct, frozen=True, kw_only=True):
-    """Work is to end early. `unknown`: it was told before the work itself came."""
+    """Work is to be cancelled; `unknown` if the request came before the work."""
 
     work: UUID
     round: int
@@ -142,7 +144,7 @@ class CancelRequested(Struct, frozen=True, kw_only=True):
 
 
 class BroughtForward(Struct, frozen=True, kw_only=True):
-    """Work that waits was put first; `runs` tells after how many runs of it."""
+    """Waiting work was moved to the front after so many `runs`."""
 
     round: int
     runs: int
@@ -151,7 +153,7 @@ class BroughtForward(Struct, frozen=True, kw_only=True):
 
 
 class LetterCreated(Struct, frozen=True, kw_only=True):
-    """Work needs a person."""
+    """Work became a dead letter."""
 
     dead_letter: UUID
     work: UUID
@@ -169,10 +171,9 @@ class LetterCreated(Struct, frozen=True, kw_only=True):
 
 
 class LetterResolved(Struct, frozen=True, kw_only=True):
-    """A person has seen to a dead letter; `round` is the next one if the work runs again.
+    """An operator retried or acknowledged a dead letter.
 
-    Then it also says what the work is like in that round: its input, how that was edited, its
-    concurrency key, its place in the queue, how many runs it had, and in which trace it goes on.
+    After a retry, `round` and the fields up to `traceparent` describe the work of the next round.
     """
 
     dead_letter: UUID
@@ -191,9 +192,9 @@ class LetterResolved(Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(Struct, frozen=True, kw_only=True):
-    """A worker's event about a lease or a run; each kind of event fills some of it.
+    """A worker's event about a lease or a run; each type fills some fields.
 
-    `worker_time` is the time by the worker's clock; older history has none.
+    `worker_time` is read from the worker's clock; older history lacks it.
     """
 
     worker_time: datetime | None = None
@@ -205,13 +206,13 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
 
 
 class ManifestGone(Struct, frozen=True, kw_only=True):
-    """A manifest that was pruned."""
+    """A manifest was pruned."""
 
     manifest_id: UUID
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """The clean-up has deleted work that was settled, or letters that were seen to, before."""
+    """The clean-up deleted work settled, or dead letters resolved, before a time."""
 
     settled_before: datetime | None = None
     resolved_before: datetime | None = None
@@ -242,7 +243,7 @@ DATA: dict[str, type[Struct]] = {
 _decoders = {type_: msgspec.json.Decoder(struct) for type_, struct in DATA.items()}
 
 
-def open_data(kept: Kept) -> Any:
-    """What an event says, or none if it does not matter to any table."""
-    decoder = _decoders.get(kept.type)
-    return None if decoder is None else decoder.decode(kept.data)
+def open_data(event: StoredEvent) -> Any:
+    """Decode the data of an event; `None` if no table follows from it."""
+    decoder = _decoders.get(event.type)
+    return None if decoder is None else decoder.decode(event.data)
