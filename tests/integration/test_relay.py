@@ -220,7 +220,7 @@ async def test_what_is_handed_over_and_not_taken_stays_in_the_outbox(world):
     handover = Handover()
     relay = Relay(world.database, world.broker, OUTBOX, handover)
     handover.hand([message(1), message(2, "nobody.listens")])
-    assert await relay.run_once() == relay_module._TRY_AGAIN
+    assert await relay.run_once() == relay_module._RETRY_SECONDS
     assert await world.value("SELECT array_agg(message_id) FROM scheduler.outbox") == ["m2"]
 
 
