@@ -28,9 +28,8 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_errors import Rejected
-from headway_scheduler.explain.ledger_check import OVERDUE
-from headway_scheduler.explain.ledger_pages import check_page
-from headway_scheduler.operate import manifests, pause
+from headway_scheduler.explain.ledger_check import OVERDUE, check_page
+from headway_scheduler.operate import changes, pause, triggers
 from support.timeline import Timeline
 
 NAMES = ("a", "b")
@@ -121,7 +120,7 @@ class History:
     async def switch(self, name: str) -> None:
         enabled = not (await self.timeline.manifest(name))["enabled"]
         try:
-            await self.timeline.do(manifests.change, ChangeRequest(manifest=name, enabled=enabled))
+            await self.timeline.do(changes.change, ChangeRequest(manifest=name, enabled=enabled))
         except Rejected as refused:
             if "is a one-shot" not in str(refused):
                 raise
@@ -129,7 +128,7 @@ class History:
     async def switch_group(self, name: str) -> None:
         [row] = await self.timeline.rows("SELECT enabled FROM scheduler.manifest_group")
         request = ChangeGroupRequest(group="ops", enabled=not row["enabled"])
-        await self.timeline.do(manifests.change_group, request)
+        await self.timeline.do(changes.change_group, request)
 
     async def settle(self, name: str) -> None:
         if await self.timeline.under_way(name):
@@ -144,7 +143,7 @@ class History:
 
     async def trigger(self, name: str) -> None:
         if name not in self.letters:
-            await self.timeline.do(manifests.trigger, TriggerRequest(manifest=name))
+            await self.timeline.do(triggers.trigger, TriggerRequest(manifest=name))
 
     async def pause(self, name: str) -> None:
         await self.timeline.do(pause.pause, PauseRequest(manifests=[name]))
@@ -154,9 +153,7 @@ class History:
 
     async def shake(self, name: str) -> None:
         jitter = self.chance.choice([0.0, 60.0, 2000.0])
-        await self.timeline.do(
-            manifests.change, ChangeRequest(manifest=name, jitter_seconds=jitter)
-        )
+        await self.timeline.do(changes.change, ChangeRequest(manifest=name, jitter_seconds=jitter))
 
 
 async def gaps(timeline: Timeline) -> list:

@@ -10,7 +10,7 @@ from headway_contract.applications import RetireAppRequest
 from headway_contract.scheduling import DeleteRequest
 from headway_contract.work import GroupChanged, JobChanged
 from headway_errors import NotFound, Rejected
-from headway_scheduler.operate import applications, manifests
+from headway_scheduler.operate import applications, changes
 from support.timeline import Timeline
 from support.world import World
 
@@ -260,4 +260,4 @@ class TestRetire:
         )
         assert tuple(row) == ("made", None)
         with pytest.raises(NotFound):
-            await timeline.do(manifests.delete, DeleteRequest(manifest="a"))
+            await timeline.do(changes.delete, DeleteRequest(manifest="a"))

@@ -10,7 +10,7 @@ from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerReq
 from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
 from headway_errors import NotFound, Rejected
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import changes, triggers
 from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
@@ -39,9 +39,9 @@ async def make(timeline, name: str) -> None:
 
 
 ASKED = [
-    (manifests.delete, DeleteRequest(manifest="x", actor="bob")),
-    (manifests.change, ChangeRequest(manifest="x", enabled=True)),
-    (manifests.trigger, TriggerRequest(manifest="x")),
+    (changes.delete, DeleteRequest(manifest="x", actor="bob")),
+    (changes.change, ChangeRequest(manifest="x", enabled=True)),
+    (triggers.trigger, TriggerRequest(manifest="x")),
 ]
 
 
@@ -50,7 +50,7 @@ ASKED = [
 async def test_who_deleted_it_and_when_is_told(timeline, act, asked, confirmed):
     await make(timeline, "x")
     timeline.at(minutes=5)
-    await timeline.do(manifests.delete, DeleteRequest(manifest="x", actor="ada"))
+    await timeline.do(changes.delete, DeleteRequest(manifest="x", actor="ada"))
     timeline.at(minutes=9)
     if confirmed:
         await timeline.confirm_prunes()
@@ -65,9 +65,9 @@ async def test_what_its_application_dropped_is_told_so(timeline):
     await timeline.declare(app_with("x", "y"))
     await timeline.declare(app_with("y"))
     with pytest.raises(NotFound, match=r"12:00:00 UTC by the application 'billing'$"):
-        await timeline.do(manifests.trigger, TriggerRequest(manifest="x"))
+        await timeline.do(triggers.trigger, TriggerRequest(manifest="x"))
     with pytest.raises(NotFound, match="no manifest 'yy': did you mean 'y'"):
-        await timeline.do(manifests.trigger, TriggerRequest(manifest="yy"))
+        await timeline.do(triggers.trigger, TriggerRequest(manifest="yy"))
 
 
 async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
@@ -75,9 +75,9 @@ async def test_what_is_declared_again_meanwhile_is_not_deleted(timeline):
     await timeline.declare(app_with("x"), prune="disable")
     await timeline.declare(app_with(), prune="disable")
     async with timeline.database.transaction() as declaring:
-        await declaring.execute("SELECT pg_advisory_xact_lock($1)", manifests.DECLARE_LOCK)
+        await declaring.execute("SELECT pg_advisory_xact_lock($1)", changes.DECLARE_LOCK)
         deleting = asyncio.create_task(
-            timeline.do(manifests.delete, DeleteRequest(manifest="x", actor="ada"))
+            timeline.do(changes.delete, DeleteRequest(manifest="x", actor="ada"))
         )
         while not await timeline.rows(
             "SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'"

@@ -14,7 +14,7 @@ from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import changes, triggers
 from headway_scheduler.outcomes import activate
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
@@ -51,7 +51,7 @@ def family(**child) -> App:
 
 async def run_parent(timeline, minute: float) -> None:
     timeline.at(minutes=minute)
-    await timeline.do(manifests.trigger, TriggerRequest(manifest="parent", actor="me"))
+    await timeline.do(triggers.trigger, TriggerRequest(manifest="parent", actor="me"))
     await timeline.settle("parent")
 
 
@@ -81,7 +81,7 @@ async def test_a_success_queues_the_dependent_whoever_triggered_the_parent(timel
 async def test_only_a_success_counts(timeline):
     await timeline.declare(family())
     for outcome in ("cancelled", "coalesced"):
-        await timeline.do(manifests.trigger, TriggerRequest(manifest="parent"))
+        await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
         await timeline.settle("parent", outcome)
         await timeline.rows("DELETE FROM scheduler.occurrence WHERE decision = 'owed'")
         await timeline.rows("DELETE FROM scheduler.work")
@@ -105,7 +105,7 @@ async def test_successes_during_a_run_are_neither_forgotten_nor_doubled(timeline
 
 async def test_an_outcome_that_is_told_twice_wakes_nobody_twice(timeline):
     await timeline.declare(family())
-    await timeline.do(manifests.trigger, TriggerRequest(manifest="parent"))
+    await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
     [work] = await timeline.under_way("parent")
     await timeline.settle("parent")
     await timeline.settle("child")
@@ -145,9 +145,9 @@ async def test_work_that_was_coalesced_stays_owed(timeline):
 
 async def test_a_disabled_dependent_lets_it_pass_and_a_blocked_one_owes_it(timeline):
     await timeline.declare(family())
-    await timeline.do(manifests.change, ChangeRequest(manifest="child", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
     await run_parent(timeline, 1)
-    await timeline.do(manifests.change, ChangeRequest(manifest="child", enabled=True))
+    await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=True))
     assert await timeline.ledger("child") == [("success:1", "skipped", "manifest_disabled")]
     await run_parent(timeline, 2)
     work, letter = await timeline.dead_letter("child")
@@ -159,7 +159,7 @@ async def test_a_disabled_dependent_lets_it_pass_and_a_blocked_one_owes_it(timel
 
 async def switch_group(timeline, *, enabled: bool) -> None:
     request = ChangeGroupRequest(group="job", enabled=enabled, actor="me")
-    await timeline.do(manifests.change_group, request)
+    await timeline.do(changes.change_group, request)
 
 
 async def explained(timeline) -> str:
@@ -191,10 +191,10 @@ async def test_a_disabled_group_owes_one_run_for_all_successes(timeline):
 
 async def test_a_success_passes_what_is_disabled_itself_whatever_its_group_is(timeline):
     await timeline.declare(family())
-    await timeline.do(manifests.change, ChangeRequest(manifest="child", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
     await switch_group(timeline, enabled=False)
     await run_parent(timeline, 1)
-    await timeline.do(manifests.change, ChangeRequest(manifest="child", enabled=True))
+    await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=True))
     await switch_group(timeline, enabled=True)
     assert await timeline.ledger("child") == [("success:1", "skipped", "manifest_disabled")]
 
@@ -273,13 +273,13 @@ async def test_nor_when_the_parent_is_pruned(timeline):
 
 async def test_what_somebody_asks_for_is_not_hidden_behind_a_hundred_activations(timeline):
     await timeline.declare(family())
-    await timeline.do(manifests.change, ChangeRequest(manifest="sleeper", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="sleeper", enabled=False))
     owed = [Activation(manifest="sleeper", key=f"{n}", input={"number": n}) for n in range(120)]
     await timeline.activate("parent", uuid4(), *owed)
     assert await timeline.under_way("sleeper") == []
     timeline.at(minutes=1)
     asked = TriggerRequest(manifest="sleeper", input={"number": 500}, actor="me")
-    await timeline.do(manifests.trigger, asked)
+    await timeline.do(triggers.trigger, asked)
     assert [given["number"] for given, _ in await queued_inputs(timeline, "sleeper")] == [500]
 
 
@@ -305,7 +305,7 @@ async def test_a_dormant_one_never_fires_by_itself_and_keeps_every_input(timelin
 
 async def test_a_lost_activation_is_made_good_by_the_outcome(timeline):
     await timeline.declare(family())
-    await timeline.do(manifests.trigger, TriggerRequest(manifest="parent"))
+    await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
     await timeline.settle(
         "parent", activations=[Activation(manifest="sleeper", input={"number": 7})]
     )
@@ -315,7 +315,7 @@ async def test_a_lost_activation_is_made_good_by_the_outcome(timeline):
 async def test_a_long_run_is_not_made_to_wake_anybody_twice_by_its_outcome(timeline):
     """What it woke is kept in mind until it has ended, and is told with its outcome."""
     await timeline.declare(family())
-    await timeline.do(manifests.trigger, TriggerRequest(manifest="parent"))
+    await timeline.do(triggers.trigger, TriggerRequest(manifest="parent"))
     [parent] = await timeline.under_way("parent")
     woken = Activation(manifest="sleeper", key="k", input={"number": 7})
     await timeline.activate("parent", parent["id"], woken)
@@ -336,10 +336,10 @@ async def test_without_an_input_of_its_own_it_takes_the_declared_one(timeline):
 
 async def test_an_activation_of_a_disabled_one_waits_with_its_input(timeline):
     await timeline.declare(family())
-    await timeline.do(manifests.change, ChangeRequest(manifest="sleeper", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="sleeper", enabled=False))
     await timeline.activate("parent", uuid4(), Activation(manifest="sleeper", input={"number": 5}))
     assert await timeline.under_way("sleeper") == []
-    await timeline.do(manifests.change, ChangeRequest(manifest="sleeper", enabled=True))
+    await timeline.do(changes.change, ChangeRequest(manifest="sleeper", enabled=True))
     assert [given for given, _ in await queued_inputs(timeline, "sleeper")] == [{"number": 5}]
 
 

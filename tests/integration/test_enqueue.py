@@ -15,7 +15,7 @@ from headway_contract.settled import DeadLetterRetried, WorkSettled
 from headway_contract.work import RetryPolicy, WorkQueued
 from headway_postgres_kit import DATABASE_CLOCK, Database
 from headway_scheduler import retention
-from headway_scheduler.operate.enqueue import Enqueue, announce_again
+from headway_scheduler.operate.enqueue import Enqueue, republish_enqueued
 from headway_scheduler.retention import Retention
 from headway_scheduler.store import enqueue_role_is_missing
 from headway_service_kit.passes import Wakeup
@@ -336,7 +336,7 @@ async def test_what_the_broker_has_lost_is_told_again(timeline, application):
     # Hours later by the clock of the schedule, and a moment later by that of PostgreSQL.
     now = timeline.at(hours=5)
     async with timeline.database.transaction() as connection:
-        [message] = await announce_again(connection, [work, uuid4()], now=now)
+        [message] = await republish_enqueued(connection, [work, uuid4()], now=now)
     [again] = [one.data for one in decode(message.body)]
     assert again == first
 
@@ -348,7 +348,7 @@ async def test_unless_its_job_no_longer_takes_it(timeline, application):
     app.job("mail")(lambda ctx: None)
     await timeline.declare(app)
     async with timeline.database.transaction() as connection:
-        assert await announce_again(connection, [work], now=timeline.clock.at) == []
+        assert await republish_enqueued(connection, [work], now=timeline.clock.at) == []
     [row] = await timeline.rows("SELECT state, reason FROM scheduler.enqueued")
     assert tuple(row) == ("refused", "invalid_input: the job takes no input")
     assert await count(timeline, "work") == 0

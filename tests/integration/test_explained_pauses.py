@@ -9,7 +9,7 @@ from headway_contract.pausing import PauseRequest, ResumeRequest
 from headway_contract.scheduling import ChangeRequest
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import manifests, pause
+from headway_scheduler.operate import changes, pause
 from support.timeline import START, Timeline
 
 pytestmark = pytest.mark.thorough
@@ -37,7 +37,7 @@ async def told(timeline: Timeline, minute: float | None = None, *, of: str = "a"
 
 
 async def disable(timeline: Timeline) -> None:
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False, actor="me"))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False, actor="me"))
 
 
 async def test_what_lies_ahead_of_a_disabled_one_would_fire(timeline):
@@ -102,7 +102,7 @@ async def test_a_one_shot_that_was_skipped_when_disabled_says_so_when_it_has_had
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     await disable(timeline)
     timeline.at(minutes=30)
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", give_back=["enabled"]))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
     await timeline.declare(app_with(once("2027-03-01 12:10")))
     assert (await timeline.manifest("a"))["disabled_by"] == "once"
     text = await told(timeline, 10)

@@ -10,7 +10,7 @@ from headway_contract.scheduling import CancelOutstandingRequest, ChangeGroupReq
 from headway_scheduler.declare.startup import apply
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import manifests, pause
+from headway_scheduler.operate import changes, pause
 from headway_scheduler.operate.cancel import cancel
 from support.timeline import START, Timeline
 
@@ -117,7 +117,7 @@ async def test_one_that_waited_already_under_the_policy_of_then(timeline):
 async def test_the_group_of_then(timeline):
     await timeline.declare(app_with(group="old"))
     change = ChangeGroupRequest(group="old", enabled=False, actor="ada")
-    await timeline.do(manifests.change_group, change)
+    await timeline.do(changes.change_group, change)
     timeline.at(minutes=5.5)
     await timeline.declare(app_with(group="new"))
     text = await told(timeline, 2)

@@ -8,7 +8,7 @@ from headway import App, every
 from headway_contract.scheduling import ChangeRequest, TriggerRequest
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import changes, triggers
 from headway_scheduler.retention import Retention
 from support.timeline import START, Timeline
 
@@ -40,7 +40,7 @@ async def test_a_stretch_is_found_behind_any_number_of_triggers(timeline):
     await timeline.tick()
     for number in range(25):
         timeline.at(minutes=3, seconds=number)
-        await timeline.do(manifests.trigger, TriggerRequest(manifest="a", actor="me"))
+        await timeline.do(triggers.trigger, TriggerRequest(manifest="a", actor="me"))
     timeline.at(minutes=6.5)
     await timeline.settle("a")
     await timeline.tick()
@@ -55,7 +55,7 @@ async def test_who_disabled_it_then_is_not_who_disables_it_now(timeline):
         timeline.at(seconds=seconds)
         await timeline.tick()
         change = ChangeRequest(manifest="a", enabled=enabled, actor=actor)
-        await timeline.do(manifests.change, change)
+        await timeline.do(changes.change, change)
         await timeline.settle("a") if await timeline.under_way("a") else None
     timeline.at(seconds=290)
     for text in (await told(timeline), await told(timeline, START + timedelta(minutes=3))):

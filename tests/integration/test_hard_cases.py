@@ -15,7 +15,7 @@ from headway_decisions.timing.timing import Timing
 from headway_errors import Rejected
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.declare import startup
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import changes, triggers
 from headway_scheduler.store import lock_manifests
 from msgspec import structs
 from support.timeline import Timeline
@@ -98,11 +98,11 @@ class TestFiresThatComeToNothing:
 
         await timeline.declare(family(int))
         work = uuid4()
-        await timeline.do(manifests.change, ChangeRequest(manifest="child", enabled=False))
+        await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=False))
         await timeline.activate("parent", work, Activation(manifest="child", input=5, key="1"))
         await timeline.declare(family(str))
         await timeline.activate("parent", work, Activation(manifest="child", input="x", key="2"))
-        await timeline.do(manifests.change, ChangeRequest(manifest="child", enabled=True))
+        await timeline.do(changes.change, ChangeRequest(manifest="child", enabled=True))
         await tick_at(timeline, 6, 7)
         assert len(await timeline.under_way("child")) == 1
 
@@ -268,9 +268,9 @@ class TestDeadLetters:
         await timeline.declare(app_with())
         await tick_at(timeline, 5)
         await timeline.dead_letter("m")
-        await timeline.do(manifests.change, ChangeRequest(manifest="m", enabled=False))
+        await timeline.do(changes.change, ChangeRequest(manifest="m", enabled=False))
         with pytest.raises(Rejected, match="dead letter"):
-            await timeline.do(manifests.trigger, TriggerRequest(manifest="m"))
+            await timeline.do(triggers.trigger, TriggerRequest(manifest="m"))
 
 
 class TestSpaced:
@@ -286,7 +286,7 @@ class TestSpaced:
         await timeline.tick()
         await timeline.settle("m")
         timeline.at(minutes=8)
-        await timeline.do(manifests.trigger, TriggerRequest(manifest="m"))
+        await timeline.do(triggers.trigger, TriggerRequest(manifest="m"))
         await timeline.settle("m")
         await tick_at(timeline, 10)
         assert await timeline.under_way("m") == []
@@ -318,7 +318,7 @@ class TestUnknownZones:
         timeline.at(minutes=11)
         for enabled in (False, True):
             request = ChangeGroupRequest(group="job", enabled=enabled)
-            await timeline.do(manifests.change_group, request)
+            await timeline.do(changes.change_group, request)
         await timeline.declare(app_with())
         await tick_at(timeline, 15)
         assert await timeline.under_way("m") == [], "an unchanged definition writes nothing"
@@ -360,9 +360,9 @@ class TestOperatorsAndStarts:
     async def test_what_is_given_back_is_the_codes_at_the_next_start(self, timeline):
         await timeline.declare(app_with())
         touched = ChangeRequest(manifest="m", enabled=False, jitter_seconds=30, attempts=7)
-        await timeline.do(manifests.change, touched)
+        await timeline.do(changes.change, touched)
         back = ChangeRequest(manifest="m", give_back=["enabled", "retry", "jitter"])
-        await timeline.do(manifests.change, back)
+        await timeline.do(changes.change, back)
         await timeline.declare(app_with())
         row = await timeline.manifest("m")
         assert (row["enabled"], row["jitter_seconds"], row["terms"]["retry"]["attempts"]) == (
@@ -375,9 +375,9 @@ class TestOperatorsAndStarts:
         await timeline.declare(app_with())
         async with timeline.database.transaction() as connection:
             first = ChangeRequest(manifest="m", attempts=9)
-            await manifests.change(connection, first, now=timeline.clock.at)
+            await changes.change(connection, first, now=timeline.clock.at)
             second = asyncio.create_task(
-                timeline.do(manifests.change, ChangeRequest(manifest="m", jitter_seconds=30))
+                timeline.do(changes.change, ChangeRequest(manifest="m", jitter_seconds=30))
             )
             for _ in range(100):
                 waiting = (
@@ -425,12 +425,12 @@ class TestOperatorsAndStarts:
         await timeline.declare(jobs_with(str))
         await timeline.declare(at_run_time(app_with().definitions(), input="x"))
         with pytest.raises(Rejected, match=complaint):
-            await timeline.do(manifests.trigger, TriggerRequest(manifest="m", input=given))
+            await timeline.do(triggers.trigger, TriggerRequest(manifest="m", input=given))
         assert await timeline.ledger("m") == []
 
     async def test_a_group_that_an_operator_has_touched_outlives_its_manifests(self, timeline):
         await timeline.declare(app_with())
-        await timeline.do(manifests.change_group, ChangeGroupRequest(group="job", max_active=1))
+        await timeline.do(changes.change_group, ChangeGroupRequest(group="job", max_active=1))
         await timeline.declare(Definitions(owner="app"))
         await timeline.confirm_prunes()
         await timeline.declare(app_with())

@@ -13,7 +13,7 @@ from headway_contract.healing import AskedWork
 from headway_contract.scheduling import CancelOutstandingRequest
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.healing.healing import Healing
-from headway_scheduler.healing.republish import retell_work
+from headway_scheduler.healing.republish import republish_work
 from headway_scheduler.operate import cancel
 from headway_service_kit.passes import Wakeup
 from support.healing import (
@@ -131,7 +131,7 @@ class TestWork:
         )
         async with world.database.transaction() as connection:
             now = await DATABASE_CLOCK.now(connection)
-            assert await retell_work(connection, [work], now=now) == 0
+            assert await republish_work(connection, [work], now=now) == 0
         assert await world.value("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
 
     async def test_a_backlog_that_waits_in_the_stream_is_not_multiplied(self, world):
@@ -320,7 +320,7 @@ class TestPoison:
             await world.value("DELETE FROM scheduler.outbox")
             async with world.database.transaction() as connection:
                 now = await DATABASE_CLOCK.now(connection)
-                assert await retell_work(connection, works, now=now) == 3
+                assert await republish_work(connection, works, now=now) == 3
             rows = await world.rows("SELECT body FROM scheduler.outbox")
             told.append(sorted(len(decode(row["body"])) for row in rows))
         assert told == [[3], [1, 1, 1], [1, 1, 1]]

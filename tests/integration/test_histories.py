@@ -19,8 +19,8 @@ from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, 
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
 from headway_errors import Rejected
-from headway_scheduler.explain.ledger_pages import check_page
-from headway_scheduler.operate import manifests
+from headway_scheduler.explain.ledger_check import check_page
+from headway_scheduler.operate import changes, triggers
 from support.timeline import START, Timeline
 
 pytestmark = pytest.mark.long
@@ -136,19 +136,19 @@ class History:
             if manifest in SCHEDULED
             else msgspec.UNSET,
         )
-        await self.timeline.do(manifests.change, request)
+        await self.timeline.do(changes.change, request)
 
     async def switch_group(self) -> None:
         groups = await self.timeline.rows("SELECT name FROM scheduler.manifest_group ORDER BY 1")
         group = self.chance.choice([row["name"] for row in groups])
         request = ChangeGroupRequest(group=group, enabled=self.chance.random() < 0.5)
-        await self.timeline.do(manifests.change_group, request)
+        await self.timeline.do(changes.change_group, request)
 
     async def trigger(self) -> None:
         delay = self.chance.choice([0, 0, 300])
         request = TriggerRequest(manifest=self.chance.choice(NAMES), delay_seconds=delay)
         try:
-            await self.timeline.do(manifests.trigger, request)
+            await self.timeline.do(triggers.trigger, request)
         except Rejected as refused:
             if "dead letter" not in str(refused):
                 raise
@@ -167,10 +167,10 @@ class History:
         for letter in list(self.letters):
             await self.see_to(letter, retried=False)
         for name in NAMES:
-            await self.timeline.do(manifests.change, ChangeRequest(manifest=name, enabled=True))
+            await self.timeline.do(changes.change, ChangeRequest(manifest=name, enabled=True))
         for row in await self.timeline.rows("SELECT name FROM scheduler.manifest_group"):
             request = ChangeGroupRequest(group=row["name"], enabled=True)
-            await self.timeline.do(manifests.change_group, request)
+            await self.timeline.do(changes.change_group, request)
         for _ in range(1000):
             self.timeline.clock.at += timedelta(seconds=1)
             await self.timeline.tick()

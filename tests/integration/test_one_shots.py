@@ -13,7 +13,7 @@ from headway_contract.scheduling import (
 )
 from headway_errors import Rejected
 from headway_scheduler.declare.plan import plan
-from headway_scheduler.operate import manifests, pause
+from headway_scheduler.operate import changes, pause, triggers
 from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
@@ -36,7 +36,7 @@ def shot(at: str = AT, **options) -> App:
 
 async def switch(timeline, *, enabled: bool, **more) -> str:
     request = ChangeRequest(manifest="a", enabled=enabled, actor="me", **more)
-    return await timeline.do(manifests.change, request)
+    return await timeline.do(changes.change, request)
 
 
 async def stands(timeline) -> tuple:
@@ -115,7 +115,7 @@ async def test_one_that_has_had_its_shot_is_not_enabled_and_nothing_is_half_done
     assert dict(await timeline.manifest("a")) == before
     assert await timeline.ledger("a") == ledger
     assert await audited(timeline) == changes
-    assert (await timeline.do(manifests.trigger, TriggerRequest(manifest="a"))).result == "queued"
+    assert (await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))).result == "queued"
 
 
 async def test_with_a_dead_letter_the_remedy_is_to_retry_that(timeline):
@@ -196,7 +196,7 @@ async def by_its_code(timeline) -> None:
 async def by_giving_it_back(timeline) -> None:
     await timeline.declare(shot())
     await disabled_when_its_time_came(timeline)
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", give_back=["enabled"]))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["enabled"]))
 
 
 async def by_declaring_it_again(timeline) -> None:
@@ -252,7 +252,7 @@ async def test_a_group_enables_the_others(timeline):
     await timeline.declare(app)
     await settled(timeline)
     for enabled in (False, True):
-        await timeline.do(manifests.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
+        await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", enabled=enabled))
     assert await stands(timeline) == (False, "once", None)
     assert (await timeline.manifest("b"))["wake_at"] is not None
 

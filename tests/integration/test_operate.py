@@ -14,7 +14,7 @@ from headway_contract.scheduling import (
     TriggerRequest,
 )
 from headway_errors import Invalid, Rejected
-from headway_scheduler.operate import job_limits, manifests, pause
+from headway_scheduler.operate import changes, pause, triggers
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
@@ -37,7 +37,7 @@ def app_with(**options) -> App:
 
 
 async def trigger(timeline, **fields):
-    return await timeline.do(manifests.trigger, TriggerRequest(manifest="a", **fields))
+    return await timeline.do(triggers.trigger, TriggerRequest(manifest="a", **fields))
 
 
 async def told(timeline, kind: str) -> list:
@@ -228,7 +228,7 @@ async def test_a_delayed_trigger_waits_for_its_time_and_leaves_the_schedule_alon
 
 async def test_a_delayed_trigger_of_a_disabled_manifest_comes_in_its_time(timeline):
     await timeline.declare(app_with())
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False))
     await trigger(timeline, delay_seconds=60)
     timeline.at(minutes=1)
     assert (await timeline.tick()).fired == 1
@@ -281,16 +281,16 @@ async def test_or_waits_if_its_policy_lets_one_wait(timeline):
 
 async def test_a_disabled_manifest_runs_when_somebody_asks(timeline):
     await timeline.declare(app_with())
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False))
     assert (await trigger(timeline)).result == "queued"
 
 
 async def hold_manifest(timeline):
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False))
 
 
 async def hold_group(timeline):
-    await timeline.do(manifests.change_group, ChangeGroupRequest(group="ops", enabled=False))
+    await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", enabled=False))
 
 
 async def hold_for_a_while(timeline):
@@ -326,7 +326,7 @@ async def test_a_delayed_trigger_comes_in_its_time_whatever_is_disabled_meanwhil
 
 async def test_a_disabled_group_holds_it_and_says_so(timeline):
     await timeline.declare(app_with())
-    await timeline.do(manifests.change_group, ChangeGroupRequest(group="ops", enabled=False))
+    await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", enabled=False))
     answer = await trigger(timeline)
     assert answer.result == "queued"
     assert "its group is disabled" in answer.text
@@ -352,7 +352,7 @@ async def test_a_blocked_manifest_asks_for_its_dead_letter(timeline):
 async def test_what_cannot_be_is_refused_and_leaves_nothing_behind(timeline, fields, complaint):
     await timeline.declare(app_with())
     with pytest.raises(Rejected, match=complaint):
-        await timeline.do(manifests.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
+        await timeline.do(triggers.trigger, TriggerRequest(**({"manifest": "a"} | fields)))
     assert await timeline.ledger("a") == []
 
 
@@ -370,20 +370,20 @@ async def test_a_change_that_means_nothing_is_refused(timeline, fields, complain
     await timeline.declare(app)
     named = "b" if "jitter_seconds" in fields else "a"
     with pytest.raises(Invalid, match=complaint):
-        await timeline.do(manifests.change, ChangeRequest(manifest=named, **fields))
+        await timeline.do(changes.change, ChangeRequest(manifest=named, **fields))
     group = ChangeGroupRequest(group="ops", priority=1, give_back=["priority"])
     with pytest.raises(Invalid, match="group 'ops': priority cannot be changed and given"):
-        await timeline.do(manifests.change_group, group)
+        await timeline.do(changes.change_group, group)
     job = ChangeJobRequest(job="job", rate=None, give_back=["rate"])
     with pytest.raises(Invalid, match="job 'job': rate cannot be changed and given back"):
-        await timeline.do(job_limits.change_job, job)
+        await timeline.do(changes.change_job, job)
 
 
 async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
     await timeline.declare(app_with(enabled=False))
 
     async def said(**fields) -> str:
-        text = await timeline.do(manifests.change, ChangeRequest(manifest="a", **fields))
+        text = await timeline.do(changes.change, ChangeRequest(manifest="a", **fields))
         return text.removeprefix("a: ")
 
     assert await said(enabled=False) == "disabled", "and not by the code any more"
@@ -396,7 +396,7 @@ async def test_what_is_told_of_a_change_that_only_says_whose_it_is(timeline):
         "nothing else than before, but the code no longer decides about enabled"
     )
     group = ChangeGroupRequest(group="ops", enabled=True)
-    assert await timeline.do(manifests.change_group, group) == (
+    assert await timeline.do(changes.change_group, group) == (
         "group ops: nothing else than before, but the code no longer decides about enabled"
     )
 
@@ -406,7 +406,7 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
     app.group("ops", max_active=3)
     await timeline.declare(app)
     await timeline.do(
-        manifests.change_group, ChangeGroupRequest(group="ops", max_active=1, actor="me")
+        changes.change_group, ChangeGroupRequest(group="ops", max_active=1, actor="me")
     )
     await timeline.declare(app)
     rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
@@ -414,20 +414,20 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
     versions = [one.version for one in await told(timeline, "group.changed")]
     assert versions == sorted(versions)
     await timeline.do(
-        manifests.change_group, ChangeGroupRequest(group="ops", give_back=["max_active"])
+        changes.change_group, ChangeGroupRequest(group="ops", give_back=["max_active"])
     )
     rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
     assert (rows[0]["max_active"], rows[0]["touched"]) == (3, [])
     with pytest.raises(Rejected, match="no group 'nobody'"):
-        await timeline.do(manifests.change_group, ChangeGroupRequest(group="nobody", priority=1))
+        await timeline.do(changes.change_group, ChangeGroupRequest(group="nobody", priority=1))
 
 
 async def test_a_setting_that_no_code_states_is_as_if_nobody_had_when_it_is_given_back(timeline):
     await timeline.declare(app_with())
     everything = {"max_active": 1, "priority": 9, "enabled": False}
-    await timeline.do(manifests.change_group, ChangeGroupRequest(group="ops", **everything))
+    await timeline.do(changes.change_group, ChangeGroupRequest(group="ops", **everything))
     said = await timeline.do(
-        manifests.change_group, ChangeGroupRequest(group="ops", give_back=list(everything))
+        changes.change_group, ChangeGroupRequest(group="ops", give_back=list(everything))
     )
     assert said == "group ops: any number at once, priority 0, enabled"
     [row] = await timeline.rows("SELECT * FROM scheduler.manifest_group")
@@ -443,7 +443,7 @@ async def test_limits_of_a_job_are_the_operators_until_they_are_given_back(timel
         latest = (await told(timeline, "job.changed"))[-1]
         return latest.max_active, latest.rate and latest.rate.count
 
-    ask = partial(timeline.do, job_limits.change_job)
+    ask = partial(timeline.do, changes.change_job)
     assert await limits() == (3, 100)
     assert await ask(ChangeJobRequest(job="sync", max_active=1, rate=None, actor="me")) == (
         "job sync: at most 1 at once, at any rate"

@@ -4,7 +4,7 @@ import pytest
 import pytest_asyncio
 from headway import App, every, retry
 from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import changes
 from support.timeline import Timeline
 
 
@@ -56,11 +56,11 @@ class TestGroups:
     async def test_an_operators_field_stays_and_only_that(self, timeline):
         await timeline.declare(app_with(max_active=3, priority=7))
         request = ChangeGroupRequest(group="ops", max_active=2, actor="me")
-        await timeline.do(manifests.change_group, request)
+        await timeline.do(changes.change_group, request)
         await timeline.declare(app_with())
         assert await group_of(timeline) == (2, 0, True, None)
         back = ChangeGroupRequest(group="ops", give_back=["max_active"])
-        await timeline.do(manifests.change_group, back)
+        await timeline.do(changes.change_group, back)
         assert await group_of(timeline) == (None, 0, True, None)
 
     async def test_an_application_gives_up_only_its_own_statements(self, timeline):
@@ -111,7 +111,7 @@ LATER = retry(attempts=5, interval=20, backoff=4, abort_on=["Fatal"])
 )
 async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, change, kept):
     await timeline.declare(app_with(policy=FIRST))
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", **change))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", **change))
     applied = await timeline.declare(app_with(policy=LATER))
     wanted = app_with(policy=LATER).definitions().manifests[0].retry
     stored = (await timeline.manifest("a"))["terms"]["retry"]
@@ -134,13 +134,13 @@ async def test_an_operator_owns_single_fields_of_the_retry_policy(timeline, chan
 async def test_a_field_is_given_back_alone(timeline):
     await timeline.declare(app_with(policy=FIRST))
     both = ChangeRequest(manifest="a", attempts=9, interval_seconds=7)
-    await timeline.do(manifests.change, both)
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", give_back=["attempts"]))
+    await timeline.do(changes.change, both)
+    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["attempts"]))
     await timeline.declare(app_with(policy=LATER))
     row = await timeline.manifest("a")
     assert (row["terms"]["retry"]["attempts"], row["terms"]["retry"]["interval_seconds"]) == (5, 7)
     assert row["touched"] == ["interval"]
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", give_back=["retry"]))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["retry"]))
     await timeline.declare(app_with(policy=LATER))
     assert (await timeline.manifest("a"))["terms"]["retry"]["interval_seconds"] == 20
 

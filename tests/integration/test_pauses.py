@@ -12,7 +12,7 @@ from headway_errors import NotFound, Rejected
 from headway_relay import Handover
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate import manifests, pause
+from headway_scheduler.operate import changes, pause, triggers
 from headway_scheduler.operate.pause import Windows
 from headway_service_kit.passes import Wakeup
 from support.timeline import START, Timeline
@@ -156,7 +156,7 @@ async def test_the_dispatcher_holds_what_waits_and_what_is_triggered_runs(timeli
     await timeline.tick()
     await timeline.settle("once")
     await pause_manifest(timeline, manifests=["once"])
-    answer = await timeline.do(manifests.trigger, TriggerRequest(manifest="once"))
+    answer = await timeline.do(triggers.trigger, TriggerRequest(manifest="once"))
     assert answer.result == "queued"
     await resume(timeline, manifests=["once"])
     rows = await timeline.rows("SELECT body FROM scheduler.outbox ORDER BY id")
@@ -203,11 +203,11 @@ async def test_one_that_is_disabled_too_stays_so(timeline):
     from headway_contract.scheduling import ChangeRequest
 
     await pause_manifest(timeline, manifests=["once"])
-    await timeline.do(manifests.change, ChangeRequest(manifest="once", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="once", enabled=False))
     timeline.at(minutes=15)
     [told] = (await resume(timeline, manifests=["once"])).manifests
     assert told.text == "it stays held: manifest_disabled"
-    await timeline.do(manifests.change, ChangeRequest(manifest="once", enabled=True))
+    await timeline.do(changes.change, ChangeRequest(manifest="once", enabled=True))
     assert await timeline.ledger("once") == [("10", "skipped", "manifest_disabled")]
 
 

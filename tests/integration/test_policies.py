@@ -10,7 +10,7 @@ from headway import App, allow, catch_up, every, exclude_times, once, skip_misse
 from headway.define.packing import pack, unpack
 from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import changes, triggers
 from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
@@ -29,12 +29,12 @@ def app_with(when=None, **options) -> App:
 
 
 async def switch(timeline, *, enabled: bool) -> None:
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=enabled, actor="me"))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=enabled, actor="me"))
 
 
 async def switch_group(timeline, *, enabled: bool) -> None:
     request = ChangeGroupRequest(group="ops", enabled=enabled, actor="me")
-    await timeline.do(manifests.change_group, request)
+    await timeline.do(changes.change_group, request)
 
 
 async def unresolved(timeline) -> set[UUID]:
@@ -428,7 +428,7 @@ async def test_a_one_shot_of_a_group_that_was_disabled_has_had_its_shot(timeline
 
 async def test_a_one_shot_that_was_blocked_has_had_its_shot(timeline):
     await timeline.declare(app_with(once("2027-03-01 12:10")))
-    await timeline.do(manifests.trigger, TriggerRequest(manifest="a"))
+    await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))
     letter = await timeline.dead_letter("a")
     timeline.at(minutes=90)
     assert (await timeline.tick()).fired == 0
@@ -455,7 +455,7 @@ async def test_jitter_is_decided_once_and_stored(timeline):
 async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(timeline):
     await timeline.declare(app_with(every(hours=1), jitter=10))
     request = ChangeRequest(manifest="a", enabled=False, attempts=9, jitter_seconds=99, actor="me")
-    await timeline.do(manifests.change, request)
+    await timeline.do(changes.change, request)
     await timeline.declare(app_with(every(hours=2), jitter=20))
     row = await timeline.manifest("a")
     assert (row["enabled"], row["terms"]["retry"]["attempts"], row["jitter_seconds"]) == (
@@ -465,7 +465,7 @@ async def test_an_operators_settings_survive_a_deployment_and_can_be_given_back(
     )
     assert row["next_due_at"] == timeline.at(hours=2), "timing is always the code's"
     give_back = ChangeRequest(manifest="a", give_back=["enabled", "retry", "jitter"], actor="me")
-    await timeline.do(manifests.change, give_back)
+    await timeline.do(changes.change, give_back)
     await timeline.declare(app_with(every(hours=2), jitter=30))
     row = await timeline.manifest("a")
     assert (row["enabled"], row["terms"]["retry"]["attempts"], row["jitter_seconds"]) == (

@@ -9,7 +9,7 @@ from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
 from headway_errors import Rejected
 from headway_scheduler.declare import prune
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import changes
 from msgspec import structs
 from support.timeline import Timeline
 
@@ -221,11 +221,11 @@ async def test_only_what_was_made_at_run_time_can_be_deleted(timeline):
     )
     await timeline.declare(Definitions(owner=API_OWNER, manifests=(made,)))
     with pytest.raises(Rejected, match="remove it from the code"):
-        await timeline.do(manifests.delete, DeleteRequest(manifest="a"))
-    await timeline.do(manifests.delete, DeleteRequest(manifest="x", actor="me"))
+        await timeline.do(changes.delete, DeleteRequest(manifest="a"))
+    await timeline.do(changes.delete, DeleteRequest(manifest="x", actor="me"))
     assert await names(timeline) == {"a"}
     with pytest.raises(Rejected, match="no manifest 'x'"):
-        await timeline.do(manifests.change, ChangeRequest(manifest="x", enabled=False))
+        await timeline.do(changes.change, ChangeRequest(manifest="x", enabled=False))
 
 
 async def test_a_job_that_nobody_declared_is_refused(timeline):

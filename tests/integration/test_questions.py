@@ -187,7 +187,7 @@ async def test_the_ledger_is_sound_after_a_late_tick_and_a_hole_in_it_is_found(w
 
 
 async def test_a_manifest_with_too_many_times_is_asked_about_again(world, monkeypatch):
-    monkeypatch.setattr("headway_scheduler.explain.ledger_pages.MOST_OF_A_MANIFEST", 7)
+    monkeypatch.setattr("headway_scheduler.explain.ledger_check.MOST_OF_A_MANIFEST", 7)
     await world.declare(app_with(hourly=every(hours=1), other=every(hours=1)))
     await world.value("UPDATE scheduler.timing SET since = since - interval '25 hours'")
     await world.scheduler(tick="off")

@@ -16,7 +16,7 @@ from headway_contract.work import JobChanged
 from headway_errors import Rejected
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.declare.plan import plan
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import triggers
 from headway_scheduler.operate.backfill import backfill
 from headway_scheduler.operate.enqueue import Enqueue
 from headway_scheduler.outcomes import activate
@@ -112,7 +112,7 @@ async def test_every_way_to_make_new_work_is_refused_with_the_reason(timeline, a
         await headway.enqueue(application, "report")
     assert await headway.enqueue(application, "report", key="k") == work, "a key finds its work"
     with pytest.raises(Rejected, match=r"'report' is retired.*declare the job again"):
-        await timeline.do(manifests.trigger, TriggerRequest(manifest="billing-report"))
+        await timeline.do(triggers.trigger, TriggerRequest(manifest="billing-report"))
     past = BackfillRequest(
         manifest="billing-report",
         since=timeline.clock.at - timedelta(hours=5),

@@ -10,7 +10,7 @@ from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import DatabaseUnavailable
 from headway_scheduler.declare import startup
 from headway_scheduler.fire import tick as tick_module
-from headway_scheduler.operate import manifests
+from headway_scheduler.operate import changes, triggers
 from support.timeline import Timeline
 
 pytestmark = pytest.mark.thorough
@@ -107,8 +107,8 @@ async def test_a_success_of_a_disabled_parent_counts(timeline):
     app = app_with("a")
     app.manifest("a").include("child", job="job")
     await timeline.declare(app)
-    await timeline.do(manifests.trigger, TriggerRequest(manifest="a"))
-    await timeline.do(manifests.change, ChangeRequest(manifest="a", enabled=False))
+    await timeline.do(triggers.trigger, TriggerRequest(manifest="a"))
+    await timeline.do(changes.change, ChangeRequest(manifest="a", enabled=False))
     await timeline.settle("a")
     await timeline.tick()
     assert [row["cause"] for row in await timeline.under_way("child")] == ["success:1"]
@@ -169,7 +169,7 @@ async def test_what_is_no_longer_declared_is_pruned_before_the_first_tick(world)
 
 async def touch(timeline, name):
     for enabled in (False, True):
-        await timeline.do(manifests.change, ChangeRequest(manifest=name, enabled=enabled))
+        await timeline.do(changes.change, ChangeRequest(manifest=name, enabled=enabled))
 
 
 async def test_a_touched_manifest_comes_back_after_policy_disable(timeline):
@@ -193,9 +193,9 @@ async def test_a_touched_one_shot_is_armed_again(timeline):
 
 async def test_what_an_operator_disabled_and_code_dropped_can_be_deleted(timeline):
     await timeline.declare(app_with("a", "b"), prune="disable")
-    await timeline.do(manifests.change, ChangeRequest(manifest="b", enabled=False))
+    await timeline.do(changes.change, ChangeRequest(manifest="b", enabled=False))
     await timeline.declare(app_with("a"), prune="disable")
-    await timeline.do(manifests.delete, DeleteRequest(manifest="b"))
+    await timeline.do(changes.delete, DeleteRequest(manifest="b"))
 
 
 async def test_the_older_of_two_dead_letters_still_blocks(timeline):
@@ -267,5 +267,5 @@ async def test_what_a_timing_missed_that_is_gone_is_told_by_whoever_declares(tim
 async def test_what_code_no_longer_declares_and_keep_keeps_can_be_deleted(timeline):
     await timeline.declare(app_with("a", "b"), prune="keep")
     await timeline.declare(app_with("a"), prune="keep")
-    await timeline.do(manifests.delete, DeleteRequest(manifest="b"))
+    await timeline.do(changes.delete, DeleteRequest(manifest="b"))
     assert await timeline.manifest("b") is None

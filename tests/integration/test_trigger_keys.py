@@ -5,7 +5,7 @@ import pytest_asyncio
 from headway import App, manual
 from headway_contract.lifecycle import Activation
 from headway_contract.scheduling import CancelOutstandingRequest, TriggerRequest
-from headway_scheduler.operate import cancel, manifests
+from headway_scheduler.operate import cancel, triggers
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline
 
@@ -28,7 +28,7 @@ def app_with(kind: type = int, **options) -> App:
 
 
 async def trigger(timeline, manifest: str = "a", **fields):
-    return await timeline.do(manifests.trigger, TriggerRequest(manifest=manifest, **fields))
+    return await timeline.do(triggers.trigger, TriggerRequest(manifest=manifest, **fields))
 
 
 async def forget(timeline) -> None:

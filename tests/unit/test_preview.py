@@ -8,8 +8,8 @@ from headway_decisions.firing import jitter
 from headway_decisions.timing.cadence import Daily, Every, Spaced
 from headway_decisions.timing.calendar import ExcludedDays, ExcludedRange, ExcludedTimes, Exclusion
 from headway_decisions.timing.timing import Timing
-from headway_scheduler.explain import preview as preview_module
-from headway_scheduler.explain.preview import note_of, previewed
+from headway_scheduler.fire import preview as preview_module
+from headway_scheduler.fire.preview import note_of, previewed
 
 NOW = datetime(2027, 12, 24, 0, 0, 30, tzinfo=UTC)
 FORTNIGHT = ExcludedRange(date(2027, 12, 24), date(2028, 1, 6))

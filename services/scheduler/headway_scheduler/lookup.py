@@ -1,4 +1,4 @@
-"""Finding the manifest that a question is about, or saying why there is none."""
+"""Find the manifest that a request names, or explain why there is none."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from headway_postgres_kit import Connection, Queries
 
 queries = Queries("headway_scheduler", "sql/questions.sql")
 
-# Among how many ids a name is sought that is like the one given.
+# Ids that are compared to suggest similar names.
 _MOST_COMPARED = 2000
 
 
 async def find_manifest(connection: Connection, external_id: str) -> Any:
-    """The row of a manifest with its group and parent; refuses a name that nobody bears."""
-    # PostgreSQL takes no NUL, and no manifest could have one.
+    """Return the row of a manifest with its group and parent; raises `NotFound`."""
+    # PostgreSQL accepts no NUL, and no manifest has one.
     row = await connection.fetchrow(queries["find_manifest"], external_id.replace("\x00", ""))
     if row is not None:
         return row

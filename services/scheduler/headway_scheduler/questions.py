@@ -31,10 +31,10 @@ from msgspec import UNSET
 
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.explain.explain import explain
-from headway_scheduler.explain.ledger_pages import check_page
+from headway_scheduler.explain.ledger_check import check_page
 from headway_scheduler.explain.origin import origin
-from headway_scheduler.explain.preview import note_of, previewed
 from headway_scheduler.fire.manifest import hold_of
+from headway_scheduler.fire.preview import note_of, previewed
 from headway_scheduler.input_checks import problem_of_given
 from headway_scheduler.lookup import find_manifest
 from headway_scheduler.requests import typed

@@ -1,9 +1,12 @@
-"""What the scheduler reads and writes: its schema, its queries, its locks."""
+"""The scheduler's schema: migrations, queries, outbox, audit and locks."""
 
 from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from headway_history import History
+from headway_clock import new_id
+from headway_history import History, Record
 from headway_postgres_kit import Connection, Database, Migrations, Queries
 from headway_relay import Outbox, Rejected
 from headway_service_kit.idempotency import IdempotencyStore
@@ -31,18 +34,30 @@ TICK_LOCK = 0x48570001
 DECLARE_LOCK = 0x48570002
 
 
-async def lock_manifests(connection: Connection, ids: Iterable[UUID]) -> list[UUID]:
-    """Lock manifests in a fixed order; returns those that are there.
+def audit(kind: str, subject: str, source: str, data: Any, now: datetime) -> Record:
+    """Build an entry of the audit."""
+    return Record(
+        event_id=str(new_id()),
+        type=kind,
+        subject=subject,
+        source=source,
+        occurred_at=now,
+        data=data,
+    )
 
-    A statement of its own, before any that reads them: what a statement reads beside the
-    rows that it locks may be older than the lock.
+
+async def lock_manifests(connection: Connection, ids: Iterable[UUID]) -> list[UUID]:
+    """Lock manifests in the order of their ids; returns those that exist.
+
+    This is a statement of its own: other rows that the locking statement reads may be older than
+    the lock.
     """
     rows = await connection.fetch(manifests["lock"], sorted(set(ids)))
     return [row["id"] for row in rows]
 
 
 async def enqueue_role_is_missing(database: Database) -> bool:
-    """Whether applications lack the role by which they may enqueue and do nothing else."""
+    """Return whether the role is missing that lets applications enqueue and nothing else."""
     async with database.acquire() as connection:
         missing: bool = await connection.fetchval(enqueued["role_is_missing"])
     return missing

@@ -1,8 +1,9 @@
-"""What only the scheduler can say about definitions: how they go with what is stored."""
+"""Check definitions against what is stored: owners, jobs, parents and times."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from headway.define.checks import problems_of_key
@@ -17,13 +18,15 @@ from headway_decisions.declaring.lineage import find_cycles
 from headway_decisions.timing import timing
 from headway_postgres_kit import Connection
 
-from headway_scheduler.declare.first_times import past_in_words
-from headway_scheduler.declare.retired_jobs import retired
+from headway_scheduler.declare.one_shots import past_messages
 from headway_scheduler.store import manifests
+
+# Manifests that a warning names.
+_MOST_NAMED = 5
 
 
 class ForeignDefinitions(InvalidDefinitions):
-    """They would take what another application has."""
+    """Definitions that name manifests or jobs of another application."""
 
 
 async def refuse_problems(
@@ -35,10 +38,10 @@ async def refuse_problems(
     retimed: Sequence[ManifestDefinition],
     now: datetime,
 ) -> None:
-    """Raise `InvalidDefinitions` with every problem, those that were found before included.
+    """Raise `InvalidDefinitions` with every problem, also those that were `found` before.
 
-    `retimed` are the manifests whose timing is new. An old one that has run out since it was
-    declared must not keep its application from starting.
+    Only the timings of `retimed` manifests are checked: an old timing that has run out must not
+    keep its application from starting.
     """
     foreign = [*_foreign(definitions, known), *await _foreign_jobs(connection, definitions)]
     problems = [
@@ -55,33 +58,34 @@ async def refuse_problems(
 
 
 def _timings(retimed: Sequence[ManifestDefinition], now: datetime) -> list[str]:
-    """Timings that never fire from now on: only here it is known when they are declared."""
+    """Find timings that never fire from now on."""
     # Thousands of manifests share a few timings.
-    known = {one: timing.problems(one, since=now) for one in {one.timing for one in retimed}}
+    timings = {manifest.timing for manifest in retimed}
+    known = {kept: timing.problems(kept, since=now) for kept in timings}
     return [
-        f"manifest {one.external_id!r}: {problem}"
-        for one in retimed
-        for problem in known[one.timing]
+        f"manifest {manifest.external_id!r}: {problem}"
+        for manifest in retimed
+        for problem in known[manifest.timing]
     ]
 
 
 def _past(
     definitions: Definitions, retimed: Sequence[ManifestDefinition], now: datetime
 ) -> list[str]:
-    """One-shots whose time is past: code may still hold them, but nobody asks for them now."""
-    return past_in_words(retimed, now) if definitions.owner == API_OWNER else []
+    """Find one-shots whose time is past; code may keep them, a request for one is a mistake."""
+    return past_messages(retimed, now) if definitions.owner == API_OWNER else []
 
 
 def _foreign(definitions: Definitions, known: Mapping[str, Any]) -> list[str]:
-    """Two applications share a database; neither takes a manifest from the other."""
+    """Find manifests that belong to another owner."""
     return [
-        f"manifest {one.external_id!r} {_whose(known[one.external_id].owner, one.external_id)}"
-        for one in definitions.manifests
-        if one.external_id in known and known[one.external_id].owner != definitions.owner
+        f"manifest {external_id!r} {_owned_message(known[external_id].owner, external_id)}"
+        for external_id in (manifest.external_id for manifest in definitions.manifests)
+        if external_id in known and known[external_id].owner != definitions.owner
     ]
 
 
-def _whose(owner: str, external_id: str) -> str:
+def _owned_message(owner: str, external_id: str) -> str:
     if owner == API_OWNER:
         remedy = f"give this one another id, or delete that one ('headway delete {external_id}')"
         return f"was made at run time and belongs to no application: {remedy}"
@@ -89,7 +93,7 @@ def _whose(owner: str, external_id: str) -> str:
 
 
 async def _foreign_jobs(connection: Connection, definitions: Definitions) -> list[str]:
-    """Two applications may share a job, if they mean the same."""
+    """Find jobs that another application declares with another input."""
     own = {job.name: job for job in definitions.jobs}
     rows = await connection.fetch(manifests["jobs"], list(own))
     declared = {row["name"]: row for row in rows}
@@ -108,52 +112,54 @@ async def _foreign_jobs(connection: Connection, definitions: Definitions) -> lis
 async def _jobs(
     connection: Connection, definitions: Definitions, known: Mapping[str, Any]
 ) -> list[str]:
-    """Jobs that this app does not declare itself must be declared by another, and fit.
-
-    A job may retire under a manifest, but no manifest is made or changed to use a retired one.
-    """
+    """Check manifests of jobs that another application declares."""
     own = {job.name for job in definitions.jobs}
-    named = {one.job for one in definitions.manifests} - own
+    named = {manifest.job for manifest in definitions.manifests} - own
     rows = await connection.fetch(manifests["jobs"], list(named))
     declared = {row["name"]: row for row in rows}
-    problems: list[str] = []
-    for one in definitions.manifests:
-        if one.job not in own:
-            problems += _elsewhere(one, declared.get(one.job), known.get(one.external_id))
-    return problems
+    return [
+        problem
+        for manifest in definitions.manifests
+        if manifest.job not in own
+        for problem in _job_problems(
+            manifest, declared.get(manifest.job), known.get(manifest.external_id)
+        )
+    ]
 
 
-def _elsewhere(one: ManifestDefinition, job: Any, stored: Any) -> list[str]:
-    """What is wrong with a manifest of a job that another app declares."""
+def _job_problems(manifest: ManifestDefinition, job: Any, stored: Any) -> list[str]:
+    """Check a manifest against a job of another application.
+
+    A job may retire under a manifest, but no manifest is created or changed to use a retired job.
+    """
+    named = f"manifest {manifest.external_id!r}"
     if job is None:
         remedy = "start the application that has it first, or correct the name"
-        named = f"manifest {one.external_id!r} names the job {one.job!r}, which nobody declared"
-        return [f"{named}: {remedy}"]
-    called = f"manifest {one.external_id!r}"
-    if job["retired_at"] is not None and (
-        stored is None or stored.definition_hash != one.fingerprint()
-    ):
-        return [f"{called}: {retired(one.job, job['retired_at'])}"]
-    problem = problem_of_input(job["input_schema"], job["takes_input"], one.input)
+        return [f"{named} names the job {manifest.job!r}, which nobody declared: {remedy}"]
+    changes = stored is None or stored.definition_hash != manifest.fingerprint()
+    if job["retired_at"] is not None and changes:
+        return [f"{named}: {retired_message(manifest.job, job['retired_at'])}"]
+    problem = problem_of_input(job["input_schema"], job["takes_input"], manifest.input)
     if problem is not None:
-        return [f"{called}: its input does not fit job {one.job!r}: {problem}"]
-    if "concurrency_key" not in one.inherited:
-        return []  # told with the definition
-    return [f"{called}: {problem}" for problem in problems_of_key(one)]
+        return [f"{named}: its input does not fit job {manifest.job!r}: {problem}"]
+    if "concurrency_key" not in manifest.inherited:
+        return []  # the definition was checked with its own key
+    return [f"{named}: {problem}" for problem in problems_of_key(manifest)]
 
 
 async def _parents(connection: Connection, definitions: Definitions) -> list[str]:
-    """Parents exist, and nobody is an ancestor of itself, stored manifests included."""
+    """Check that parents exist and that dependencies have no cycle, stored manifests included."""
     parents: dict[str, str | None] = {
-        one.external_id: one.depends_on for one in definitions.manifests
+        manifest.external_id: manifest.depends_on for manifest in definitions.manifests
     }
     elsewhere = {name for name in parents.values() if name is not None and name not in parents}
     rows = await connection.fetch(manifests["ids_of"], list(elsewhere))
     found = {row["external_id"]: row["id"] for row in rows}
     problems = [
-        f"manifest {one.external_id!r} depends on {one.depends_on!r}, which does not exist"
-        for one in definitions.manifests
-        if one.depends_on in elsewhere and one.depends_on not in found
+        f"manifest {manifest.external_id!r} depends on {manifest.depends_on!r}, "
+        "which does not exist"
+        for manifest in definitions.manifests
+        if manifest.depends_on in elsewhere and manifest.depends_on not in found
     ]
     line = await connection.fetch(manifests["parents_of"], list(found.values()))
     stored = {row["external_id"]: row["parent"] for row in line}
@@ -162,3 +168,31 @@ async def _parents(connection: Connection, definitions: Definitions) -> list[str
         f"manifests depend on each other in a circle: {' → '.join(reversed(cycle))}"
         for cycle in cycles
     ]
+
+
+def retired_message(job: str, since: datetime) -> str:
+    """Explain that a job is retired, with the remedy."""
+    return (
+        f"job {job!r} is retired, because no application declares it since "
+        f"{since:%Y-%m-%d %H:%M:%S} UTC: declare the job again, or use another one"
+    )
+
+
+def retired_use_warnings(uses: Iterable[Any]) -> list[str]:
+    """Warn about manifests of retired jobs, one line for each job; `uses` are sorted by job."""
+    warnings = []
+    for job, found in groupby(uses, key=lambda row: row["job"]):
+        named = [_named(row) for row in found]
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        warnings.append(
+            f"job {job!r} is retired, because no application declares it, but manifests use it "
+            f"and do not fire: {', '.join(named[:_MOST_NAMED])}{more}; declare the job again, or "
+            "delete them"
+        )
+    return warnings
+
+
+def _named(row: Any) -> str:
+    if row["owner"] == API_OWNER:
+        return f"{row['external_id']!r} (made at run time)"
+    return f"{row['external_id']!r} (of application {row['owner']!r})"

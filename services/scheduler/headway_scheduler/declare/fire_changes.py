@@ -15,7 +15,7 @@ from headway_decisions.timing.cadence import Once
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct, structs
 
-from headway_scheduler.explain.preview import fire_time
+from headway_scheduler.fire.preview import fire_time
 
 # Times of one side that are compared, and times that are computed for one answer.
 MOST_COMPARED = 20_000

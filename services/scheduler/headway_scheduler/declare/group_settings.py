@@ -3,7 +3,6 @@
 Every writer holds the declaration lock, so a decision is still true when it is written.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -11,21 +10,22 @@ from typing import Any
 import asyncpg
 import msgspec
 from headway.define.definitions import Definitions
-from headway_contract.work import GroupChanged, Rate
+from headway_contract.work import Rate
 from headway_decisions.capacity.rates import rate_in_words
 from headway_decisions.declaring import ownership
 from headway_decisions.declaring.ownership import GROUP_DEFAULTS, GroupSettings, read_group
 from headway_postgres_kit import Connection
+from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
 from headway_scheduler.fire.outbound_events import announce_group
-from headway_scheduler.store import OUTBOX, groups
+from headway_scheduler.store import HISTORY, OUTBOX, audit, groups
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class GroupChange(Struct, frozen=True, kw_only=True):
-    """A group that a declaration concerns, before and after it, and its number of manifests."""
+    """A group before and after a declaration, and its number of manifests."""
 
     before: GroupSettings
     after: GroupSettings
@@ -33,7 +33,7 @@ class GroupChange(Struct, frozen=True, kw_only=True):
 
     @property
     def replaced(self) -> dict[str, Any]:
-        """The fields whose value in force changes, with the values before."""
+        """Return the fields that change, with the values before."""
         after = self.after.values
         return {
             field: value for field, value in self.before.values.items() if value != after[field]
@@ -66,15 +66,20 @@ async def decide_groups(
 
 
 async def write_groups(
-    connection: Connection, definitions: Definitions, used: Sequence[str], *, now: datetime
+    connection: Connection,
+    definitions: Definitions,
+    used: Sequence[str],
+    *,
+    source: str,
+    now: datetime,
 ) -> list[GroupChange]:
-    """Store and announce the groups of a declaration, also those that its manifests use.
+    """Store, announce and audit the groups of a declaration, also those that manifests use.
 
-    All of them are announced again at every declaration, in case a message was lost.
+    Each declaration announces all of them again, in case a message was lost.
     """
     names = sorted({*_stated(definitions), *used})
     await connection.execute(groups["ensure"], names, definitions.owner, now)
-    # Nobody deletes them until this transaction ends.
+    # Lock them, so that they are not deleted before this transaction ends.
     await connection.fetch(groups["read"], names)
     changes = await decide_groups(connection, definitions, names)
     app = definitions.owner
@@ -82,7 +87,19 @@ async def write_groups(
     if changed:
         await connection.execute(groups["restate"], changed, now)
     rows = await connection.fetch(groups["read"], [change.after.name for change in changes])
-    await OUTBOX.add(connection, [announce_group(group_changed(row), now=now) for row in rows])
+    await OUTBOX.add(connection, [announce_group(row, now=now) for row in rows])
+    records = [
+        audit(
+            "headway.group.changed.v1",
+            change.after.name,
+            source,
+            {**change.after.values, "before": change.replaced},
+            now,
+        )
+        for change in changes
+        if change.replaced
+    ]
+    await HISTORY.append(connection, records, now=now)
     return changes
 
 
@@ -95,23 +112,6 @@ def changed_by_operator(
     return ownership.in_force(structs.replace(before, values=values, touched=touched))
 
 
-def group_changed(row: Any) -> GroupChanged:
-    """The event that tells the settings of a group."""
-    return GroupChanged(
-        group=row["name"],
-        version=row["version"],
-        max_active=row["max_active"],
-        priority=row["priority"],
-        enabled=row["enabled"],
-        rate=msgspec.convert(row["rate"], Rate | None),
-    )
-
-
-def group_deleted(row: Any) -> GroupChanged:
-    """The event that tells that a group is gone."""
-    return GroupChanged(group=row["name"], version=row["version"], deleted=True)
-
-
 async def remove_empty_groups(
     connection: Connection,
     *,
@@ -120,24 +120,24 @@ async def remove_empty_groups(
     stated: Sequence[str] = (),
     only: Sequence[str] | None = None,
 ) -> None:
-    """Delete groups that nobody is in and nobody set anything of, and announce that.
+    """Delete groups without manifests and settings, and announce that.
 
-    Returns without a change if somebody moves into one of them at the same time: the next start
-    looks again. With `owner`, groups of other applications stay.
+    Changes nothing if a manifest joins one of them at the same time: the next start tries again.
+    With `owner`, groups of other applications stay.
     """
     try:
         async with connection.transaction():
             rows = await connection.fetch(groups["empty"], owner, list(stated), only)
             gone = await connection.fetch(groups["remove"], [row["name"] for row in rows], now)
     except asyncpg.ForeignKeyViolationError:
-        logger.info("empty groups are in use again and stay for now")
+        log.info("empty groups are in use again; the next start deletes them")
         return
-    messages = [announce_group(group_deleted(row), now=now) for row in gone]
+    messages = [announce_group(row, now=now, deleted=True) for row in gone]
     await OUTBOX.add(connection, messages)
 
 
 def _stated(definitions: Definitions) -> dict[str, dict[str, Any]]:
-    """The settings that definitions state, by group; groups of manifests may state none."""
+    """Return the stated settings by group; a group that only manifests name states none."""
     stated: dict[str, dict[str, Any]] = {}
     for group in definitions.groups:
         fields = {field: getattr(group, field) for field in GROUP_DEFAULTS}
@@ -162,5 +162,5 @@ def _record(settings: GroupSettings, app: str) -> dict[str, Any]:
 
 
 def shown(value: Any) -> Any:
-    """A setting as people write it."""
+    """Format a setting as users write it."""
     return rate_in_words(msgspec.convert(value, Rate)) if isinstance(value, dict) else value

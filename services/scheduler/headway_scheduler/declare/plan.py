@@ -1,4 +1,4 @@
-"""A plan: what applying definitions would change, told without changing it."""
+"""Plan a declaration: what applying definitions would change, without changing it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,15 @@ from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import structs
 
-from headway_scheduler.declare.checks import ForeignDefinitions, refuse_problems
-from headway_scheduler.declare.declare import Comparison, Known, compare, judge_source
+from headway_scheduler.declare.checks import (
+    ForeignDefinitions,
+    refuse_problems,
+    retired_use_warnings,
+)
+from headway_scheduler.declare.compare import Comparison, Known, compare, judge_source, resolve
 from headway_scheduler.declare.fire_changes import Firing, Move, changes
-from headway_scheduler.declare.first_times import first_due, late_in_words, past_in_words
 from headway_scheduler.declare.group_settings import decide_groups, shown
-from headway_scheduler.declare.inherited_terms import resolve
-from headway_scheduler.declare.one_shots import has_come
-from headway_scheduler.declare.retired_jobs import warnings_of_use
+from headway_scheduler.declare.one_shots import first_due, has_come, late_messages, past_messages
 from headway_scheduler.declare.startup import Leavers, leaving
 from headway_scheduler.declare.stored_definitions import kept_messages
 from headway_scheduler.lookup import queries
@@ -37,7 +38,7 @@ from headway_scheduler.lookup import queries
 async def plan(
     connection: Connection, request: ApplyRequest, *, policy: PrunePolicy, now: datetime
 ) -> ApplyAnswer:
-    """What applying these definitions would create, change, prune and disable."""
+    """Return what applying these definitions would create, change, prune and disable."""
     definitions = _read(request)
     verdict = await judge_source(connection, definitions, "files", take_over=request.take_over)
     refused = verdict.reason if isinstance(verdict, NotTheOwner) else ""
@@ -56,11 +57,12 @@ async def plan(
     leavers = leaving(definitions, compared.gone)
     pruned, silenced = _leave(leavers, request.prune or policy)
     stored = await _stored(connection, compared, [*pruned, *silenced])
-    # One that was left behind and silenced before is no news.
+    # Manifests that an earlier declaration disabled do not change.
     disabled = [
-        one
-        for one in silenced
-        if stored[one.external_id]["enabled"] or stored[one.external_id]["undeclared_at"] is None
+        manifest
+        for manifest in silenced
+        if stored[manifest.external_id]["enabled"]
+        or stored[manifest.external_id]["undeclared_at"] is None
     ]
     moves = _moves(compared, stored, [*pruned, *disabled], now)
     horizon = now + timedelta(days=request.days)
@@ -68,17 +70,17 @@ async def plan(
     fires, left_out = await asyncio.to_thread(changes, moves, horizon)
     return structs.replace(
         answer,
-        created=sorted(one.external_id for one in compared.new),
-        changed=sorted(one.external_id for one in compared.changed),
+        created=sorted(manifest.external_id for manifest in compared.new),
+        changed=sorted(manifest.external_id for manifest in compared.changed),
         unchanged=compared.unchanged,
-        pruned=sorted(one.external_id for one in pruned),
-        disabled=sorted(one.external_id for one in disabled),
+        pruned=sorted(manifest.external_id for manifest in pruned),
+        disabled=sorted(manifest.external_id for manifest in disabled),
         fires=fires,
         left_out=left_out,
         warnings=[
             *remarks,
-            *past_in_words(compared.retimed, now),
-            *late_in_words(_late(compared, stored, now)),
+            *past_messages(compared.retimed, now),
+            *late_messages(_late(compared, stored, now)),
             *kept_messages(compared.changed, stored),
             *[
                 text
@@ -113,8 +115,8 @@ async def _refuse_problems(
 
 
 def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Known]]:
-    """Who would be deleted, and who would be disabled."""
-    pruned = [one for left in leavers.batches.values() for one in left]
+    """Return the manifests that would be deleted, and those that would be disabled."""
+    pruned = [manifest for left in leavers.batches.values() for manifest in left]
     if policy == "delete":
         return [*pruned, *leavers.orphans], []
     if policy == "disable":
@@ -125,37 +127,34 @@ def _leave(leavers: Leavers, policy: PrunePolicy) -> tuple[list[Known], list[Kno
 async def _stored(
     connection: Connection, compared: Comparison, left: Sequence[Known]
 ) -> dict[str, Any]:
-    """How those that change and those that leave fire now, by their external ids."""
-    changed = [compared.known[one.external_id].id for one in compared.changed]
-    rows = await connection.fetch(queries["firing_of"], [*changed, *(one.id for one in left)])
+    """Fetch how changed and leaving manifests fire now, by external id."""
+    ids = [compared.known[manifest.external_id].id for manifest in compared.changed]
+    ids += [manifest.id for manifest in left]
+    rows = await connection.fetch(queries["firing_of"], ids)
     return {row["external_id"]: row for row in rows}
 
 
 def _moves(
     compared: Comparison, stored: Mapping[str, Any], left: Sequence[Known], now: datetime
 ) -> list[Move]:
-    """Who fires how before and after, for all whose times may change; new ones last.
+    """Return how manifests whose times may change fire before and after.
 
-    Where there is no room for all, what people rely on already is more worth telling.
+    New manifests are last: an answer that has no room for all lists the existing ones first.
     """
     moves = []
-    for one in compared.changed:
-        row = stored[one.external_id]
-        before, after = _before(row), _changed(one, row, now)
+    for manifest in compared.changed:
+        row = stored[manifest.external_id]
+        before, after = _before(row), _changed(manifest, row, now)
         if before != after:
             moves.append(
-                Move(
-                    external_id=one.external_id,
-                    before=before,
-                    after=after,
-                    now=now,
-                )
+                Move(external_id=manifest.external_id, before=before, after=after, now=now)
             )
     for gone in left:
         row = stored[gone.external_id]
         moves.append(Move(external_id=gone.external_id, before=_before(row), now=now))
     return moves + [
-        Move(external_id=one.external_id, after=_new(one, now), now=now) for one in compared.new
+        Move(external_id=manifest.external_id, after=_new(manifest, now), now=now)
+        for manifest in compared.new
     ]
 
 
@@ -180,7 +179,7 @@ def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
 
 
 def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing | None:
-    """What operators have touched stays; a timing that stays keeps its next due time."""
+    """Return how a changed manifest fires; fields that an operator owns keep their values."""
     touched = row["touched"]
     retimed = msgspec.convert(row["timing"], Timing) != definition.timing
     if not _is_enabled(definition, row, retimed):
@@ -194,23 +193,24 @@ def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing 
 
 
 def _late(compared: Comparison, stored: Mapping[str, Any], now: datetime) -> list[Any]:
-    """One-shots that would be enabled after their time."""
-    kept = [(one, stored[one.external_id]) for one in compared.changed if not compared.retimes(one)]
+    """Find one-shots that would be enabled after their time."""
     return [
         row
-        for one, row in kept
-        if not row["enabled"] and _is_enabled(one, row, retimed=False) and has_come(row, now)
+        for manifest in compared.changed
+        if not compared.retimes(manifest)
+        for row in [stored[manifest.external_id]]
+        if not row["enabled"] and _is_enabled(manifest, row, retimed=False) and has_come(row, now)
     ]
 
 
 def _is_enabled(definition: ManifestDefinition, row: Any, retimed: bool) -> bool:
-    """Whether a changed manifest would be enabled."""
+    """Return whether a changed manifest would be enabled."""
     enabled: bool = row["enabled"] if _stays_switched(row, retimed) else definition.enabled
     return enabled
 
 
 def _stays_switched(row: Any, retimed: bool) -> bool:
-    """Whether a declaration leaves enabled or disabled what is so; as `update_manifest` does."""
+    """Return whether a declaration keeps the stored switch, by the rule of `update_manifest`."""
     match row["disabled_by"]:
         case "pruned":
             return False
@@ -220,33 +220,33 @@ def _stays_switched(row: Any, retimed: bool) -> bool:
 
 
 async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:
-    """Limits of jobs that would change; what operators have limited they go on limiting."""
+    """Describe limits of jobs that would change; an operator's limits stay in force."""
     stated = {job.name: job for job in definitions.jobs}
     rows = await connection.fetch(queries["job_settings"], list(stated))
-    told = []
+    messages = []
     for row in rows:
         for setting in ("max_active", "rate", "batch", "counts_globally"):
             wanted = msgspec.to_builtins(getattr(stated[row["name"]], setting))
             if wanted != row[setting] and setting not in row["operator_limits"]:
-                told.append(
+                messages.append(
                     f"job {row['name']!r} changes: {setting} from {shown(row[setting])} "
                     f"to {shown(wanted)}"
                 )
-    return told
+    return messages
 
 
 async def _retired_jobs(
     connection: Connection, definitions: Definitions, pruned: Sequence[Known]
 ) -> list[str]:
-    """Jobs that would be retired, and manifests that would still use a retired job."""
+    """Warn about jobs that would be retired, and about manifests that would use a retired job."""
     if definitions.owner == API_OWNER:
         return []
     stated = [job.name for job in definitions.jobs]
     rows = await connection.fetch(queries["retired_after"], definitions.owner, stated)
     dropped = dict.fromkeys(row["job"] for row in rows if row["retired_at"] is None)
-    # The manifests that are pruned, and those that are defined with another job from now on.
-    left = {one.external_id for one in pruned}
-    jobs = {one.external_id: one.job for one in definitions.manifests}
+    # Pruned manifests and manifests that change their job use it no longer.
+    left = {manifest.external_id for manifest in pruned}
+    jobs = {manifest.external_id: manifest.job for manifest in definitions.manifests}
     uses = [
         row
         for row in rows
@@ -256,5 +256,5 @@ async def _retired_jobs(
     ]
     return [
         *(f"job {name!r} is no longer declared: it would be retired" for name in dropped),
-        *warnings_of_use(uses),
+        *retired_use_warnings(uses),
     ]

@@ -1,7 +1,6 @@
-"""Start-up: seed, then prune what is no longer declared, once, before the first tick."""
+"""Apply definitions at start-up: declare them, then prune undeclared manifests."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -11,32 +10,33 @@ from headway_contract.scheduling import PrunePolicy
 from headway_decisions.declaring.app_sources import Source
 from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable
+from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
 from headway_scheduler.declare import prune
-from headway_scheduler.declare.declare import Declared, Known, audit, declare, tell_switches
+from headway_scheduler.declare.checks import retired_use_warnings
+from headway_scheduler.declare.compare import Known
+from headway_scheduler.declare.declare import Declared, declare
 from headway_scheduler.declare.group_settings import remove_empty_groups
-from headway_scheduler.declare.retired_jobs import warnings_of_use
-from headway_scheduler.fire.advance import account_for, put_to_rest
+from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
+from headway_scheduler.fire.record import announce_switches
 from headway_scheduler.store import (
     DECLARE_LOCK,
     HISTORY,
     applications,
+    audit,
     lock_manifests,
     manifests,
 )
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _RETRIES = 5
 _FIRST_PAUSE = 2.0
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """What applying definitions came to.
-
-    `warnings` tell what failed and will be tried again, and what will never fire.
-    """
+    """The result of applying definitions, with warnings for their author."""
 
     declared: Declared
     pruned: list[str] = []
@@ -45,7 +45,7 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 
 class Leavers(Struct, frozen=True, kw_only=True):
-    """What is no longer declared: by the batch that pruned it, and the orphans of all others."""
+    """Undeclared manifests: those of batches that prune, and all others (orphans)."""
 
     batches: dict[str, list[Known]]
     orphans: list[Known]
@@ -62,7 +62,7 @@ async def apply(
     take_over: bool = False,
     may_fire: bool = True,
 ) -> Applied:
-    """Seed in one transaction; then prune, batch by batch and at last the orphans."""
+    """Declare in one transaction; then prune batches and orphans, each in its own."""
     source = source or f"app/{definitions.owner}"
     async with database.transaction() as connection:
         declared = await declare(
@@ -90,7 +90,7 @@ async def apply(
     await cleaning.remove_empty_groups([group.name for group in definitions.groups])
     async with database.acquire() as connection:
         uses = await connection.fetch(manifests["use_retired_jobs"], definitions.owner)
-    return structs.replace(applied, warnings=[*applied.warnings, *warnings_of_use(uses)])
+    return structs.replace(applied, warnings=[*applied.warnings, *retired_use_warnings(uses)])
 
 
 async def apply_at_start(
@@ -101,7 +101,7 @@ async def apply_at_start(
     clock: Clock,
     may_fire: bool,
 ) -> Applied:
-    """Apply what the application defines; a database that hiccups is tried again five times."""
+    """Apply the application's definitions; retries five times while the database is unavailable."""
     pause = _FIRST_PAUSE
     for retries_left in range(_RETRIES, -1, -1):
         try:
@@ -111,29 +111,30 @@ async def apply_at_start(
         except DatabaseUnavailable as error:
             if not retries_left:
                 raise
-            logger.warning("declaring: %s; trying again in %.0f s", error, pause)
+            log.warning("declaration failed; retrying", error=error, retry_seconds=pause)
             await asyncio.sleep(pause)
             pause *= 2
         else:
-            return _told(definitions, applied)
+            _log(definitions, applied)
+            return applied
     raise AssertionError("unreachable")
 
 
 def leaving(definitions: Definitions, gone: Sequence[Known]) -> Leavers:
-    """Sort what is gone: a batch that does not prune keeps those that left it."""
+    """Sort undeclared manifests; a batch that does not prune keeps those that left it."""
     pruning = {batch.name: batch.prune for batch in definitions.batches}
     batches: dict[str, list[Known]] = {name: [] for name, prunes in pruning.items() if prunes}
     orphans = []
-    for one in gone:
-        if one.batch in batches:
-            batches[one.batch].append(one)
-        elif one.batch not in pruning and definitions.owner != API_OWNER:
-            orphans.append(one)
+    for manifest in gone:
+        if manifest.batch in batches:
+            batches[manifest.batch].append(manifest)
+        elif manifest.batch not in pruning and definitions.owner != API_OWNER:
+            orphans.append(manifest)
     return Leavers(batches={name: left for name, left in batches.items() if left}, orphans=orphans)
 
 
 class _Cleaning:
-    """What follows a declaration, each step in a transaction of its own."""
+    """The steps after a declaration, each in a transaction of its own."""
 
     def __init__(
         self, database: Database, owner: str, declared: Declared, *, clock: Clock, source: str
@@ -145,7 +146,7 @@ class _Cleaning:
         self._source = source
 
     async def prune(self, applied: Applied, left: Sequence[Known], reason: str) -> Applied:
-        """Delete what is no longer declared; a failure is told and rolls nothing else back."""
+        """Delete undeclared manifests; a failure becomes a warning and rolls nothing else back."""
         if not left:
             return applied
         try:
@@ -153,42 +154,42 @@ class _Cleaning:
                 if step is None:
                     return _overtaken(applied)
                 connection, now = step
-                ids = [one.id for one in left]
+                ids = [manifest.id for manifest in left]
                 pruned = await prune.mark(
                     connection, ids, source=self._source, reason=reason, now=now
                 )
         except Exception as error:
-            logger.exception("pruning what %s failed", reason)
-            warning = f"pruning what {reason} failed, and is tried again at the next start: {error}"
+            log.exception("prune failed", reason=reason)
+            warning = f"pruning manifests ({reason}) failed; the next start tries again: {error}"
             return structs.replace(applied, warnings=[*applied.warnings, warning])
         return structs.replace(applied, pruned=sorted([*applied.pruned, *pruned]))
 
     async def keep(self, applied: Applied, left: Sequence[Known], *, silence: bool) -> Applied:
-        """Keep what is no longer declared, and silence it if so told."""
+        """Keep undeclared manifests, and disable them if `silence` is set."""
         if not left:
             return applied
         async with self._step() as step:
             if step is None:
                 return _overtaken(applied)
             connection, now = step
-            locked = await lock_manifests(connection, [one.id for one in left])
+            locked = await lock_manifests(connection, [manifest.id for manifest in left])
             if silence:
-                # Nobody was there to decide what came due before: that is no reason of today's.
-                await account_for(
+                # Times that came due before were missed; being undeclared is not their reason.
+                await skip_missed_during_pause(
                     connection, locked, until=now, now=now, otherwise=manifest_state.MISSED
                 )
             rows = await connection.fetch(manifests["undeclare"], locked, now, silence)
             if silence:
-                await put_to_rest(connection, locked, now=now)
-            await tell_switches(connection, locked, now=now)
+                await reschedule_wake(connection, locked, now=now)
+            await announce_switches(connection, locked, now=now)
             undeclared = sorted(row["external_id"] for row in rows)
             kind, data = "headway.manifest.undeclared.v1", {"disabled": silence}
-            records = [audit(kind, one, self._source, data, now) for one in undeclared]
+            records = [audit(kind, name, self._source, data, now) for name in undeclared]
             await HISTORY.append(connection, records, now=now)
         return structs.replace(applied, disabled=undeclared if silence else [])
 
     async def remove_empty_groups(self, stated: Sequence[str]) -> None:
-        """Delete the groups that nobody is in any more."""
+        """Delete groups without manifests."""
         async with self._step() as step:
             if step is not None:
                 connection, now = step
@@ -196,7 +197,7 @@ class _Cleaning:
 
     @asynccontextmanager
     async def _step(self) -> AsyncIterator[tuple[Connection, datetime] | None]:
-        """A transaction in which nobody declares; none if somebody else did since we have."""
+        """Open a transaction with the declaration lock; yields `None` if another start declared."""
         async with self._database.transaction() as connection:
             await connection.execute(manifests["lock_declaring"], DECLARE_LOCK)
             latest = self._owner == API_OWNER or await connection.fetchval(
@@ -206,22 +207,21 @@ class _Cleaning:
 
 
 def _overtaken(applied: Applied) -> Applied:
-    warning = "another start has declared since: what is to be pruned is left to that one"
+    warning = "another start has declared meanwhile, and prunes instead of this one"
     return structs.replace(applied, warnings=[*applied.warnings, warning])
 
 
-def _told(definitions: Definitions, applied: Applied) -> Applied:
+def _log(definitions: Definitions, applied: Applied) -> None:
     declared = applied.declared
     if not declared.stale:
-        logger.info(
-            "%s declares %d manifest(s): %d new, %d changed, %d pruned, %d disabled",
-            definitions.owner,
-            len(definitions.manifests),
-            len(declared.created),
-            len(declared.changed),
-            len(applied.pruned),
-            len(applied.disabled),
+        log.info(
+            "definitions declared",
+            app=definitions.owner,
+            manifests=len(definitions.manifests),
+            created=len(declared.created),
+            changed=len(declared.changed),
+            pruned=len(applied.pruned),
+            disabled=len(applied.disabled),
         )
     for warning in applied.warnings:
-        logger.warning("%s", warning)
-    return applied
+        log.warning("declaration warning", app=definitions.owner, warning=warning)

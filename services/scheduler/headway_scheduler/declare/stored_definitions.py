@@ -1,4 +1,4 @@
-"""What the audit tells of a declaration: the definition, and what it was before."""
+"""Stored definitions, for the audit of a declaration and for remarks about operators' fields."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +17,13 @@ _TOUCHED = {"enabled": "enabled", "jitter": "jitter_seconds"}
 
 
 async def stored_manifests(connection: Connection, ids: Sequence[UUID]) -> dict[str, Any]:
-    """The rows of manifests by their external ids."""
+    """Fetch the rows of manifests by external id."""
     rows = await connection.fetch(queries["definitions_of"], ids) if ids else []
     return {row["external_id"]: row for row in rows}
 
 
 def stored_definitions(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Definitions of stored manifests, without the fields that code does not decide."""
+    """Return stored definitions without the fields that code does not decide."""
     found = {}
     for row in rows.values():
         kept = {_TOUCHED[name] for name in row["touched"] if name in _TOUCHED}
@@ -40,20 +40,20 @@ def stored_definitions(rows: Mapping[str, Any]) -> dict[str, Any]:
 def kept_messages(definitions: Sequence[ManifestDefinition], rows: Mapping[str, Any]) -> list[str]:
     """Name each field of changed definitions that stays as an operator set it."""
     return [
-        f"manifest {one.external_id!r}: {owner.field} stays {owner.value} as an operator set it, "
-        f"and the code says {wanted[owner.field]}: to let the code decide, run "
+        f"manifest {manifest.external_id!r}: {owner.field} stays {owner.value} as an operator set "
+        f"it, and the code says {wanted[owner.field]}: to let the code decide, run "
         f"'{owner.give_back}'"
-        for one in definitions
-        for wanted in [_wanted(one)]
-        for owner in manifest_owners(rows[one.external_id])
+        for manifest in definitions
+        for wanted in [_operator_fields(manifest)]
+        for owner in manifest_owners(rows[manifest.external_id])
         if owner.owner == "operator"
         and owner.value != wanted[owner.field]
-        and not (owner.field == "enabled" and _restarts(rows[one.external_id]))
+        and not (owner.field == "enabled" and _restarts(rows[manifest.external_id]))
     ]
 
 
-def _wanted(definition: ManifestDefinition) -> dict[str, Any]:
-    """The fields that operators may own, as a definition states them."""
+def _operator_fields(definition: ManifestDefinition) -> dict[str, Any]:
+    """Return the fields that operators may own, as a definition states them."""
     return {
         "enabled": definition.enabled,
         "attempts": definition.retry.attempts,
@@ -63,21 +63,21 @@ def _wanted(definition: ManifestDefinition) -> dict[str, Any]:
 
 
 def _restarts(row: Any) -> bool:
-    """Whether a declaration decides the switch although an operator touched it."""
+    """Return whether a declaration enables a manifest although an operator owns the field."""
     return row["disabled_by"] in ("pruned", "once")
 
 
-def told(definition: ManifestDefinition, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A definition, and how it was before; without that if it is new.
+def audited_definition(definition: ManifestDefinition, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the audit data of a declared manifest: the definition, and the one before.
 
-    Both leave out what is at its default now and was so before.
+    Fields that have their default before and after are left out.
     """
     data: dict[str, Any] = msgspec.to_builtins(definition)
     known = stored.get(definition.external_id)
     if known is None:
         return data
     fields = {name: getattr(definition, name) for name in definition.__struct_fields__}
-    # As it is stored, which makes lists of tuples.
+    # Through JSON, as it is stored: tuples become lists.
     now = msgspec.json.decode(msgspec.json.encode(fields))
     # Fields of the retry policy that an operator owns are not part of the change.
     known = {**known, "retry": {**now["retry"], **known["retry"]}}

@@ -16,8 +16,8 @@ from headway_scheduler.explain import messages
 from headway_scheduler.explain.ledger_check import GRACE, Version
 from headway_scheduler.explain.messages import Subject
 from headway_scheduler.explain.past_terms import TermsOverTime
-from headway_scheduler.explain.preview import first_ahead, note_of
 from headway_scheduler.fire.manifest import hold_of
+from headway_scheduler.fire.preview import first_ahead, note_of
 
 _INSTANT = timedelta(microseconds=1)
 

@@ -16,7 +16,6 @@ from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct
 
-from headway_scheduler.explain import policy_messages
 from headway_scheduler.explain.past_terms import Terms
 
 # Under this nobody calls a decision late.
@@ -37,6 +36,9 @@ _ASKED_BY = {
     "successes": "its parent's successes number",
     "replay": "a retried dead letter",
 }
+
+_SHORTER = "Make the job shorter than its cadence."
+_LET_WAIT = "Use overlap='queue_one' to let one wait, or make the job shorter than its cadence."
 
 
 class Switch(Struct, frozen=True):
@@ -113,7 +115,7 @@ def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
     then, now = subject.then, subject.terms
     match kind:
         case manifest_state.MISSED:
-            return policy_messages.missed(then, now, made_good=subject.made_good)
+            return _missed(then, now, made_good=subject.made_good)
         case manifest_state.EXCLUDED:
             return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
         case manifest_state.RETIMED:
@@ -122,9 +124,9 @@ def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
                 "The new timing holds from then on."
             )
         case manifest_state.STILL_OUTSTANDING:
-            return policy_messages.no_room(then, now)
+            return _no_room(then, now)
         case manifest_state.ONE_ALREADY_WAITS:
-            return policy_messages.one_waits(then, now)
+            return _one_waits(then, now)
     return None
 
 
@@ -141,9 +143,7 @@ def _state_reason(subject: Subject, kind: str, detail: str) -> str:
         case "group_disabled":
             return _group_disabled(subject)
         case manifest_state.PAUSED:
-            return policy_messages.paused(
-                subject.then, subject.terms, detail, made_good=subject.made_good
-            )
+            return _paused_then(subject.then, subject.terms, detail, made_good=subject.made_good)
         case "blocked_by_dead_letter":
             remedy = "Retry or acknowledge that dead letter."
             remedy = "That was resolved since." if subject.blocked_by is None else remedy
@@ -323,3 +323,57 @@ def _by(subject: Subject, what: str, *, now: bool = False) -> str:
     if switch is None:
         return ""
     return f" ({by_whom(switch.source)} at {subject.at(switch.at)})"
+
+
+def _missed(then: Terms, now: Terms, *, made_good: bool) -> str:
+    """Due times that nobody was there to decide; `made_good` if a later one fired for them."""
+    nobody = f"no scheduler decided it in time, and {_made_good(then.misfire, made_good)}."
+    was_it_down = "" if then.misfire == "catch_up" else "Was the scheduler down then?"
+    return _joined(nobody, was_it_down, _by_now("misfire", then.misfire, now.misfire))
+
+
+def _paused_then(then: Terms, now: Terms, what_for: str, *, made_good: bool) -> str:
+    """Due times that came in a pause; `made_good` if a later one fired for them."""
+    why = f" ({what_for})" if what_for else ""
+    said = f"it was paused then{why}, and {_made_good(then.misfire, made_good)}."
+    return _joined(said, _by_now("misfire", then.misfire, now.misfire))
+
+
+def _no_room(then: Terms, now: Terms) -> str:
+    """Due times that came while work was under way."""
+    policy = f"its overlap policy was {then.overlap!r}"
+    if then.overlap is None:
+        policy = "its overlap policy at that time left no room"
+    remedy = _LET_WAIT if then.overlap == now.overlap else _SHORTER
+    by_now = _by_now("overlap", then.overlap, now.overlap)
+    return _joined(f"earlier work of it was still under way, and {policy}.", by_now or remedy)
+
+
+def _one_waits(then: Terms, now: Terms) -> str:
+    """Due times that came while one more was waiting for work under way."""
+    policy = "" if then.overlap is None else f" (overlap policy {then.overlap!r})"
+    by_now = _by_now("overlap", then.overlap, now.overlap)
+    waited = f"work of it was under way and one more was waiting already{policy}."
+    return _joined(waited, by_now or _SHORTER)
+
+
+def _made_good(misfire: str | None, made_good: bool) -> str:
+    if misfire in ("fire_once", "catch_up") and not made_good:
+        # Its timing was changed before that, or what was to fire could not.
+        return f"nothing made up for it (misfire policy {misfire!r})"
+    match misfire:
+        case None:
+            return "its misfire policy at that time did not make up for it"
+        case "skip":
+            return "its misfire policy was 'skip'"
+        case "catch_up":
+            return "its misfire policy, 'catch_up', made up for the latest ones only"
+    return "one later fire made up for all that was missed (misfire policy 'fire_once')"
+
+
+def _by_now(kind: str, then: str | None, now: str | None) -> str:
+    return "" if then in (None, now) else f"Its {kind} policy is {now!r} now."
+
+
+def _joined(*said: str) -> str:
+    return " ".join(filter(None, said))

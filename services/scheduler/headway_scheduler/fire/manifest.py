@@ -1,31 +1,36 @@
-"""A manifest as the scheduler works with it: what decisions need, and what work carries."""
+"""Read manifests for a decision, and turn verdicts into rows of the ledger."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import asyncpg
 import msgspec
+from headway.define.inputs import problem_of_input
 from headway_contract.work import WorkTerms
+from headway_decisions.capacity.keys import InvalidKey, render_key
+from headway_decisions.firing import identity
 from headway_decisions.firing.manifest_state import (
+    Entry,
     Hold,
     ManifestView,
     Misfire,
     Overlap,
     Owed,
+    Verdict,
     Window,
 )
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import Connection
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_scheduler.store import manifests
 
 
 class OwedEntry(Struct, frozen=True, kw_only=True):
-    """What an owed decision keeps for the work that it will make."""
+    """An owed decision, with the values for its work."""
 
     cause: str
     due_at: datetime
@@ -40,7 +45,7 @@ class OwedEntry(Struct, frozen=True, kw_only=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """One manifest, locked and read."""
+    """A manifest: its view for the rules, and the values for its work."""
 
     view: ManifestView
     job: str
@@ -50,17 +55,17 @@ class Manifest(Struct, frozen=True, kw_only=True):
     takes_input: bool
     terms: WorkTerms
     owed: dict[str, OwedEntry]
-    # The trace in which its parent succeeded last.
+    # The trace of its parent's last success.
     parent_traceparent: str | None = None
 
     @property
     def external_id(self) -> str:
-        """What people call it."""
+        """Return the id that users know."""
         return self.view.external_id
 
 
 class UnreadableManifest(Struct, frozen=True, kw_only=True):
-    """A manifest whose row this program cannot make sense of."""
+    """A manifest whose row cannot be decoded, for example because a newer version wrote it."""
 
     id: UUID
     external_id: str
@@ -70,17 +75,17 @@ class UnreadableManifest(Struct, frozen=True, kw_only=True):
 async def read_manifests(
     connection: Connection, ids: Iterable[UUID], *, now: datetime
 ) -> list[Manifest | UnreadableManifest]:
-    """Manifests that were locked before, in the order of their ids."""
+    """Read manifests in the order of their ids; the caller has locked them."""
     return [read_manifest(row, now=now) for row in await read_rows(connection, ids)]
 
 
 async def read_rows(connection: Connection, ids: Iterable[UUID]) -> list[asyncpg.Record]:
-    """The rows of manifests, to be made sense of by `read_manifest`."""
+    """Fetch the rows of manifests for `read_manifest`."""
     return await connection.fetch(manifests["views"], list(ids))
 
 
 def hold_of(row: Any) -> Hold | None:
-    """What keeps a manifest from firing; the widest reason is the one to tell."""
+    """Return what keeps a manifest from firing: the widest reason, or `None`."""
     if row["job_retired_at"] is not None:
         return "job_retired"
     if not row["group_enabled"]:
@@ -93,14 +98,14 @@ def hold_of(row: Any) -> Hold | None:
 
 
 def window_of(row: Any) -> Window | None:
-    """When a manifest was last paused."""
+    """Return the last pause window of a manifest."""
     if row["paused_at"] is None:
         return None
     return Window(since=row["paused_at"], until=row["resumed_at"], reason=row["pause_reason"])
 
 
 def read_manifest(row: Any, *, now: datetime) -> Manifest | UnreadableManifest:
-    """One manifest out of its row."""
+    """Decode one manifest."""
     try:
         return _manifest(row, now)
     except msgspec.ValidationError as error:
@@ -117,8 +122,8 @@ _terms = lru_cache(maxsize=1024)(msgspec.json.Decoder(WorkTerms).decode)
 
 
 def _manifest(row: Any, now: datetime) -> Manifest:
-    owed = [msgspec.convert(one, OwedEntry) for one in row["owed"] or ()]
-    later = [one.not_before for one in owed if one.not_before is not None and one.not_before > now]
+    owed = [msgspec.convert(entry, OwedEntry) for entry in row["owed"] or ()]
+    delayed = [entry.not_before for entry in owed if entry.not_before and entry.not_before > now]
     view = ManifestView(
         id=row["id"],
         external_id=row["external_id"],
@@ -131,9 +136,11 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         also_disabled=not row["group_enabled"] and not row["enabled"],
         slots=tuple(row["slots"]),
         owed=tuple(
-            [Owed(cause=one.cause, explicit=one.explicit) for one in owed if _ripe(one, now)]
+            Owed(cause=entry.cause, explicit=entry.explicit)
+            for entry in owed
+            if entry.not_before is None or entry.not_before <= now
         ),
-        next_owed_at=min(later, default=None),
+        next_owed_at=min(delayed, default=None),
         settled_at=row["last_settled_at"],
         parent=row["depends_on"],
         parent_success=None if row["dormant"] else row["parent_success"],
@@ -148,10 +155,130 @@ def _manifest(row: Any, now: datetime) -> Manifest:
         input_schema=row["input_schema"],
         takes_input=row["takes_input"],
         terms=_terms(row["terms"]),
-        owed={one.cause: one for one in owed},
+        owed={entry.cause: entry for entry in owed},
         parent_traceparent=row["parent_traceparent"],
     )
 
 
-def _ripe(owed: OwedEntry, now: datetime) -> bool:
-    return owed.not_before is None or owed.not_before <= now
+class LedgerRow(Struct, frozen=True, kw_only=True):
+    """One decision, with the values for its work if it makes any.
+
+    `release` marks an owed decision, which is in the ledger already.
+    """
+
+    manifest: UUID
+    cause: str
+    first_due_at: datetime
+    last_due_at: datetime
+    decision: Literal["queued", "owed", "skipped"]
+    reason: str | None = None
+    work: UUID | None = None
+    slot: int = 0
+    actor: str | None = None
+    explicit: bool = False
+    has_input: bool = False
+    input: Any = None
+    not_before: datetime | None = None
+    priority: int | None = None
+    start_within_seconds: float | None = None
+    release: bool = False
+    concurrency_key: str | None = None
+    # The trace of the trigger or activation.
+    traceparent: str | None = None
+    # When an owed decision was made.
+    decided_at: datetime | None = None
+
+    @property
+    def key(self) -> tuple[UUID, str]:
+        """Return the unique key of the decision."""
+        return self.manifest, self.cause
+
+    @property
+    def due_at(self) -> datetime | None:
+        """Return the due time of a scheduled fire, or `None`."""
+        return self.first_due_at if self.cause.startswith("due:") else None
+
+    @property
+    def made_at(self) -> datetime:
+        """Return when the work was made; the due time of a backfill is long past."""
+        backfilled = identity.kind_of(self.cause) == "backfill"
+        return self.decided_at if backfilled and self.decided_at else self.first_due_at
+
+    @classmethod
+    def skipped(cls, manifest: UUID, entry: Entry) -> "LedgerRow":
+        """Build a decision that makes no work."""
+        return cls(
+            manifest=manifest,
+            cause=entry.cause,
+            first_due_at=entry.first_due_at,
+            last_due_at=entry.last_due_at,
+            decision="skipped",
+            reason=entry.reason,
+        )
+
+
+def rows_of(manifest: Manifest, verdict: Verdict) -> Iterator[LedgerRow]:
+    """Build the ledger rows of a verdict."""
+    for entry in verdict.entries:
+        row = LedgerRow.skipped(verdict.manifest, entry)
+        if entry.decision == "owed":
+            row = structs.replace(row, decision="owed")
+        elif entry.decision == "queued":
+            row = queue(manifest, structs.replace(row, slot=entry.slot, input=manifest.input))
+        yield row
+    for release in verdict.releases:
+        owed = manifest.owed[release.cause]
+        yield queue(manifest, _owed_row(manifest, owed, release.slot))
+
+
+def queue(manifest: Manifest, row: LedgerRow) -> LedgerRow:
+    """Queue the work of a decision, or skip it if its input or its key is invalid."""
+    given = row.input if row.has_input else manifest.input
+    problem = problem_of_input(manifest.input_schema, manifest.takes_input, given)
+    if problem is not None:
+        return structs.replace(row, decision="skipped", reason=f"invalid_input: {problem}")
+    try:
+        key = key_of(manifest, given)
+    except InvalidKey as error:
+        return structs.replace(row, decision="skipped", reason=f"invalid_key: {error}")
+    return structs.replace(
+        row,
+        decision="queued",
+        reason=None,
+        input=given,
+        concurrency_key=key,
+        work=identity.work_id(row.manifest, row.cause, row.made_at),
+    )
+
+
+def key_of(manifest: Manifest, given: Any) -> str | None:
+    """Render the concurrency key for an input; raises `InvalidKey`."""
+    if manifest.terms.concurrency_key is None:
+        return None
+    return render_key(
+        manifest.terms.concurrency_key,
+        input=given,
+        manifest=manifest.external_id,
+        group=manifest.group,
+        job=manifest.job,
+    )
+
+
+def _owed_row(manifest: Manifest, owed: OwedEntry, slot: int) -> LedgerRow:
+    return LedgerRow(
+        manifest=manifest.view.id,
+        cause=owed.cause,
+        first_due_at=owed.due_at,
+        last_due_at=owed.due_at,
+        decision="owed",
+        slot=slot,
+        explicit=owed.explicit,
+        has_input=owed.has_input,
+        input=owed.input,
+        not_before=owed.not_before,
+        priority=owed.priority,
+        start_within_seconds=owed.start_within_seconds,
+        release=True,
+        traceparent=owed.traceparent,
+        decided_at=owed.decided_at,
+    )

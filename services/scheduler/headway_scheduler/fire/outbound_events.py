@@ -1,10 +1,12 @@
-"""The events that the scheduler tells the dispatcher, as messages for the outbox."""
+"""Build the events from the scheduler to the dispatcher, as messages for the outbox."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Any
 from uuid import UUID
 
+import msgspec
 from headway.define.inputs import schema_id
 from headway_contract import Event, encode, event, subjects
 from headway_contract.work import (
@@ -12,6 +14,7 @@ from headway_contract.work import (
     JobChanged,
     ManifestChanged,
     ManifestPruned,
+    Rate,
     WorkBroughtForward,
     WorkCancelRequested,
     WorkQueued,
@@ -20,11 +23,10 @@ from headway_decisions.firing import identity
 from headway_relay import OutboxMessage, bundled
 from headway_tracing import is_recording, new_trace, traceparent
 
-from headway_scheduler.fire.ledger import LedgerRow
-from headway_scheduler.fire.manifest import Manifest
+from headway_scheduler.fire.manifest import LedgerRow, Manifest
 from headway_scheduler.store import SOURCE
 
-# Work that a parent's success makes comes before what a clock makes.
+# Work that follows a parent goes before scheduled work.
 DEPENDENT_BOOST = 16
 _BY_PARENTS = ("success", "activation")
 HIGHEST_PRIORITY = 31
@@ -33,7 +35,7 @@ HIGHEST_PRIORITY = 31
 def announce_work(
     queued: Iterable[tuple[Manifest, LedgerRow]], *, now: datetime
 ) -> list[OutboxMessage]:
-    """Tell the dispatcher about new work, group by group."""
+    """Announce new work of manifests, bundled by group."""
     ordered = sorted(queued, key=lambda pair: pair[0].group)
     traced = is_recording()
     return [
@@ -52,7 +54,7 @@ def announce_work(
 def announce_enqueued(
     queued: Iterable[tuple[WorkQueued, str | None]], *, now: datetime
 ) -> list[OutboxMessage]:
-    """Tell the dispatcher about enqueued work and the traces it comes from, group by group."""
+    """Announce enqueued work, each with the trace of its application, bundled by group."""
     ordered = sorted(queued, key=lambda pair: pair[0].group)
     traced = is_recording()
     return [
@@ -71,7 +73,7 @@ def announce_enqueued(
 def announce_cancels(
     works: Iterable[tuple[Manifest, UUID, int]], *, reason: str, now: datetime
 ) -> list[OutboxMessage]:
-    """Ask for work to end early."""
+    """Request to cancel outstanding work of manifests."""
     return [
         _message(
             WorkCancelRequested(
@@ -92,7 +94,7 @@ def announce_cancels(
 
 
 def announce_cancel(request: WorkCancelRequested) -> OutboxMessage:
-    """Ask for one piece of work to end early, because somebody wants it."""
+    """Request to cancel one piece of work."""
     return _message(
         request,
         message_id=f"cancel.{request.work}.{request.round}",
@@ -102,7 +104,7 @@ def announce_cancel(request: WorkCancelRequested) -> OutboxMessage:
 
 
 def announce_brought_forward(work: UUID, *, group: str, now: datetime) -> OutboxMessage:
-    """Ask for work that waits to come first."""
+    """Request that waiting work goes first."""
     return _message(
         WorkBroughtForward(work=work, group=group, at=now),
         message_id=f"forward.{work}.{now.timestamp():.6f}",
@@ -111,37 +113,65 @@ def announce_brought_forward(work: UUID, *, group: str, now: datetime) -> Outbox
     )
 
 
-def announce_group(change: GroupChanged, *, now: datetime) -> OutboxMessage:
-    """Tell the settings of a group."""
-    message_id = f"group.{change.group}.{change.version}"
-    return _message(change, message_id=message_id, group=change.group, now=now)
+def announce_group(row: Any, *, now: datetime, deleted: bool = False) -> OutboxMessage:
+    """Announce the settings of a group, or its deletion."""
+    name, version = row["name"], row["version"]
+    change = GroupChanged(group=name, version=version, deleted=True)
+    if not deleted:
+        change = GroupChanged(
+            group=name,
+            version=version,
+            max_active=row["max_active"],
+            priority=row["priority"],
+            enabled=row["enabled"],
+            rate=msgspec.convert(row["rate"], Rate | None),
+        )
+    return _message(change, message_id=f"group.{name}.{version}", group=name, now=now)
 
 
-def announce_job(change: JobChanged, *, now: datetime) -> OutboxMessage:
-    """Tell the limits of a job, on the subject of the group that is called like it."""
+def announce_job(row: Any, *, now: datetime) -> OutboxMessage:
+    """Announce the limits of a job, on the subject of the group with the same name."""
+    change = JobChanged(
+        job=row["name"],
+        version=row["version"],
+        max_active=row["max_active"],
+        rate=msgspec.convert(row["rate"], Rate | None),
+        counts_globally=row["counts_globally"],
+        batch=row["batch"],
+        retired=row["retired_at"] is not None,
+    )
     message_id = f"job.{change.job}.{change.version}"
     return _message(change, message_id=message_id, group=change.job, now=now)
 
 
-def announce_switch(change: ManifestChanged, *, now: datetime) -> OutboxMessage:
-    """Tell whether the work of a manifest may run."""
+def announce_switch(row: Any, *, now: datetime) -> OutboxMessage:
+    """Announce whether the work of a manifest may run."""
+    change = ManifestChanged(
+        manifest_id=row["id"],
+        manifest=row["external_id"],
+        group=row["group_name"],
+        version=row["version"],
+        enabled=row["enabled"],
+    )
     message_id = f"manifest.{change.manifest_id}.{change.version}"
     return _message(change, message_id=message_id, group=change.group, now=now)
 
 
-def announce_pruned(
-    manifest_id: UUID, external_id: str, group: str, *, reason: str, now: datetime
-) -> OutboxMessage:
-    """Tell that a manifest is going away; told again under a new id while nobody confirms it."""
+def announce_pruned(row: Any, *, reason: str, now: datetime) -> OutboxMessage:
+    """Announce that a manifest is pruned; each announcement has its own message id."""
     pruned = ManifestPruned(
-        manifest_id=manifest_id, manifest=external_id, group=group, reason=reason, pruned_at=now
+        manifest_id=row["id"],
+        manifest=row["external_id"],
+        group=row["group_name"],
+        reason=reason,
+        pruned_at=now,
     )
-    message_id = f"pruned.{manifest_id}.{now.timestamp():.0f}"
-    return _message(pruned, message_id=message_id, group=group, now=now)
+    message_id = f"pruned.{pruned.manifest_id}.{now.timestamp():.0f}"
+    return _message(pruned, message_id=message_id, group=pruned.group, now=now)
 
 
 def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
-    """Every piece of work begins a trace of its own, linked to what it follows from."""
+    """Start a trace for a piece of work, linked to its cause."""
     succeeded = identity.kind_of(row.cause) == "success"
     cause = manifest.parent_traceparent if succeeded else row.traceparent
     with new_trace("decide", cause=cause, manifest=manifest.external_id, work=str(row.work)):
@@ -149,7 +179,7 @@ def _trace(manifest: Manifest, row: LedgerRow) -> str | None:
 
 
 def _trace_enqueued(work: WorkQueued, cause: str | None) -> str | None:
-    """A trace of its own, too, linked to the one of the application that enqueued it."""
+    """Start a trace for enqueued work, linked to the trace of its application."""
     with new_trace("decide", cause=cause, job=work.job, work=str(work.work)):
         return traceparent()
 
@@ -190,7 +220,7 @@ def _work_event(queued: WorkQueued, now: datetime, context: str | None) -> Event
 
 
 def _start_by(manifest: Manifest, row: LedgerRow, now: datetime) -> datetime | None:
-    """By when it must have begun: counted from when it is due, or may run, or was queued."""
+    """Compute the start deadline, from when the work is due, may run or was queued."""
     within = row.start_within_seconds or manifest.terms.start_within_seconds
     if within is None:
         return None

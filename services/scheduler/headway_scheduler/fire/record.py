@@ -1,9 +1,8 @@
-"""Writing decisions down: ledger, work, events, and how the manifests go on.
+"""Record decisions: ledger rows, work, outbox messages and the next times of manifests.
 
-All of it belongs to the transaction of whoever decided, under the locks of the manifests.
+The caller has locked the manifests and opened the transaction.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -16,24 +15,24 @@ from headway_decisions.firing.manifest_state import MISSED, Verdict
 from headway_decisions.timing.cadence import Once
 from headway_postgres_kit import Connection, json_array, note
 from headway_relay import OutboxMessage, stamped
+from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
-from headway_scheduler.fire.ledger import LedgerRow
-from headway_scheduler.fire.manifest import Manifest, read_manifests
-from headway_scheduler.fire.outbound_events import announce_cancels, announce_work
+from headway_scheduler.fire.manifest import LedgerRow, Manifest, read_manifests
+from headway_scheduler.fire.outbound_events import announce_cancels, announce_switch, announce_work
 from headway_scheduler.metrics import Fired, Skipped
 from headway_scheduler.notifications.facts import Missed
 from headway_scheduler.store import OUTBOX, manifests, occurrences, works
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _REPLACED = "a newer occurrence takes its place"
 
 
 class Advanced(Struct, frozen=True, kw_only=True):
-    """What moving on came to, and when the tick has to look at these manifests again.
+    """Counts of recorded decisions, and when the tick looks at these manifests again.
 
-    `messages` tell of it and may be handed to the relay; others are only in the outbox.
+    `messages` may be handed to the relay; with `left_in_outbox` others are only in the outbox.
     """
 
     queued: int = 0
@@ -53,12 +52,12 @@ class Advanced(Struct, frozen=True, kw_only=True):
 
 
 def earliest(times: Iterable[datetime | None]) -> datetime | None:
-    """The first of several times, some of which may never come."""
+    """Return the first of several times, or `None` if all are `None`."""
     return min((time for time in times if time is not None), default=None)
 
 
 class Decided(Struct, frozen=True, kw_only=True):
-    """What was decided about one manifest, and what the ledger is told of it."""
+    """The decision about one manifest, and its ledger rows."""
 
     manifest: Manifest
     verdict: Verdict
@@ -66,20 +65,24 @@ class Decided(Struct, frozen=True, kw_only=True):
 
 
 def announce_ahead(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
-    """The messages of decisions that are about to be recorded; none if some are releases.
+    """Build the messages before the decisions are recorded; none if some are releases.
 
-    Whether what is released is still owed is not known before, and a trace begins with what is
-    announced: it must not begin twice.
+    A release may find that its decision is no longer owed, and a message starts a trace, which
+    must not start twice.
     """
-    if any(row.release for one in decided for row in one.rows):
+    if any(row.release for decision in decided for row in decision.rows):
         return []
     return _announce(decided, now=now)
 
 
 def _announce(decided: Sequence[Decided], *, now: datetime) -> list[OutboxMessage]:
-    """The messages that tell of the work that decisions make, if nobody made it before."""
-    work = [(one.manifest, row) for one in decided for row in one.rows if row.decision == "queued"]
-    return announce_work(work, now=now)
+    queued = [
+        (decision.manifest, row)
+        for decision in decided
+        for row in decision.rows
+        if row.decision == "queued"
+    ]
+    return announce_work(queued, now=now)
 
 
 async def record(
@@ -89,9 +92,9 @@ async def record(
     *,
     now: datetime,
 ) -> Advanced:
-    """Write decisions down; `messages` are those of `announce_ahead`, if they were made."""
-    rows = [row for one in decided for row in one.rows]
-    verdicts = [one.verdict for one in decided]
+    """Record decisions; `messages` are those of `announce_ahead`, if there are any."""
+    rows = [row for decision in decided for row in decision.rows]
+    verdicts = [decision.verdict for decision in decided]
     releases = [row for row in rows if row.release]
     fresh = await _write_decisions(
         connection, [row for row in rows if not row.release], verdicts, messages, now
@@ -99,14 +102,15 @@ async def record(
     fresh |= await _write_releases(connection, releases, now)
     _log_duplicates(rows, fresh)
     if len(fresh) < len(rows) or not messages:
-        decided, messages = [_only(one, fresh) for one in decided], ()
+        decided, messages = [_only(decision, fresh) for decision in decided], ()
         await OUTBOX.add(connection, _announce(decided, now=now))
-    to_cancel = [one for one in decided if one.verdict.cancel_running]
+    to_cancel = [decision for decision in decided if decision.verdict.cancel_running]
     await _cancel(connection, to_cancel, now)
-    made = Counter(row.manifest for one in decided for row in one.rows if row.decision == "queued")
-    corrected = await _look_again(connection, verdicts, made, now)
+    pairs = [(decision.manifest, row) for decision in decided for row in decision.rows]
+    made = Counter(row.manifest for _, row in pairs if row.decision == "queued")
+    corrected = await _correct_wakes(connection, verdicts, made, now)
     await _retire(connection, decided, made)
-    note(*(fact for one in decided for row in one.rows for fact in _facts(one.manifest, row, now)))
+    note(*(fact for manifest, row in pairs for fact in _facts(manifest, row, now)))
     return Advanced(
         queued=made.total(),
         skipped=sum(row.decision == "skipped" for row in rows),
@@ -117,35 +121,35 @@ async def record(
 
 
 def _log_duplicates(rows: Sequence[LedgerRow], fresh: set[tuple[UUID, str]]) -> None:
-    """Log decisions that the ledger held already: each made nothing, and should not come twice."""
+    """Log decisions that the ledger held already: each made no work, and is not expected."""
     for row in rows:
         if row.key not in fresh:
-            logger.warning(
-                "duplicate decision ignored: manifest=%s cause=%s decision=%s due_at=%s",
-                row.manifest,
-                row.cause,
-                row.decision,
-                row.first_due_at.isoformat(),
+            log.warning(
+                "duplicate decision ignored",
+                manifest=row.manifest,
+                cause=row.cause,
+                decision=row.decision,
+                due_at=row.first_due_at.isoformat(),
             )
 
 
 async def _retire(
     connection: Connection, decided: Sequence[Decided], made: Mapping[UUID, int]
 ) -> None:
-    """One-shots whose time was skipped have had their shot: no outcome will come to say so."""
+    """Disable one-shots whose time was skipped: no outcome will do that."""
     skipped = [
-        one.verdict.manifest
-        for one in decided
-        if one.verdict.next_due_at is None
-        and not made[one.verdict.manifest]
-        and isinstance(one.manifest.view.timing.cadence, Once)
+        decision.verdict.manifest
+        for decision in decided
+        if decision.verdict.next_due_at is None
+        and not made[decision.verdict.manifest]
+        and isinstance(decision.manifest.view.timing.cadence, Once)
     ]
     if skipped:
         await connection.fetch(manifests["retire"], skipped)
 
 
 def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired | Skipped | Missed]:
-    """A decision as it is counted and told; what is owed is counted when it is let go."""
+    """Yield the facts for metrics and notifications; an owed decision counts when it is queued."""
     if row.decision == "skipped":
         yield Skipped(row.reason or "")
         if row.reason == MISSED:
@@ -168,7 +172,7 @@ def _facts(manifest: Manifest, row: LedgerRow, now: datetime) -> Iterator[Fired 
 
 
 def _only(decided: Decided, fresh: set[tuple[UUID, str]]) -> Decided:
-    """The part of it that nobody had decided before."""
+    """Keep the rows that were not in the ledger before."""
     return structs.replace(decided, rows=[row for row in decided.rows if row.key in fresh])
 
 
@@ -179,9 +183,9 @@ async def _write_decisions(
     messages: Sequence[OutboxMessage],
     now: datetime,
 ) -> set[tuple[UUID, str]]:
-    """Write down what schedules decided, the work that it makes, and how the manifests go on.
+    """Write scheduled decisions, their work and the next times; returns the new ledger keys.
 
-    The messages go out with it if all that is decided is new.
+    The statement adds the messages to the outbox only if all decisions are new.
     """
     if not verdicts:
         return set()
@@ -190,7 +194,7 @@ async def _write_decisions(
         now,
         *_decision_columns(rows),
         [row.slot for row in rows],
-        *_as_columns(verdicts),
+        *_verdict_columns(verdicts),
         *OUTBOX.columns(messages),
     )
     return {(row["manifest_id"], row["cause"]) for row in written}
@@ -213,10 +217,10 @@ async def _write_releases(
     return {(row["manifest_id"], row["cause"]) for row in freed}
 
 
-async def _look_again(
+async def _correct_wakes(
     connection: Connection, verdicts: Sequence[Verdict], made: Mapping[UUID, int], now: datetime
 ) -> list[Verdict]:
-    """Correct verdicts whose work did not come about: they promised an outcome nobody will tell."""
+    """Recompute the schedule of manifests whose work row was not created."""
     wrong = [
         verdict.manifest
         for verdict in verdicts
@@ -238,7 +242,7 @@ async def _look_again(
 async def _cancel(connection: Connection, decided: Sequence[Decided], now: datetime) -> None:
     if not decided:
         return
-    by_id = {one.verdict.manifest: one.manifest for one in decided}
+    by_id = {decision.verdict.manifest: decision.manifest for decision in decided}
     rows = await connection.fetch(works["outstanding_of"], list(by_id))
     await OUTBOX.add(
         connection,
@@ -254,7 +258,7 @@ async def _cancel(connection: Connection, decided: Sequence[Decided], now: datet
 async def write_ledger(
     connection: Connection, rows: Sequence[LedgerRow], *, now: datetime
 ) -> set[tuple[UUID, str]]:
-    """Write decisions down; returns the keys of those that nobody had written before."""
+    """Write ledger rows; returns the keys of the rows that are new."""
     if not rows:
         return set()
     written = await connection.fetch(
@@ -279,13 +283,21 @@ async def write_ledger(
 
 
 async def move_on(connection: Connection, verdicts: Sequence[Verdict]) -> None:
-    """Say how manifests go on; they are locked."""
+    """Write the next times of manifests."""
     if verdicts:
-        await connection.execute(manifests["move_on"], *_as_columns(verdicts))
+        await connection.execute(manifests["move_on"], *_verdict_columns(verdicts))
+
+
+async def announce_switches(
+    connection: Connection, locked: Sequence[UUID], *, now: datetime
+) -> None:
+    """Announce which of these manifests were enabled or disabled."""
+    rows = await connection.fetch(manifests["switched"], locked)
+    await OUTBOX.add(connection, [announce_switch(row, now=now) for row in rows])
 
 
 def _decision_columns(rows: Sequence[LedgerRow]) -> tuple[list[Any], ...]:
-    """What was decided, as the parameters of a statement."""
+    """Return ledger rows as statement parameters."""
     return (
         [row.manifest for row in rows],
         [row.cause for row in rows],
@@ -297,8 +309,8 @@ def _decision_columns(rows: Sequence[LedgerRow]) -> tuple[list[Any], ...]:
     )
 
 
-def _as_columns(verdicts: Sequence[Verdict]) -> tuple[list[Any], ...]:
-    """How manifests go on, as the parameters of a statement."""
+def _verdict_columns(verdicts: Sequence[Verdict]) -> tuple[list[Any], ...]:
+    """Return the next times of manifests as statement parameters."""
     return (
         [verdict.manifest for verdict in verdicts],
         [verdict.next_due_at for verdict in verdicts],

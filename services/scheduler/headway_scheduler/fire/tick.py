@@ -1,8 +1,7 @@
 """The tick: queue every manifest that is due, once.
 
-One decision for each occurrence, in one transaction with the work and the event that
-announces it. The tick sleeps until the next due time; its cost grows with what is due,
-not with what exists.
+Each occurrence is decided once, in one transaction with its work and its event. The tick sleeps
+until the next due time; its cost grows with the number of due manifests, not of all manifests.
 """
 
 from collections import defaultdict, deque
@@ -15,18 +14,18 @@ from headway_relay import Handover
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_scheduler.fire.advance import FAULTS_OF_A_ROW, advance
+from headway_scheduler.fire.decide import ROW_FAULTS, advance
 from headway_scheduler.fire.record import earliest
 from headway_scheduler.store import TICK_LOCK, leaders, manifests
 
-# How soon a scheduler that lost the lock looks again.
+# Seconds before a scheduler that does not lead tries again.
 _LOST_THE_LOCK = 0.25
-# How many of those that are due are counted, as the statement says.
+# The bound of the statement `awake_groups`.
 _MOST_COUNTED = 100_000
 
 
 class TickResult(Struct, frozen=True, kw_only=True):
-    """What a tick did, and when it has to look again, if that is known."""
+    """Counts of a tick, and when the next one is due, if that is known."""
 
     led: bool
     fired: int = 0
@@ -36,7 +35,7 @@ class TickResult(Struct, frozen=True, kw_only=True):
 
 
 class _Seen(Struct, frozen=True, kw_only=True):
-    """The manifests that are due at a time, and when others will be."""
+    """The manifests that are due at a time, and the next wake time of the others."""
 
     at: datetime
     due: list[UUID]
@@ -61,24 +60,24 @@ class Tick:
         self._relay = relay
         self._clock = clock
         self._known = False
-        # What the next cycles take, if more was due than one of them does.
+        # The manifests of the next cycles, if more are due than one cycle takes.
         self._ahead: deque[list[UUID]] = deque()
 
     async def run_once(self) -> TickResult:
         """Queue every manifest that is due, once."""
         seen = await self._look()
-        # The first time also with nothing due: people see who leads before anything fires.
+        # The first tick always takes the lead, so that users see the leader before any fire.
         if not seen.due and self._known:
             return TickResult(led=True, next_at=seen.next_at, rest=_rest(seen.next_at, seen.at))
         try:
             result = await self._fire(seen, one_by_one=False)
-        except FAULTS_OF_A_ROW:
+        except ROW_FAULTS:
             result = await self._fire(seen, one_by_one=True)
         self._known = self._known or result.led
         return result
 
     async def _look(self) -> _Seen:
-        """What is due. Nothing is locked yet: what is decided is decided by what the lock finds."""
+        """Find due manifests without locking them; `_fire` locks them and reads them again."""
         limit = self._max_entries
         beyond = None if limit is None else limit + 1
         async with self._database.acquire() as connection:
@@ -117,7 +116,7 @@ class Tick:
 
 
 async def _fair_cycles(connection: Connection, now: datetime, limit: int) -> list[list[UUID]]:
-    """Of more than a cycle takes, a fair share of each group, for this cycle and some to come."""
+    """Share this and the next cycles fairly among the groups with due manifests."""
     groups = await _due_groups(connection, now, limit)
     room = limit * cycles_ahead(sum(group.due for group in groups), limit)
     shares = share(groups, room)
@@ -131,7 +130,7 @@ async def _fair_cycles(connection: Connection, now: datetime, limit: int) -> lis
 
 
 async def _due_groups(connection: Connection, now: datetime, limit: int) -> list[DueGroup]:
-    """The groups with something due, also those that a backlog of others hides."""
+    """Count due manifests by group, also groups behind a backlog beyond the count's bound."""
     rows = await connection.fetch(manifests["awake_groups"], now)
     if sum(row["due"] for row in rows) >= _MOST_COUNTED:
         counted = [row["name"] for row in rows]

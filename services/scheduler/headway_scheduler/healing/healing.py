@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from headway_scheduler.healing.reconcile import CannotAsk, Turn, ask_dispatcher
 from headway_scheduler.healing.reconcile_settings import Standing, told
-from headway_scheduler.healing.republish import retell_cancels, retell_forward, retell_work
+from headway_scheduler.healing.republish import republish_cancels, republish_forward, republish_work
 from headway_scheduler.healing.stream_marks import read_marks, take_mark
 from headway_scheduler.outcomes.intake import take_in
 from headway_scheduler.store import heals
@@ -260,7 +260,7 @@ class Healing:
             ends = [end for row in rows if (end := _end(row, verdicts[row["id"]], now))]
             await take_in(connection, [told(one, one.work, now) for one in ends], now=now)
         async with self._database.transaction() as connection:
-            told_again = await retell_work(connection, lost, now=now) if lost else 0
+            told_again = await republish_work(connection, lost, now=now) if lost else 0
             again = {
                 work: self._next_ask(by_id[work], verdict, now)
                 for work, verdict in verdicts.items()
@@ -300,8 +300,8 @@ class Healing:
             return HealResult()
         async with self._database.transaction() as connection:
             now = await self._clock.now(connection)
-            told = await retell_cancels(connection, cancels, now=now)
-            told += await retell_forward(connection, forward, now=now)
+            told = await republish_cancels(connection, cancels, now=now)
+            told += await republish_forward(connection, forward, now=now)
         return HealResult(requests=told)
 
     def _next_ask(self, row: Any, verdict: Verdict, now: datetime) -> tuple[datetime, int]:

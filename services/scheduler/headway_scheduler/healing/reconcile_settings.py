@@ -13,10 +13,10 @@ from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried
 from headway_postgres_kit import Clock, Database
 
 from headway_scheduler.healing.republish import (
-    retell_groups,
-    retell_jobs,
-    retell_prunes,
-    retell_switches,
+    republish_groups,
+    republish_jobs,
+    republish_prunes,
+    republish_switches,
 )
 from headway_scheduler.outcomes.intake import take_in
 from headway_scheduler.store import DECLARE_LOCK, SOURCE, heals, manifests
@@ -29,9 +29,9 @@ _FIRST_ID = UUID(int=0)
 
 # Whose settings the dispatcher keeps: their names, versions and times, and how they are told.
 _SETTINGS = {
-    "group": (heals["group_versions"], retell_groups),
-    "job": (heals["job_versions"], retell_jobs),
-    "manifest": (heals["switch_versions"], retell_switches),
+    "group": (heals["group_versions"], republish_groups),
+    "job": (heals["job_versions"], republish_jobs),
+    "manifest": (heals["switch_versions"], republish_switches),
 }
 
 
@@ -154,7 +154,7 @@ class Standing:
                     now=now,
                 )
                 if lost:
-                    told_again += await retell_prunes(connection, lost, now=now)
+                    told_again += await republish_prunes(connection, lost, now=now)
         return told_again
 
     async def _pages(self, query: str, after: Any, key: str) -> AsyncIterator[list[Any]]:

@@ -20,10 +20,7 @@ from headway_postgres_kit import Connection
 from headway_relay import OutboxMessage
 from msgspec import structs
 
-from headway_scheduler.declare.declare import audit, job_changed, manifest_changed
-from headway_scheduler.declare.group_settings import group_changed, group_deleted
-from headway_scheduler.fire.ledger import LedgerRow, key_of
-from headway_scheduler.fire.manifest import Manifest, read_manifests
+from headway_scheduler.fire.manifest import LedgerRow, Manifest, key_of, read_manifests
 from headway_scheduler.fire.outbound_events import (
     announce_brought_forward,
     announce_cancel,
@@ -33,15 +30,15 @@ from headway_scheduler.fire.outbound_events import (
     announce_switch,
     announce_work,
 )
-from headway_scheduler.operate.enqueue import announce_again
-from headway_scheduler.store import HISTORY, OUTBOX, SOURCE, groups, heals, manifests, works
+from headway_scheduler.operate.enqueue import republish_enqueued
+from headway_scheduler.store import HISTORY, OUTBOX, SOURCE, audit, groups, heals, manifests, works
 
 logger = logging.getLogger(__name__)
 
 _TOGETHER = UUID(int=0)
 
 
-async def retell_work(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
+async def republish_work(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
     """Announce work again that is still outstanding; returns how much of it there was."""
     cancelled = await _tell_cancels(connection, ids, now)
     ids = [one for one in ids if one not in cancelled]
@@ -58,7 +55,7 @@ async def retell_work(connection: Connection, ids: Sequence[UUID], *, now: datet
         # As old as it was: what waited before the loss does not wait from the beginning.
         pairs = [(by_id[row["manifest_id"]], decisions[row["id"]]) for row in members]
         await OUTBOX.add(connection, _afresh(announce_work(pairs, now=queued_at)))
-    told = [row["id"] for row in known] + await _retell_enqueued(connection, ids, now)
+    told = [row["id"] for row in known] + await _republish_enqueued(connection, ids, now)
     await _note_told(connection, [*told, *cancelled], now)
     return len(told) + len(cancelled)
 
@@ -83,7 +80,7 @@ async def _note_told(connection: Connection, ids: Sequence[UUID], now: datetime)
     await HISTORY.append(connection, records, now=now)
 
 
-async def retell_cancels(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
+async def republish_cancels(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
     """Ask again for outstanding work to end early."""
     return len(await _tell_cancels(connection, ids, now))
 
@@ -114,7 +111,7 @@ async def _tell_cancels(connection: Connection, ids: Sequence[UUID], now: dateti
     return set(told)
 
 
-async def retell_forward(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
+async def republish_forward(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
     """Ask again for work to come first."""
     rows = await connection.fetch(heals["to_bring_forward"], sorted(ids))
     for row in rows:
@@ -124,7 +121,7 @@ async def retell_forward(connection: Connection, ids: Sequence[UUID], *, now: da
     return len(rows)
 
 
-async def _retell_enqueued(
+async def _republish_enqueued(
     connection: Connection, ids: Sequence[UUID], now: datetime
 ) -> list[UUID]:
     """The same for work that no manifest made: what was enqueued is kept until it is settled."""
@@ -132,46 +129,41 @@ async def _retell_enqueued(
     in_vain = [row["id"] for row in rows if row["tellings"]]
     others = [row["id"] for row in rows if not row["tellings"]]
     for together in ([others] if others else []) + [[one] for one in in_vain]:
-        messages = await announce_again(connection, together, now=now)
+        messages = await republish_enqueued(connection, together, now=now)
         await OUTBOX.add(connection, _afresh(messages))
     return others + in_vain
 
 
-async def retell_groups(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
+async def republish_groups(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
     """Announce the settings of groups again, and the deletion of those that are gone."""
     rows = await connection.fetch(groups["read"], sorted(names))
     gone = await connection.fetch(groups["deleted"], sorted(names))
-    changes = [*map(group_changed, rows), *map(group_deleted, gone)]
-    messages = [announce_group(change, now=now) for change in changes]
+    messages = [announce_group(row, now=now) for row in rows]
+    messages += [announce_group(row, now=now, deleted=True) for row in gone]
     await OUTBOX.add(connection, _afresh(messages))
     return len(messages)
 
 
-async def retell_jobs(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
+async def republish_jobs(connection: Connection, names: Sequence[str], *, now: datetime) -> int:
     """Announce the limits of jobs again."""
     rows = await connection.fetch(manifests["job_limits"], list(names))
-    messages = [announce_job(job_changed(row), now=now) for row in rows]
+    messages = [announce_job(row, now=now) for row in rows]
     await OUTBOX.add(connection, _afresh(messages))
     return len(rows)
 
 
-async def retell_switches(connection: Connection, ids: Sequence[str], *, now: datetime) -> int:
+async def republish_switches(connection: Connection, ids: Sequence[str], *, now: datetime) -> int:
     """Announce again which manifests are disabled, or enabled again."""
     rows = await connection.fetch(heals["switches"], [UUID(one) for one in ids])
-    messages = [announce_switch(manifest_changed(row), now=now) for row in rows]
+    messages = [announce_switch(row, now=now) for row in rows]
     await OUTBOX.add(connection, _afresh(messages))
     return len(rows)
 
 
-async def retell_prunes(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
+async def republish_prunes(connection: Connection, ids: Sequence[UUID], *, now: datetime) -> int:
     """Announce again that manifests go away."""
     rows = await connection.fetch(heals["told_pruning"], sorted(ids), now)
-    messages = [
-        announce_pruned(
-            row["id"], row["external_id"], row["group_name"], reason=row["reason"], now=now
-        )
-        for row in rows
-    ]
+    messages = [announce_pruned(row, reason=row["reason"], now=now) for row in rows]
     await OUTBOX.add(connection, _afresh(messages))
     return len(rows)
 

@@ -15,11 +15,10 @@ from headway_history import Record
 from headway_postgres_kit import Clock, Database, note
 from msgspec import Struct
 
-from headway_scheduler.declare.declare import audit
 from headway_scheduler.metrics import Notified
 from headway_scheduler.notifications.webhook import Webhook
 from headway_scheduler.settings import SchedulerSettings
-from headway_scheduler.store import HISTORY, SOURCE, notifications
+from headway_scheduler.store import HISTORY, SOURCE, audit, notifications
 
 logger = logging.getLogger(__name__)
 

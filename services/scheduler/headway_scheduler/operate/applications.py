@@ -10,10 +10,11 @@ from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection
 
 from headway_scheduler.declare import prune
-from headway_scheduler.declare.declare import members_to_switch, write_groups, write_jobs
-from headway_scheduler.declare.group_settings import remove_empty_groups
-from headway_scheduler.fire.advance import account_for, put_to_rest
-from headway_scheduler.operate.manifests import note_change
+from headway_scheduler.declare.declare import members_to_switch
+from headway_scheduler.declare.group_settings import remove_empty_groups, write_groups
+from headway_scheduler.declare.write import write_jobs
+from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
+from headway_scheduler.operate.changes import note_change
 from headway_scheduler.store import (
     DECLARE_LOCK,
     applications,
@@ -61,13 +62,13 @@ async def retire(connection: Connection, request: RetireAppRequest, *, now: date
     others = await members_to_switch(connection, nothing) - own
     # All of them at once and in the order of the tick, to avoid a deadlock.
     await connection.fetch(manifests["lock_with_children"], [*own, *others], [*own])
-    await account_for(connection, sorted(others), until=now, now=now)
+    await skip_missed_during_pause(connection, sorted(others), until=now, now=now)
     source = f"operator/{request.actor or 'unknown'}"
     jobs = await write_jobs(connection, nothing, source, now)
-    await write_groups(connection, nothing, [], source, now)
+    await write_groups(connection, nothing, [], source=source, now=now)
     reason = f"the application {request.app} was retired"
     pruned = await prune.mark(connection, sorted(own), source=source, reason=reason, now=now)
-    await put_to_rest(connection, sorted(others), now=now)
+    await reschedule_wake(connection, sorted(others), now=now)
     # One-shots whose time came while their group was disabled have had their shot.
     await connection.fetch(manifests["retire"], sorted(others))
     await connection.execute(applications["release_groups"], request.app)

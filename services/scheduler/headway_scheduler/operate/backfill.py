@@ -16,11 +16,12 @@ from headway_errors import Conflict, Invalid
 from headway_postgres_kit import Connection
 from msgspec import Struct
 
-from headway_scheduler.fire.advance import let_go, write_ledger
-from headway_scheduler.fire.ledger import LedgerRow
-from headway_scheduler.fire.manifest import Manifest, UnreadableManifest, read_manifests
+from headway_scheduler.fire.decide import queue_owed
+from headway_scheduler.fire.manifest import LedgerRow, Manifest, UnreadableManifest, read_manifests
+from headway_scheduler.fire.record import write_ledger
 from headway_scheduler.lookup import find_manifest
-from headway_scheduler.operate.manifests import check_trigger, note_change
+from headway_scheduler.operate.changes import note_change
+from headway_scheduler.operate.triggers import check_trigger
 from headway_scheduler.questions import aware
 from headway_scheduler.store import lock_manifests, occurrences
 
@@ -52,7 +53,7 @@ async def backfill(
     wanted = found.wanted(request)
     if wanted and not request.dry_run:
         await _owe(connection, request, manifest, wanted, now)
-        await let_go(connection, [manifest.view.id], now=now)
+        await queue_owed(connection, [manifest.view.id], now=now)
         data = {"since": wanted[0], "until": wanted[-1], "occurrences": len(wanted)}
         await note_change(
             connection, "headway.manifest.backfilled.v1", request, request.manifest, data, now

@@ -22,13 +22,13 @@ from headway_postgres_kit import Connection
 from headway_tracing.log import get_logger
 from msgspec import Struct, structs
 
-from headway_scheduler.declare.declare import audit
-from headway_scheduler.fire.advance import put_to_rest
+from headway_scheduler.fire.decide import reschedule_wake
 from headway_scheduler.fire.outbound_events import announce_cancel
 from headway_scheduler.lookup import find_manifest
 from headway_scheduler.store import (
     HISTORY,
     OUTBOX,
+    audit,
     enqueued,
     groups,
     lock_manifests,
@@ -77,7 +77,7 @@ async def cancel(
     if request.work is None:
         counts = await connection.fetch(occurrences["drop_owed"], locked, CANCELLED, now)
         dropped = sum(row["dropped"] for row in counts)
-        await put_to_rest(connection, locked, now=now)
+        await reschedule_wake(connection, locked, now=now)
     data = {"reason": reason, "works": [one.work for one in found], "dropped": dropped}
     source = f"operator/{request.actor or 'unknown'}"
     await HISTORY.append(

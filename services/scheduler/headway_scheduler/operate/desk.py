@@ -57,10 +57,10 @@ from headway_scheduler.operate import (
     applications,
     backfill,
     cancel,
+    changes,
     enqueue_requests,
-    job_limits,
-    manifests,
     pause,
+    triggers,
 )
 from headway_scheduler.operate.selection import choose
 from headway_scheduler.outcomes import activate
@@ -190,7 +190,7 @@ class Desk:
 
     async def change(self, request: ChangeRequest) -> Changed:
         """Change what operators own of a manifest."""
-        return Changed(text=await self._do(manifests.change, request))
+        return Changed(text=await self._do(changes.change, request))
 
     async def change_many(self, request: ChangeManyRequest) -> ManyChanged:
         """Enable, disable or run a page of manifests, each in a transaction of its own.
@@ -261,7 +261,7 @@ class Desk:
 
     async def change_group(self, request: ChangeGroupRequest) -> Changed:
         """Change the settings of a group."""
-        return Changed(text=await self._do(manifests.change_group, request))
+        return Changed(text=await self._do(changes.change_group, request))
 
     async def pause(self, request: PauseRequest) -> PauseAnswer:
         """Let nothing of some manifests begin for a while."""
@@ -275,7 +275,7 @@ class Desk:
 
     async def change_job(self, request: ChangeJobRequest) -> Changed:
         """Change the limits of a job."""
-        return Changed(text=await self._do(job_limits.change_job, request))
+        return Changed(text=await self._do(changes.change_job, request))
 
     async def delete(self, request: DeleteRequest) -> Changed:
         """Delete a manifest."""
@@ -295,7 +295,7 @@ class Desk:
 
     async def trigger(self, request: TriggerRequest) -> TriggerAnswer:
         """Run a manifest now."""
-        return await self._do(manifests.trigger, request)
+        return await self._do(triggers.trigger, request)
 
     async def backfill(self, request: BackfillRequest) -> BackfillAnswer:
         """Queue the occurrences of a past range."""
@@ -385,7 +385,7 @@ async def _choose(connection: Connection, chosen: Chosen, *, now: datetime) -> l
 
 
 async def _delete(connection: Connection, request: DeleteRequest, *, now: datetime) -> Changed:
-    return Changed(text=await manifests.delete(connection, request, now=now))
+    return Changed(text=await changes.delete(connection, request, now=now))
 
 
 def read_definitions(packed: bytes) -> Definitions:

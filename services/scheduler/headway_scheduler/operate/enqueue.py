@@ -26,7 +26,7 @@ from headway_service_kit.passes import Wakeup
 from headway_tracing import span
 from msgspec import Struct
 
-from headway_scheduler.declare.retired_jobs import retired
+from headway_scheduler.declare.checks import retired_message
 from headway_scheduler.fire.outbound_events import announce_enqueued
 from headway_scheduler.metrics import TakenUp
 from headway_scheduler.store import OUTBOX, enqueued, groups, works
@@ -91,7 +91,7 @@ def _refused_as_retired(row: Any) -> Refused | None:
     """Refuse new work of a retired job; work that was queued before the job retired still runs."""
     if row["retired_at"] is None:
         return None
-    return _refused(row, retired(row["job"], row["retired_at"]))
+    return _refused(row, retired_message(row["job"], row["retired_at"]))
 
 
 def judge(row: Any, enqueued_at: datetime) -> Queued | Refused:
@@ -160,7 +160,7 @@ def _read(text: str | None) -> Any:
     return given
 
 
-async def announce_again(
+async def republish_enqueued(
     connection: Connection, ids: Sequence[UUID], *, now: datetime
 ) -> list[OutboxMessage]:
     """The messages again of work that is outstanding and never came to the dispatcher.

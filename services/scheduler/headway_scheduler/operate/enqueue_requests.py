@@ -14,8 +14,7 @@ from headway_contract.scheduling import (
 from headway_errors import Conflict, Invalid, NotFound, Rejected
 from headway_postgres_kit import Connection
 
-from headway_scheduler.declare.declare import audit
-from headway_scheduler.store import HISTORY, enqueued, manifests
+from headway_scheduler.store import HISTORY, audit, enqueued, manifests
 
 # What headway.enqueue() refuses with; anything else is a fault of ours.
 _REFUSALS: dict[type[Exception], type[Rejected]] = {

@@ -30,11 +30,11 @@ from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from msgspec import structs
 
-from headway_scheduler.declare.declare import audit, tell_switches
-from headway_scheduler.fire.advance import account_for, put_to_rest
+from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
 from headway_scheduler.fire.manifest import Manifest, read_manifests
+from headway_scheduler.fire.record import announce_switches
 from headway_scheduler.operate.selection import choose
-from headway_scheduler.store import HISTORY, SOURCE, lock_manifests, manifests
+from headway_scheduler.store import HISTORY, SOURCE, audit, lock_manifests, manifests
 
 logger = logging.getLogger(__name__)
 
@@ -57,16 +57,16 @@ async def pause(connection: Connection, request: PauseRequest, *, now: datetime)
         by = request.actor or "unknown"
         known = await connection.fetch(manifests["windows"], locked)
         fresh = [row["id"] for row in known if not _is_paused_so(row, request)]
-        await account_for(connection, fresh, until=now, now=now)
+        await skip_missed_during_pause(connection, fresh, until=now, now=now)
         await connection.execute(manifests["pause"], fresh, now, request.until, request.reason, by)
-        await put_to_rest(connection, fresh, now=now)
-        await tell_switches(connection, fresh, now=now)
+        await reschedule_wake(connection, fresh, now=now)
+        await announce_switches(connection, fresh, now=now)
         data = {"until": request.until, "reason": request.reason}
         paused = await connection.fetch(manifests["windows"], fresh)
         await _audit(connection, "paused", paused, f"operator/{by}", data, now)
     rows = await connection.fetch(manifests["windows"], locked)
     return PauseAnswer(
-        text=_paused_in_words(len(rows), request),
+        text=_paused_message(len(rows), request),
         count=len(rows),
         manifests=[_paused(row, request, now) for row in rows[:_LISTED]],
         dry_run=request.dry_run,
@@ -91,7 +91,7 @@ async def resume(connection: Connection, request: ResumeRequest, *, now: datetim
     fires = sum(map(_made_good, told))
     told.sort(key=lambda one: (not _made_good(one), one.manifest))
     return ResumeAnswer(
-        text=_resumed_in_words(len(told), fires, dry_run=request.dry_run),
+        text=_resumed_message(len(told), fires, dry_run=request.dry_run),
         count=len(told),
         fires=fires,
         manifests=told[:_LISTED],
@@ -103,8 +103,8 @@ async def end(connection: Connection, rows: Sequence[Any], *, source: str, now: 
     """End the windows of manifests that are locked; the tick decides what came due in them."""
     ids = [row["id"] for row in rows]
     await connection.execute(manifests["resume"], ids, now)
-    await put_to_rest(connection, ids, now=now)
-    await tell_switches(connection, ids, now=now)
+    await reschedule_wake(connection, ids, now=now)
+    await announce_switches(connection, ids, now=now)
     await _audit(connection, "resumed", rows, source, {}, now)
 
 
@@ -260,13 +260,13 @@ def _paused(row: Any, request: PauseRequest, now: datetime) -> PausedManifest:
     )
 
 
-def _paused_in_words(count: int, request: PauseRequest) -> str:
+def _paused_message(count: int, request: PauseRequest) -> str:
     verb = "would be paused" if request.dry_run else "paused"
     until = "until they are resumed" if request.until is None else f"until {_shown(request.until)}"
     return f"{count} manifest(s) {verb} {until}"
 
 
-def _resumed_in_words(count: int, fires: int, *, dry_run: bool) -> str:
+def _resumed_message(count: int, fires: int, *, dry_run: bool) -> str:
     if not count:
         return "nothing that was meant is paused"
     verb = "would be resumed" if dry_run else "resumed"

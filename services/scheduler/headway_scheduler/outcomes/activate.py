@@ -12,9 +12,9 @@ from headway_decisions.capacity.keys import InvalidKey, render_key
 from headway_decisions.firing import identity, manifest_state
 from headway_postgres_kit import Connection
 
-from headway_scheduler.declare.retired_jobs import retired
-from headway_scheduler.fire.advance import put_to_rest
-from headway_scheduler.fire.ledger import LedgerRow
+from headway_scheduler.declare.checks import retired_message
+from headway_scheduler.fire.decide import reschedule_wake
+from headway_scheduler.fire.manifest import LedgerRow
 from headway_scheduler.fire.record import write_ledger
 from headway_scheduler.store import lock_manifests, manifests
 
@@ -37,7 +37,7 @@ async def activate(
     ]
     locked = await lock_manifests(connection, [row.manifest for row in rows])
     await write_ledger(connection, [row for row in rows if row.manifest in locked], now=now)
-    return await put_to_rest(connection, locked, now=now)
+    return await reschedule_wake(connection, locked, now=now)
 
 
 async def targets_of(connection: Connection, requests: Sequence[ActivationRequested]) -> set[UUID]:
@@ -63,7 +63,7 @@ async def problems(
             continue
         problem = _problem(target, targets[parent]["id"])
         if problem is None and target["retired_at"] is not None:
-            problem = retired(target["job"], target["retired_at"])
+            problem = retired_message(target["job"], target["retired_at"])
         if problem is None and one.input is not None:
             problem = _problem_of_input(target, one.input)
         if problem is not None:

@@ -10,8 +10,8 @@ from headway_decisions.firing import identity
 from headway_postgres_kit import Connection, note
 from msgspec import Struct
 
-from headway_scheduler.fire.advance import account_for, put_to_rest
-from headway_scheduler.fire.ledger import LedgerRow
+from headway_scheduler.fire.decide import reschedule_wake, skip_missed_during_pause
+from headway_scheduler.fire.manifest import LedgerRow
 from headway_scheduler.fire.record import write_ledger
 from headway_scheduler.notifications.facts import Blocked, DeadLettered
 from headway_scheduler.store import enqueued, lock_manifests, manifests, occurrences, works
@@ -64,11 +64,11 @@ async def settle(
         # The first of several to end made room, and so ended the pause.
         ends[work.manifest] = min(work.end.settled_at, ends.get(work.manifest, _NEVER))
     paused = {work.manifest for work in owned if work.came_due}
-    await account_for(connection, paused, until=ends, now=now)
+    await skip_missed_during_pause(connection, paused, until=ends, now=now)
     await _close(connection, closed, owned, now)
     await _release_enqueued(connection, closed, now)
     await _owe_again(connection, owned, now)
-    wake_at = await put_to_rest(connection, concerned, now=now)
+    wake_at = await reschedule_wake(connection, concerned, now=now)
     one_shots = {work.manifest for work in owned if work.one_shot}
     if one_shots:
         await connection.fetch(manifests["retire"], list(one_shots))
@@ -128,12 +128,14 @@ async def resolve(
     locked = await lock_manifests(connection, [resolved.manifest_id])
     if not locked:
         return None
-    await account_for(connection, locked, until=min(resolved.resolved_at, now), now=now)
+    await skip_missed_during_pause(
+        connection, locked, until=min(resolved.resolved_at, now), now=now
+    )
     news = await connection.fetchval(occurrences["note_resolved"], resolved.dead_letter, now)
     await connection.execute(manifests["unblock"], locked, resolved.dead_letter)
     if news and isinstance(resolved, DeadLetterRetried):
         await _start_round(connection, resolved, resolved.manifest_id, now)
-    wake_at = await put_to_rest(connection, locked, now=now)
+    wake_at = await reschedule_wake(connection, locked, now=now)
     # A one-shot whose time came while it was blocked has had its shot.
     await connection.fetch(manifests["retire"], locked)
     return wake_at

@@ -1,4 +1,4 @@
-"""Which fire times lie ahead of a manifest, and why they may not come."""
+"""Preview the next fire times of a manifest, and explain why they may not fire."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from headway_decisions.timing.timing import Timing
 from msgspec import structs
 
 _INSTANT = timedelta(microseconds=1)
-# Excluded times that are counted, and exclusions that are named for them.
+# Limits of folding: excluded times that are counted, and exclusions that are named.
 _MOST_COUNTED = 25_000
 _MOST_NAMED = 5
 
@@ -30,7 +30,7 @@ _HOLDS = {
 
 
 def fire_time(external_id: str, kept: Timing, due_at: datetime, jitter_seconds: float) -> FireTime:
-    """One due time with all that is odd about it."""
+    """Describe one due time: jitter, local time, exclusion and clock change."""
     return FireTime(
         due_at=due_at,
         fire_at=jitter.fire_at(kept, external_id, due_at, jitter_seconds),
@@ -41,20 +41,20 @@ def fire_time(external_id: str, kept: Timing, due_at: datetime, jitter_seconds: 
 
 
 def first_ahead(row: Any, kept: Timing, now: datetime) -> datetime | None:
-    """The next due time that can still fire: one that its jitter holds back counts too."""
+    """Return the next due time that can still fire, also one that jitter delays."""
     stored: datetime | None = row["next_due_at"]
     if stored is not None:
         fires_at = jitter.fire_at(kept, row["external_id"], stored, row["jitter_seconds"])
         if fires_at > now:
             return stored
     if isinstance(kept.cadence, Once):
-        # A one-shot whose time was decided never comes again, whatever its clock says.
+        # A one-shot whose time was decided never fires again.
         return None
     return timing.next_due(kept, now)
 
 
 def note_of(row: Any, kept: Timing, hold: str | None, *, has_times: bool) -> str:
-    """Why there are no fire times, or why they may not come."""
+    """Explain why there are no fire times, or why they may not fire."""
     notes = []
     if row["trouble"]:
         notes.append(f"it cannot be judged for now: {row['trouble']}")
@@ -84,27 +84,27 @@ def previewed(
     now: datetime,
     each: bool = False,
 ) -> list[FireTime]:
-    """The next times that fire, from `after` on or from now, those between them folded."""
+    """Return the next fire times after `after` or now; excluded times between them are folded."""
     first = first_ahead(row, kept, now) if after is None else timing.next_due(kept, after)
     if isinstance(kept.cadence, Once) and row["next_due_at"] is None:
         first = None
     fires: list[FireTime] = []
     firing = 0
     while first is not None and firing < count:
-        one = fire_time(row["external_id"], kept, first, row["jitter_seconds"])
-        if each or one.excluded is None:
+        fire = fire_time(row["external_id"], kept, first, row["jitter_seconds"])
+        if each or fire.excluded is None:
             firing += 1
             following = timing.next_due(kept, first)
         else:
             following = timing.next_allowed(kept, first)
-            one = _folded(kept, one, following)
-        fires.append(one)
+            fire = _folded(kept, fire, following)
+        fires.append(fire)
         first = following
     return fires
 
 
 def _folded(kept: Timing, first: FireTime, reopens: datetime | None) -> FireTime:
-    """Fold the excluded times from the first one on into it."""
+    """Fold consecutive excluded times into the first of them."""
     end = first.due_at + SEARCH if reopens is None else reopens - _INSTANT
     last = timing.latest_due(kept, first.due_at, end)
     if last is None:
@@ -128,15 +128,15 @@ def _count(kept: Timing, first: datetime, last: datetime) -> int:
 
 
 def _exclusions(kept: Timing, at: datetime | None, last: datetime) -> list[str]:
-    """What covers the times up to the last, each named once, and not more than a line holds."""
+    """Name the exclusions that cover the times up to the last, at most `_MOST_NAMED`."""
     found: dict[str, None] = {}
     for _ in range(_MOST_NAMED):
         if at is None or at > last:
             break
-        for one in kept.exclusions:
-            alone = structs.replace(kept, exclusions=(one,))
+        for exclusion in kept.exclusions:
+            alone = structs.replace(kept, exclusions=(exclusion,))
             if timing.excluded_by(alone, at) is not None:
-                found[str(one)] = None
+                found[str(exclusion)] = None
                 at = timing.next_allowed(alone, at)
                 break
     return list(found)
