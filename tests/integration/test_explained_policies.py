@@ -60,7 +60,7 @@ async def pause_manifest(timeline: Timeline, **options) -> None:
 
 
 @pytest.mark.parametrize(("then", "now"), CHANGES)
-@pytest.mark.parametrize("miss", [outage, pause])
+@pytest.mark.parametrize("miss", [outage, pause_manifest])
 async def test_the_misfire_policy_of_then(timeline, miss, then, now):
     given, words = POLICIES[then]
     await miss(timeline, misfire=given)

@@ -228,10 +228,10 @@ async def test_a_decision_that_the_ledger_holds_already_is_logged_and_makes_noth
     # As if the clock had been set back.
     await world.value("UPDATE scheduler.manifest SET next_due_at = $1, wake_at = $1", due_at)
     assert (await tick_of(world).run_once()).fired == 0
-    [line] = [record.getMessage() for record in caplog.records if "duplicate" in record.msg]
+    [line] = [text for text in caplog.messages if "duplicate" in text]
     manifest = await world.value("SELECT id FROM scheduler.manifest")
     assert line == (
-        f"duplicate decision ignored: manifest={manifest} cause={made['cause']} decision=queued "
+        f"duplicate decision ignored manifest={manifest} cause={made['cause']} decision=queued "
         f"due_at={due_at.isoformat()}"
     )
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0

@@ -16,7 +16,6 @@ from headway_scheduler.explain.messages import Subject, Switch
 from headway_scheduler.explain.past_terms import Redeclared, TermsOverTime, redeclared, terms_of
 from headway_scheduler.fire.manifest import Manifest, read_manifests
 from headway_scheduler.lookup import queries
-from headway_scheduler.operate.pause import in_words
 from headway_scheduler.store import works
 
 # How many decisions on each side of an instant are looked at.
@@ -65,7 +64,7 @@ async def _gather(
         group_enabled=row["group_enabled"],
         disabled_by=row["disabled_by"],
         blocked_by=row["blocked_by"],
-        pause=in_words(row),
+        pause=_pause_message(row),
         follows=row["parent"] is not None and not row["dormant"],
         instead=one_shots.remedy(row) if one_shots.is_spent(row, now) else "",
         working_since=outstanding[0]["queued_at"] if outstanding else None,
@@ -88,6 +87,18 @@ async def _gather(
         kept_days=kept_days,
         now=now,
     )
+
+
+def _pause_message(row: Any) -> str:
+    """Describe the pause of a manifest, as words after 'paused'; empty without one."""
+    if row["paused_at"] is None or row["resumed_at"] is not None:
+        return ""
+    until = row["paused_until"]
+    said = [f" since {row['paused_at']:%Y-%m-%d %H:%M:%S} UTC"]
+    said += [f" until {until:%Y-%m-%d %H:%M:%S} UTC"] if until is not None else []
+    said += [f" by {row['paused_by']}"] if row["paused_by"] else []
+    said += [f" ({row['pause_reason']})"] if row["pause_reason"] else []
+    return "".join(said)
 
 
 def _covering(rows: Sequence[Any], at: datetime) -> Any:

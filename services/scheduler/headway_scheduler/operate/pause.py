@@ -140,18 +140,6 @@ class Windows:
         return 0.0
 
 
-def in_words(row: Any) -> str:
-    """How a manifest is paused, in words that follow 'paused'; empty if it is not."""
-    if row["paused_at"] is None or row["resumed_at"] is not None:
-        return ""
-    until = row["paused_until"]
-    said = [f" since {_shown(row['paused_at'])}"]
-    said += [f" until {_shown(until)}"] if until is not None else []
-    said += [f" by {row['paused_by']}"] if row["paused_by"] else []
-    said += [f" ({row['pause_reason']})"] if row["pause_reason"] else []
-    return "".join(said)
-
-
 async def _paused_of(connection: Connection, locked: Sequence[UUID]) -> list[Any]:
     """Those of some manifests that are paused, now that they are locked."""
     rows = await connection.fetch(manifests["windows"], locked)
