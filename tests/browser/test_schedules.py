@@ -77,7 +77,7 @@ async def test_it_is_run_and_switched_by_one_button(system: System, page: Page):
 
 async def test_retries_are_changed_and_given_back(system: System, page: Page):
     await page.goto("/schedules/archive")
-    await page.get_by_label("Attempts").fill("7")
+    await page.get_by_label("Attempts", exact=True).fill("7")
     await page.get_by_role("button", name="Save").click()
     await expect(page.locator(".flash.good")).to_be_visible()
     attempts = "SELECT terms -> 'retry' ->> 'attempts' FROM scheduler.manifest WHERE external_id = 'archive'"

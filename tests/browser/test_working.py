@@ -235,7 +235,7 @@ async def test_the_system_shows_its_leader_and_its_streams(page: Page, system: S
     await system.world.make_due("deliver")
     await system.world.until("SELECT true FROM scheduler.leader WHERE name = 'tick'")
     await page.goto("/system")
-    for words in ("ticks since", "HEADWAY_WORK", "projector", "worker-ship", "headway-dispatcher"):
+    for words in ("leads since", "HEADWAY_WORK", "projector", "worker-ship", "headway-dispatcher"):
         await expect(page.get_by_text(words).first).to_be_visible()
     await look_closely(page, "system")
 

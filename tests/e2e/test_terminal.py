@@ -123,7 +123,7 @@ async def test_an_outcome_is_waited_for_with_progress_for_people_only(here, worl
 
 async def test_ctrl_c_ends_the_waiting_and_not_the_work(here):
     async with here.terminal("trigger", "slowly", "--wait") as terminal:
-        await terminal.expect("no answer; trying again")
+        await terminal.expect("on its way")
         terminal.type("\x03")
         assert await terminal.end() == 130
         assert "Traceback" not in terminal.text

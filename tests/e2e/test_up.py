@@ -446,7 +446,7 @@ async def test_an_app_in_yaml_runs_with_workers_of_another_kind_alone(place):
     place.app.write_text(FOREIGN)
     async with place.up() as up:
         assert await up.end(within=30) == 2
-    assert "holds no bodies, so nobody would run them: give the program that does" in up.said
+    assert "name the program that does, as in --worker-command" in up.said
     command = f"{sys.executable} {Path(__file__).parent / 'bare_worker.py'} echo bare-1"
     async with place.up("--for", "8", "--json", "--worker-command", command) as up:
         assert await up.end(within=60) == 0, up.said

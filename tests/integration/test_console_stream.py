@@ -165,7 +165,7 @@ async def test_there_is_room_for_so_many_and_the_next_is_told_so(console, monkey
 async def test_a_quiet_stream_gives_signs_of_life_with_how_far_it_has_read(
     world, console, monkeypatch
 ):
-    monkeypatch.setattr(feed_module, "_SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr(feed_module, "_KEEP_ALIVE_SECONDS", 0.0)
     asked = {"params": {"type": "nothing.such"}}
     path = "/api/v1/events/stream"
     async with console.signed_in("viewer") as client, client.stream("GET", path, **asked) as reply:

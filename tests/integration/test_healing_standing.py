@@ -332,11 +332,17 @@ class TestAnswers:
         await world.until_settled()
         [row] = await world.rows("SELECT id FROM dispatcher.work_queue")
         work = row["id"]
+        columns = await world.value(
+            "SELECT string_agg(column_name, ', ') FROM information_schema.columns"
+            " WHERE table_schema = 'dispatcher' AND table_name = 'work_queue'"
+            " AND is_generated = 'NEVER'"
+        )
         await world.value(
-            "INSERT INTO dispatcher.work_queue SELECT (jsonb_populate_record(work_queue,"
+            f"INSERT INTO dispatcher.work_queue ({columns}) SELECT {columns} FROM ("
+            "SELECT (jsonb_populate_record(work_queue,"
             " jsonb_build_object('id', gen_random_uuid(), 'slot', n, 'cancel_reason',"
             " repeat('x', 300000), 'cancel_requested_at', clock_timestamp()))).*"
-            " FROM dispatcher.work_queue, generate_series(1, 4) AS n"
+            " FROM dispatcher.work_queue, generate_series(1, 4) AS n) AS copies"
         )
         rows = await world.rows(
             "SELECT id, queued_at FROM dispatcher.work_queue ORDER BY id = $1", work

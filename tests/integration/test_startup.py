@@ -244,7 +244,10 @@ async def test_a_scheduler_that_does_not_tick_declares_and_fires_nothing(world):
     await world.scheduler(app_with("a", priority=3), tick="off")
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0
     assert (
-        await world.value("SELECT priority FROM scheduler.manifest WHERE pruning_at IS NULL") == 3
+        await world.value(
+            "SELECT (terms ->> 'priority')::int FROM scheduler.manifest WHERE pruning_at IS NULL"
+        )
+        == 3
     )
     assert await world.value("SELECT count(*) FROM scheduler.occurrence") == 0
     await world.scheduler(app_with("a", priority=3))

@@ -36,7 +36,7 @@ async def declare_due(world, *names: str, group: str = "job") -> None:
 async def test_a_manifest_that_cannot_be_judged_holds_nobody_else_up(world):
     await declare_due(world, "good", "bad-retry", "bad-zone", "bad-cadence")
     change = "UPDATE scheduler.manifest SET {} WHERE external_id = $1"
-    await world.value(change.format("retry = '{\"attempts\": null}'"), "bad-retry")
+    await world.value(change.format('terms = \'{"retry": {"attempts": null}}\''), "bad-retry")
     bad_zone = '{"cadence": {"type": "every", "seconds": 60}, "zone": "Mars/Base"}'
     await world.value(change.format(f"timing = '{bad_zone}'"), "bad-zone")
     lunar = '{"cadence": {"type": "lunar"}}'

@@ -99,18 +99,18 @@ def before_outcome() -> None:
     async def wrapped(self: Lease, *events: Any) -> Any:
         die()
 
-    Lease.say = wrapped  # type: ignore[method-assign]
+    Lease.publish = wrapped  # type: ignore[method-assign]
 
 
 def after_outcome() -> None:
     """The outcome is stored, and the worker has not heard so."""
-    say: Callable[..., Awaitable[Any]] = Lease.say
+    publish: Callable[..., Awaitable[Any]] = Lease.publish
 
     async def wrapped(self: Lease, *events: Any) -> Any:
-        await say(self, *events)
+        await publish(self, *events)
         die()
 
-    Lease.say = wrapped  # type: ignore[method-assign]
+    Lease.publish = wrapped  # type: ignore[method-assign]
 
 
 POINTS: dict[str, Callable[[], None]] = {

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 from headway_contract.scheduling import ManifestAnswer, ManifestStatus
-from headway_contract.work import WorkTerms, stored_terms
+from headway_contract.work import RetryPolicy, WorkTerms, stored_terms
 from headway_decisions.declaring.lookup import (
     deleted_message,
     missing_message,
@@ -185,8 +185,8 @@ class JobRow(Struct, frozen=True, kw_only=True):
     batch: int
     manifests: int
     workers: int
+    attempts: int
     touched: list[str] = []
-    attempts: int | None = None
     active: int = 0
     retired_at: datetime | None = None
 
@@ -286,7 +286,12 @@ async def page_of_jobs(
     rows = await connection.fetch(
         queries["jobs"], name_of(_JOBS, cursor), like(text), heard_since, limit + 1
     )
-    return page_of(_JOBS, rows, limit, lambda row: JobRow(**dict(row)), None, "name")
+    return page_of(_JOBS, rows, limit, _job_row, None, "name")
+
+
+def _job_row(row: Any) -> JobRow:
+    """Read a job; terms that equal the default are not stored."""
+    return JobRow(**{**dict(row), "attempts": row["attempts"] or RetryPolicy().attempts})
 
 
 def held_by(row: Any) -> str | None:
