@@ -177,7 +177,7 @@ async def test_people_sign_in_at_the_issuer(with_issuer, issuer):
         carried = {"cookie": cookie.partition(";")[0]}
         back = urlsplit(issuer.grant(asked))
         forged = await client.get(f"{back.path}?code=code-0&state=another", headers=carried)
-        assert (forged.status_code, "started in another browser" in forged.text) == (401, True)
+        assert (forged.status_code, "does not match this sign-in" in forged.text) == (401, True)
         done = await client.get(f"{back.path}?{back.query}", headers=carried)
         assert (done.status_code, done.headers["location"]) == (303, "/runs")
         session = next(c for c in done.headers.get_list("set-cookie") if "signing-in" not in c)
