@@ -341,7 +341,7 @@ async def test_a_signal_while_it_starts_takes_everything_back(place, number, mom
     moments = {
         "the data folder is locked": (place.data / "lock").exists,
         "the database is being made": (place.data / "postgres.new").exists,
-        "the worker is awaited": lambda: "dispatcher runs" in up.said,
+        "the worker is awaited": lambda: "dispatcher started" in up.said,
     }
     async with place.up("--json") as up:
         await up.until(moments[moment], moment)

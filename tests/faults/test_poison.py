@@ -22,8 +22,9 @@ from headway_contract.orders import RunDispatched
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
 from headway_decisions.runs.report_limits import storable_json
-from headway_dispatcher.intake.work_intake import Followers, work_intake
+from headway_dispatcher.intake.work_intake import work_intake
 from headway_dispatcher.runs.projector import event_intake
+from headway_dispatcher.wakeups import Wakeups
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_jetstream_kit.publish import publish
@@ -435,7 +436,7 @@ async def test_good_work_among_generated_messages(world):
     works = [uuid4() for _ in range(20)]
     batch.add(subjects.work("ops"), *(envelope(queued(work), work) for work in works))
     await batch.tell()
-    followers = Followers(
+    wake = Wakeups(
         gate=Wakeup(),
         relay=Handover(),
         cancels=Wakeup(),
@@ -447,9 +448,9 @@ async def test_good_work_among_generated_messages(world):
         world.database,
         world.broker,
         clock=DATABASE_CLOCK,
-        followers=followers,
+        wake=wake,
         rank_step=timedelta(seconds=60),
-        kept=timedelta(days=30),
+        retention=timedelta(days=30),
     )
     await batch.take_in(intake, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
     rows = await world.rows("SELECT id FROM dispatcher.work_queue")

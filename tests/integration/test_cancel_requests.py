@@ -233,8 +233,8 @@ async def test_a_dead_letter_that_was_just_retried_ends_with_its_manifest(world,
     await world.stop_workers()
     async with world.database.transaction() as connection:
         times = await read_times(connection, DATABASE_CLOCK)
-        wish = letters.Wish(actor="ada", input=UNSET)
-        await letters.retry(connection, [letter], wish, times=times)
+        order = letters.RetryOrder(actor="ada", input=UNSET)
+        await letters.retry(connection, [letter], order, times=times)
         # As long as this is not committed nobody tells the scheduler; then it is asked at once.
         await connection.execute("DELETE FROM dispatcher.outbox")
     assert await world.value("SELECT count(*) FROM scheduler.work") == 0

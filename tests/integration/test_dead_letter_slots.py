@@ -12,7 +12,7 @@ from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.dispatching import CancelAnswer, CancelRequest, LetterFilter
 from headway_contract.work import ManifestPruned, WorkCancelRequested, WorkQueued
-from headway_dispatcher.operate import cancel_requests
+from headway_dispatcher.operate import cancel
 from headway_jetstream_kit.ask import ask
 from support.cadences import when_made_due
 from support.invariants import check_invariants
@@ -146,7 +146,7 @@ class TestSlots:
     @pytest.mark.parametrize("whole", ["manifest_id", "group"])
     async def test_a_cancel_in_pages_frees_no_slot_for_what_it_means(self, ops, monkeypatch, whole):
         """The first page makes room for a letter that only the next would come to."""
-        monkeypatch.setattr(cancel_requests, "BATCH", 1)
+        monkeypatch.setattr(cancel, "BATCH", 1)
         manifest, first = uuid4(), UUID(int=1)
         work, letter = await ops.letter(manifest_id=manifest, manifest="m")
         ops.mended.set()

@@ -12,7 +12,7 @@ from headway.client.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract.dispatching import LetterFilter
 from headway_contract.work import JobChanged, RetryPolicy
-from headway_dispatcher.letters.passes import LetterRetention
+from headway_dispatcher.letters.letters import LetterRetention
 from headway_postgres_kit import DATABASE_CLOCK
 from support.invariants import check_invariants
 

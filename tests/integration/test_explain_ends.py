@@ -7,7 +7,7 @@ from headway_contract.dispatching import CancelRequest, NamedWork
 from headway_contract.waiting import ExplainWorkQuestion
 from headway_contract.work import RetryPolicy
 from headway_dispatcher.letters import letters
-from headway_dispatcher.operate import cancel_requests
+from headway_dispatcher.operate.cancel import cancel as cancel_work
 from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.store import read_times
 from support.gates import SECOND, START, Gates, SetClock, work
@@ -38,7 +38,7 @@ async def explain(gates: Gates, work_id):
 async def cancel(gates: Gates, **named) -> None:
     async with gates.database.transaction() as connection:
         times = await read_times(connection, gates.clock)
-        await cancel_requests.cancel(connection, CancelRequest(actor="ada", **named), times=times)
+        await cancel_work(connection, CancelRequest(actor="ada", **named), times=times)
 
 
 async def failed_for_good(gates: Gates, **fields):
@@ -108,7 +108,7 @@ async def test_a_dead_letter_says_what_it_waits_for(gates):
     [other] = await gates.queue(work(manifest_id=manifest, manifest="m"))
     async with gates.database.transaction() as connection:
         times = await read_times(connection, gates.clock)
-        await letters.retry(connection, [letter], letters.Wish(actor="ada"), times=times)
+        await letters.retry(connection, [letter], letters.RetryOrder(actor="ada"), times=times)
     text = (await explain(gates, failed)).text
     assert text.endswith(
         "is to be retried, as ada asked at 2027-03-01 12:00:00 UTC: it is queued again once work "

@@ -15,7 +15,8 @@ from headway_contract.work import (
 )
 from headway_dispatcher.history.verify import verify
 from headway_dispatcher.intake import work_intake
-from headway_dispatcher.operate import cancel_pass
+from headway_dispatcher.operate.cancel import request_cancels
+from headway_dispatcher.runs.settle import Changes
 from headway_dispatcher.store import HISTORY
 from support.gates import SECOND, START, Gates, SetClock, waiting_reasons, work
 
@@ -36,25 +37,25 @@ async def gates(database, clock):
 
 
 async def cancel(gates, *works: UUID) -> None:
-    records = []
+    changes = Changes()
     async with gates.database.transaction() as connection:
-        await cancel_pass.request(
+        await request_cancels(
             connection,
             [
                 WorkCancelRequested(work=one, group="etl", reason="enough", requested_at=START)
                 for one in works
             ],
             START,
-            records,
+            changes,
         )
-        await HISTORY.append(connection, records)
+        await changes.write(connection, now=START)
 
 
 async def bring_forward(gates, wanted: UUID) -> None:
     records = []
     async with gates.database.transaction() as connection:
         told = [WorkBroughtForward(work=wanted, group="etl", at=START)]
-        await work_intake._bring_forward(connection, told, START, records)
+        await work_intake.bring_forward(connection, told, START, records)
         await HISTORY.append(connection, records)
 
 

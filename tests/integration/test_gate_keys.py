@@ -48,7 +48,7 @@ async def explain(gates: Gates, one):
 async def bring_forward(gates: Gates, connection, one) -> None:
     records = []
     told = [WorkBroughtForward(work=one.work, group="etl", at=START)]
-    await work_intake._bring_forward(connection, told, START, records)
+    await work_intake.bring_forward(connection, told, START, records)
     await HISTORY.append(connection, records)
 
 

@@ -213,7 +213,7 @@ async def test_no_key_is_lost_whoever_closes_lanes_and_brings_work_forward(
         wanted = WorkBroughtForward(work=chance.choice(works).work, group="a", at=now)
         async with gates.database.transaction() as connection:
             records = []
-            await work_intake._bring_forward(connection, [wanted], now, records)
+            await work_intake.bring_forward(connection, [wanted], now, records)
             # While the row is locked, others end runs and look at their keys.
             others = [one for one in await gates.active() if one != wanted.work]
             if others:

@@ -15,7 +15,7 @@ from headway_dispatcher.history import retention as retention_module
 from headway_dispatcher.history.rebuild import rebuild
 from headway_dispatcher.history.retention import Retention
 from headway_dispatcher.history.verify import verify
-from headway_dispatcher.letters.passes import LetterRetention
+from headway_dispatcher.letters.letters import LetterRetention
 from headway_jetstream_kit.publish import publish
 from headway_postgres_kit import DATABASE_CLOCK
 from support.cadences import when_made_due

@@ -147,7 +147,7 @@ async def test_an_unfenced_message_counts_and_its_worker_is_warned(desk, caplog)
     assert (await desk.settled())["state"] == "completed"
     [warning] = (await desk.heartbeat("w1")).warnings
     assert "without the two headers" in warning.message
-    assert "unfenced message accepted: worker w1" in caplog.text
+    assert "unfenced message accepted worker=w1" in caplog.text
 
 
 @pytest.mark.parametrize("output", [b"NaN", b"1e400"])

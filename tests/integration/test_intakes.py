@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from headway_contract import subjects
-from headway_dispatcher.runs.projector import all_have_gone_on
+from headway_dispatcher.runs.projector import no_claim_alone
 from headway_jetstream_kit import Puller, Stored
 from headway_jetstream_kit.consume import Intake
 from headway_jetstream_kit.provisioning import consumer_info
@@ -62,7 +62,7 @@ def lingering(world, *, seconds, complete) -> Puller:
 async def test_what_follows_is_waited_for_until_nothing_is_missing(world):
     """An hour would be too long for this test: it ends once the claims have their second words."""
     await world.provision()
-    puller = lingering(world, seconds=3600, complete=all_have_gone_on)
+    puller = lingering(world, seconds=3600, complete=no_claim_alone)
     fetching = asyncio.create_task(puller.fetch(500, wait=10))
     for subject in SUBJECTS:
         await tell(world, subject, after=0)
@@ -74,7 +74,7 @@ async def test_what_follows_is_waited_for_until_nothing_is_missing(world):
 
 async def test_what_does_not_follow_is_waited_for_only_so_long(world):
     await world.provision()
-    puller = lingering(world, seconds=0.001, complete=all_have_gone_on)
+    puller = lingering(world, seconds=0.001, complete=no_claim_alone)
     await tell(world, SUBJECTS[0], after=0)
     [message] = await puller.fetch(500, wait=10)
     # The request is still open, and brings what comes later.

@@ -7,10 +7,10 @@ import pytest_asyncio
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
 from headway_contract.lifecycle import LeaseClaimed, LeaseRevoked
-from headway_dispatcher.gate.expiry import Expiry
 from headway_dispatcher.gate.gate import Gate
 from headway_dispatcher.history.verify import verify
 from headway_dispatcher.runs.leases import last_stored
+from headway_dispatcher.runs.orders import Expiry
 from headway_dispatcher.runs.settle import EXPIRED
 from headway_dispatcher.settings import DispatcherSettings
 from headway_jetstream_kit import Stored

@@ -13,8 +13,7 @@ from headway_contract.lifecycle import Failure
 from headway_contract.orders import RunDispatched
 from headway_contract.work import WorkQueued
 from headway_decisions.runs.folding import Run
-from headway_dispatcher.gate.gate import Gate, GateResult
-from headway_dispatcher.gate.waits import Waits
+from headway_dispatcher.gate.gate import Gate, GateResult, Waits
 from headway_dispatcher.intake import limits, work_intake
 from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
@@ -79,7 +78,7 @@ class Gates:
                 event(work, id=work.work, source="t", subject=work.work, time=now) for work in works
             ]
             records: list[Record] = []
-            await work_intake.take_in(connection, events, now, STEP, records)
+            await work_intake.queue_work(connection, events, now, STEP, records)
             await HISTORY.append(connection, records)
         return [work.work for work in works]
 
@@ -142,14 +141,15 @@ class Gates:
                 )
                 for row in rows
             }
-            records = [
-                _run_record(row["state"], row, row["finished_at"], failure=row["failure"])
-                for row in rows
-            ]
+            changes = settle.Changes(
+                records=[
+                    _run_record(row["state"], row, row["finished_at"], failure=row["failure"])
+                    for row in rows
+                ]
+            )
             writes = StatementBatch()
-            await settle.settle(connection, ended, now=now, records=records, writes=writes)
-            HISTORY.append_to(writes, records)
-            await writes.send(connection)
+            await settle.settle(connection, ended, now=now, changes=changes, writes=writes)
+            await changes.write(connection, writes, now=now)
         return len(rows)
 
     async def active(self) -> list[UUID]:

@@ -1,50 +1,104 @@
-"""What the dispatcher tells the world, as messages for the outbox."""
+"""Events for the scheduler and other listeners, and their messages for the outbox."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
 from headway_clock import new_id
 from headway_contract import Event, EventData, encode, event, subjects
+from headway_contract.healing import AskedWork
 from headway_contract.lifecycle import Activation
 from headway_contract.settled import (
     ActivationRequested,
     DeadLetterAcknowledged,
     DeadLetterCreated,
     DeadLetterRetried,
+    Outcome,
     PruneConfirmed,
     WorkSettled,
 )
+from headway_contract.work import WorkCancelRequested, WorkQueued
+from headway_decisions.runs.folding import unite
 from headway_relay import OutboxMessage, bundled
 
 from headway_dispatcher.store import SOURCE
 
-# How much of an outcome its activations may take up. A message that the broker finds too large
-# is never published, and the outcome must be; what does not fit was told by itself before.
+# The broker refuses larger messages, and an outcome must be published. Activations beyond this
+# size were published by messages of their own before.
 _ACTIVATIONS_LIMIT = 512 * 1024
 
 
-def messages_of(ends: Sequence[Event]) -> list[OutboxMessage]:
-    """How work ended and that a person has to look, of what has just happened, group by group."""
+def work_settled(
+    row: Any,
+    *,
+    outcome: Outcome,
+    reason: str,
+    attempts: int,
+    dead_letter: UUID | None,
+    settled_at: datetime,
+) -> WorkSettled:
+    """Return the end of work; `row` has its columns and the activations of its runs."""
+    by_run = msgspec.convert(row["activations"] or [], list[list[Activation]])
+    return WorkSettled(
+        work=row["id"],
+        round=row["round"],
+        manifest_id=row["manifest_id"],
+        manifest=row["manifest"],
+        group=row["group_name"],
+        outcome=outcome,
+        reason=reason,
+        run=row["run_id"],
+        runs=row["runs"],
+        attempts=attempts,
+        dead_letter=dead_letter,
+        activations=_within_limit(unite(activation for run in by_run for activation in run)),
+        settled_at=settled_at,
+    )
+
+
+def settled_without_run(
+    work: WorkQueued | WorkCancelRequested | AskedWork,
+    outcome: Outcome,
+    reason: str,
+    now: datetime,
+) -> WorkSettled:
+    """Return the end of work that never ran; its group is unknown if its manifest is pruned."""
+    return WorkSettled(
+        work=work.work,
+        round=work.round,
+        manifest_id=work.manifest_id,
+        manifest=None if isinstance(work, AskedWork) else work.manifest,
+        group="pruned" if isinstance(work, AskedWork) else work.group,
+        outcome=outcome,
+        reason=reason,
+        runs=0,
+        attempts=0,
+        settled_at=now,
+    )
+
+
+def settled_messages(events: Iterable[Event]) -> list[OutboxMessage]:
+    """Bundle events of one transaction into messages, by group."""
     by_group: dict[str, list[Event]] = {}
-    for one in ends:
-        by_group.setdefault(one.data.group, []).append(one)
+    for settled in events:
+        by_group.setdefault(settled.data.group, []).append(settled)
     return [
         message
-        for group, events in by_group.items()
-        for message in bundled(subjects.settled(group), events)
+        for group, members in by_group.items()
+        for message in bundled(subjects.settled(group), members)
     ]
 
 
 def settled_message(settled: WorkSettled) -> OutboxMessage:
-    """How work ended, in a message of its own: this may be told again, with others or without."""
-    [message] = messages_of([settled_event(settled)])
+    """Return a message of its own for the end of work."""
+    [message] = settled_messages([settled_event(settled)])
     return message
 
 
 def settled_event(settled: WorkSettled, traceparent: str | None = None) -> Event:
-    """How work ended."""
+    """Return the event for the end of work; publishing it again repeats its id."""
     return event(
         settled,
         id=f"settled.{settled.work}.{settled.round}",
@@ -56,7 +110,7 @@ def settled_event(settled: WorkSettled, traceparent: str | None = None) -> Event
 
 
 def dead_letter_event(created: DeadLetterCreated, now: datetime, traceparent: str | None) -> Event:
-    """That a person has to look."""
+    """Return the event for a new dead letter."""
     letter = created.dead_letter
     return event(
         created,
@@ -71,7 +125,7 @@ def dead_letter_event(created: DeadLetterCreated, now: datetime, traceparent: st
 def resolved_message(
     resolved: DeadLetterRetried | DeadLetterAcknowledged, traceparent: str | None = None
 ) -> OutboxMessage:
-    """That somebody has seen to a dead letter, which happens once."""
+    """Return the message that a dead letter was resolved."""
     letter = resolved.dead_letter
     return _message(
         resolved,
@@ -84,12 +138,12 @@ def resolved_message(
 
 
 def activation_message(
-    requested: ActivationRequested, told_by: str, now: datetime, traceparent: str | None
+    requested: ActivationRequested, event_id: str, now: datetime, traceparent: str | None
 ) -> OutboxMessage:
-    """That a run woke dependents; `told_by` is the run's own event, which tells it once."""
+    """Return the message that a run activates dependents, by the run's event `event_id`."""
     return _message(
         requested,
-        id=f"activation.{requested.run}.{told_by}",
+        id=f"activation.{requested.run}.{event_id}",
         subject=requested.run,
         group=requested.group,
         time=now,
@@ -97,11 +151,21 @@ def activation_message(
     )
 
 
-def prune_confirmed_message(confirmed: PruneConfirmed) -> OutboxMessage:
-    """That nothing is left of a manifest.
+def prune_confirmation(tombstone: Any) -> PruneConfirmed:
+    """Return the confirmation that a tombstone's row stores."""
+    return PruneConfirmed(
+        manifest_id=tombstone["manifest_id"],
+        manifest=tombstone["manifest"],
+        group=tombstone["group_name"],
+        confirmed_at=tombstone["confirmed_at"],
+    )
 
-    Each time under a new id: whoever asks again has lost the last one, and the broker would
-    swallow a repeat.
+
+def prune_confirmed_message(confirmed: PruneConfirmed) -> OutboxMessage:
+    """Return the message that nothing is left of a manifest.
+
+    It has a new id each time: a repeated request means that the last one was lost, and the broker
+    would drop a duplicate.
     """
     return _message(
         confirmed,
@@ -112,8 +176,8 @@ def prune_confirmed_message(confirmed: PruneConfirmed) -> OutboxMessage:
     )
 
 
-def fitting(activations: Sequence[Activation]) -> list[Activation]:
-    """As many activations as an outcome may carry."""
+def _within_limit(activations: Sequence[Activation]) -> list[Activation]:
+    """Return as many activations as an outcome may carry."""
     room = _ACTIVATIONS_LIMIT
     kept = []
     for activation in activations:

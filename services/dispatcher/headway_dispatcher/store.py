@@ -1,10 +1,13 @@
-"""What the passes of the dispatcher share: schema, queries, outbox, history, time."""
+"""The schema, queries, outbox, history, tombstone lock and times that all passes share."""
 
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from uuid import UUID
 
 from headway_decisions.runs.reaping import Witness
 from headway_history import History
-from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Migrations, Queries
+from headway_postgres_kit import DATABASE_CLOCK, Clock, Connection, Database, Migrations, Queries
 from headway_relay import Outbox, Rejected
 from headway_service_kit.idempotency import IdempotencyStore
 from msgspec import Struct
@@ -17,14 +20,14 @@ REJECTED = Rejected(SCHEMA)
 IDEMPOTENCY = IdempotencyStore(SCHEMA)
 SOURCE = "headway/dispatcher"
 
-# Had alone by whoever buries a manifest, and shared by whoever brings work into the queue.
-BURY_LOCK = 0x48570011
+# Exclusive for a transaction that writes tombstones, shared for one that queues work.
+TOMBSTONE_LOCK = 0x48570011
 
 works = Queries("headway_dispatcher", "sql/work_queue.sql")
 gates = Queries("headway_dispatcher", "sql/gate.sql")
 leases = Queries("headway_dispatcher", "sql/lease.sql")
 workers = Queries("headway_dispatcher", "sql/worker.sql")
-news_queries = Queries("headway_dispatcher", "sql/progress.sql")
+progress_queries = Queries("headway_dispatcher", "sql/progress.sql")
 letter_queries = Queries("headway_dispatcher", "sql/dead_letter.sql")
 canary_queries = Queries("headway_dispatcher", "sql/canary.sql")
 cancel_queries = Queries("headway_dispatcher", "sql/cancel.sql")
@@ -39,11 +42,9 @@ consumer_queries = Queries("headway_dispatcher", "sql/consumer.sql")
 
 
 class Times(Struct, frozen=True, kw_only=True):
-    """What time it is, twice over.
+    """Two times, which differ only if a test sets its own clock.
 
-    `real` is PostgreSQL's: who was heard when, how long a worker is waited for. `schedule` is
-    the time that schedules and records go by; a test may bend it, and it is the same
-    otherwise.
+    `real` is PostgreSQL's and decides about liveness. `schedule` decides about everything else.
     """
 
     real: datetime
@@ -51,23 +52,48 @@ class Times(Struct, frozen=True, kw_only=True):
 
 
 async def read_now(connection: Connection) -> datetime:
-    """PostgreSQL's time, to be read after the locks were taken."""
+    """Read PostgreSQL's time; call it after taking locks."""
     now: datetime = await connection.fetchval(works["now"])
     return now
 
 
 async def read_witness(connection: Connection, name: str) -> Witness | None:
-    """How a dispatcher's own heartbeat was heard; none if it never was."""
+    """Read when a dispatcher's own heartbeat was received; `None` if it never was."""
     row = await connection.fetchrow(workers["witness"], name)
     return None if row is None else Witness(**dict(row))
 
 
 async def read_times(connection: Connection, clock: Clock) -> Times:
-    """Both times, to be read after the locks were taken."""
+    """Read both times; call it after taking locks."""
     return await times_at(await read_now(connection), connection, clock)
 
 
 async def times_at(real: datetime, connection: Connection, clock: Clock) -> Times:
-    """Both times where PostgreSQL's is known; one reading will do if they are of one clock."""
+    """Read the schedule time; the database clock needs no second reading."""
     schedule = real if clock is DATABASE_CLOCK else await clock.now(connection)
     return Times(real=real, schedule=schedule)
+
+
+def tombstone_transaction(
+    database: Database, *, exclusive: bool
+) -> AbstractAsyncContextManager[Connection]:
+    """Open a transaction under the tombstone lock.
+
+    Without the lock, one dispatcher could queue work of a manifest while another, which does not
+    see that work yet, deletes the manifest's rows.
+    """
+    return database.locked_transaction(TOMBSTONE_LOCK, shared=not exclusive)
+
+
+async def share_tombstone_lock(connection: Connection) -> None:
+    """Keep new tombstones away until this transaction ends."""
+    await connection.execute(prune_queries["share_lock"], TOMBSTONE_LOCK)
+
+
+async def pruned_manifests(connection: Connection, manifests: Iterable[UUID | None]) -> set[UUID]:
+    """Return those of the manifests that have a tombstone."""
+    known = {manifest for manifest in manifests if manifest is not None}
+    if not known:
+        return set()
+    rows = await connection.fetch(prune_queries["pruned"], list(known))
+    return {row["manifest_id"] for row in rows}

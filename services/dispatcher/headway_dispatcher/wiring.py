@@ -1,6 +1,5 @@
-"""Putting the dispatcher together: the one place that knows all of its parts."""
+"""The composition root of the dispatcher."""
 
-import logging
 import os
 import socket
 from datetime import timedelta
@@ -11,17 +10,16 @@ from headway_postgres_kit import DATABASE_CLOCK, Clock
 from headway_relay import Handover, Relay
 from headway_service_kit.passes import Wakeup
 from headway_service_kit.service import Service, open_service
+from headway_tracing.log import get_logger
 
 from headway_dispatcher import metrics
-from headway_dispatcher.gate.expiry import Expiry
-from headway_dispatcher.gate.gate import Gate
-from headway_dispatcher.gate.waits import Waits
+from headway_dispatcher.gate.gate import Gate, Waits
 from headway_dispatcher.history.retention import Retention
 from headway_dispatcher.intake.prune import Prunes
-from headway_dispatcher.intake.work_intake import Followers, work_intake
+from headway_dispatcher.intake.work_intake import work_intake
 from headway_dispatcher.letters.canaries import Canaries
-from headway_dispatcher.letters.passes import LetterRetention, WaitingRetries
-from headway_dispatcher.operate.cancel_pass import Cancels
+from headway_dispatcher.letters.letters import LetterRetention, WaitingRetries
+from headway_dispatcher.operate.cancel import Cancels
 from headway_dispatcher.operate.desk import Desk
 from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.operate.reconcile import ReconcileDesk
@@ -29,15 +27,16 @@ from headway_dispatcher.provisioning import NotProvisioned, check_provisioned, p
 from headway_dispatcher.runs.heartbeats import Heartbeats, Witness
 from headway_dispatcher.runs.job_consumers import JobConsumers
 from headway_dispatcher.runs.leases import LeaseDesk
-from headway_dispatcher.runs.orders import Orders
+from headway_dispatcher.runs.orders import Expiry, Orders
 from headway_dispatcher.runs.progress import ProgressDesk
 from headway_dispatcher.runs.projector import event_intake
 from headway_dispatcher.runs.reaper import Reaper
 from headway_dispatcher.runs.stream_purge import purge_events
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import MIGRATIONS, OUTBOX
+from headway_dispatcher.wakeups import Wakeups
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 _REAP_EVERY = 1.0
 
@@ -50,7 +49,7 @@ async def start_dispatcher(
 ) -> Service:
     """Connect, check schema and streams, then run all passes.
 
-    `clock` tells schedule time; liveness goes by PostgreSQL's clock whatever it says.
+    `clock` is schedule time; liveness always uses PostgreSQL's clock.
     """
     service = await open_service(
         "dispatcher",
@@ -61,7 +60,7 @@ async def start_dispatcher(
     try:
         await MIGRATIONS.check(service.database)
         await service.wait_for(
-            lambda: _see_to_streams(service, settings),
+            lambda: _ensure_streams(service, settings),
             what="the streams in NATS",
             faults=(BrokerUnavailable, NotProvisioned),
             address=settings.health_address,
@@ -72,12 +71,12 @@ async def start_dispatcher(
     except BaseException:
         await service.stop()
         raise
-    logger.info("dispatcher runs, health on port %d", port)
+    log.info("dispatcher started", health_port=port)
     return service
 
 
-async def _see_to_streams(service: Service, settings: DispatcherSettings) -> list[str]:
-    """Make what is missing where we may, or say what is missing; returns what was made."""
+async def _ensure_streams(service: Service, settings: DispatcherSettings) -> list[str]:
+    """Create missing streams and consumers, or raise; returns the names of created ones."""
     if settings.provision == "auto":
         return await provision_by(service.broker, settings)
     await check_provisioned(service.broker)
@@ -89,7 +88,7 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     metrics.measure(service, settings)
     name = f"{socket.gethostname()}:{os.getpid()}:{new_nonce()}"
     consumers = JobConsumers(database, broker, settings)
-    wake = Followers(
+    wake = Wakeups(
         gate=Wakeup(),
         relay=Handover(),
         cancels=Wakeup(),
@@ -132,25 +131,25 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
         cleaned = await retention.run_once()
         return 0.0 if cleaned.unfinished else settings.clean_up_seconds
 
-    async def put_orders_back() -> float | None:
+    async def republish_orders() -> float | None:
         await orders.run_once()
         return None
 
-    async def tidy_up() -> float | None:
+    async def purge_stream() -> float | None:
         await purge_events(database, broker)
         return None
 
-    async def see_to_streams() -> float | None:
-        made = await _see_to_streams(service, settings)
+    async def ensure_streams() -> float | None:
+        made = await _ensure_streams(service, settings)
         if made:
             consumers.check_again()
-            logger.warning("made %s again", ", ".join(made))
+            log.warning("streams recreated", names=", ".join(made))
         return None
 
     await heartbeats.listen()
     await LeaseDesk(database, broker).listen()
-    news = ProgressDesk(database, broker)
-    await news.listen()
+    progress = ProgressDesk(database, broker)
+    await progress.listen()
     await Desk(service.requests, broker, settings, name=name, clock=clock, wake=wake).listen()
     await Explanations(service.requests, broker, settings, clock=clock).listen()
     await ReconcileDesk(database, broker, clock=clock, days=settings.history_days).listen()
@@ -159,9 +158,9 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
             database,
             broker,
             clock=clock,
-            followers=wake,
+            wake=wake,
             rank_step=timedelta(seconds=settings.rank_step_seconds),
-            kept=timedelta(days=settings.history_days),
+            retention=timedelta(days=settings.history_days),
         ),
         "projector": event_intake(
             database, broker, clock=clock, gate=wake.gate, relay=wake.relay, prunes=wake.prunes
@@ -185,13 +184,13 @@ async def _keep_passes(service: Service, settings: DispatcherSettings, clock: Cl
     service.keep("canaries", canaries.run_once, wake.canaries)
     purge = LetterRetention(database, days=settings.dead_letter_days, clock=clock)
     service.keep("letter-retention", purge.run_once, poll=settings.clean_up_seconds)
-    # Workers must hear from us whatever our own troubles are, so this one hardly rests.
+    # Workers need replies even while this process has errors, so the backoff is short.
     service.keep("heartbeats", heartbeats.run_once, heartbeats.arrived, longest_backoff=0.2)
-    service.keep("progress", news.run_once, news.arrived)
+    service.keep("progress", progress.run_once, progress.arrived)
     service.keep("witness", Witness(broker, settings, name=name).run_once)
     service.keep("reaper", reap, poll=_REAP_EVERY)
     service.keep("retention", clean_up, poll=settings.clean_up_seconds)
-    service.keep("streams", see_to_streams)
+    service.keep("streams", ensure_streams)
     service.keep("consumers", consumers.run_once, consumers.wakeup)
-    service.keep("orders", put_orders_back, poll=settings.heartbeat_seconds)
-    service.keep("tidying", tidy_up)
+    service.keep("orders", republish_orders, poll=settings.heartbeat_seconds)
+    service.keep("tidying", purge_stream)

@@ -1,27 +1,25 @@
-"""The gate: admit as much work as capacity allows, exactly.
+"""The gate: admit as much work as capacity allows, and never more.
 
-First the lock, then the count, in statements of their own: every gate of every dispatcher
-sees what the one before it admitted. Nothing else raises the number of active runs, so no
-commit ever takes it above a cap.
+It takes the lock first and counts in a later statement, so every gate of every dispatcher sees the
+admissions of the one before. Nothing else raises the number of active runs.
 
-What cannot run is not even looked at. Work whose time has not come, that waits for a key or
-whose manifest is disabled is not *ready*; the gate makes it so when its time has come or the
-key falls free. Ready work lies in lanes, one for each job of each group, and a lane without
-room is passed over whole. A key is offered to the first who wait for it in every lane, and whoever
-comes first among those that can run gets it: work that cannot keeps it from nobody.
+The gate reads only *ready* work. Work is not ready before its time, while it waits for a key, and
+while its manifest is disabled. Ready work forms lanes, one for each job of each group, and the gate
+skips a lane without room as a whole. A free key is offered to the first work of every lane that
+waits for it, so that work which cannot run does not block the key.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headway_clock import new_id, new_token
+from headway_clock import monotonic, new_id, new_token
 from headway_contract import encode, event, subjects
 from headway_contract.orders import OrderedRun, RunDispatched
 from headway_contract.work import RunTerms, terms_of
 from headway_decisions.capacity import capacity
 from headway_decisions.capacity.capacity import Admitted, Held, RateUse, Reason, Room, Verdict
-from headway_postgres_kit import Clock, Connection, Database
+from headway_postgres_kit import Clock, Database
 from headway_relay import TRACES_APART, Handover, OutboxMessage, stamped
 from headway_service_kit.passes import Wakeup
 from headway_tracing import is_recording, span, traceparent
@@ -31,26 +29,25 @@ from headway_dispatcher.gate.store import (
     GATE_LOCK,
     GateTransaction,
     Glance,
-    KeysSeenTo,
+    KeyChanges,
     Ordered,
     Situation,
     WaitingWork,
 )
-from headway_dispatcher.letters import letters
 from headway_dispatcher.provisioning import renew_seconds
 from headway_dispatcher.runs import settle
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import SOURCE, Times, works
+from headway_dispatcher.store import SOURCE, Times
 
-# How many keys are seen to in one pass.
 _KEYS_AT_ONCE = 1000
-# After how long work is looked at again of which somebody else had the row: they are done in a
-# moment, and mostly call the gate then.
-_LOOK_AGAIN = timedelta(milliseconds=100)
+# Delay before the next look at work whose row another transaction had locked.
+_RETRY_LOCKED = timedelta(milliseconds=100)
+# Under load the gate runs all the time; people do not read faster.
+_SECONDS_BETWEEN_WAITS = 1.0
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
-    """What a pass of the gate did, and how long it may rest."""
+    """The result of a pass, and the time until the next one."""
 
     admitted: int = 0
     held: int = 0
@@ -59,7 +56,7 @@ class GateResult(Struct, frozen=True, kw_only=True):
 
 
 class _MadeReady(Struct, frozen=True, kw_only=True):
-    """What came of making work ready: whether there is more to do at once, or soon."""
+    """The number of expired work, and whether to look again at once or later."""
 
     expired: int
     more: bool
@@ -91,7 +88,7 @@ class Gate:
         self._group_step = group_step(settings)
 
     async def run_once(self) -> GateResult:
-        """Admit what fits, once."""
+        """Admit work once."""
         if not self._call.begin():
             glance = await self._look()
             if glance.idle:
@@ -116,20 +113,20 @@ class Gate:
             if without_key := _held(verdicts, "key"):
                 await tx.wait_for_key(without_key)
         self._relay.hand(messages)
-        # What is left says nothing of why, so have that found out.
+        # The gate skips closed lanes; `Waits` records why.
         self._waits.call()
-        disabled = await self._put_aside(_held(verdicts, "manifest_disabled"))
-        if any(work.start_by is not None for one in orders for work in one.works):
+        disabled = await self._hold_disabled(_held(verdicts, "manifest_disabled"))
+        if any(work.start_by is not None for order in orders for work in order.works):
             self._expiry.call()
         if ready.expired:
             self._relay.call()
-        admitted = sum(len(one.works) for one in orders)
+        admitted = sum(len(order.works) for order in orders)
         more = ready.more or bool(without_key or disabled)
         more |= len(waiting) == self._settings.gate_batch and admitted > 0
         next_at = _earliest(glance.next_at, room.rates_free_at(), ready.look_again_at)
         if next_at is not None and next_at <= now:
-            # A time that has come and is still here: somebody else has the row.
-            next_at = now + _LOOK_AGAIN
+            # Another transaction has locked the row.
+            next_at = now + _RETRY_LOCKED
         return GateResult(
             admitted=admitted,
             held=len(waiting) - admitted,
@@ -138,26 +135,29 @@ class Gate:
         )
 
     async def _look(self) -> Glance:
-        """See without the lock if there is anything to do; whatever comes later wakes the gate."""
+        """Look for work without the lock; later changes wake the gate."""
         async with self._database.acquire() as connection:
             return await GateTransaction(connection, self._clock).look()
 
     async def _make_ready(self, tx: GateTransaction, glance: Glance) -> _MadeReady:
-        """Settle what came too late, and make ready what has waited long enough."""
+        """Settle expired work, and make work ready whose time or key has come."""
         now = glance.times.schedule
-        expired = ripened = 0
-        keys = KeysSeenTo()
+        expired = released = 0
+        keys = KeyChanges()
         if glance.start_by is not None and glance.start_by <= now:
-            expired = await _expire(tx.connection, await tx.expired(now), now)
+            late = await tx.expired(now)
+            expired = len(late)
+            if late:
+                await settle.expire(tx.connection, late, now=now)
         if glance.not_before is not None and glance.not_before <= now:
-            ripened = await tx.ripen(now)
-        if glance.keys_changed or ripened:
-            keys = await tx.hand_out_keys(limit=_KEYS_AT_ONCE)
+            released = await tx.release_due(now)
+        if glance.keys_changed or released:
+            keys = await tx.offer_keys(limit=_KEYS_AT_ONCE)
         return _MadeReady(
             expired=expired,
-            # What comes next is only seen by a fresh look.
-            more=bool(expired or ripened or keys.left_over < keys.changed == _KEYS_AT_ONCE),
-            look_again_at=now + _LOOK_AGAIN if keys.left_over else None,
+            # Only a new reading shows what comes next.
+            more=bool(expired or released or keys.left_over < keys.changed == _KEYS_AT_ONCE),
+            look_again_at=now + _RETRY_LOCKED if keys.left_over else None,
         )
 
     async def _candidates(
@@ -177,7 +177,7 @@ class Gate:
         )
 
     def _orders(self, waiting: Sequence[WaitingWork], verdicts: Sequence[Verdict]) -> list[Ordered]:
-        """The orders of what was admitted: one for each lease."""
+        """Return an order for each admitted lease."""
         leases: dict[int, list[WaitingWork]] = {}
         for work, verdict in zip(waiting, verdicts, strict=True):
             if isinstance(verdict, Admitted):
@@ -192,20 +192,20 @@ class Gate:
         orders: Sequence[Ordered],
         uses: Sequence[RateUse],
     ) -> list[OutboxMessage]:
-        """Write down what was admitted; returns what tells of it."""
-        with span("gate", admitted=sum(len(one.works) for one in orders)):
-            messages = stamped([_message(one, times.schedule) for one in orders])
+        """Record the orders; returns their messages."""
+        with span("gate", admitted=sum(len(order.works) for order in orders)):
+            messages = stamped([_message(order, times.schedule) for order in orders])
             await tx.dispatch(orders, messages, uses, times=times)
         return messages
 
-    async def _put_aside(self, disabled: list[UUID]) -> list[UUID]:
-        """Keep work of disabled manifests out of the way.
+    async def _hold_disabled(self, disabled: list[UUID]) -> list[UUID]:
+        """Hold work of disabled manifests.
 
-        Not under the gate's lock: whoever enables the manifest may have to be waited for.
+        Not under the gate's lock, because it may wait for a transaction that enables a manifest.
         """
         if disabled:
             async with self._database.transaction() as connection:
-                await GateTransaction(connection, self._clock).put_aside(disabled)
+                await GateTransaction(connection, self._clock).hold_disabled(disabled)
         return disabled
 
     def _order(self, admitted: list[WaitingWork], *, traced: bool) -> Ordered:
@@ -223,17 +223,59 @@ class Gate:
         return Ordered(works=admitted, order=order)
 
 
-def group_step(settings: DispatcherSettings) -> timedelta:
-    """How much older one step of a group's priority makes its work look.
+class Waits:
+    """Records why ready work waits, lane by lane, for one dispatcher process.
 
-    As much as all the steps of an entry's: between groups whose work is of the same age, the
-    group's priority decides, and age does in the end.
+    It runs after the gate and without its lock: people read the reasons, no decision does. The
+    row of other waiting work has its own reason; the view `dispatcher.waiting` shows both.
+    """
+
+    def __init__(self, database: Database, settings: DispatcherSettings, *, clock: Clock) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._may_run_at = 0.0
+
+    async def run_once(self) -> float | None:
+        """Record the closed lanes, at most once a second."""
+        early = self._may_run_at - monotonic()
+        if early > 0:
+            return early
+        self._may_run_at = monotonic() + _SECONDS_BETWEEN_WAITS
+        async with self._database.transaction() as connection:
+            tx = GateTransaction(connection, self._clock)
+            lanes = await tx.lanes()
+            if lanes is None:
+                return None
+            situation = await tx.situation(
+                max_active=self._settings.max_active,
+                worker_silence=timedelta(seconds=self._settings.orphan_timeout_seconds),
+            )
+            now = situation.glance.times.schedule
+            room = Room(situation.limits, situation.load, situation.fleet, now=now)
+            closed = [
+                (group, job, reason)
+                for group, job in lanes
+                if (reason := room.waits_for(group, job)) is not None
+            ]
+            await tx.close_lanes(closed, now=now)
+        return None
+
+
+def group_step(settings: DispatcherSettings) -> timedelta:
+    """Return the age that one step of a group's priority is worth.
+
+    It outweighs all steps of a manifest's priority. In the end age decides.
     """
     return timedelta(seconds=settings.rank_step_seconds) * 32
 
 
 def _held(verdicts: Sequence[Verdict], reason: Reason) -> list[UUID]:
-    return sorted(one.work for one in verdicts if isinstance(one, Held) and one.reason == reason)
+    return sorted(
+        verdict.work
+        for verdict in verdicts
+        if isinstance(verdict, Held) and verdict.reason == reason
+    )
 
 
 def _as_candidates(
@@ -265,14 +307,6 @@ def _run(work: WaitingWork, *, traced: bool) -> OrderedRun:
         input_schema=work.input_schema,
         traceparent=context,
     )
-
-
-async def _expire(connection: Connection, late: Sequence[UUID], now: datetime) -> int:
-    if late:
-        rows = await connection.fetch(works["lock"], late)
-        waited_for = await settle.expire(connection, rows, now=now)
-        await letters.resume_at_once(connection, waited_for, now=now)
-    return len(late)
 
 
 def _message(ordered: Ordered, now: datetime) -> OutboxMessage:

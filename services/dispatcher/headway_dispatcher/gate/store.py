@@ -1,4 +1,4 @@
-"""What the gate reads and writes."""
+"""The reads and writes of the gate."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -25,16 +25,16 @@ from msgspec import Struct
 
 from headway_dispatcher.store import HISTORY, OUTBOX, SOURCE, Times, gates
 
-# One gate at a time, over all dispatchers, and before any statement that counts: in the same
-# statement the snapshot would be older than the lock.
+# One gate at a time, over all dispatchers. It is taken before the statement that counts: in the
+# same statement the snapshot would be older than the lock.
 GATE_LOCK = 0x48570010
 _LANES_LOCK = 0x48570012
-# What a worker gets on top of timeout and grace to tell the end of a run by itself.
+# Time beyond timeout and grace in which a worker may report the end of a run itself.
 _LENIENCE = 10.0
 
 
 class WaitingWork(Struct, frozen=True, kw_only=True):
-    """Work that could run, with all that its order will say."""
+    """Ready work, with everything that its order needs."""
 
     id: UUID
     round: int
@@ -57,11 +57,11 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
 
     @property
     def patience_seconds(self) -> float:
-        """How long after its start the run must have ended."""
+        """Seconds from the start of the run until it must have ended."""
         return self.terms.timeout_seconds + self.terms.cancel_grace_seconds + _LENIENCE
 
     def candidate(self, *, shares: bool) -> Candidate:
-        """What the decision needs of it; its size matters only if it may share a lease."""
+        """Return the input of the decision; the size matters only for shared leases."""
         return Candidate(
             work=self.id,
             group=self.group,
@@ -77,7 +77,7 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
 
 
 class Ordered(Struct, frozen=True, kw_only=True):
-    """An order, and the admitted work that it was made of, in the order of its runs."""
+    """An order and its admitted work, in the order of its runs."""
 
     order: RunDispatched
     works: list[WaitingWork]
@@ -89,9 +89,9 @@ class Ordered(Struct, frozen=True, kw_only=True):
 
 
 class Glance(Struct, frozen=True, kw_only=True):
-    """What can be seen of the queue without counting anything.
+    """The state of the queue without counts.
 
-    `times` are those of one reading; `not_before` and `start_by` are the earliest of what waits.
+    `not_before` and `start_by` are the earliest of waiting work.
     """
 
     times: Times
@@ -102,19 +102,19 @@ class Glance(Struct, frozen=True, kw_only=True):
 
     @property
     def next_at(self) -> datetime | None:
-        """When something becomes ready or expires by itself."""
+        """When work becomes ready or expires by itself."""
         return min((at for at in (self.not_before, self.start_by) if at is not None), default=None)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be done now."""
+        """Whether the gate has nothing to do now."""
         next_at = self.next_at
         is_time = next_at is not None and next_at <= self.times.schedule
         return not (self.ready or self.keys_changed or is_time)
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """What the gate knows before it looks at any work."""
+    """Load, limits and fleet, before the gate reads any work."""
 
     glance: Glance
     load: Load
@@ -122,8 +122,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     fleet: list[Worker]
 
 
-class KeysSeenTo(Struct, frozen=True, kw_only=True):
-    """How many changes of keys were looked at, and how many keys somebody else had a row of."""
+class KeyChanges(Struct, frozen=True, kw_only=True):
+    """The number of handled key changes, and of keys with a row that was locked."""
 
     changed: int = 0
     left_over: int = 0
@@ -137,12 +137,12 @@ class GateTransaction:
         self._clock = clock
 
     async def look(self) -> Glance:
-        """Look without the lock whether there is anything to do."""
+        """Read the state of the queue without the lock."""
         [row] = await self.connection.fetch(gates["look"])
         return await self._glance(row, ready=row["ready"])
 
     async def situation(self, *, max_active: int, worker_silence: timedelta) -> Situation:
-        """Count what runs, and who is there to run more."""
+        """Count active runs and read limits and fleet."""
         [row] = await self.connection.fetch(gates["situation"], worker_silence)
         active: dict[tuple[str, str], int] = {}
         leases: dict[str, int] = {}
@@ -163,19 +163,19 @@ class GateTransaction:
         )
 
     async def expired(self, now: datetime) -> list[UUID]:
-        """Work that has not begun in time, locked."""
+        """Lock work that has not begun in time."""
         rows = await self.connection.fetch(gates["expired"], now)
         return sorted(row["id"] for row in rows)
 
-    async def ripen(self, now: datetime) -> int:
-        """Make ready, or let wait for its key, what has waited for its time."""
-        ripened: int = await self.connection.fetchval(gates["ripen"], now)
-        return ripened
+    async def release_due(self, now: datetime) -> int:
+        """Release work whose time has come: it is ready, or waits for its key."""
+        released: int = await self.connection.fetchval(gates["release_due"], now)
+        return released
 
-    async def hand_out_keys(self, *, limit: int) -> KeysSeenTo:
-        """Make ready what has waited for a key that has room."""
-        [row] = await self.connection.fetch(gates["hand_out_keys"], limit)
-        return KeysSeenTo(changed=row["changed"], left_over=row["left_over"])
+    async def offer_keys(self, *, limit: int) -> KeyChanges:
+        """Make work ready that waits for a key with room."""
+        [row] = await self.connection.fetch(gates["offer_keys"], limit)
+        return KeyChanges(changed=row["changed"], left_over=row["left_over"])
 
     async def candidates(
         self,
@@ -186,15 +186,15 @@ class GateTransaction:
         limit: int,
         group_step: timedelta,
     ) -> list[WaitingWork]:
-        """The first of those who wait in each lane with room, in the order of the gate.
+        """Lock the first work of each lane with room, in the order of the gate.
 
-        `groups` are those with limits, with their room and whether it has any for spares; `jobs`
-        those that can be run, with their room and how much of it is for idle slots.
+        `groups` have limits, each with its room and whether that includes spare orders; `jobs`
+        have workers, each with its room and the part of it for idle slots.
         """
         rows = await self.connection.fetch(
             gates["candidates"],
-            *([one[column] for one in groups] for column in range(3)),
-            *([one[column] for one in jobs] for column in range(3)),
+            *([group[column] for group in groups] for column in range(3)),
+            *([job[column] for job in jobs] for column in range(3)),
             now,
             limit,
             group_step,
@@ -209,18 +209,15 @@ class GateTransaction:
         *,
         times: Times,
     ) -> None:
-        """Write down what was admitted: leases, runs, work, history, and what tells of it.
-
-        The rows of the work are locked. `uses` is what began under rates.
-        """
-        runs = [(one.order, work, run) for one in orders for work, run in one.runs]
+        """Record orders: leases, runs, work, history, messages, and the use of rates."""
+        runs = [(ordered.order, work, run) for ordered in orders for work, run in ordered.runs]
         writes = StatementBatch()
         writes.add(
             gates["dispatch"],
-            [one.order.lease for one in orders],
-            [one.order.token for one in orders],
-            [one.order.job for one in orders],
-            # How long a lease stays unclaimed is a matter of liveness.
+            [ordered.order.lease for ordered in orders],
+            [ordered.order.token for ordered in orders],
+            [ordered.order.job for ordered in orders],
+            # Real time: the age of an unclaimed lease decides about liveness.
             times.real,
             [work.id for _, work, _ in runs],
             [run.run for _, _, run in runs],
@@ -235,7 +232,7 @@ class GateTransaction:
         OUTBOX.add_to(writes, messages)
         if uses:
             writes.add(
-                gates["note_rates"],
+                gates["write_rates"],
                 [use.kind for use in uses],
                 [use.name for use in uses],
                 json_array(use.begun for use in uses),
@@ -244,22 +241,22 @@ class GateTransaction:
         await writes.send(self.connection)
 
     async def wait_for_key(self, works: Sequence[UUID]) -> None:
-        """Take candidates whose key has no room out of the gate's way."""
+        """Hold candidates whose key has no room."""
         await self.connection.execute(gates["wait_for_key"], works)
 
-    async def put_aside(self, works: Sequence[UUID]) -> None:
-        """Take work of disabled manifests out of the gate's way."""
-        await self.connection.execute(gates["put_aside"], works)
+    async def hold_disabled(self, works: Sequence[UUID]) -> None:
+        """Hold work of disabled manifests."""
+        await self.connection.execute(gates["hold_disabled"], works)
 
     async def lanes(self) -> list[tuple[str, str]] | None:
-        """The lanes that have ready work; none if another dispatcher is at them."""
+        """Read the lanes with ready work; `None` if another dispatcher does."""
         if not await self.connection.fetchval(gates["lock_lanes"], _LANES_LOCK):
             return None
         rows = await self.connection.fetch(gates["lanes"])
         return [(row["group_name"], row["job"]) for row in rows]
 
     async def close_lanes(self, closed: Sequence[tuple[str, str, str]], *, now: datetime) -> None:
-        """Write down which lanes have no room, and why."""
+        """Record the lanes without room, each with a reason."""
         await self.connection.execute(
             gates["close_lanes"],
             [group for group, _, _ in closed],
@@ -281,14 +278,14 @@ class GateTransaction:
 
 
 def _record(order: RunDispatched, work: WaitingWork, run: OrderedRun, now: datetime) -> Record:
-    """The order of one run as history keeps it: without its token, which is secret."""
+    """Return the history record of an ordered run, without the secret token."""
     return Record(
         event_id=str(order.lease) if len(order.runs) == 1 else f"{order.lease}.{run.run}",
         type=RunDispatched.type,
         subject=str(run.run),
         source=SOURCE,
         occurred_at=now,
-        # Its input is the work's, and stands there.
+        # Without the input, which the record of the work has.
         data={
             "lease": order.lease,
             "job": order.job,

@@ -1,6 +1,6 @@
-"""What history keeps of the dispatcher's own decisions.
+"""History records of the dispatcher's own decisions.
 
-A pass collects the records of all that it decides and appends them once, in its transaction.
+A pass collects its records and appends them once, in its transaction.
 """
 
 from collections.abc import Sequence
@@ -24,38 +24,38 @@ from headway_history.events import FORGOTTEN, RUN_IN_DOUBT, WORK_WAITING
 from headway_dispatcher.store import SOURCE
 
 
-def taken_in(queued: Event, row: dict[str, Any], now: datetime) -> Record:
-    """Work that is ours from now on; `row` is all that we know of it."""
+def queued(event: Event, row: dict[str, Any], now: datetime) -> Record:
+    """Record that work arrived; `row` has everything known about it."""
     return Record(
-        event_id=queued.id,
+        event_id=event.id,
         type=WorkQueued.type,
-        subject=queued.subject,
-        source=queued.source,
+        subject=event.subject,
+        source=event.source,
         occurred_at=now,
         data=row,
-        work=queued.data.work,
+        work=event.data.work,
     )
 
 
-def turned_away(queued: Event, refusal: str, now: datetime) -> Record:
-    """Work that finds no home here."""
+def refused(event: Event, refusal: str, now: datetime) -> Record:
+    """Record that work was refused."""
     return Record(
-        event_id=queued.id,
+        event_id=event.id,
         type=WorkQueued.type,
-        subject=queued.subject,
-        source=queued.source,
+        subject=event.subject,
+        source=event.source,
         occurred_at=now,
-        data=msgspec.to_builtins(queued.data),
+        data=msgspec.to_builtins(event.data),
         accepted=False,
         refusal=refusal,
-        work=queued.data.work,
+        work=event.data.work,
     )
 
 
 def waiting(
     row: Any, retry: Retry, *, begun: bool, traceparent: str | None, now: datetime
 ) -> Record:
-    """Work that runs again after a failed run, whose body had `begun`; `row` as it is before."""
+    """Record a retry after a failed run, whose body had `begun`; `row` is the old one."""
     return _own(
         WORK_WAITING,
         f"waiting.{row['run_id']}",
@@ -76,17 +76,15 @@ def waiting(
     )
 
 
-def settled(told: WorkSettled) -> Record:
-    """Work that came to its end. What it woke stands in the events of its runs."""
-    data = msgspec.to_builtins(told)
+def settled(end: WorkSettled) -> Record:
+    """Record the end of work, without activations, which the events of its runs have."""
+    data = msgspec.to_builtins(end)
     del data["activations"]
-    return _own(
-        WorkSettled.type, f"settled.{told.work}.{told.round}", told.work, told.settled_at, data
-    )
+    return _own(WorkSettled.type, f"settled.{end.work}.{end.round}", end.work, end.settled_at, data)
 
 
 def letter(created: DeadLetterCreated, *, input: Any, failure: Any, now: datetime) -> Record:  # noqa: A002 - the column's name
-    """A dead letter, with all that its row holds."""
+    """Record a dead letter with everything in its row."""
     data = msgspec.to_builtins(created) | {"input": input, "failure": failure}
     return _own(created.type, str(created.dead_letter), created.work, now, data)
 
@@ -98,13 +96,13 @@ def cancel_requested(
     now: datetime,
     unknown: bool = False,
 ) -> Record:
-    """Work that is to end early; `unknown` if it has not come yet."""
+    """Record a cancel request; `unknown` if the work has not arrived."""
     data = msgspec.to_builtins(request) | {"round": round, "unknown": unknown}
     return _own(request.type, f"cancel.{request.work}.{round}", request.work, now, data)
 
 
 def brought_forward(rows: Sequence[Any], now: datetime) -> list[Record]:
-    """Work that was put first; rows as they are after it."""
+    """Record that work was brought forward; `rows` are the new ones."""
     return [
         _own(
             WorkBroughtForward.type,
@@ -124,7 +122,7 @@ def brought_forward(rows: Sequence[Any], now: datetime) -> list[Record]:
 
 
 def in_doubt(rows: Sequence[Any], now: datetime) -> list[Record]:
-    """Runs that may have begun unseen, with how often by now; rows as they are after it."""
+    """Record runs that may have begun unseen; `rows` are the new ones, with counters."""
     return [
         Record(
             event_id=f"doubt.{row['run_id']}.{row['reissued']}.{row['begun_elsewhere']}",
@@ -146,35 +144,39 @@ def in_doubt(rows: Sequence[Any], now: datetime) -> list[Record]:
     ]
 
 
-def pruned(told: ManifestPruned, now: datetime) -> Record:
-    """A manifest that goes away."""
+def pruned(prune: ManifestPruned, now: datetime) -> Record:
+    """Record the tombstone of a manifest."""
     return _own(
-        told.type, f"pruned.{told.manifest_id}", told.manifest_id, now, msgspec.to_builtins(told)
+        prune.type,
+        f"pruned.{prune.manifest_id}",
+        prune.manifest_id,
+        now,
+        msgspec.to_builtins(prune),
     )
 
 
-def prune_confirmed(told: PruneConfirmed) -> Record:
-    """A manifest of which nothing is left."""
+def prune_confirmed(confirmed: PruneConfirmed) -> Record:
+    """Record that nothing is left of a manifest."""
     return _own(
-        told.type,
-        f"confirmed.{told.manifest_id}",
-        told.manifest_id,
-        told.confirmed_at,
-        msgspec.to_builtins(told),
+        confirmed.type,
+        f"confirmed.{confirmed.manifest_id}",
+        confirmed.manifest_id,
+        confirmed.confirmed_at,
+        msgspec.to_builtins(confirmed),
     )
 
 
-def work_forgotten(settled_before: datetime) -> Record:
-    """The clean-up has deleted work that was settled before."""
-    return _forgotten({"settled_before": settled_before}, settled_before)
+def work_deleted(settled_before: datetime) -> Record:
+    """Record that retention deleted work settled before a time."""
+    return _deleted({"settled_before": settled_before}, settled_before)
 
 
-def letters_forgotten(resolved_before: datetime) -> Record:
-    """The clean-up has deleted dead letters that were seen to before."""
-    return _forgotten({"resolved_before": resolved_before}, resolved_before)
+def letters_deleted(resolved_before: datetime) -> Record:
+    """Record that retention deleted dead letters resolved before a time."""
+    return _deleted({"resolved_before": resolved_before}, resolved_before)
 
 
-def _forgotten(data: dict[str, datetime], before: datetime) -> Record:
+def _deleted(data: dict[str, datetime], before: datetime) -> Record:
     return Record(
         event_id=f"forgotten.{before.isoformat()}",
         type=FORGOTTEN,

@@ -116,7 +116,7 @@ class Retention:
             rows = await connection.fetch(retention["lock_settled"], found)
             works = [row["id"] for row in rows]
             await _delete(connection, works, [row["id"] for row in leases])
-            await HISTORY.append(connection, [history_records.work_forgotten(settled_before)])
+            await HISTORY.append(connection, [history_records.work_deleted(settled_before)])
         return len(found)
 
     async def _drop_days(self, ended_before: datetime) -> tuple[int, int]:

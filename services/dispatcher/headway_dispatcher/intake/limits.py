@@ -1,10 +1,10 @@
-"""Limits that the scheduler tells: of groups and jobs, and whether manifests may run.
+"""Limits of groups and jobs, and whether manifests are enabled, as the scheduler sends them.
 
-Messages may come in any order, so each carries a version and applies only if it is newer than
-the one known. A group without a row has no limits; a deleted one loses its row.
+Messages may arrive in any order, so each has a version and applies only if it is newer than the
+known one. A group without a row has no limits; a deleted group loses its row.
 
-A limit of a group or a job changes between two passes of the gate, and never during one: what the
-gate admits is within the limits that are in force when it commits.
+Limits change only between two passes of the gate, so that admitted work is within the limits in
+force when the gate commits.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,23 +19,25 @@ from headway_dispatcher.store import gates, works
 Change = TypeVar("Change", GroupChanged, JobChanged, ManifestChanged)
 
 
-async def apply(connection: Connection, told: Sequence[Any]) -> None:
-    """Take over every limit among what was told; the newest of each is enough."""
-    changed = _newest(told, GroupChanged, lambda one: one.group)
+async def apply(connection: Connection, data: Sequence[Any]) -> None:
+    """Store the newest version of each limit."""
+    changed = _newest(data, GroupChanged, lambda change: change.group)
     groups = [change for change in changed if not change.deleted]
     deleted = [change for change in changed if change.deleted]
-    jobs = _newest(told, JobChanged, lambda one: one.job)
+    jobs = _newest(data, JobChanged, lambda change: change.job)
     if changed or jobs:
-        await connection.execute(gates["wait_for_gate"], GATE_LOCK)
+        await connection.execute(gates["lock_gate"], GATE_LOCK)
     await _apply_groups(connection, groups)
     await _delete_groups(connection, deleted)
     await _apply_jobs(connection, jobs)
-    await _apply_switches(connection, _newest(told, ManifestChanged, lambda one: one.manifest_id))
+    await _apply_switches(
+        connection, _newest(data, ManifestChanged, lambda change: change.manifest_id)
+    )
 
 
-def _newest(told: Sequence[Any], kind: type[Change], name: Any) -> list[Change]:
+def _newest(data: Sequence[Any], kind: type[Change], name: Any) -> list[Change]:
     newest: dict[Hashable, Change] = {}
-    for change in told:
+    for change in data:
         if isinstance(change, kind):
             known = newest.get(name(change))
             if known is None or change.version > known.version:
@@ -80,7 +82,7 @@ async def _apply_jobs(connection: Connection, changes: Sequence[JobChanged]) -> 
 
 
 async def _apply_switches(connection: Connection, changes: Sequence[ManifestChanged]) -> None:
-    """Hold what waits of manifests that were disabled, and let go what such a hold has kept."""
+    """Hold waiting work of disabled manifests, and release that of enabled ones."""
     if not changes:
         return
     rows = await connection.fetch(
@@ -94,4 +96,4 @@ async def _apply_switches(connection: Connection, changes: Sequence[ManifestChan
         await connection.execute(works["hold_disabled"], disabled)
     enabled = [row["manifest_id"] for row in rows if row["enabled"]]
     if enabled:
-        await connection.execute(works["let_go"], enabled)
+        await connection.execute(works["release_held"], enabled)

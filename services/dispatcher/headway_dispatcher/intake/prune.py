@@ -1,97 +1,71 @@
-"""Prunes: manifests that go away with all that belongs to them.
+"""Prunes: delete a manifest with all its rows.
 
-A tombstone is written first, and from then on no work of the manifest is taken in. What
-waits is settled as cancelled; what runs may finish, but is not tried again. Once nothing
-of it is live, its rows are deleted a batch at a time and the scheduler is told. Tombstones
-stay for good, and so does history.
+The tombstone comes first, and from then on no work of the manifest is queued. Waiting work is
+settled as cancelled; live runs may finish, but are not retried. Once nothing of the manifest is
+live, its rows are deleted in batches and the scheduler gets a confirmation. Tombstones and
+history stay.
 """
 
-import logging
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from headway_contract.settled import PruneConfirmed
 from headway_contract.work import ManifestPruned
-from headway_history import Record
 from headway_postgres_kit import Clock, Connection, Database
 from headway_service_kit.passes import Wakeup
 from headway_tracing import span
+from headway_tracing.log import get_logger
 
 from headway_dispatcher.history import history_records
-from headway_dispatcher.outbound_events import prune_confirmed_message
+from headway_dispatcher.outbound_events import prune_confirmation, prune_confirmed_message
 from headway_dispatcher.runs import settle
-from headway_dispatcher.store import BURY_LOCK, HISTORY, OUTBOX, prune_queries, works
+from headway_dispatcher.runs.settle import Changes
+from headway_dispatcher.store import HISTORY, OUTBOX, prune_queries, works
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
-# Leases, letters or work in one transaction; a lease has a run and a few rows of inbox.
+# Leases, letters or work in one transaction; a lease has a run and a few inbox rows.
 BATCH = 1000
 _MANIFESTS_AT_ONCE = 20
 
 
-def kept_apart(database: Database, *, to_bury: bool) -> AbstractAsyncContextManager[Connection]:
-    """A transaction that keeps new tombstones and new work apart, before either is looked at.
-
-    Whoever takes work in shares the lock, whoever buries has it alone. Otherwise work could be
-    taken in by one dispatcher while another, which does not see it yet, deletes all the rest.
-    """
-    return database.locked_transaction(BURY_LOCK, shared=not to_bury)
-
-
-async def lock(connection: Connection) -> None:
-    """The same for whoever brings work back in a transaction that needs savepoints."""
-    await connection.execute(prune_queries["share_lock"], BURY_LOCK)
-
-
-async def bury(
-    connection: Connection,
-    pruned: Sequence[ManifestPruned],
-    now: datetime,
-    records: list[Record],
+async def write_tombstones(
+    connection: Connection, pruned: Sequence[ManifestPruned], now: datetime, changes: Changes
 ) -> None:
-    """Write tombstones and settle what waits; what was deleted before is confirmed again."""
-    told = {one.manifest_id: one for one in pruned}
-    if not told:
+    """Write tombstones and settle waiting work; confirm again what was already deleted."""
+    by_manifest = {prune.manifest_id: prune for prune in pruned}
+    if not by_manifest:
         return
     rows = await connection.fetch(
-        prune_queries["bury"],
-        list(told),
-        [one.manifest for one in told.values()],
-        [one.group for one in told.values()],
-        [one.reason for one in told.values()],
+        prune_queries["write_tombstones"],
+        list(by_manifest),
+        [prune.manifest for prune in by_manifest.values()],
+        [prune.group for prune in by_manifest.values()],
+        [prune.reason for prune in by_manifest.values()],
         now,
     )
-    records += [history_records.pruned(told[row["manifest_id"]], now) for row in rows]
-    confirmed = await connection.fetch(prune_queries["confirmed"], list(told))
-    await OUTBOX.add(connection, [prune_confirmed_message(confirmation(row)) for row in confirmed])
-    await settle_waiting(connection, now, records)
+    changes.records += [
+        history_records.pruned(by_manifest[row["manifest_id"]], now) for row in rows
+    ]
+    confirmed = await connection.fetch(prune_queries["confirmed"], list(by_manifest))
+    messages = [prune_confirmed_message(prune_confirmation(row)) for row in confirmed]
+    await OUTBOX.add(connection, messages)
+    await settle_waiting(connection, now, changes)
 
 
-async def buried(connection: Connection, manifests: Iterable[UUID | None]) -> set[UUID]:
-    """Which of these manifests have a tombstone."""
-    asked = {manifest for manifest in manifests if manifest is not None}
-    if not asked:
-        return set()
-    rows = await connection.fetch(prune_queries["buried"], list(asked))
-    return {row["manifest_id"] for row in rows}
-
-
-async def settle_waiting(connection: Connection, now: datetime, records: list[Record]) -> int:
-    """Settle work of buried manifests that waits; returns how much of it there was."""
+async def settle_waiting(connection: Connection, now: datetime, changes: Changes) -> int:
+    """Settle a batch of waiting work of pruned manifests; returns its size."""
     found = await connection.fetch(prune_queries["waiting"], BATCH)
     if not found:
         return 0
     rows = await connection.fetch(works["lock"], sorted(row["id"] for row in found))
     waiting = [(row, settle.PRUNED) for row in rows if row["state"] in ("queued", "waiting")]
-    await settle.cancel(connection, waiting, now=now, records=records)
+    await settle.cancel(connection, waiting, now=now, changes=changes)
     return len(found)
 
 
 class Prunes:
-    """Deletes what belongs to buried manifests, for one dispatcher process."""
+    """Deletes the rows of pruned manifests, for one dispatcher process."""
 
     def __init__(self, database: Database, *, clock: Clock, relay: Wakeup) -> None:
         self._database = database
@@ -99,12 +73,12 @@ class Prunes:
         self._relay = relay
 
     async def run_once(self) -> float | None:
-        """One batch of each manifest of which nothing is live; rests only when all is done."""
+        """Delete one batch of each manifest that has nothing live."""
         async with self._database.transaction() as connection:
-            records: list[Record] = []
+            changes = Changes()
             now = await self._clock.now(connection)
-            settled = await settle_waiting(connection, now, records)
-            await HISTORY.append(connection, records)
+            settled = await settle_waiting(connection, now, changes)
+            await changes.write(connection, now=now)
             ready = await connection.fetch(prune_queries["ready"], _MANIFESTS_AT_ONCE)
         done = [await self._delete_batch(row["manifest_id"]) for row in ready]
         if settled or ready:
@@ -113,26 +87,26 @@ class Prunes:
         return 0.0 if unfinished else None
 
     async def _delete_batch(self, manifest: UUID) -> bool:
-        """Delete one batch; true once nothing is left, or somebody else is at it."""
+        """Delete one batch; true once nothing is left, or another dispatcher deletes it."""
         with span("prune", manifest=str(manifest)):
             async with self._database.transaction() as connection:
-                tombstone = await connection.fetchrow(prune_queries["take"], manifest)
+                tombstone = await connection.fetchrow(prune_queries["lock"], manifest)
                 if tombstone is None:
                     return True
                 if await _delete_some(connection, manifest):
                     return False
                 now = await self._clock.now(connection)
                 row = await connection.fetchrow(prune_queries["confirm"], manifest, now)
-                confirmed = confirmation(row)
+                confirmed = prune_confirmation(row)
                 await OUTBOX.add(connection, [prune_confirmed_message(confirmed)])
                 await HISTORY.append(connection, [history_records.prune_confirmed(confirmed)])
-        logger.info("manifest %s is pruned: nothing of it is left", tombstone["manifest"])
+        log.info("manifest pruned", manifest=tombstone["manifest"])
         return True
 
 
 async def _delete_some(connection: Connection, manifest: UUID) -> bool:
-    """Runs and their leases first, then what they refer to; true if there may be more."""
-    # Locked before anything is deleted, as the projector does, so that the two never embrace.
+    """Delete runs and leases first, then the rows they refer to; true if more may be left."""
+    # Same lock order as the projector, to avoid a deadlock.
     rows = await connection.fetch(prune_queries["lock_leases"], manifest, BATCH)
     if rows:
         held = [row["id"] for row in rows]
@@ -144,13 +118,3 @@ async def _delete_some(connection: Connection, manifest: UUID) -> bool:
         if await connection.fetchval(query, manifest, BATCH) == BATCH:
             return True
     return False
-
-
-def confirmation(tombstone: Any) -> PruneConfirmed:
-    """That nothing is left of a manifest, as its tombstone has it."""
-    return PruneConfirmed(
-        manifest_id=tombstone["manifest_id"],
-        manifest=tombstone["manifest"],
-        group=tombstone["group_name"],
-        confirmed_at=tombstone["confirmed_at"],
-    )

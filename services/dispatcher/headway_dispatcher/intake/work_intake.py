@@ -1,8 +1,8 @@
-"""The intake: take over what the scheduler tells: work, limits, cancels, prunes.
+"""The intake of the scheduler's messages: work, limits, cancels, prunes.
 
-Work is known by its id, so a message that comes twice changes nothing, and one that is older
-than settled work is kept is passed over. Work whose manifest already has unsettled work in its
-slot is settled as coalesced, and work whose manifest was pruned as cancelled; it never sticks.
+Work is known by its id, so a repeated message changes nothing. A message older than the retention
+of settled work is ignored. Work whose slot already holds unsettled work is settled as coalesced,
+and work of a pruned manifest as cancelled.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import Event, subjects
-from headway_contract.settled import Outcome, WorkSettled
 from headway_contract.work import (
     JobChanged,
     ManifestPruned,
@@ -24,31 +23,19 @@ from headway_history import Record
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake
 from headway_postgres_kit import Clock, Connection, Database, note
-from headway_relay import Handover, events_in
+from headway_relay import events_in
 from headway_service_kit.after_commit import IGNORED_MESSAGES
-from headway_service_kit.passes import Wakeup
 from headway_tracing import span
-from msgspec import Struct
 
+from headway_dispatcher import store
 from headway_dispatcher.history import history_records
 from headway_dispatcher.intake import limits, prune
-from headway_dispatcher.letters import letters
 from headway_dispatcher.metrics import Settled
-from headway_dispatcher.operate import cancel_pass
-from headway_dispatcher.outbound_events import settled_message
-from headway_dispatcher.runs import settle
+from headway_dispatcher.operate import cancel
+from headway_dispatcher.outbound_events import settled_message, settled_without_run
+from headway_dispatcher.runs.settle import PRUNED, Changes
 from headway_dispatcher.store import HISTORY, OUTBOX, REJECTED, works
-
-
-class Followers(Struct, frozen=True, kw_only=True):
-    """The passes that go on with what was taken in."""
-
-    gate: Wakeup
-    relay: Handover
-    cancels: Wakeup
-    prunes: Wakeup
-    canaries: Wakeup
-    consumers: Wakeup
+from headway_dispatcher.wakeups import Wakeups
 
 
 def work_intake(
@@ -56,190 +43,177 @@ def work_intake(
     broker: Broker,
     *,
     clock: Clock,
-    followers: Followers,
+    wake: Wakeups,
     rank_step: timedelta,
-    kept: timedelta,
+    retention: timedelta,
 ) -> Intake:
-    """The intake of all that the scheduler tells.
+    """Return the intake of the scheduler's messages.
 
-    `rank_step` is how much older one step of priority makes work look: ageing is built in.
-    `kept` is how long work is known after it was settled.
+    `rank_step` is the age that one step of priority is worth; `retention` is that of settled work.
     """
-    # Jobs that the pass over consumers was woken for; it looks by itself, too, only later.
+    # Jobs for which the pass over consumers was woken; it also polls, but later.
     jobs_seen: set[str] = set()
 
     async def handle(messages: list[Message]) -> None:
-        heard = [one for message in messages for one in events_in(message)]
-        pruned = [one.data for one in heard if isinstance(one.data, ManifestPruned)]
-        with span("intake", events=len(heard)):
-            async with prune.kept_apart(database, to_bury=bool(pruned)) as connection:
+        arrived = [event for message in messages for event in events_in(message)]
+        pruned = [event.data for event in arrived if isinstance(event.data, ManifestPruned)]
+        changes = Changes()
+        with span("intake", events=len(arrived)):
+            async with store.tombstone_transaction(database, exclusive=bool(pruned)) as connection:
                 now = await clock.now(connection)
-                events = _in_time(heard, now - kept)
-                told = [one.data for one in events]
-                requests = [one for one in told if isinstance(one, WorkCancelRequested)]
-                await limits.apply(connection, told)
-                records: list[Record] = []
-                await prune.bury(connection, pruned, now, records)
-                taken, refused = await take_in(connection, events, now, rank_step, records)
-                waited_for = await cancel_pass.request(connection, requests, now, records)
-                await _bring_forward(connection, told, now, records)
-                await HISTORY.append(connection, records)
-                await letters.resume_at_once(connection, waited_for, now=now)
-        if taken or records:
-            followers.gate.call(has_work=True)
+                events = _without_outdated(arrived, now - retention)
+                data = [event.data for event in events]
+                requests = [each for each in data if isinstance(each, WorkCancelRequested)]
+                await limits.apply(connection, data)
+                await prune.write_tombstones(connection, pruned, now, changes)
+                queued, refused = await queue_work(
+                    connection, events, now, rank_step, changes.records
+                )
+                await cancel.request_cancels(connection, requests, now, changes)
+                await bring_forward(connection, data, now, changes.records)
+                await changes.write(connection, now=now)
+        if queued or changes.records:
+            wake.gate.call(has_work=True)
         else:
-            followers.gate.call()
+            wake.gate.call()
         if refused or requests or pruned:
-            followers.relay.call()
+            wake.relay.call()
         if requests:
-            followers.cancels.call()
+            wake.cancels.call()
         if pruned:
-            followers.prunes.call()
-        jobs = {one.job for one in told if isinstance(one, WorkQueued)} - jobs_seen
-        if jobs or any(isinstance(one, JobChanged) for one in told):
+            wake.prunes.call()
+        jobs = {each.job for each in data if isinstance(each, WorkQueued)} - jobs_seen
+        if jobs or any(isinstance(each, JobChanged) for each in data):
             jobs_seen.update(jobs)
-            followers.consumers.call()
+            wake.consumers.call()
 
     puller = Puller(broker, subjects.WORK_STREAM, subjects.WORK_CONSUMER)
     return REJECTED.intake(database, broker, puller, handle)
 
 
-def _in_time(events: list[Event], oldest: datetime) -> list[Event]:
-    """Leave out what is so old that its work may have been settled here and forgotten.
+def _without_outdated(events: list[Event], oldest: datetime) -> list[Event]:
+    """Drop messages whose work may have been settled and deleted here.
 
-    The scheduler asks about work of which it hears nothing, and is told that it is too old.
+    The scheduler asks about such work later and is told that it is too old.
     """
-    kept = [
-        one
-        for one in events
-        if one.time >= oldest or not isinstance(one.data, WorkQueued | WorkCancelRequested)
+    recent = [
+        event
+        for event in events
+        if event.time >= oldest or not isinstance(event.data, WorkQueued | WorkCancelRequested)
     ]
-    IGNORED_MESSAGES.add("work_too_old", len(events) - len(kept))
-    return kept
+    IGNORED_MESSAGES.add("work_too_old", len(events) - len(recent))
+    return recent
 
 
-async def take_in(
+async def queue_work(
     connection: Connection,
     events: list[Event],
     now: datetime,
     rank_step: timedelta,
     records: list[Record],
 ) -> tuple[bool, bool]:
-    """Queue what is new among events.
-
-    Tells whether some was, and whether some was not, of which somebody may have been told. What
-    history is still to keep is added to `records`.
-    """
-    queued = {one.data.work: one for one in events if isinstance(one.data, WorkQueued)}
-    if not queued:
+    """Queue new work; returns whether some was queued, and whether some was not."""
+    arrived = {event.data.work: event for event in events if isinstance(event.data, WorkQueued)}
+    if not arrived:
         return False, False
-    stated = {work: _row(one, rank_step) for work, one in queued.items()}
-    taken = await _take(
-        connection, [(queued[work], stated[work]) for work in stated], now, "queued"
+    rows = {work: _row(event, rank_step) for work, event in arrived.items()}
+    queued = await _insert(
+        connection, [(arrived[work], row) for work, row in rows.items()], now, "queued"
     )
-    left = {work: one for work, one in queued.items() if work not in taken}
+    left = {work: event for work, event in arrived.items() if work not in queued}
     if left:
-        await _see_to_the_rest(connection, left, stated, now, records)
-    return bool(taken), bool(left)
+        await _handle_not_queued(connection, left, rows, now, records)
+    return bool(queued), bool(left)
 
 
-async def _take(
+async def _insert(
     connection: Connection,
-    stated: Sequence[tuple[Event, dict[str, Any]]],
+    work: Sequence[tuple[Event, dict[str, Any]]],
     now: datetime,
     state: Literal["queued", "settled"],
 ) -> set[UUID]:
-    """Take work in, with what history keeps of it; returns what was not known before."""
-    records = [history_records.taken_in(one, row, now) for one, row in stated]
+    """Insert work and its history; returns the ids that were new."""
+    records = [history_records.queued(event, row, now) for event, row in work]
     rows = await connection.fetch(
-        works["take_in"], [row for _, row in stated], now, state, *HISTORY.columns(records)
+        works["insert"], [row for _, row in work], now, state, *HISTORY.columns(records)
     )
     return {row["id"] for row in rows}
 
 
-async def _see_to_the_rest(
+async def _handle_not_queued(
     connection: Connection,
-    queued: dict[Any, Event],
-    stated: dict[Any, dict[str, Any]],
+    arrived: dict[UUID, Event],
+    rows: dict[UUID, dict[str, Any]],
     now: datetime,
     records: list[Record],
 ) -> None:
-    """Work that was not queued: its manifest is pruned, it is known, or its slot is taken."""
-    queued = await _without_the_buried(connection, queued, now, records)
-    filled = await connection.fetch(works["fill_in"], [stated[work] for work in queued])
+    """Handle work that is of a pruned manifest, already known, or finds its slot taken."""
+    arrived = await _cancel_pruned(connection, arrived, now, records)
+    filled = await connection.fetch(works["fill_in"], [rows[work] for work in arrived])
     new = {row["id"] for row in filled}
-    records += [history_records.taken_in(queued[work], stated[work], now) for work in new]
-    known = {row["id"] for row in await connection.fetch(works["known"], list(queued))}
+    records += [history_records.queued(arrived[work], rows[work], now) for work in new]
+    known = await _known(connection, arrived)
     IGNORED_MESSAGES.add("work_known_before", len(known - new))
-    left = [(one, stated[work]) for work, one in queued.items() if work not in known]
+    left = [(event, rows[work]) for work, event in arrived.items() if work not in known]
     if left:
         await _coalesce(connection, left, now, records)
 
 
-async def _without_the_buried(
-    connection: Connection, queued: dict[Any, Event], now: datetime, records: list[Record]
-) -> dict[Any, Event]:
-    """Leave out work of pruned manifests, and tell whoever waits for it that it will not run.
+async def _known(connection: Connection, ids: Any) -> set[UUID]:
+    rows = await connection.fetch(works["known"], list(ids))
+    return {row["id"] for row in rows}
 
-    Work that is known already may still be running; its own end will be told.
+
+async def _cancel_pruned(
+    connection: Connection, arrived: dict[UUID, Event], now: datetime, records: list[Record]
+) -> dict[UUID, Event]:
+    """Report work of pruned manifests as cancelled; returns the other work.
+
+    Known work may still run and reports its own end.
     """
-    buried = await prune.buried(connection, [one.data.manifest_id for one in queued.values()])
-    doomed = [one for one in queued.values() if one.data.manifest_id in buried]
-    if not doomed:
-        return queued
-    rows = await connection.fetch(works["known"], [one.data.work for one in doomed])
-    known = {row["id"] for row in rows}
-    homeless = [one for one in doomed if one.data.work not in known]
-    ends = [_end(one.data, "cancelled", settle.PRUNED, now) for one in homeless]
+    pruned = await store.pruned_manifests(
+        connection, [event.data.manifest_id for event in arrived.values()]
+    )
+    of_pruned = {work: event for work, event in arrived.items() if event.data.manifest_id in pruned}
+    if not of_pruned:
+        return arrived
+    known = await _known(connection, of_pruned)
+    refused = [event for work, event in of_pruned.items() if work not in known]
+    ends = [settled_without_run(event.data, "cancelled", PRUNED, now) for event in refused]
     await OUTBOX.add(connection, [settled_message(end) for end in ends])
-    records += [history_records.turned_away(one, "manifest_pruned", now) for one in homeless]
-    note(*(Settled(one.data.group, one.data.job, "cancelled") for one in homeless))
-    return {work: one for work, one in queued.items() if one.data.manifest_id not in buried}
+    records += [history_records.refused(event, "manifest_pruned", now) for event in refused]
+    note(*(Settled(event.data.group, event.data.job, "cancelled") for event in refused))
+    return {work: event for work, event in arrived.items() if work not in of_pruned}
 
 
 async def _coalesce(
     connection: Connection,
-    stated: Sequence[tuple[Event, dict[str, Any]]],
+    work: Sequence[tuple[Event, dict[str, Any]]],
     now: datetime,
     records: list[Record],
 ) -> None:
-    kept = await _take(connection, stated, now, "settled")
-    why = "its manifest already had unsettled work"
-    taken = [one.data for one, _ in stated if one.data.work in kept]
-    ends = [_end(one, "coalesced", why, now) for one in taken]
+    inserted = await _insert(connection, work, now, "settled")
+    reason = "its manifest already had unsettled work"
+    queued = [event.data for event, _ in work if event.data.work in inserted]
+    ends = [settled_without_run(each, "coalesced", reason, now) for each in queued]
     await OUTBOX.add(connection, [settled_message(end) for end in ends])
     records += [history_records.settled(end) for end in ends]
-    note(*(Settled(one.group, one.job, "coalesced") for one in taken))
+    note(*(Settled(each.group, each.job, "coalesced") for each in queued))
 
 
-async def _bring_forward(
-    connection: Connection, told: Sequence[Any], now: datetime, records: list[Record]
+async def bring_forward(
+    connection: Connection, data: Sequence[Any], now: datetime, records: list[Record]
 ) -> None:
-    ids = {one.work for one in told if isinstance(one, WorkBroughtForward)}
+    """Give waiting work the first place in its group."""
+    ids = {each.work for each in data if isinstance(each, WorkBroughtForward)}
     if ids:
         rows = await connection.fetch(works["bring_forward"], list(ids), now)
         records += history_records.brought_forward(rows, now)
 
 
-def _end(work: WorkQueued, outcome: Outcome, reason: str, now: datetime) -> WorkSettled:
-    """The end of work that never came to run."""
-    return WorkSettled(
-        work=work.work,
-        round=work.round,
-        manifest_id=work.manifest_id,
-        manifest=work.manifest,
-        group=work.group,
-        outcome=outcome,
-        reason=reason,
-        runs=0,
-        attempts=0,
-        settled_at=now,
-    )
-
-
-def _row(queued: Event, rank_step: timedelta) -> dict[str, Any]:
-    work: WorkQueued = queued.data
+def _row(event: Event, rank_step: timedelta) -> dict[str, Any]:
+    work: WorkQueued = event.data
     row: dict[str, Any] = msgspec.to_builtins(work)
     row["rank"] = work.queued_at - rank_step * work.priority
-    row["traceparent"] = queued.traceparent
+    row["traceparent"] = event.traceparent
     return row

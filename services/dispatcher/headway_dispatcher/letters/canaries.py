@@ -29,10 +29,9 @@ from headway_postgres_kit import Clock, Connection, Database
 from msgspec import Struct
 
 from headway_dispatcher import store
-from headway_dispatcher.intake import prune
-from headway_dispatcher.intake.work_intake import Followers
 from headway_dispatcher.letters import letters
 from headway_dispatcher.store import Times, canary_queries, letter_queries
+from headway_dispatcher.wakeups import Wakeups
 
 _CHECK_EVERY_SECONDS = 0.5
 
@@ -82,7 +81,7 @@ class _Retried(Struct, frozen=True, kw_only=True):
 class Canaries:
     """Advances running canaries, for one dispatcher process."""
 
-    def __init__(self, database: Database, *, clock: Clock, wake: Followers) -> None:
+    def __init__(self, database: Database, *, clock: Clock, wake: Wakeups) -> None:
         self._database = database
         self._clock = clock
         self._wake = wake
@@ -97,7 +96,7 @@ class Canaries:
 
     async def _advance(self, canary: UUID) -> None:
         async with self._database.transaction() as connection:
-            await prune.lock(connection)
+            await store.share_tombstone_lock(connection)
             row = await connection.fetchrow(canary_queries["lock"], canary)
             if row is None:
                 return
@@ -158,8 +157,8 @@ async def _retry(
         verdict.letters + 1,
     )
     page = found[: verdict.letters]
-    wish = letters.Wish(actor=row["actor"])
-    results = await letters.retry(connection, [letter["id"] for letter in page], wish, times=times)
+    order = letters.RetryOrder(actor=row["actor"])
+    results = await letters.retry(connection, [letter["id"] for letter in page], order, times=times)
     # Letters that another person resolved meanwhile are not part of the canary.
     taken = [result.dead_letter for result in results if result.result in ("retried", "waits")]
     return _Retried(

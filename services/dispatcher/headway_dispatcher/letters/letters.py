@@ -1,16 +1,15 @@
-"""Dead letters: work that needs a person, and what that person does about it.
+"""Dead letters: retry or acknowledge work that failed for good.
 
-A retry begins the next round of the work: it is queued again in the slot that it had. While
-other work of its manifest is in that slot, the letter keeps the wish and waits for it. An
-acknowledgement puts the letter away. Either is told to the scheduler, which lets the manifest
-go on, and each is done once, whoever asks how often: the row lock decides.
+A retry begins the next round of the work: it is queued again in its old slot. While other work of
+its manifest is in that slot, the request waits on the letter. An acknowledgement closes the
+letter. The scheduler receives both and unblocks the manifest. The row lock makes each happen once.
 
-Work is locked before its letter and in a fixed order, as whoever settles it does; and nobody
-buries a manifest meanwhile (`prunes.lock`), so that nothing of one that is gone comes back.
+Work is locked before its letter and in a fixed order, as everywhere. Callers hold the tombstone
+lock, so that work of a pruned manifest is never queued again.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -30,39 +29,41 @@ from headway_decisions.retries.dead_letters import (
 )
 from headway_decisions.runs.transitions import next_work_state
 from headway_history import Record
-from headway_postgres_kit import Connection, json_array, savepoint
+from headway_postgres_kit import Clock, Connection, Database, json_array, savepoint
 from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
+from headway_tracing.log import get_logger
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headway_dispatcher import store
+from headway_dispatcher.history import history_records
 from headway_dispatcher.letters.messages import results
 from headway_dispatcher.outbound_events import resolved_message
 from headway_dispatcher.store import (
-    BURY_LOCK,
     HISTORY,
     OUTBOX,
+    TOMBSTONE_LOCK,
     Times,
+    canary_queries,
     letter_queries,
     prune_queries,
 )
+from headway_dispatcher.wakeups import Wakeups
+
+log = get_logger(__name__)
 
 BATCH = 500
+_PURGE_BATCH = 1000
 
-_OF_THE_ROUND = (
-    "input",
-    "queued_at",
-    "not_before",
-    "rank",
-    "concurrency_key",
-    "runs",
-    "traceparent",
+# Columns of requeued work that history keeps beside the event.
+_ROUND_COLUMNS = (
+    *("input", "queued_at", "not_before", "rank", "concurrency_key", "runs", "traceparent"),
 )
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """Who wants letters retried, and with which input if not with their own.
+class RetryOrder(Struct, frozen=True, kw_only=True):
+    """A person's order to retry letters, perhaps with an edited input.
 
-    With another input work may have another concurrency key, which is left out if it stays.
+    An edited input may change the concurrency key; unset keeps the key.
     """
 
     actor: str
@@ -70,57 +71,57 @@ class Wish(Struct, frozen=True, kw_only=True):
     key: str | UnsetType | None = UNSET
 
     def edit_of(self, row: Any) -> list[InputChange] | None:
-        """How the input differs from the one that failed; none where it was not edited."""
+        """Return the changes to the input that failed; `None` if it was not edited."""
         return None if self.input is UNSET else input_changes(row["input"], self.input)
 
 
 class _Found(Struct, frozen=True, kw_only=True):
-    """Letters as the rules see them, and the rows of those that are locked."""
-
     letters: list[Letter]
     rows: dict[UUID, Any]
 
 
 async def retry(
-    connection: Connection, ids: Sequence[UUID], wish: Wish, *, times: Times
+    connection: Connection, ids: Sequence[UUID], order: RetryOrder, *, times: Times
 ) -> list[LetterResult]:
-    """Run the work of letters again; says of each what became of it. Burying is locked out."""
+    """Run the work of letters again; returns a result for each letter."""
     while True:
         found = await _lock(connection, ids)
         verdicts = rules.judge_retries(found.letters)
-        begun = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, RetryNow)]
-        queued = await _begin_rounds(connection, begun, wish, times.schedule)
+        begun = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
+        queued = await _begin_rounds(connection, begun, order, times.schedule)
         if queued is not None:
             break
-        # Work came into one of the slots at this very moment; the next look will see it.
-    asked = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, RetryWaits)]
-    await _ask(connection, asked, wish, times)
-    edits = [wish.edit_of(row) for row in begun]
-    await _resolve(connection, list(zip(begun, edits, strict=True)), wish.actor, queued, times)
+        # Other work took one of the slots at this moment; the next look sees it.
+    waiting = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryWaits)]
+    await _store_orders(connection, waiting, order, times)
+    edits = [order.edit_of(row) for row in begun]
+    await _resolve(connection, list(zip(begun, edits, strict=True)), order.actor, queued, times)
     return results(ids, verdicts, found.rows)
 
 
 async def acknowledge(
     connection: Connection, ids: Sequence[UUID], *, note: str, actor: str, times: Times
 ) -> list[LetterResult]:
-    """Put letters away; says of each what became of it. Burying is locked out."""
+    """Close letters without a retry; returns a result for each letter."""
     found = await _lock(connection, ids)
     verdicts = rules.judge_acknowledgements(found.letters)
-    put_away = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, Acknowledged)]
+    closed = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, Acknowledged)]
     await connection.execute(
         letter_queries["resolve"],
-        [row["id"] for row in put_away],
+        [row["id"] for row in closed],
         "acknowledged",
-        [actor for _ in put_away],
+        [actor for _ in closed],
         note or None,
-        [None for _ in put_away],
+        [None for _ in closed],
         times.schedule,
     )
-    await _tell(
+    await _publish(
         connection,
         [
-            DeadLetterAcknowledged(**_told(row, actor, times), round=row["round"], note=note)
-            for row in put_away
+            DeadLetterAcknowledged(
+                **_event_fields(row, actor, times), round=row["round"], note=note
+            )
+            for row in closed
         ],
         times,
     )
@@ -128,26 +129,26 @@ async def acknowledge(
 
 
 async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, times: Times) -> int:
-    """Retry letters that waited for a slot which is free now; returns how many."""
-    free = await connection.fetch(letter_queries["lock_asked"], manifests, BATCH)
+    """Retry letters whose slot has come free; returns their number."""
+    free = await connection.fetch(letter_queries["lock_waiting"], manifests, BATCH)
     if not free:
         return 0
     found = await _lock(connection, [row["id"] for row in free])
-    # The wish was judged when it was made; what is left to decide is whose turn it is.
+    # The request was judged when it was made; only the order within a slot is left to decide.
     verdicts = rules.judge_retries(structs.replace(letter, asked=False) for letter in found.letters)
-    begun = [found.rows[letter.id] for letter, one in verdicts if isinstance(one, RetryNow)]
+    begun = [found.rows[letter.id] for letter, each in verdicts if isinstance(each, RetryNow)]
     resumed = 0
     for row in begun:
         edited = row["edit"] is not None
-        wish = Wish(
+        order = RetryOrder(
             actor=row["retry_asked_by"],
             input=row["retry_input"] if edited else UNSET,
             key=UNSET if row["retry_key"] is None else row["retry_key"][0],
         )
-        queued = await _begin_rounds(connection, [row], wish, times.schedule)
+        queued = await _begin_rounds(connection, [row], order, times.schedule)
         if queued is not None:
             edit = msgspec.convert(row["edit"], list[InputChange]) if edited else None
-            await _resolve(connection, [(row, edit)], wish.actor, queued, times)
+            await _resolve(connection, [(row, edit)], order.actor, queued, times)
             resumed += 1
     return resumed
 
@@ -155,29 +156,74 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
 async def resume_at_once(
     connection: Connection, manifests: Collection[UUID], *, now: datetime
 ) -> None:
-    """The same for manifests whose work has just left a slot, by whoever holds its rows.
+    """Retry letters of manifests whose work just left a slot.
 
-    Without waiting for anybody: what is not possible now is left to the pass.
+    It never waits for a lock; `WaitingRetries` retries the rest.
     """
-    if manifests and await connection.fetchval(prune_queries["try_share_lock"], BURY_LOCK):
+    if manifests and await connection.fetchval(prune_queries["try_share_lock"], TOMBSTONE_LOCK):
         times = Times(real=await store.read_now(connection), schedule=now)
         await resume(connection, list(manifests), times=times)
+
+
+class WaitingRetries:
+    """Retries letters whose slot has come free, for one dispatcher process.
+
+    The transaction that settles the work in the slot usually does it; this pass catches the rest.
+    """
+
+    def __init__(self, database: Database, *, clock: Clock, wake: Wakeups) -> None:
+        self._database = database
+        self._clock = clock
+        self._wake = wake
+
+    async def run_once(self) -> float | None:
+        """Retry a batch of letters."""
+        async with self._database.transaction() as connection:
+            await store.share_tombstone_lock(connection)
+            times = await store.read_times(connection, self._clock)
+            resumed = await resume(connection, None, times=times)
+        if resumed:
+            self._wake.gate.call()
+            self._wake.relay.call()
+        return 0.0 if resumed == BATCH else None
+
+
+class LetterRetention:
+    """Deletes dead letters that were resolved long ago, and ended canaries."""
+
+    def __init__(self, database: Database, *, days: float, clock: Clock) -> None:
+        self._database = database
+        self._kept = timedelta(days=days)
+        self._clock = clock
+
+    async def run_once(self) -> float | None:
+        """Delete one batch."""
+        async with self._database.transaction() as connection:
+            oldest = await self._clock.now(connection) - self._kept
+            status = await connection.execute(letter_queries["purge"], oldest, _PURGE_BATCH)
+            await connection.execute(canary_queries["purge"], oldest)
+            purged = int(status.rpartition(" ")[2])
+            if purged:
+                await HISTORY.append(connection, [history_records.letters_deleted(oldest)])
+        if purged:
+            log.info("resolved dead letters deleted", dead_letters=purged)
+        return 0.0 if purged == _PURGE_BATCH else None
 
 
 async def _lock(connection: Connection, ids: Sequence[UUID]) -> _Found:
     """Lock work, then letters, and read them.
 
-    Those of pruned manifests are left alone: whoever deletes them begins with the letters.
+    Letters of pruned manifests are not locked: the prune locks letters first.
     """
     known = await connection.fetch(letter_queries["works_of"], sorted(set(ids)))
-    buried = [row for row in known if row["pruned"]]
+    pruned = [row for row in known if row["pruned"]]
     kept = [row for row in known if not row["pruned"]]
     await connection.execute(letter_queries["lock_works"], sorted({row["work_id"] for row in kept}))
     rows = await connection.fetch(letter_queries["lock"], [row["id"] for row in kept])
     letters = [_letter(row) for row in rows]
     letters += [
         Letter(id=row["id"], work=row["work_id"], round=row["round"], state="", pruned=True)
-        for row in buried
+        for row in pruned
     ]
     return _Found(letters=letters, rows={row["id"]: row for row in rows})
 
@@ -197,15 +243,15 @@ def _letter(row: Any) -> Letter:
 
 
 async def _begin_rounds(
-    connection: Connection, begun: Sequence[Any], wish: Wish, now: datetime
+    connection: Connection, begun: Sequence[Any], order: RetryOrder, now: datetime
 ) -> dict[UUID, Any] | None:
-    """Queue work again; returns it as it is queued, by its id.
+    """Queue work again; returns the new rows by work.
 
-    None, with nothing changed, if a slot was taken at this moment.
+    `None`, with nothing changed, if other work took a slot at this moment.
     """
     for row in begun:
         next_work_state(row["work_state"], "retried")
-    edited = wish.input is not UNSET
+    edited = order.input is not UNSET
     try:
         async with savepoint(connection):
             rows = await connection.fetch(
@@ -213,19 +259,19 @@ async def _begin_rounds(
                 [row["work_id"] for row in begun],
                 [row["round"] + 1 for row in begun],
                 [edited for _ in begun],
-                json_array(wish.input if edited else None for _ in begun),
+                json_array(order.input if edited else None for _ in begun),
                 now,
-                [_retried_in(row) for row in begun],
-                wish.key is not UNSET,
-                None if wish.key is UNSET else wish.key,
+                [_retry_context(row) for row in begun],
+                order.key is not UNSET,
+                None if order.key is UNSET else order.key,
             )
     except asyncpg.UniqueViolationError:
         return None
     return {row["id"]: row for row in rows}
 
 
-def _retried_in(row: Any) -> str | None:
-    """The trace of the work and, linked by its next run, that somebody has its letter retried."""
+def _retry_context(row: Any) -> str | None:
+    """Return the trace of the work, with a link to the span of the retry for its next run."""
     main = first_context(row["traceparent"])
     with span("retry", parent=main, work=str(row["work_id"]), dead_letter=str(row["id"])):
         context = traceparent()
@@ -239,7 +285,7 @@ async def _resolve(
     queued: dict[UUID, Any],
     times: Times,
 ) -> None:
-    """Letters whose work is queued again; history keeps how it is queued."""
+    """Mark letters as retried; `queued` has the new rows of their work."""
     if not begun:
         return
     await connection.execute(
@@ -253,77 +299,79 @@ async def _resolve(
     )
     events = [
         DeadLetterRetried(
-            **_told(row, actor, times), round=row["round"] + 1, slot=row["slot"], edit=edit or []
+            **_event_fields(row, actor, times),
+            round=row["round"] + 1,
+            slot=row["slot"],
+            edit=edit or [],
         )
         for row, edit in begun
     ]
-    await _tell(connection, events, times, queued)
+    await _publish(connection, events, times, queued)
 
 
-async def _ask(connection: Connection, asked: Sequence[Any], wish: Wish, times: Times) -> None:
-    """Letters that are to be retried once their slot is free."""
-    for row in asked:
-        edit = wish.edit_of(row)
-        given = None if edit is None else wish.input
+async def _store_orders(
+    connection: Connection, waiting: Sequence[Any], order: RetryOrder, times: Times
+) -> None:
+    """Store the order on letters that must wait for their slot."""
+    for row in waiting:
+        edit = order.edit_of(row)
         await connection.execute(
-            letter_queries["ask"],
+            letter_queries["store_order"],
             row["id"],
-            wish.actor,
-            given,
+            order.actor,
+            None if edit is None else order.input,
             edit,
             times.schedule,
-            None if wish.key is UNSET else [wish.key],
+            None if order.key is UNSET else [order.key],
         )
     records = [
         Record(
             event_id=str(new_id()),
             type="headway.dead_letter.retry_asked.v1",
             subject=str(row["id"]),
-            source=f"operator/{wish.actor}",
+            source=f"operator/{order.actor}",
             occurred_at=times.schedule,
             data={"dead_letter": row["id"], "work": row["work_id"], "waits_for": row["taken_by"]},
         )
-        for row in asked
+        for row in waiting
     ]
     await HISTORY.append(connection, records, now=times.real)
 
 
-async def _tell(
+async def _publish(
     connection: Connection,
     events: Sequence[DeadLetterRetried | DeadLetterAcknowledged],
     times: Times,
     queued: Mapping[UUID, Any] = MappingProxyType({}),
 ) -> None:
-    messages = [resolved_message(one, _context(queued.get(one.work))) for one in events]
+    """Add events to outbox and history; history also keeps the requeued row."""
+    messages = [resolved_message(event, _context(queued.get(event.work))) for event in events]
     await OUTBOX.add(connection, messages)
     records = [
         Record(
             event_id=message.message_id,
-            type=one.type,
-            subject=str(one.dead_letter),
-            source=f"operator/{one.actor}",
-            occurred_at=one.resolved_at,
-            data=msgspec.to_builtins(one) | _kept(queued.get(one.work)),
+            type=event.type,
+            subject=str(event.dead_letter),
+            source=f"operator/{event.actor}",
+            occurred_at=event.resolved_at,
+            data=msgspec.to_builtins(event) | _round_columns(queued.get(event.work)),
         )
-        for one, message in zip(events, messages, strict=True)
+        for event, message in zip(events, messages, strict=True)
     ]
     await HISTORY.append(connection, records, now=times.real)
 
 
-def _context(queued: Any) -> str | None:
-    """The span in which a retry was asked for, if anybody records such."""
-    stored: str | None = None if queued is None else queued["traceparent"]
+def _context(row: Any) -> str | None:
+    """Return the span of the retry, if traces are recorded."""
+    stored: str | None = None if row is None else row["traceparent"]
     return stored.split(CONTEXTS_APART)[-1] if stored else None
 
 
-def _kept(queued: Any) -> dict[str, Any]:
-    """What history needs beside the event to tell what the work is like in its new round."""
-    if queued is None:
-        return {}
-    return {name: queued[name] for name in _OF_THE_ROUND}
+def _round_columns(row: Any) -> dict[str, Any]:
+    return {} if row is None else {name: row[name] for name in _ROUND_COLUMNS}
 
 
-def _told(row: Any, actor: str, times: Times) -> dict[str, Any]:
+def _event_fields(row: Any, actor: str, times: Times) -> dict[str, Any]:
     return {
         "dead_letter": row["id"],
         "work": row["work_id"],

@@ -1,4 +1,4 @@
-"""What became of a dead letter, in words for the person who asked."""
+"""Results of requests about dead letters, with a sentence for people."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,11 +21,11 @@ def results(
     verdicts: Sequence[tuple[Letter, LetterVerdict]],
     rows: dict[UUID, Any],
 ) -> list[LetterResult]:
-    """One result for each letter that was named, in that order."""
+    """Return one result for each named letter, in that order."""
     found = {letter.id: (letter, verdict) for letter, verdict in verdicts}
     return [
-        _result(*found[one], rows.get(one)) if one in found else _unknown(one)
-        for one in dict.fromkeys(ids)
+        _result(*found[letter], rows.get(letter)) if letter in found else _unknown(letter)
+        for letter in dict.fromkeys(ids)
     ]
 
 
@@ -61,8 +61,8 @@ def _refusal(refused: Refused, row: Any) -> str:
     match refused.why:
         case "pruned":
             return (
-                "its manifest was deleted, and what is left of it goes too: nothing of it can "
-                "run; declare the manifest again if it should"
+                "its manifest was deleted, so its work cannot run: declare the manifest again to "
+                "run its job"
             )
         case "job_retired":
             return (

@@ -40,20 +40,19 @@ from headway_service_kit.settings_text import told_by
 from msgspec import UNSET, Struct, UnsetType
 
 from headway_dispatcher import store
-from headway_dispatcher.intake import prune
-from headway_dispatcher.intake.work_intake import Followers
 from headway_dispatcher.letters import canaries, letters
-from headway_dispatcher.operate import cancel_requests, drain
+from headway_dispatcher.operate import cancel, drain
 from headway_dispatcher.pages import aware, cut, read_place
 from headway_dispatcher.requests import typed
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import IDEMPOTENCY, Times, letter_queries
+from headway_dispatcher.wakeups import Wakeups
 
-_PATIENCE = 3.0
+_TIMEOUT = 3.0
 
 
 class _Chosen(Struct, frozen=True, kw_only=True):
-    """The letters that a request means; of a filter, one page."""
+    """The letters that a request selects; of a filter, one page."""
 
     ids: list[UUID]
     last: str = ""
@@ -62,7 +61,7 @@ class _Chosen(Struct, frozen=True, kw_only=True):
 
 
 class Desk:
-    """Answers for one dispatcher process; all dispatchers share the requests."""
+    """The desk of one dispatcher process; all dispatchers share the requests."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class Desk:
         *,
         name: str,
         clock: Clock,
-        wake: Followers,
+        wake: Wakeups,
     ) -> None:
         self._name = name
         self._settings = settings
@@ -82,7 +81,7 @@ class Desk:
         self._wake = wake
 
     async def listen(self) -> None:
-        """Share the requests with all other dispatchers."""
+        """Share the requests with the other dispatchers."""
         await serve(
             self._broker,
             service="headway-dispatcher-desk",
@@ -101,12 +100,12 @@ class Desk:
     async def retry(self, request: RetryRequest) -> LettersChanged:
         """Run the work of dead letters again."""
         key = UNSET if request.input is UNSET else await self._check_input(request)
-        wish = letters.Wish(actor=_actor(request), input=request.input, key=key)
+        order = letters.RetryOrder(actor=_actor(request), input=request.input, key=key)
         async with self._changing() as (connection, times):
 
             async def act() -> LettersChanged:
                 chosen = await _choose(connection, request, times.schedule)
-                results = await letters.retry(connection, chosen.ids, wish, times=times)
+                results = await letters.retry(connection, chosen.ids, order, times=times)
                 return LettersChanged(results=results, **_page_of(chosen))
 
             answer = await IDEMPOTENCY.run_once(
@@ -117,7 +116,7 @@ class Desk:
         return answer
 
     async def acknowledge(self, request: AcknowledgeRequest) -> LettersChanged:
-        """Put dead letters away."""
+        """Acknowledge dead letters."""
         async with self._changing() as (connection, times):
 
             async def act() -> LettersChanged:
@@ -158,13 +157,13 @@ class Desk:
             return await canaries.read_status(connection, request.canary)
 
     async def cancel(self, request: CancelRequest) -> CancelAnswer:
-        """End work early."""
+        """Cancel work."""
         async with self._changing() as (connection, times):
             answer = await IDEMPOTENCY.run_once(
                 connection,
                 request,
                 CancelAnswer,
-                lambda: cancel_requests.cancel(connection, request, times=times),
+                lambda: cancel.cancel(connection, request, times=times),
                 now=times.real,
             )
         self._wake.cancels.call()
@@ -173,7 +172,7 @@ class Desk:
         return answer
 
     async def drain(self, request: DrainRequest) -> DrainAnswer:
-        """Let workers take no more orders."""
+        """Let workers claim no more orders."""
         async with self._changing() as (connection, times):
             return await IDEMPOTENCY.run_once(
                 connection,
@@ -184,32 +183,29 @@ class Desk:
             )
 
     async def settings(self, _: SettingsQuestion) -> SettingsAnswer:
-        """What holds in this process."""
-        told = [
-            msgspec.convert(one, SettingStatus, from_attributes=True)
-            for one in told_by(self._settings, os.environ)
+        """Return the settings of this process."""
+        settings = [
+            msgspec.convert(setting, SettingStatus, from_attributes=True)
+            for setting in told_by(self._settings, os.environ)
         ]
-        return SettingsAnswer(process=self._name, settings=told)
+        return SettingsAnswer(process=self._name, settings=settings)
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[tuple[Connection, Times]]:
-        """A transaction during which no manifest is buried, and the time after that lock."""
+        """Open a transaction that keeps tombstones away, and read the times."""
         async with self._database.transaction() as connection:
-            await prune.lock(connection)
+            await store.share_tombstone_lock(connection)
             yield connection, await store.read_times(connection, self._clock)
 
     async def _check_input(self, request: RetryRequest) -> str | UnsetType | None:
-        """Refuse an input that the job would not take; returns the concurrency key that it makes.
-
-        The job's schema and what makes its keys are the scheduler's.
-        """
+        """Validate an edited input with the scheduler; returns its concurrency key."""
         if len(request.dead_letters) != 1 or request.filter is not None:
-            raise Invalid("an edited input is for one dead letter: name just that one")
+            raise Invalid("an edited input needs exactly one dead letter: name that one")
         [letter] = request.dead_letters
         async with self._database.acquire() as connection:
             row = await connection.fetchrow(letter_queries["job_of"], letter)
         if row is None:
-            return UNSET  # that it is unknown is told with the result
+            return UNSET  # the result says that it is unknown
         job: str = row["job"]
         question = InputQuestion(
             job=job,
@@ -219,12 +215,12 @@ class Desk:
         )
         try:
             answer = await ask(
-                self._broker, subjects.INPUT_QUESTION, question, InputAnswer, timeout=_PATIENCE
+                self._broker, subjects.INPUT_QUESTION, question, InputAnswer, timeout=_TIMEOUT
             )
         except RequestFailed as error:
             raise Unavailable(
                 f"the input of job {job!r} cannot be checked, because no scheduler answers "
-                f"({error}): start one, or retry it as it is"
+                f"({error}): start one, or retry with the stored input"
             ) from error
         if answer.problem:
             raise Invalid(answer.problem)
@@ -234,24 +230,24 @@ class Desk:
 async def _choose(
     connection: Connection, request: RetryRequest | AcknowledgeRequest, now: datetime
 ) -> _Chosen:
-    """The letters that are named, or the oldest that await somebody and match the filter."""
+    """Return the named letters, or the oldest open ones that match the filter."""
     if request.filter is None:
         if not request.dead_letters:
             raise Invalid("no dead letter is named: name some, or give a filter")
         return _Chosen(ids=request.dead_letters)
-    asked = request.filter
-    if request.dead_letters or asked.state not in (None, "awaiting"):
-        raise Invalid("give ids or a filter of letters that await somebody, not both")
-    before = aware(asked.created_before, "created_before") or now
-    print_, version = read_fingerprint(asked.fingerprint)
+    filter_ = request.filter
+    if request.dead_letters or filter_.state not in (None, "awaiting"):
+        raise Invalid("give either ids or a filter of open dead letters (state awaiting)")
+    before = aware(filter_.created_before, "created_before") or now
+    fingerprint, version = read_fingerprint(filter_.fingerprint)
     rows = await connection.fetch(
         letter_queries["chosen"],
-        asked.group,
-        asked.job,
-        asked.manifest,
-        print_,
+        filter_.group,
+        filter_.job,
+        filter_.manifest,
+        fingerprint,
         version,
-        aware(asked.created_after, "created_after"),
+        aware(filter_.created_after, "created_after"),
         before,
         *read_place(request.after),
         request.limit + 1,

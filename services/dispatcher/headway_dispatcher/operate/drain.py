@@ -1,4 +1,4 @@
-"""Workers that people ask to drain. They hear of it in the answer to their next heartbeat."""
+"""Drain workers: the reply to their next heartbeat tells them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from headway_dispatcher.store import HISTORY, Times, workers
 
 
 async def drain(connection: Connection, request: DrainRequest, *, times: Times) -> DrainAnswer:
-    """Let workers take no more orders; says of each what became of it."""
-    rows = await connection.fetch(workers["ask_to_drain"], sorted(set(request.workers)))
+    """Let workers claim no more orders; returns a result for each."""
+    rows = await connection.fetch(workers["drain"], sorted(set(request.workers)))
     known = {row["name"]: row for row in rows}
-    asked = [name for name, row in known.items() if not row["drained_before"]]
-    await _write_history(connection, asked, request.actor, times)
+    newly = [name for name, row in known.items() if not row["drained_before"]]
+    await _write_history(connection, newly, request.actor, times)
     return DrainAnswer(results=[_result(name, known.get(name)) for name in request.workers])
 
 
@@ -34,7 +34,7 @@ def _result(worker: str, row: Any) -> DrainResult:
 
 
 async def _write_history(
-    connection: Connection, asked: Sequence[str], actor: str, times: Times
+    connection: Connection, names: Sequence[str], actor: str, times: Times
 ) -> None:
     records = [
         Record(
@@ -45,6 +45,6 @@ async def _write_history(
             occurred_at=times.schedule,
             data={"worker": name},
         )
-        for name in asked
+        for name in names
     ]
     await HISTORY.append(connection, records, now=times.real)

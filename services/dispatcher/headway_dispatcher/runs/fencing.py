@@ -1,6 +1,6 @@
-"""The dispatcher's own fenced words, with which it takes leases and orders back."""
+"""The dispatcher's own fenced messages, which revoke leases and withdraw orders."""
 
-import logging
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -21,37 +21,31 @@ from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.provisioning import STREAM_NOT_FOUND
 from headway_jetstream_kit.publish import Answer, publish
 from headway_postgres_kit import Database
+from headway_tracing.log import get_logger
 
 from headway_dispatcher.runs.leases import LeaseView, read_lease
 from headway_dispatcher.store import SOURCE
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
-# Why an order is taken back that nobody has claimed.
-TakenBack = Literal["cancelled", "expired"]
-_RECALLED: dict[TakenBack, Failure] = {
-    "cancelled": Failure(
-        kind=RECALLED,
-        message="another run of the same order was cancelled before anybody claimed it",
-    ),
-    "expired": Failure(
-        kind=RECALLED, message="another run of the same order expired before anybody claimed it"
-    ),
-}
+# Delay before the next look at an order that a worker claimed while it was being withdrawn.
+_RETRY_SECONDS = 0.5
+
+WithdrawCause = Literal["cancelled", "expired"]
 
 
-def spoken(words: Sequence[LeaseEvent], lease: UUID, now: datetime) -> list[Event]:
-    """Words in their envelopes."""
+def lease_events(data: Sequence[LeaseEvent], lease: UUID, now: datetime) -> list[Event]:
+    """Wrap the dispatcher's statements about a lease in events."""
     return [
-        event(word, id=new_id(), source=SOURCE, subject=getattr(word, "run", lease), time=now)
-        for word in words
+        event(each, id=new_id(), source=SOURCE, subject=getattr(each, "run", lease), time=now)
+        for each in data
     ]
 
 
 async def publish_fenced(
     broker: Broker, lease: UUID, events: list[Event], *, expected: int
 ) -> Answer:
-    """Speak for a lease, provided that nobody else has spoken since `expected`."""
+    """Publish events of a lease, if `expected` is still the sequence of its last message."""
     return await publish(
         broker,
         subjects.event(lease, subjects.DISPATCHER),
@@ -61,7 +55,7 @@ async def publish_fenced(
 
 
 async def withdraw_order(broker: Broker, job: str, lease: UUID) -> None:
-    """Remove an order, delivered or not, so that nobody claims it after this."""
+    """Remove an order from the stream, delivered or not, so that no worker claims it."""
     request = {"filter": subjects.order(job, lease)}
     try:
         await broker.api(f"STREAM.PURGE.{subjects.RUNS_STREAM}", request)
@@ -70,39 +64,62 @@ async def withdraw_order(broker: Broker, job: str, lease: UUID) -> None:
             raise
 
 
-async def take_back(
+async def withdraw_unclaimed(
+    broker: Broker,
+    database: Database,
+    rows: Sequence[Any],
+    reasons: Mapping[UUID, str],
+    *,
+    publisher: str,
+    cause: WithdrawCause,
+    now: datetime,
+) -> float | None:
+    """Cancel runs whose order nobody claimed; returns a delay if a worker claimed one meanwhile.
+
+    Each row names a run, its lease, and the lease's token, job, sequence and live runs. `reasons`
+    is by run. Other runs of the same order are recalled, and their work is ordered again.
+    """
+    orders = {row["lease_id"]: row for row in rows}
+    withdrawn = await asyncio.gather(
+        *(
+            _withdraw(broker, database, order, reasons, publisher, cause, now)
+            for order in orders.values()
+        )
+    )
+    return None if all(withdrawn) else _RETRY_SECONDS
+
+
+async def _withdraw(
     broker: Broker,
     database: Database,
     order: Any,
     reasons: Mapping[UUID, str],
-    *,
-    speaker: str,
-    why: TakenBack,
+    publisher: str,
+    cause: WithdrawCause,
     now: datetime,
 ) -> bool:
-    """End runs of an order before anybody claims it; false if somebody has.
-
-    `order` names the lease, its token, job, sequence and live runs, and `reasons` the runs that
-    are to end. Others of the same order are only recalled: their work waits again at once, and
-    is ordered anew.
-    """
     lease: UUID = order["lease_id"]
-    rights = {"lease": lease, "token": order["token"], "nonce": speaker}
-    words: list[LeaseEvent] = [LeaseRevoked(**rights, reason=why)]
+    rights = {"lease": lease, "token": order["token"], "nonce": publisher}
+    recalled = Failure(
+        kind=RECALLED,
+        message=f"another run of the same order {'was ' if cause == 'cancelled' else ''}{cause} "
+        "before anybody claimed it",
+    )
+    data: list[LeaseEvent] = [LeaseRevoked(**rights, reason=cause)]
     for run in order["live_runs"]:
         if run in reasons:
-            words.append(RunCancelled(**rights, run=run, reason=reasons[run]))
+            data.append(RunCancelled(**rights, run=run, reason=reasons[run]))
         else:
-            words.append(RunFailed(**rights, run=run, failure=_RECALLED[why]))
-    events = spoken(words, lease, now)
+            data.append(RunFailed(**rights, run=run, failure=recalled))
+    events = lease_events(data, lease, now)
     answer = await publish_fenced(broker, lease, events, expected=order["sequence"])
     if isinstance(answer, Refused):
-        # Messages that do not count may lie before the claim.
+        # Refused messages may precede the claim.
         view = await read_lease(broker, database, lease)
         if isinstance(view, LeaseView) and view.is_free:
             answer = await publish_fenced(broker, lease, events, expected=view.sequence)
     if not isinstance(answer, Stored):
-        logger.debug("the order of lease %s not taken back: %s", lease, answer)
+        log.debug("order not withdrawn", lease=lease, answer=answer)
         return False
     await withdraw_order(broker, order["job"], lease)
     return True

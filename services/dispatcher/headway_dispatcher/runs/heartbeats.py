@@ -1,7 +1,7 @@
-"""Heartbeats: who lives, what they hold, and what to tell them.
+"""Heartbeats: record live workers and their leases, and reply with instructions.
 
-Heartbeats are collected for a moment and written together. A dispatcher without its
-database still answers, with nothing to say: workers must not take its trouble for theirs.
+Heartbeats are collected and written together. A dispatcher without its database still replies, so
+that workers do not treat the dispatcher's outage as their own.
 """
 
 import asyncio
@@ -11,9 +11,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_contract import check_name, subjects
+from headway_contract import InvalidName, check_name, subjects
 from headway_contract.control import (
     PROTOCOL,
+    CancelPush,
     CancelRun,
     Heartbeat,
     HeartbeatReply,
@@ -37,11 +38,10 @@ from headway_dispatcher import store
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import workers
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
-
-# A worker waits for its answer; a database that takes longer is not waited for.
-_PATIENCE = 1.0
+# A worker waits for its reply, so a slower database is not waited for.
+_RECORD_TIMEOUT = 1.0
 
 Process = tuple[str, str]
 
@@ -52,9 +52,9 @@ class _Beat(Struct, frozen=True):
 
 
 class Heard(Struct, frozen=True, kw_only=True):
-    """What heartbeats changed: if the gate should look; what each process lost or must stop."""
+    """Instructions for each process; `new_worker` wakes the gate."""
 
-    news: bool = False
+    new_worker: bool = False
     releases: dict[Process, list[ReleaseLease]] = {}
     cancels: dict[Process, list[CancelRun]] = {}
     renewals: dict[Process, list[UUID]] = {}
@@ -63,7 +63,7 @@ class Heard(Struct, frozen=True, kw_only=True):
 
 
 class Heartbeats:
-    """Listens to the heartbeats that reach this dispatcher."""
+    """Receives heartbeats, for one dispatcher process."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Heartbeats:
         self._recording: asyncio.Task[Heard] | None = None
 
     async def listen(self) -> None:
-        """Share the heartbeats with all other dispatchers."""
+        """Share the heartbeats with the other dispatchers."""
         client = self._broker.client
         for subject in (subjects.HEARTBEAT, subjects.WITNESS):
             await client.subscribe(subject, queue=subjects.DISPATCHERS, cb=self._on_heartbeat)
@@ -102,7 +102,7 @@ class Heartbeats:
         self.arrived.call()
 
     async def run_once(self) -> float | None:
-        """Write down and answer all heartbeats that have arrived."""
+        """Record and answer all heartbeats that have arrived."""
         beats, self._waiting = self._waiting, []
         if not beats:
             return None
@@ -111,75 +111,72 @@ class Heartbeats:
             heard = await self._record_in_time([beat.heartbeat for beat in beats])
         finally:
             await self._answer(beats, heard)
-        if heard.news:
+        if heard.new_worker:
             self._gate.call()
         return None
 
     async def _record_in_time(self, heartbeats: list[Heartbeat]) -> Heard:
-        """Record, but let no worker wait for a database that hangs.
+        """Record heartbeats, but stop waiting for a database that hangs.
 
-        While an earlier recording hangs, nothing is recorded: workers beat again soon.
+        Nothing is recorded while an earlier recording hangs; the next heartbeats come soon.
         """
         if self._recording is not None and not self._recording.done():
             return Heard()
         self._recording = asyncio.create_task(self._record_each(heartbeats))
-        self._recording.add_done_callback(_take_note)
-        done, _ = await asyncio.wait({self._recording}, timeout=_PATIENCE)
+        self._recording.add_done_callback(_log_failure)
+        done, _ = await asyncio.wait({self._recording}, timeout=_RECORD_TIMEOUT)
         return self._recording.result() if done else Heard()
 
     async def _record_each(self, heartbeats: list[Heartbeat]) -> Heard:
-        """All together; one by one if something is wrong with any of them."""
+        """Record heartbeats together; one by one if that fails."""
         try:
             return await self._record(heartbeats)
         except DatabaseUnavailable:
             raise
         except Exception as error:
             if len(heartbeats) == 1:
-                logger.exception("heartbeat of %s", heartbeats[0].worker)
+                log.exception("heartbeat not recorded", worker=heartbeats[0].worker)
                 return Heard()
-            logger.warning("a batch of heartbeats failed: %s", error)
-        heard = [await self._record_each([one]) for one in heartbeats]
+            log.warning("heartbeat batch failed", error=error)
+        heard = [await self._record_each([heartbeat]) for heartbeat in heartbeats]
         return Heard(
-            news=any(one.news for one in heard),
-            releases={key: value for one in heard for key, value in one.releases.items()},
-            cancels={key: value for one in heard for key, value in one.cancels.items()},
-            renewals={key: value for one in heard for key, value in one.renewals.items()},
-            warnings={key: value for one in heard for key, value in one.warnings.items()},
-            drains=frozenset(key for one in heard for key in one.drains),
+            new_worker=any(each.new_worker for each in heard),
+            releases={key: value for each in heard for key, value in each.releases.items()},
+            cancels={key: value for each in heard for key, value in each.cancels.items()},
+            renewals={key: value for each in heard for key, value in each.renewals.items()},
+            warnings={key: value for each in heard for key, value in each.warnings.items()},
+            drains=frozenset(key for each in heard for key in each.drains),
         )
 
     async def _record(self, heartbeats: list[Heartbeat]) -> Heard:
-        """Note who was heard; tells if the gate should look, and which leases were lost."""
+        """Record heartbeats in one transaction."""
         async with self._database.transaction() as connection:
             now = await store.read_now(connection)
-            await self._hear_witnesses(connection, heartbeats, now)
-            beats = [one for one in heartbeats if one.worker != subjects.DISPATCHER]
-            by_name = {one.worker: one for one in beats}
-            alive = [one for one in by_name.values() if not one.stopped]
-            workers_heard = await _hear_workers(connection, alive, now)
-            await _forget(connection, [one for one in beats if one.stopped])
-            releases, renewals = await _hear_leases(connection, beats, now)
+            await self._record_witnesses(connection, heartbeats, now)
+            beats = [beat for beat in heartbeats if beat.worker != subjects.DISPATCHER]
+            by_name = {beat.worker: beat for beat in beats}
+            alive = [beat for beat in by_name.values() if not beat.stopped]
+            rows = await _record_workers(connection, alive, now)
+            await _delete_stopped(connection, [beat for beat in beats if beat.stopped])
+            releases, renewals = await _record_leases(connection, beats, now)
             cancels = await _cancels(connection, beats)
             warnings = await _warnings(connection, beats, now)
         return Heard(
-            # Somebody new may do what nobody could.
-            news=any(row["first_heard_at"] == now for row in workers_heard),
+            new_worker=any(row["first_heard_at"] == now for row in rows),
             releases=releases,
             cancels=cancels,
             renewals=renewals,
             warnings=warnings,
-            drains=frozenset(
-                (row["name"], row["nonce"]) for row in workers_heard if row["drain_asked"]
-            ),
+            drains=frozenset((row["name"], row["nonce"]) for row in rows if row["drain_asked"]),
         )
 
-    async def _hear_witnesses(
+    async def _record_witnesses(
         self, connection: Connection, heartbeats: list[Heartbeat], now: datetime
     ) -> None:
-        names = [one.nonce for one in heartbeats if one.worker == subjects.DISPATCHER]
+        names = [beat.nonce for beat in heartbeats if beat.worker == subjects.DISPATCHER]
         if names:
             gap = timedelta(seconds=3 * self._settings.heartbeat_seconds)
-            await connection.execute(workers["hear_witnesses"], names, now, gap)
+            await connection.execute(workers["record_witnesses"], names, now, gap)
 
     async def _answer(self, beats: list[_Beat], heard: Heard) -> None:
         for beat in beats:
@@ -199,7 +196,7 @@ class Heartbeats:
         try:
             await message.respond(msgspec.json.encode(reply))
         except NatsError as error:
-            logger.warning("answering a heartbeat: %s", error)
+            log.warning("heartbeat reply failed", error=error)
 
 
 def _read(message: Msg) -> Heartbeat:
@@ -215,51 +212,53 @@ def _read(message: Msg) -> Heartbeat:
     return heartbeat
 
 
-def _take_note(recording: "asyncio.Task[Heard]") -> None:
-    """A recording that nobody waited for may fail, too; the loop would complain at its end."""
+def _log_failure(recording: "asyncio.Task[Heard]") -> None:
+    """Retrieve the exception of a recording that timed out, or the event loop reports it."""
     if not recording.cancelled() and recording.exception() is not None:
-        logger.debug("heartbeats were not recorded: %s", recording.exception())
+        log.debug("heartbeats not recorded", error=recording.exception())
 
 
-async def _hear_workers(connection: Connection, alive: list[Heartbeat], now: datetime) -> list[Any]:
-    """Write workers down; returns who is new, and who is to drain."""
+async def _record_workers(
+    connection: Connection, alive: list[Heartbeat], now: datetime
+) -> list[Any]:
+    """Upsert workers; returns their rows."""
     if not alive:
         return []
     rows: list[Any] = await connection.fetch(
-        workers["hear_workers"],
-        [one.worker for one in alive],
-        [one.nonce for one in alive],
-        [one.host for one in alive],
-        [one.sdk for one in alive],
-        [one.sdk_version for one in alive],
-        [one.code_version for one in alive],
-        json_array(one.jobs for one in alive),
-        [one.slots for one in alive],
-        [one.draining for one in alive],
+        workers["record_workers"],
+        [beat.worker for beat in alive],
+        [beat.nonce for beat in alive],
+        [beat.host for beat in alive],
+        [beat.sdk for beat in alive],
+        [beat.sdk_version for beat in alive],
+        [beat.code_version for beat in alive],
+        json_array(beat.jobs for beat in alive),
+        [beat.slots for beat in alive],
+        [beat.draining for beat in alive],
         now,
-        json_array(one.concurrency for one in alive),
+        json_array(beat.concurrency for beat in alive),
     )
     return rows
 
 
-async def _forget(connection: Connection, stopped: list[Heartbeat]) -> None:
+async def _delete_stopped(connection: Connection, stopped: list[Heartbeat]) -> None:
     if stopped:
         await connection.execute(
-            workers["forget_workers"],
-            [one.worker for one in stopped],
-            [one.nonce for one in stopped],
+            workers["delete_stopped"],
+            [beat.worker for beat in stopped],
+            [beat.nonce for beat in stopped],
         )
 
 
-async def _hear_leases(
+async def _record_leases(
     connection: Connection, heartbeats: list[Heartbeat], now: datetime
 ) -> tuple[dict[Process, list[ReleaseLease]], dict[Process, list[UUID]]]:
-    """Note the leases that were named; returns those to release and those to renew."""
-    named = [(lease, one.worker, one.nonce) for one in heartbeats for lease in one.leases]
+    """Record named leases; returns those to release and those to renew."""
+    named = [(lease, beat.worker, beat.nonce) for beat in heartbeats for lease in beat.leases]
     if not named:
         return {}, {}
     rows = await connection.fetch(
-        workers["hear_leases"],
+        workers["record_leases"],
         [lease for lease, _, _ in named],
         [worker for _, worker, _ in named],
         [nonce for _, _, nonce in named],
@@ -279,7 +278,7 @@ async def _hear_leases(
 async def _warnings(
     connection: Connection, heartbeats: list[Heartbeat], now: datetime
 ) -> dict[Process, list[LeaseWarning]]:
-    """Read what is wrong with the messages that each process has published."""
+    """Read problems with the messages that each process published."""
     processes = {(beat.worker, beat.nonce) for beat in heartbeats}
     if not processes:
         return {}
@@ -299,10 +298,10 @@ async def _warnings(
 async def _cancels(
     connection: Connection, heartbeats: list[Heartbeat]
 ) -> dict[Process, list[CancelRun]]:
-    """The runs that each process has to stop, however often it was told before."""
+    """Read the runs that each process must stop; repeated until they have ended."""
     if not heartbeats:
         return {}
-    processes = {(one.worker, one.nonce) for one in heartbeats}
+    processes = {(beat.worker, beat.nonce) for beat in heartbeats}
     rows = await connection.fetch(
         workers["cancels"],
         [worker for worker, _ in processes],
@@ -315,6 +314,14 @@ async def _cancels(
     return cancels
 
 
+async def push_to_worker(broker: Broker, worker: str, instructions: CancelPush) -> None:
+    """Send instructions ahead of the next heartbeat reply, which repeats them; may be lost."""
+    try:
+        await broker.client.publish(subjects.cancel(worker), msgspec.json.encode(instructions))
+    except (OSError, InvalidName, NatsError) as error:
+        log.debug("push failed", worker=worker, error=error)
+
+
 class Witness:
     """The dispatcher's own heartbeat, sent like a worker's and read back from PostgreSQL."""
 
@@ -324,7 +331,7 @@ class Witness:
         self._name = name
 
     async def run_once(self) -> float | None:
-        """Beat once."""
+        """Send one heartbeat."""
         heartbeat = Heartbeat(worker=subjects.DISPATCHER, nonce=self._name)
         try:
             await ask(

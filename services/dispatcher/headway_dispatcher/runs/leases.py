@@ -1,12 +1,11 @@
-"""Answer workers who ask whose a lease is.
+"""Answer workers that ask which process holds a lease.
 
-The answer goes by the events that count. The tables say how far the projector got; the messages
-that it has not read yet are judged here by the same rules. A message that the projector refuses
-changes nothing, whatever it says: it only moves the sequence that the next publisher must expect.
+Only accepted events count. The tables show how far the projector got; messages that it has not
+read yet are judged here by the same rules. A refused message changes nothing except the sequence
+that the next publisher must expect.
 """
 
 import base64
-import logging
 from typing import Any, Literal
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.connection import ApiError
 from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import Database, DatabaseUnavailable
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_dispatcher.store import leases
@@ -32,11 +32,11 @@ NOBODY = ""
 # Beyond so many messages that the projector has not read, the answer waits for it.
 _MOST_UNPROJECTED = 100
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class StoredMessage(Struct, frozen=True, kw_only=True):
-    """A message of a lease, with the lifecycle events in it."""
+    """A message of a lease and its lifecycle events."""
 
     sequence: int
     worker: str
@@ -52,7 +52,7 @@ class LeaseView(Struct, frozen=True, kw_only=True):
 
     @property
     def sequence(self) -> int:
-        """The sequence that the next publisher has to expect."""
+        """The sequence that the next publisher must expect."""
         return self.last.sequence if self.last else 0
 
     @property
@@ -64,7 +64,7 @@ class LeaseView(Struct, frozen=True, kw_only=True):
 async def last_stored(
     broker: Broker, lease: UUID, worker: str | None = None
 ) -> StoredMessage | None:
-    """Read the last message of a lease, of one worker or of all; None if nothing is stored."""
+    """Read the last message of a lease, of one worker or of all; `None` if nothing is stored."""
     subject = subjects.events_of(lease) if worker is None else subjects.event(lease, worker)
     return await _get(broker, {"last_by_subj": subject})
 
@@ -82,7 +82,7 @@ async def _get(broker: Broker, request: dict[str, Any]) -> StoredMessage | None:
         _, worker = subjects.lease_and_worker(message["subject"])
         events = decode(storable_json(base64.b64decode(message.get("data", ""))))
     except ValueError as error:  # the message counts for nothing, but the fence includes it
-        logger.debug("unreadable message: %s: %s", message["subject"], error)
+        log.debug("unreadable message", subject=message["subject"], error=error)
     lifecycle = [
         event for event in events if isinstance(event, Event) and isinstance(event.data, LeaseEvent)
     ]
@@ -94,7 +94,7 @@ async def read_lease(
 ) -> LeaseView | Literal["unknown", "unread"]:
     """Read a lease as it will be once the projector has read everything that is stored now.
 
-    `unread` says that this cannot be known yet: too much is stored, or messages vanished meanwhile.
+    `unread` means not known yet: too much is stored, or messages vanished meanwhile.
     """
     last = await last_stored(broker, lease)
     # One snapshot: runs that are newer than their lease would have its claim refused as the second.
@@ -111,7 +111,7 @@ async def read_lease(
     )
     if last is None:
         return view
-    # A mark beyond the last message is of a stream that was lost.
+    # A sequence beyond the last message belongs to a stream that was lost.
     start = view.lease.sequence if view.lease.sequence <= last.sequence else 0
     for _ in range(_MOST_UNPROJECTED):
         message = await _get(broker, {"next_by_subj": subjects.events_of(lease), "seq": start})
@@ -142,7 +142,7 @@ class LeaseDesk:
         self._broker = broker
 
     async def listen(self) -> None:
-        """Share the questions with all other dispatchers."""
+        """Share the questions with the other dispatchers."""
         await serve(
             self._broker,
             service="headway-dispatcher",
@@ -151,14 +151,14 @@ class LeaseDesk:
         )
 
     async def answer(self, question: LeaseQuestion) -> LeaseAnswer:
-        """Say whose the lease is; `undecided` whenever that cannot be known for sure."""
+        """Say which process holds the lease; `undecided` if that is not certain."""
         try:
             view = await read_lease(self._broker, self._database, question.lease)
             if view == "unknown":
                 return LeaseAnswer(answer="ended", reason="the lease is unknown")
             if view == "unread":
                 return LeaseAnswer(answer="undecided", reason="the projector lags behind")
-            answer = await self._whose(question, view)
+            answer = await self._state(question, view)
         except (BrokerUnavailable, DatabaseUnavailable) as error:
             return LeaseAnswer(answer="undecided", reason=str(error))
         own = view.last is not None and view.last.worker == question.worker
@@ -169,7 +169,7 @@ class LeaseDesk:
             ended_runs=[run.id for run in view.runs.values() if run.ended],
         )
 
-    async def _whose(self, question: LeaseQuestion, view: LeaseView) -> LeaseState:
+    async def _state(self, question: LeaseQuestion, view: LeaseView) -> LeaseState:
         lease = view.lease
         if lease.ended:
             return "ended"
@@ -177,7 +177,7 @@ class LeaseDesk:
             return "nothing_stored"
         if (lease.claimed_by, lease.nonce) != (question.worker, question.nonce):
             return "another"
-        # Messages that are refused may lie where those of the owner have expired.
+        # Refused messages may remain where those of the owner have expired.
         own = view.last and await last_stored(self._broker, question.lease, question.worker)
         return "mine" if own else "nothing_stored"
 

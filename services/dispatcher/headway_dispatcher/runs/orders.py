@@ -1,15 +1,16 @@
-"""Orders that were lost: put back into the stream, so that somebody runs what they grant.
+"""Unclaimed orders: republish lost ones, withdraw expired ones.
 
-The stream holds one message for each lease, so an order that is still there is refused a
-second time and nothing is doubled. One that is gone was lost with the broker's storage, or
-was acknowledged by a worker whose claim was lost with it. Such a worker names the lease in
-its heartbeats, and as long as anybody does, the order stays where it is: the worker's own
-words will tell. So orders are put back only when every live worker had the time to speak up
-and this dispatcher would have heard it.
+The stream holds one message for each lease, so it refuses an order that is still there. An order
+that is gone was lost with the broker's storage, or a worker acknowledged it and its claim was
+lost. Such a worker names the lease in its heartbeats, and then the order is not republished. So
+orders are republished only when every live worker had time for a heartbeat, and this dispatcher
+would have received it.
+
+The gate settles waiting work after its `start_by`. An unclaimed order is withdrawn under the fence
+of the claim, so a worker that claimed in time continues.
 """
 
 import asyncio
-import logging
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,28 +21,32 @@ from headway_contract.orders import OrderedRun, RunDispatched
 from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.publish import publish
 from headway_jetstream_kit.stream_watch import Watch
-from headway_postgres_kit import Database
+from headway_postgres_kit import Clock, Database
 from headway_tracing import span
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_dispatcher import store
 from headway_dispatcher.history import history_records
 from headway_dispatcher.provisioning import renew_seconds
+from headway_dispatcher.runs.fencing import withdraw_unclaimed
 from headway_dispatcher.runs.leases import LeaseView, read_lease
+from headway_dispatcher.runs.settle import EXPIRED
 from headway_dispatcher.runs.stream_purge import withdraw_leftovers
 from headway_dispatcher.settings import DispatcherSettings
-from headway_dispatcher.store import HISTORY, SOURCE, heals
+from headway_dispatcher.store import HISTORY, SOURCE, heals, leases
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 BATCH = 500
-# Heartbeats that a worker may miss before it is taken for one that does not have the lease.
+_EXPIRY_BATCH = 1000
+# Heartbeats without the lease, after which a worker does not have it.
 _BEATS = 4
-_BEATS_BETWEEN_OFFERS = 10
+_BEATS_BETWEEN_PASSES = 10
 
 
 class OrdersResult(Struct, frozen=True, kw_only=True):
-    """What a pass over unclaimed orders found."""
+    """The result of a pass over unclaimed orders."""
 
     trusted: bool
     unclaimed: int = 0
@@ -49,7 +54,7 @@ class OrdersResult(Struct, frozen=True, kw_only=True):
 
 
 class Orders:
-    """Puts lost orders back, for one dispatcher process."""
+    """Republishes lost orders, for one dispatcher process."""
 
     def __init__(
         self, database: Database, broker: Broker, settings: DispatcherSettings, *, name: str
@@ -61,10 +66,10 @@ class Orders:
         self._watch = Watch(broker, subjects.RUNS_STREAM, subjects.EVENTS_STREAM)
         self._steady_since = monotonic()
         self._leftovers = True
-        self._offered_at: float | None = None
+        self._published_at: float | None = None
 
     async def run_once(self) -> OrdersResult:
-        """Offer every order again that nobody has claimed and nobody lists."""
+        """Publish every order that nobody has claimed and no heartbeat names."""
         if not await self._is_time():
             return OrdersResult(trusted=False)
         async with self._database.acquire() as connection:
@@ -79,11 +84,11 @@ class Orders:
             rows = await connection.fetch(
                 heals["unclaimed"], now - patience, min(orphaned, now - patience), BATCH
             )
-        self._offered_at = monotonic()
-        put_back = await asyncio.gather(*(self._offer(row, now) for row in rows))
-        gone = [row for row, stored in zip(rows, put_back, strict=True) if stored]
+        self._published_at = monotonic()
+        published = await asyncio.gather(*(self._republish(row, now) for row in rows))
+        gone = [row for row, stored in zip(rows, published, strict=True) if stored]
         if gone:
-            logger.warning("%d order(s) were gone from the stream and were put back", len(gone))
+            log.warning("lost orders republished", orders=len(gone))
             async with self._database.transaction() as connection:
                 doubted = await connection.fetch(
                     heals["note_reissued"], sorted(run for row in gone for run in row["ids"])
@@ -93,29 +98,29 @@ class Orders:
 
     @property
     def _patience(self) -> float:
-        """How long a live worker may take to name a lease that it has."""
+        """Time that a live worker may take to name a lease that it holds."""
         return _BEATS * self._settings.heartbeat_seconds
 
     async def _is_time(self) -> bool:
-        """Whether the streams are what they were for long enough; looks after them if not.
+        """Whether the streams are unchanged for long enough; withdraws leftovers if they changed.
 
-        After a loss every worker needs the time to name what it has. What was stored before a
-        roll-back and ended since must not be run again meanwhile.
+        After a loss every worker needs time to name its leases. Orders that a roll-back of the
+        stream brought back, and whose runs have ended, must not run again meanwhile.
         """
         if await self._watch.look():
-            self._steady_since, self._offered_at, self._leftovers = monotonic(), None, True
+            self._steady_since, self._published_at, self._leftovers = monotonic(), None, True
         if self._leftovers:
             await withdraw_leftovers(self._database, self._broker)
             self._leftovers = False
         if monotonic() - self._steady_since < self._patience:
             return False
-        every = _BEATS_BETWEEN_OFFERS * self._settings.heartbeat_seconds
-        return self._offered_at is None or monotonic() - self._offered_at >= every
+        every = _BEATS_BETWEEN_PASSES * self._settings.heartbeat_seconds
+        return self._published_at is None or monotonic() - self._published_at >= every
 
-    async def _offer(self, row: Any, now: datetime) -> bool:
-        """Publish one order; true if it was not there any more.
+    async def _republish(self, row: Any, now: datetime) -> bool:
+        """Publish an order; true if it was gone.
 
-        If the stream holds a claim of its lease, a worker has it who is not projected yet.
+        If the stream holds a claim of its lease, a worker has it and the projector lags behind.
         """
         view = await read_lease(self._broker, self._database, row["id"])
         if not isinstance(view, LeaseView) or not view.is_free:
@@ -127,7 +132,7 @@ class Orders:
         if isinstance(answer, Refused) and answer.err_code == subjects.ORDER_ALREADY_STORED:
             return False
         if not isinstance(answer, Stored):
-            logger.debug("the order of lease %s not put back: %s", row["id"], answer)
+            log.debug("order not republished", lease=row["id"], answer=answer)
         return isinstance(answer, Stored)
 
     def _order(self, row: Any, now: datetime) -> Any:
@@ -149,3 +154,47 @@ class Orders:
             time=now,
             traceparent=row["traceparent"],
         )
+
+
+class Expiry:
+    """Withdraws orders whose work had to begin by now, for one dispatcher process."""
+
+    def __init__(
+        self,
+        database: Database,
+        broker: Broker,
+        settings: DispatcherSettings,
+        *,
+        name: str,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._broker = broker
+        self._silence = timedelta(seconds=settings.orphan_timeout_seconds)
+        self._name = name
+        self._clock = clock
+
+    async def run_once(self) -> float | None:
+        """Withdraw every unclaimed order with a run that is too late."""
+        async with self._database.acquire() as connection:
+            times = await store.read_times(connection, self._clock)
+            now = times.schedule
+            rows = await connection.fetch(
+                leases["unclaimed_until"], _EXPIRY_BATCH, times.real - self._silence
+            )
+        late = [row for row in rows if row["start_by"] <= now]
+        retry_after = await withdraw_unclaimed(
+            self._broker,
+            self._database,
+            late,
+            {row["run_id"]: EXPIRED for row in late},
+            publisher=self._name,
+            cause="expired",
+            now=now,
+        )
+        if retry_after is not None:
+            return retry_after
+        upcoming = [row["start_by"] for row in rows if row["start_by"] > now]
+        if upcoming:
+            return float((min(upcoming) - now).total_seconds())
+        return 0.0 if len(rows) == _EXPIRY_BATCH else None

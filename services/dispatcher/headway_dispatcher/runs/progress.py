@@ -26,7 +26,7 @@ from msgspec import Struct
 from nats.aio.msg import Msg
 
 from headway_dispatcher import store
-from headway_dispatcher.store import news_queries
+from headway_dispatcher.store import progress_queries
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class ProgressDesk:
 
 
 async def _tellers(connection: Connection, runs: set[UUID]) -> dict[UUID, Teller]:
-    rows = await connection.fetch(news_queries["tellers"], sorted(runs))
+    rows = await connection.fetch(progress_queries["tellers"], sorted(runs))
     return {row["run_id"]: _teller(row) for row in rows}
 
 
@@ -173,7 +173,7 @@ async def _write(connection: Connection, kept: Sequence[Kept]) -> None:
         return
     lines = [(one.run, line) for one in kept for line in one.lines]
     await connection.execute(
-        news_queries["keep"],
+        progress_queries["keep"],
         [one.run for one in kept],
         [one.number for one in kept],
         json_array(_told(one) for one in kept),

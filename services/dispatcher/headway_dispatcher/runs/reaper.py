@@ -1,15 +1,13 @@
-"""The reaper: take leases away from workers that fell silent, or cannot stop a run.
+"""The reaper: revoke leases of workers that are silent or cannot stop a run.
 
-It acts only on good evidence. Nobody must have heard of the lease for the orphan timeout,
-and the reaper's own heartbeat, which travels the same way as a worker's, must have been
-heard all that time: a dispatcher that was itself cut off reaps nobody. Nor is an order given up
-that nobody claims while all who could are busy. It fences with the
-sequence that was last projected, so if the worker has spoken since, the broker refuses: a
-projector that lags behind cannot get a finished run killed.
+It needs evidence. No heartbeat has named the lease for the orphan timeout, and the dispatcher's
+own heartbeat, which travels the same way as a worker's, arrived all that time: a dispatcher that
+was cut off reaps nothing. An unclaimed order is kept while all workers that serve its job are
+busy. The fence is the last projected sequence, so the broker refuses if the worker has published
+since: a projector that lags behind cannot end a finished run.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -42,28 +40,28 @@ from headway_jetstream_kit import Broker, Refused, Stored
 from headway_jetstream_kit.provisioning import consumer_info
 from headway_postgres_kit import Database
 from headway_tracing import span
+from headway_tracing.log import get_logger
 from msgspec import Struct
 
 from headway_dispatcher import store
-from headway_dispatcher.runs.fencing import publish_fenced, spoken, withdraw_order
+from headway_dispatcher.runs.fencing import lease_events, publish_fenced, withdraw_order
 from headway_dispatcher.runs.leases import last_stored
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.store import leases, workers
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 BATCH = 100
-# How long whoever has a slot again may take to claim what lies ready for it.
-_A_MOMENT = timedelta(seconds=5)
+# Time that a worker with a free slot may take to claim a ready order.
+_CLAIM_TIME = timedelta(seconds=5)
 
 
 class ReaperResult(Struct, frozen=True, kw_only=True):
-    """What a pass of the reaper did."""
+    """The result of a pass; `reasons` counts revoked leases."""
 
     trusted: bool
     silent: int = 0
     revoked: int = 0
-    # The same by the reason.
     reasons: Mapping[str, int] = MappingProxyType({})
 
 
@@ -77,11 +75,11 @@ class Reaper:
         self._broker = broker
         self._settings = settings
         self._name = name
-        # When all workers that serve a job were last seen to be full.
+        # When all workers that serve a job were last full.
         self._full_at: dict[str, datetime] = {}
 
     async def run_once(self) -> ReaperResult:
-        """Revoke the leases of silent workers, and orders that nobody wanted."""
+        """Revoke leases of silent workers and orders that nobody claimed."""
         async with self._database.acquire() as connection:
             now = await store.read_now(connection)
             witness = await store.read_witness(connection, self._name)
@@ -96,22 +94,22 @@ class Reaper:
                 now - timedelta(seconds=self._settings.stale_pending_seconds),
                 now,
                 BATCH,
-                self._wait_their_turn(fleet, now),
+                self._jobs_with_full_workers(fleet, now),
             )
             await connection.execute(workers["note_gone"], heard_after)
-            await connection.execute(workers["forget_witnesses"], now - timedelta(days=1))
+            await connection.execute(workers["delete_witnesses"], now - timedelta(days=1))
         revoked = await asyncio.gather(*(self._revoke(row, now) for row in silent))
         reasons = Counter(row["kind"] for row, gone in zip(silent, revoked, strict=True) if gone)
         return ReaperResult(trusted=True, silent=len(silent), revoked=sum(revoked), reasons=reasons)
 
-    def _wait_their_turn(self, fleet: Sequence[Worker], now: datetime) -> list[str]:
-        """Jobs whose workers are all full, or were a moment ago."""
+    def _jobs_with_full_workers(self, fleet: Sequence[Worker], now: datetime) -> list[str]:
+        """Return jobs whose workers are all full, or just were."""
         self._full_at |= dict.fromkeys(jobs_that_wait_their_turn(fleet), now)
-        self._full_at = {job: at for job, at in self._full_at.items() if now - at < _A_MOMENT}
+        self._full_at = {job: at for job, at in self._full_at.items() if now - at < _CLAIM_TIME}
         return sorted(self._full_at)
 
     def _may_trust(self, witness: Witness, now: datetime) -> bool:
-        """Whether we would have heard a worker that spoke."""
+        """Whether a worker's heartbeat would have been received."""
         return witness.would_have_heard(
             now,
             throughout=timedelta(seconds=self._settings.orphan_timeout_seconds),
@@ -121,27 +119,27 @@ class Reaper:
     async def _revoke(self, row: Any, now: datetime) -> bool:
         kind: Silence = row["kind"]
         with span("revoke", lease=str(row["id"]), reason=kind):
-            events = self._words(row, kind, now)
+            events = self._events(row, kind, now)
             answer = await publish_fenced(self._broker, row["id"], events, expected=row["sequence"])
             if isinstance(answer, Refused):
-                expected = await self._expected_instead(row)
+                expected = await self._sequence_after_refusal(row)
                 if expected is not None:
                     answer = await publish_fenced(
                         self._broker, row["id"], events, expected=expected
                     )
             if not isinstance(answer, Stored):
-                logger.debug("lease %s not revoked: %s", row["id"], answer)
+                log.debug("lease not revoked", lease=row["id"], answer=answer)
                 return False
             await withdraw_order(self._broker, row["job"], row["id"])
-        logger.warning("lease %s of %s revoked: %s", row["id"], row["claimed_by"], kind)
+        log.warning("lease revoked", lease=row["id"], worker=row["claimed_by"], reason=kind)
         return True
 
-    async def _expected_instead(self, row: Any) -> int | None:
-        """What to expect after a refusal, or none if the worker may have spoken after all.
+    async def _sequence_after_refusal(self, row: Any) -> int | None:
+        """Return the sequence to expect after a refusal; `None` if the worker may have published.
 
-        The stream may have forgotten the lease. Or its chain is broken: a worker published
-        past the fence, or a message was put aside. Then the last stored sequence will do,
-        provided that the projector has seen everything up to it and left the lease alive.
+        The stream may have dropped the lease's messages. Or a worker published past the fence, or
+        a message was rejected. Then the last stored sequence is right, provided that the
+        projector has read up to it and the lease is still open.
         """
         stored = await last_stored(self._broker, row["id"])
         if stored is None:
@@ -153,22 +151,22 @@ class Reaper:
             return None
         async with self._database.acquire() as connection:
             known = await connection.fetchrow(leases["state_of"], row["id"])
-        # Somebody who has claimed it since is not the one who fell silent.
+        # A worker that claimed it since is not the silent one.
         if known is None or known["ended_at"] or known["claimed_by"] != row["claimed_by"]:
             return None
         return stored.sequence
 
-    def _words(self, row: Any, kind: Silence, now: datetime) -> list[Event]:
-        """The revocation, and the end of each run that was still live."""
+    def _events(self, row: Any, kind: Silence, now: datetime) -> list[Event]:
+        """Return the revocation and the end of each live run."""
         credentials = {"lease": row["id"], "token": row["token"], "nonce": self._name}
         live = msgspec.convert(row["live_runs"], list[LiveRun])
-        words: list[LeaseEvent] = [LeaseRevoked(**credentials, reason=kind)]
+        data: list[LeaseEvent] = [LeaseRevoked(**credentials, reason=kind)]
         for run, ended_as in endings(kind, live, shared=row["runs"] > 1).items():
-            failure = Failure(kind=ended_as, message=self._why(row, ended_as))
-            words.append(RunFailed(**credentials, run=run, failure=failure))
-        return spoken(words, row["id"], now)
+            failure = Failure(kind=ended_as, message=self._message(row, ended_as))
+            data.append(RunFailed(**credentials, run=run, failure=failure))
+        return lease_events(data, row["id"], now)
 
-    def _why(self, row: Any, kind: str) -> str:
+    def _message(self, row: Any, kind: str) -> str:
         silent = abandoned(
             row["claimed_by"],
             heard=row["worker_heard"],

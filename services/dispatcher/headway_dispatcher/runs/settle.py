@@ -1,6 +1,6 @@
-"""What follows the end of a run: settle its work, try again, or ask for a person.
+"""The end of a run: settle its work, retry it, or write a dead letter.
 
-Work that somebody wants to end early, or whose manifest is gone, is never tried again.
+Work whose cancel was requested, or whose manifest was pruned, is never retried.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ from uuid import UUID
 import msgspec
 from headway_clock import jitter, new_id
 from headway_contract import Event
-from headway_contract.lifecycle import Activation, Failure
+from headway_contract.lifecycle import Failure
 from headway_contract.settled import DeadLetterCreated, Outcome, WorkSettled
 from headway_contract.work import WorkTerms
 from headway_decisions.retries import retries
 from headway_decisions.retries.dead_letters import fingerprint
 from headway_decisions.retries.retries import DeadLetter, Retry
 from headway_decisions.runs import reaping
-from headway_decisions.runs.folding import Run, unite
+from headway_decisions.runs.folding import Run
 from headway_decisions.runs.transitions import WorkMove, next_work_state
 from headway_history import Record
 from headway_postgres_kit import Connection, StatementBatch, json_array, note
@@ -28,57 +28,86 @@ from headway_tracing import CONTEXTS_APART, first_context, span, traceparent
 from msgspec import Struct, structs
 
 from headway_dispatcher.history import history_records
+from headway_dispatcher.letters import letters
 from headway_dispatcher.metrics import Retried, Settled
 from headway_dispatcher.outbound_events import (
     dead_letter_event,
-    fitting,
-    messages_of,
     settled_event,
+    settled_messages,
+    work_settled,
 )
 from headway_dispatcher.store import HISTORY, OUTBOX, works
 
-# Why work of a manifest that is gone does not run (again).
+# Reasons of outcomes.
 PRUNED = "manifest was pruned"
-# Why work does not run whose time to begin is over.
 EXPIRED = "it had not begun by the time that was set for it"
 
 
-class _Settled(Struct, frozen=True, kw_only=True):
+class Changes(Struct):
+    """The history records of a transaction, and manifests in whose freed slot letters wait."""
+
+    records: list[Record] = []
+    freed: set[UUID] = set()
+
+    async def write(
+        self,
+        connection: Connection,
+        writes: StatementBatch | None = None,
+        *,
+        now: datetime,
+        real: datetime | None = None,
+    ) -> None:
+        """Append the records, send `writes`, and retry dead letters that waited for freed slots.
+
+        It is the last step of a transaction. A later one would find the manifest's next work in
+        the slot.
+        """
+        writes = writes or StatementBatch()
+        HISTORY.append_to(writes, self.records, now=real)
+        await writes.send(connection)
+        await letters.resume_at_once(connection, self.freed, now=now)
+
+    def free(self, rows: Iterable[Any]) -> None:
+        """Add the manifests of settled work whose slot dead letters wait for."""
+        self.freed |= {
+            row["manifest_id"] for row in rows if row["letters_wait"] and not row["pruned"]
+        }
+
+
+class _Ended(Struct, frozen=True, kw_only=True):
+    """Work that is settled."""
+
     row: Any
     outcome: Outcome
     attempts: int
     letter: UUID | None = None
     reason: str = ""
     failure: Failure | None = None
-    # The trace in which it was decided, if that is recorded.
+    # The trace of the decision, if it is recorded.
     context: str | None = None
 
     @property
     def fingerprint(self) -> str:
-        """Equal for failures that are the same one."""
+        """Equal for repetitions of a failure."""
         return "" if self.failure is None else fingerprint(self.row["job"], self.failure)
 
 
-class Settling(Struct, frozen=True, kw_only=True):
-    """What settling leaves to do.
+class _Waits(Struct, frozen=True, kw_only=True):
+    """Work that is retried."""
 
-    `messages` tell of what was settled, `waited_for` are manifests in whose slot dead letters
-    wait for their turn, `last_of_pruned` says that work of a pruned manifest has ended, which may
-    now be deleted.
-    """
-
-    messages: list[OutboxMessage] = []
-    waited_for: set[UUID] = set()
-    last_of_pruned: bool = False
-
-
-class _Again(Struct, frozen=True, kw_only=True):
     row: Any
     retry: Retry
-    # Whether the body of the run that failed had begun.
+    # Whether the body of the failed run had begun.
     begun: bool
-    # What the next attempt's trace goes on from, and is linked to; none leaves it as it is.
+    # The trace of the next attempt; `None` keeps the current one.
     context: str | None
+
+
+class Settling(Struct, frozen=True, kw_only=True):
+    """The messages about settled work, and whether work of a pruned manifest ended."""
+
+    messages: list[OutboxMessage] = []
+    last_of_pruned: bool = False
 
 
 async def settle(
@@ -86,21 +115,20 @@ async def settle(
     ended: dict[UUID, Run],
     *,
     now: datetime,
-    records: list[Record],
+    changes: Changes,
     writes: StatementBatch,
     contexts: Mapping[Any, str] = MappingProxyType({}),
 ) -> Settling:
-    """Decide about the work of runs that have just ended; `ended` is by work id.
+    """Decide about the work of runs that ended; `ended` is by work id.
 
-    `contexts` are the traces in which their ends were projected, by run. What history is to keep
-    is added to `records`, and what is left to be written to `writes`; what is there already is
-    sent before dead letters are made, which tell how their runs ended.
+    `contexts` are the traces in which the ends were projected, by run. It adds to `changes` and
+    `writes`. It sends `writes` before it creates dead letters, because those copy their runs.
     """
     if not ended:
         return Settling()
     rows = await connection.fetch(works["lock"], sorted(ended))
-    settled: list[_Settled] = []
-    again: list[_Again] = []
+    settled: list[_Ended] = []
+    retried: list[_Waits] = []
     for row in rows:
         run, main = ended[row["id"]], first_context(row["traceparent"])
         with span("settle", parent=contexts.get(run.id, main), work=str(row["id"])) as current:
@@ -110,22 +138,23 @@ async def settle(
                 current.set_attribute("headway.outcome", "retry")
                 linked = CONTEXTS_APART.join((main, context)) if main and context else None
                 begun = run.started_at is not None
-                again.append(_Again(row=row, retry=verdict, begun=begun, context=linked))
+                retried.append(_Waits(row=row, retry=verdict, begun=begun, context=linked))
             else:
                 current.set_attribute("headway.outcome", verdict.outcome)
                 settled.append(structs.replace(verdict, context=context))
-    await _write_retries(connection, again)
-    if any(one.letter is not None for one in settled):
+    await _write_retries(connection, retried)
+    if any(work.letter is not None for work in settled):
         await writes.send(connection)
     versions = await _write_letters(connection, settled, now)
-    messages = _write_settled(writes, settled, now, versions)
-    records += [_keep_waiting(one, now) for one in again]
-    records += [record for one in settled for record in _keep(one, now, versions)]
-    return Settling(
-        messages=messages,
-        waited_for=_waited_for(rows),
-        last_of_pruned=any(row["pruned"] for row in rows),
-    )
+    changes.records += [
+        history_records.waiting(
+            work.row, work.retry, begun=work.begun, traceparent=work.context, now=now
+        )
+        for work in retried
+    ]
+    messages = _write_settled(writes, settled, now, changes, versions)
+    changes.free(rows)
+    return Settling(messages=messages, last_of_pruned=any(row["pruned"] for row in rows))
 
 
 async def cancel(
@@ -133,54 +162,44 @@ async def cancel(
     waiting: Sequence[tuple[Any, str]],
     *,
     now: datetime,
-    records: list[Record],
-) -> set[UUID]:
-    """Settle work that waits as cancelled: rows that are locked, and the reason of each.
-
-    Tells in which manifests' slots dead letters wait for their turn.
-    """
-    settled = []
-    for row, reason in waiting:
+    changes: Changes,
+) -> None:
+    """Settle waiting work as cancelled; `waiting` has locked rows, each with a reason."""
+    for row, _ in waiting:
         next_work_state(row["state"], "cancelled")
-        settled.append(
-            _traced(_Settled(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason))
-        )
+    settled = [
+        _traced(_Ended(row=row, outcome="cancelled", attempts=row["attempts"], reason=reason))
+        for row, reason in waiting
+    ]
     writes = StatementBatch()
-    _write_settled(writes, settled, now)
+    _write_settled(writes, settled, now, changes)
     await writes.send(connection)
-    records += [record for one in settled for record in _keep(one, now, {})]
-    return _waited_for([row for row, _ in waiting])
+    changes.free(row for row, _ in waiting)
 
 
-async def expire(connection: Connection, waiting: Sequence[Any], *, now: datetime) -> set[UUID]:
-    """Settle work that has not begun in time: rows that are locked. Tells the same."""
-    settled = [_traced(_expired(row)) for row in waiting]
-    writes = StatementBatch()
-    _write_settled(writes, settled, now)
-    HISTORY.append_to(writes, [record for one in settled for record in _keep(one, now, {})])
-    await writes.send(connection)
-    return _waited_for(waiting)
+async def expire(connection: Connection, late: Sequence[UUID], *, now: datetime) -> None:
+    """Settle waiting work that has not begun in time."""
+    rows = await connection.fetch(works["lock"], late)
+    settled = [_traced(_expired(row)) for row in rows]
+    writes, changes = StatementBatch(), Changes()
+    _write_settled(writes, settled, now, changes)
+    changes.free(rows)
+    await changes.write(connection, writes, now=now)
 
 
-def _traced(settled: _Settled) -> _Settled:
-    """Work that has ended without a run, told in its own trace."""
-    row = settled.row
-    main = first_context(row["traceparent"])
+def _traced(work: _Ended) -> _Ended:
+    """Add a span to the trace of work that ended without a run."""
+    main = first_context(work.row["traceparent"])
     if main is None:
-        return settled
-    with span("settle", parent=main, work=str(row["id"]), outcome=settled.outcome):
-        return structs.replace(settled, context=traceparent())
+        return work
+    with span("settle", parent=main, work=str(work.row["id"]), outcome=work.outcome):
+        return structs.replace(work, context=traceparent())
 
 
-def _waited_for(rows: Iterable[Any]) -> set[UUID]:
-    """The manifests in whose slots dead letters wait for their turn."""
-    return {row["manifest_id"] for row in rows if row["letters_wait"]}
-
-
-def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
-    """One verdict for one piece of work; the table of transitions has the last word."""
+def _decide(row: Any, run: Run, now: datetime) -> _Ended | Retry:
+    """Return the verdict about work after one of its runs ended."""
     if run.failure is None:
-        return _as_it_ended(row, run)
+        return _after_success_or_cancel(row, run)
     verdict = retries.after_failure(
         msgspec.convert(row["terms"], WorkTerms).retry,
         run.failure,
@@ -192,11 +211,11 @@ def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
     if row["cancel_requested_at"] is not None or row["pruned"]:
         next_work_state(row["state"], "cancelled")
         reason = PRUNED if row["cancel_reason"] is None else row["cancel_reason"]
-        return _Settled(row=row, outcome="cancelled", attempts=verdict.attempts, reason=reason)
+        return _Ended(row=row, outcome="cancelled", attempts=verdict.attempts, reason=reason)
     move: WorkMove = "retry" if isinstance(verdict, Retry) else "dead_lettered"
     next_work_state(row["state"], move)
     if isinstance(verdict, DeadLetter):
-        return _Settled(
+        return _Ended(
             row=row,
             outcome="dead_lettered",
             attempts=verdict.attempts,
@@ -207,8 +226,8 @@ def _decide(row: Any, run: Run, now: datetime) -> _Settled | Retry:
     return verdict
 
 
-def _as_it_ended(row: Any, run: Run) -> _Settled:
-    """Work whose run did not fail. One that was taken back unbegun was no attempt."""
+def _after_success_or_cancel(row: Any, run: Run) -> _Ended:
+    """Return the end of work whose run did not fail; a withdrawn order counts no attempt."""
     if reaping.expired_before_start(
         row["start_by"], run, cancel_requested=row["cancel_requested_at"] is not None
     ):
@@ -218,7 +237,7 @@ def _as_it_ended(row: Any, run: Run) -> _Settled:
     )
     next_work_state(row["state"], ending)
     begun = ending == "completed" or run.started_at is not None
-    return _Settled(
+    return _Ended(
         row=row,
         outcome=ending,
         attempts=row["attempts"] + begun,
@@ -226,46 +245,60 @@ def _as_it_ended(row: Any, run: Run) -> _Settled:
     )
 
 
-def _expired(row: Any) -> _Settled:
+def _expired(row: Any) -> _Ended:
     next_work_state(row["state"], "expired")
-    return _Settled(row=row, outcome="expired", attempts=row["attempts"], reason=EXPIRED)
+    return _Ended(row=row, outcome="expired", attempts=row["attempts"], reason=EXPIRED)
 
 
-async def _write_retries(connection: Connection, again: Sequence[_Again]) -> None:
-    if again:
+async def _write_retries(connection: Connection, retried: Sequence[_Waits]) -> None:
+    if retried:
         await connection.execute(
             works["retry"],
-            [one.row["id"] for one in again],
-            [one.retry.at for one in again],
-            [one.retry.reason for one in again],
-            [one.retry.attempts for one in again],
-            [one.context for one in again],
-            [one.retry.alone for one in again],
-            [one.begun for one in again],
+            [work.row["id"] for work in retried],
+            [work.retry.at for work in retried],
+            [work.retry.reason for work in retried],
+            [work.retry.attempts for work in retried],
+            [work.context for work in retried],
+            [work.retry.alone for work in retried],
+            [work.begun for work in retried],
         )
-        note(*(Retried(one.row["group_name"], one.row["job"], one.retry.reason) for one in again))
-
-
-def _fact(one: _Settled) -> Settled:
-    """The end of work as it is counted."""
-    letter = one.reason if one.letter is not None else None
-    return Settled(one.row["group_name"], one.row["job"], one.outcome, letter)
+        note(
+            *(
+                Retried(work.row["group_name"], work.row["job"], work.retry.reason)
+                for work in retried
+            )
+        )
 
 
 def _write_settled(
     writes: StatementBatch,
-    settled: Sequence[_Settled],
+    settled: Sequence[_Ended],
     now: datetime,
+    changes: Changes,
     versions: Mapping[UUID, str] = MappingProxyType({}),
 ) -> list[OutboxMessage]:
-    """Settle work, and tell of it by the messages that are returned."""
-    messages = stamped(messages_of([told for one in settled for told in _tell(one, now, versions)]))
+    """Settle work; returns the messages about it. `versions` is by dead letter."""
+    events: list[Event] = []
+    for work in settled:
+        context = work.context or first_context(work.row["traceparent"])
+        end = _end(work, now)
+        events.append(settled_event(end, context))
+        changes.records.append(history_records.settled(end))
+        if work.letter is not None:
+            created = _letter(work, work.letter, versions[work.letter])
+            events.append(dead_letter_event(created, now, context))
+            changes.records.append(
+                history_records.letter(
+                    created, input=work.row["input"], failure=work.failure, now=now
+                )
+            )
+    messages = stamped(settled_messages(events))
     if settled:
         writes.add(
             works["settle"],
-            [one.row["id"] for one in settled],
-            [one.outcome for one in settled],
-            [one.attempts for one in settled],
+            [work.row["id"] for work in settled],
+            [work.outcome for work in settled],
+            [work.attempts for work in settled],
             now,
         )
         OUTBOX.add_to(writes, messages)
@@ -273,86 +306,51 @@ def _write_settled(
     return messages
 
 
+def _fact(work: _Ended) -> Settled:
+    letter = work.reason if work.letter is not None else None
+    return Settled(work.row["group_name"], work.row["job"], work.outcome, letter)
+
+
 async def _write_letters(
-    connection: Connection, settled: Sequence[_Settled], now: datetime
+    connection: Connection, settled: Sequence[_Ended], now: datetime
 ) -> dict[UUID, str]:
-    """Make dead letters; returns which version of the code each is of."""
-    parted = [one for one in settled if one.letter is not None]
-    if not parted:
+    """Create dead letters; returns the code version of each."""
+    dead = [work for work in settled if work.letter is not None]
+    if not dead:
         return {}
     rows = await connection.fetch(
         works["add_dead_letters"],
-        [one.letter for one in parted],
-        [one.row["id"] for one in parted],
-        [one.row["round"] for one in parted],
-        [one.row["manifest_id"] for one in parted],
-        [one.row["manifest"] for one in parted],
-        [one.row["group_name"] for one in parted],
-        [one.row["job"] for one in parted],
-        json_array(one.row["input"] for one in parted),
-        [one.reason for one in parted],
-        json_array(one.failure for one in parted),
-        [one.attempts for one in parted],
-        [one.fingerprint for one in parted],
-        [one.row["run_id"] for one in parted],
+        [work.letter for work in dead],
+        [work.row["id"] for work in dead],
+        [work.row["round"] for work in dead],
+        [work.row["manifest_id"] for work in dead],
+        [work.row["manifest"] for work in dead],
+        [work.row["group_name"] for work in dead],
+        [work.row["job"] for work in dead],
+        json_array(work.row["input"] for work in dead),
+        [work.reason for work in dead],
+        json_array(work.failure for work in dead),
+        [work.attempts for work in dead],
+        [work.fingerprint for work in dead],
+        [work.row["run_id"] for work in dead],
         now,
     )
     return {row["id"]: row["code_version"] for row in rows}
 
 
-def _tell(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[Event]:
-    context = one.context or first_context(one.row["traceparent"])
-    events = [settled_event(_end(one, now), context)]
-    if one.letter is not None:
-        created = _letter(one, one.letter, versions[one.letter])
-        events.append(dead_letter_event(created, now, context))
-    return events
-
-
-def _keep(one: _Settled, now: datetime, versions: Mapping[UUID, str]) -> list[Record]:
-    """The end of work as history keeps it."""
-    records = [history_records.settled(_end(one, now))]
-    if one.letter is not None:
-        created = _letter(one, one.letter, versions[one.letter])
-        records.append(
-            history_records.letter(created, input=one.row["input"], failure=one.failure, now=now)
-        )
-    return records
-
-
-def _keep_waiting(one: _Again, now: datetime) -> Record:
-    return history_records.waiting(
-        one.row, one.retry, begun=one.begun, traceparent=one.context, now=now
-    )
-
-
-def _end(one: _Settled, now: datetime) -> WorkSettled:
-    row = one.row
-    return WorkSettled(
-        work=row["id"],
-        round=row["round"],
-        manifest_id=row["manifest_id"],
-        manifest=row["manifest"],
-        group=row["group_name"],
-        outcome=one.outcome,
-        reason=one.reason,
-        run=row["run_id"],
-        runs=row["runs"],
-        attempts=one.attempts,
-        dead_letter=one.letter,
-        activations=fitting(_activations(row)),
+def _end(work: _Ended, now: datetime) -> WorkSettled:
+    return work_settled(
+        work.row,
+        outcome=work.outcome,
+        reason=work.reason,
+        attempts=work.attempts,
+        dead_letter=work.letter,
         settled_at=now,
     )
 
 
-def _activations(row: Any) -> tuple[Activation, ...]:
-    """What all runs of the round have woken."""
-    by_run = msgspec.convert(row["activations"] or [], list[list[Activation]])
-    return unite(activation for run in by_run for activation in run)
-
-
-def _letter(one: _Settled, letter: UUID, code_version: str) -> DeadLetterCreated:
-    row = one.row
+def _letter(work: _Ended, letter: UUID, code_version: str) -> DeadLetterCreated:
+    row = work.row
     return DeadLetterCreated(
         dead_letter=letter,
         work=row["id"],
@@ -361,8 +359,8 @@ def _letter(one: _Settled, letter: UUID, code_version: str) -> DeadLetterCreated
         manifest=row["manifest"],
         group=row["group_name"],
         job=row["job"],
-        reason=one.reason,
-        attempts=one.attempts,
-        fingerprint=one.fingerprint,
+        reason=work.reason,
+        attempts=work.attempts,
+        fingerprint=work.fingerprint,
         code_version=code_version,
     )

@@ -47,7 +47,7 @@ WHERE dead_letter.id = ANY($1::uuid[])
 ORDER BY dead_letter.created_at, dead_letter.id
 FOR UPDATE OF dead_letter
 
--- name: lock_asked
+-- name: lock_waiting
 -- Letters that wait for a slot which is free now, the longest first; those that somebody else
 -- is at, or whose manifest is gone or job is retired, are left alone. $1 manifests (null for all), $2 how many.
 SELECT dead_letter.id
@@ -95,7 +95,7 @@ SET state = $2, resolved_at = $6, actor = told.actor, note = $4, edit = told.edi
 FROM unnest($1::uuid[], $3::text[], $5::jsonb[]) AS told (id, actor, edit)
 WHERE dead_letter.id = told.id
 
--- name: tell_runs
+-- name: update_runs
 -- Copy to letters what was heard of their runs only after they were made; a late start may move
 -- the end. $1 works.
 UPDATE dispatcher.dead_letter
@@ -111,7 +111,7 @@ SET runs = (
     LEFT JOIN dispatcher.metadata ON metadata.run_id = (kept.run ->> 'run')::uuid)
 WHERE work_id = ANY($1::uuid[]) AND runs <> '[]'
 
--- name: ask
+-- name: store_order
 -- A letter that is to be retried once its slot is free. $1 id, $2 actor, $3 edited input,
 -- $4 edit (null where none), $5 now, $6 its concurrency key by that, as an array (null to keep it).
 UPDATE dispatcher.dead_letter

@@ -77,7 +77,7 @@ ORDER BY start_by
 LIMIT 1000
 FOR UPDATE SKIP LOCKED
 
--- name: ripen
+-- name: release_due
 -- Work whose time has come is ready, or waits for its key. Rows that somebody else is at are
 -- left for the next time; a thousand at once, said here so that plans know. $1 now; tells how
 -- many there were.
@@ -98,7 +98,7 @@ WITH ripe AS (
 )
 SELECT count(*) FROM ripened
 
--- name: hand_out_keys
+-- name: offer_keys
 -- Let the first of those who wait for a key be ready in each lane, as many as the active runs leave
 -- room for, whatever is ready in other lanes: those may be closed, and the gate sees to it that no
 -- more run than may. Only keys of which something has changed are looked at. Where limits differ,
@@ -159,7 +159,7 @@ WITH changed AS (
 )
 SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM noted) AS left_over
 
--- name: wait_for_gate
+-- name: lock_gate
 -- Keep the gate from its next pass until this transaction has ended. $1 lock key.
 SELECT pg_advisory_xact_lock($1)
 
@@ -241,13 +241,13 @@ FROM dispatched
 -- rows are locked already. $1 work ids.
 UPDATE dispatcher.work_queue SET held_by = 'key' WHERE id = ANY($1::uuid[])
 
--- name: note_rates
+-- name: write_rates
 -- What began under rates. $1 kinds, $2 names, $3 what began, $4 until when nothing more may.
 INSERT INTO dispatcher.rate_use (kind, name, begun, frees_at)
 SELECT * FROM unnest($1::text[], $2::text[], $3::jsonb[], $4::timestamptz[])
 ON CONFLICT (kind, name) DO UPDATE SET begun = excluded.begun, frees_at = excluded.frees_at
 
--- name: put_aside
+-- name: hold_disabled
 -- Work of disabled manifests is no candidate until they are enabled. Their switches are locked
 -- first, so that nobody enables one at the same time and passes such work over. A trigger notes
 -- its keys, for whoever comes next. $1 work ids.

@@ -6,7 +6,7 @@ SELECT pg_advisory_xact_lock_shared($1)
 -- The same without waiting; tells whether it is ours. $1 lock key.
 SELECT pg_try_advisory_xact_lock_shared($1)
 
--- name: bury
+-- name: write_tombstones
 -- Manifests that go away; returns those that were not buried before. $1 ids, $2 manifests,
 -- $3 groups, $4 reasons, $5 now.
 INSERT INTO dispatcher.tombstone (manifest_id, manifest, group_name, reason, pruned_at)
@@ -22,7 +22,7 @@ RETURNING manifest_id
 SELECT manifest_id, manifest, group_name, confirmed_at FROM dispatcher.tombstone
 WHERE manifest_id = ANY($1::uuid[]) AND confirmed_at IS NOT NULL
 
--- name: buried
+-- name: pruned
 -- Those that have a tombstone. $1 manifest ids.
 SELECT manifest_id FROM dispatcher.tombstone WHERE manifest_id = ANY($1::uuid[])
 
@@ -44,7 +44,7 @@ WHERE confirmed_at IS NULL
 ORDER BY pruned_at
 LIMIT $1
 
--- name: take
+-- name: lock
 -- One of them, unless another dispatcher is at it. $1 manifest id.
 SELECT manifest FROM dispatcher.tombstone
 WHERE manifest_id = $1 AND confirmed_at IS NULL

@@ -81,7 +81,7 @@ WHERE id = ANY(ARRAY(
     ORDER BY id
     FOR UPDATE))
 
--- name: let_go
+-- name: release_held
 -- Work of manifests that were enabled again is looked at by the gate. $1 manifest ids.
 UPDATE dispatcher.work_queue SET held_by = 'not_before'
 WHERE id = ANY(ARRAY(
@@ -91,7 +91,7 @@ WHERE id = ANY(ARRAY(
     ORDER BY id
     FOR UPDATE))
 
--- name: take_in
+-- name: insert
 -- Work that is new, queued or (if its manifest's slot is taken) settled as coalesced; returns
 -- the ids of what was really taken in. What is known by its id, finds its slot taken, or is of
 -- a pruned manifest is left out. Work that has a time or a key to wait for is no candidate until

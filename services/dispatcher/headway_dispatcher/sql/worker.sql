@@ -1,4 +1,4 @@
--- name: hear_workers
+-- name: record_workers
 -- Heartbeats of workers. $1 names, $2 nonces, $3 hosts, $4 SDKs, $5 SDK versions, $6 versions of
 -- their own code, $7 jobs (an array of arrays as JSON), $8 slots, $9 draining, $10 now,
 -- $11 jobs of which they run fewer at once.
@@ -24,7 +24,7 @@ SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
                           THEN known.first_heard_at ELSE $10 END
 RETURNING name, nonce, first_heard_at, drain_asked_of IS NOT DISTINCT FROM nonce AS drain_asked
 
--- name: ask_to_drain
+-- name: drain
 -- The processes that go by some names are to drain, and get no more orders from now on; tells
 -- which of them were asked before. $1 names.
 WITH meant AS (
@@ -38,7 +38,7 @@ FROM meant
 WHERE worker.name = meant.name
 RETURNING worker.name, worker.last_heard_at, meant.draining AS drained_before
 
--- name: forget_workers
+-- name: delete_stopped
 -- Workers that said goodbye. $1 names, $2 nonces.
 DELETE FROM dispatcher.worker
 USING unnest($1::text[], $2::text[]) AS gone (name, nonce)
@@ -48,7 +48,7 @@ WHERE worker.name = gone.name AND worker.nonce = gone.nonce
 -- Workers that fell silent; one that is heard again is no longer gone. $1 not heard since.
 UPDATE dispatcher.worker SET gone = true WHERE NOT gone AND last_heard_at <= $1
 
--- name: hear_leases
+-- name: record_leases
 -- The leases that heartbeats named: the claimant's own are heard of, those whose claim is not
 -- known here are noted as listed, and those come back with the reason that are positively no
 -- longer its own, or were listed before and still have no claim. $1 leases, $2 workers,
@@ -116,7 +116,7 @@ JOIN unnest($1::text[], $2::text[]) AS told (worker, nonce)
 WHERE work_queue.cancel_requested_at IS NOT NULL AND work_queue.state = 'dispatched'
   AND metadata.finished_at IS NULL
 
--- name: hear_witnesses
+-- name: record_witnesses
 -- The dispatchers' own heartbeats. A gap starts the count anew. $1 names, $2 now, $3 gap.
 INSERT INTO dispatcher.witness AS known (name, heard_since, last_heard_at)
 SELECT DISTINCT name, $2::timestamptz, $2::timestamptz FROM unnest($1::text[]) AS name
@@ -129,6 +129,6 @@ SET heard_since = CASE WHEN known.last_heard_at < $2 - $3::interval
 -- How long a dispatcher has been heard without a gap. $1 name.
 SELECT heard_since, last_heard_at FROM dispatcher.witness WHERE name = $1
 
--- name: forget_witnesses
+-- name: delete_witnesses
 -- Dispatchers that are long gone. $1 heard before.
 DELETE FROM dispatcher.witness WHERE last_heard_at < $1
