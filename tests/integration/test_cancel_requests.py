@@ -106,7 +106,7 @@ async def test_work_that_is_still_on_its_way_never_starts(world):
         work = await world.until("SELECT id FROM scheduler.work")
         assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 0
         result = await client.cancel(work)
-        assert (result.result, "on its way" in result.text) == ("settled", True)
+        assert (result.result, "had not arrived" in result.text) == ("settled", True)
         row = (await world.rows("SELECT state, outcome FROM dispatcher.work_queue"))[0]
         assert tuple(row) == ("settled", "cancelled")
     # The messages come after all; the work stays as it is.
