@@ -5,7 +5,6 @@ that workers do not treat the dispatcher's outage as their own.
 """
 
 import asyncio
-import logging
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
