@@ -3,7 +3,7 @@
 import pytest
 from headway import App, InvalidDefinitions, daily, every, load_yaml, manual, retry
 from headway.define.defaults import BUILT_IN, DefinitionSettings
-from headway.define.policies import skip_missed
+from headway.define.options import skip_missed
 from headway.yaml_file import read_app
 from headway_cli.serve.settings import read_defaults
 from headway_contract.work import RetryPolicy

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 from headway import App, InvalidDefinitions, Rate, every, load_yaml
-from headway.define.validation import problems_of
+from headway.define.packing import problems_of
 from msgspec import structs
 
 IN_YAML = """

@@ -9,8 +9,7 @@ from headway.define.definitions import (
     JobDefinition,
     ManifestDefinition,
 )
-from headway.define.packing import UnreadableDefinitions, pack, unpack
-from headway.define.validation import problems_of
+from headway.define.packing import UnreadableDefinitions, pack, problems_of, unpack
 from headway_decisions.timing.cadence import Cron, Daily, Manual
 from headway_decisions.timing.timing import Timing
 from msgspec import structs

@@ -24,7 +24,6 @@ from headway_contract.work import Rate
 from headway.client.client import Client, RequestFailed
 from headway.client.enqueue import enqueue
 from headway.define.app import App
-from headway.define.batches import Item
 from headway.define.cadences import (
     cron,
     daily,
@@ -36,12 +35,19 @@ from headway.define.cadences import (
     spaced,
     weekly,
 )
-from headway.define.calendar import LAST, Days, Months, Weeks
-from headway.define.chain import Chain
+from headway.define.calendar import (
+    LAST,
+    Days,
+    Months,
+    Weeks,
+    exclude_dates,
+    exclude_days,
+    exclude_range,
+    exclude_times,
+)
+from headway.define.chain import Chain, Item
 from headway.define.definitions import Definitions, InvalidDefinitions
-from headway.define.exclusions import exclude_dates, exclude_days, exclude_range, exclude_times
-from headway.define.marks import retry
-from headway.define.policies import allow, catch_up, fire_once, skip_missed
+from headway.define.options import allow, catch_up, fire_once, retry, skip_missed
 from headway.define.when import When
 from headway.errors import ActivationRefused, ActivationUnavailable, Fatal, LeaseLost
 from headway.worker.context import Context

@@ -9,7 +9,7 @@ from headway_contract.scheduling import ApplyAnswer, ApplyRequest, PrunePolicy
 
 from headway.client.control import PATIENT_SECONDS, Asking
 from headway.define import cadences
-from headway.define.batches import Configure, Items
+from headway.define.chain import Configure, Items
 from headway.define.declarations import Terms
 from headway.define.definitions import Definitions
 from headway.define.packing import pack

@@ -4,15 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
 
 from headway.define.assembly import assemble
-from headway.define.batches import BatchDraft, Configure, Items, add_batch
-from headway.define.chain import Chain
+from headway.define.chain import BatchDraft, Chain, Configure, Items, add_batch
 from headway.define.declarations import Declarations, Draft, JobGiven, Terms, check_app_name
 from headway.define.defaults import BUILT_IN, Defaults, DefaultTerms
 from headway.define.definitions import Definitions, GroupDefinition
 from headway.define.jobs import BodyInput, Job, input_of_body, problems_of_running
-from headway.define.limits import RateGiven, read_rate
+from headway.define.options import FIELDS, RateGiven, WorkOptions, read_options, read_rate
 from headway.define.when import When, read_when, refuse_unknown
-from headway.define.work_options import FIELDS, WorkOptions, read_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

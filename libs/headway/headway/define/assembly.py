@@ -9,7 +9,7 @@ from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 
-from headway.define import checks, exclusions, policies
+from headway.define import calendar, checks
 from headway.define.declarations import Declarations, Draft, JobGiven
 from headway.define.defaults import BUILT_IN, Defaults, overlay
 from headway.define.definitions import (
@@ -22,8 +22,8 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway.define.jobs import DeclaredJob, Job, RemoteJob
+from headway.define.options import FIELDS, read_misfire, read_options, read_overlap, resolve_retry
 from headway.define.when import When
-from headway.define.work_options import FIELDS, read_options, resolve_retry
 
 # Stands for a job that nobody declared, so that all else about its manifests can be told.
 _UNKNOWN_JOB = RemoteJob(name="unknown", group="unknown")
@@ -188,7 +188,7 @@ def _manifest(
     stated = resolve_retry(read_options(terms, wrong), defaults.retry)
     when = draft.when if draft.when is not None else _DEPENDENT
     wrong += when.problems
-    excluded = exclusions.read(terms.get("exclude"), wrong)
+    excluded = calendar.read_exclusions(terms.get("exclude"), wrong)
     timing = when.timing
     # What has no fire times of its own has no use for defaults about them.
     usual = BUILT_IN if isinstance(when.cadence, Manual) else defaults
@@ -206,9 +206,7 @@ def _manifest(
         misfire=_misfire(
             _first(terms.get("misfire"), when.misfire, usual.misfire), defaults, wrong
         ),
-        overlap=_first(
-            policies.read_overlap(terms.get("overlap"), wrong), when.overlap, defaults.overlap
-        ),
+        overlap=_first(read_overlap(terms.get("overlap"), wrong), when.overlap, defaults.overlap),
         jitter_seconds=_first(terms.get("jitter"), when.jitter, usual.jitter_seconds),
         enabled=_first(terms.get("enabled"), when.enabled, True),  # noqa: FBT003
         depends_on=draft.depends_on,
@@ -227,7 +225,7 @@ def _left(draft: Draft) -> tuple[Inheritable, ...]:
 def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:
     """A policy that was given; one that was only named has the threshold of the defaults."""
     threshold = defaults.misfire.threshold_seconds
-    return policies.read_misfire(given, wrong, threshold=threshold) or defaults.misfire
+    return read_misfire(given, wrong, threshold=threshold) or defaults.misfire
 
 
 def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:

@@ -1,7 +1,11 @@
-"""Words of the calendar: weekdays, months, weeks of a month, and how they are read.
+"""Calendar words as users write them: weekdays, months, weeks of a month, and exclusions.
 
-`Days.MON | Days.FRI`, `"mon"` and `["mon", "fri"]` mean what they say. What cannot be read is
-added to a list of problems, so that an app is told all of its mistakes at once.
+`Days.MON | Days.FRI`, `"mon"` and `["mon", "fri"]` are all accepted. A value that cannot be read
+is added to a list of problems, so that an app reports all of its mistakes at once.
+
+    daily("03:15", exclude=[exclude_days("sun"), exclude_range("2027-12-24", "2028-01-01")])
+
+The ledger records a fire time that an exclusion covers as skipped.
 """
 
 import difflib
@@ -12,6 +16,13 @@ from enum import Flag, auto
 from typing import Literal, TypeVar, cast
 
 from headway_decisions.timing.cadence import Week, Weekday
+from headway_decisions.timing.calendar import (
+    ExcludedDates,
+    ExcludedDays,
+    ExcludedRange,
+    ExcludedTimes,
+    Exclusion,
+)
 
 # The last calendar day of a month.
 LAST: Literal["last"] = "last"
@@ -73,7 +84,7 @@ Word = TypeVar("Word", Days, Months, Weeks)
 _LOOSE_TIME = re.compile(r"\d:\d\d(?::\d\d)?")
 
 
-def read(kind: type[Word], given: object, problems: list[str]) -> Word:
+def _read_flags(kind: type[Word], given: object, problems: list[str]) -> Word:
     """What was given, as one value of its kind."""
     if given is None:
         return kind(0)
@@ -86,7 +97,7 @@ def read(kind: type[Word], given: object, problems: list[str]) -> Word:
     if isinstance(given, Iterable) and not isinstance(given, str | Flag):
         found = kind(0)
         for one in given:
-            found |= read(kind, one, problems)
+            found |= _read_flags(kind, one, problems)
         return found
     problems.append(_unreadable(kind, given))
     return kind(0)
@@ -94,17 +105,17 @@ def read(kind: type[Word], given: object, problems: list[str]) -> Word:
 
 def weekdays(given: object, problems: list[str]) -> tuple[Weekday, ...]:
     """Weekdays in their order, each once."""
-    return cast("tuple[Weekday, ...]", _names(read(Days, given, problems)))
+    return cast("tuple[Weekday, ...]", _names(_read_flags(Days, given, problems)))
 
 
 def weeks(given: object, problems: list[str]) -> tuple[Week, ...]:
     """Weeks of a month in their order, each once."""
-    return cast("tuple[Week, ...]", _names(read(Weeks, given, problems)))
+    return cast("tuple[Week, ...]", _names(_read_flags(Weeks, given, problems)))
 
 
 def months(given: object, problems: list[str]) -> tuple[int, ...]:
     """Numbers of months in their order, each once."""
-    chosen = read(Months, given, problems)
+    chosen = _read_flags(Months, given, problems)
     return tuple(number for number, month in enumerate(Months, start=1) if month in chosen)
 
 
@@ -162,3 +173,73 @@ def _unreadable(kind: type[Flag], given: object) -> str:
     what = {"Days": "weekday", "Months": "month", "Weeks": "week of a month"}[kind.__name__]
     hint = did_you_mean(str(given).lower(), known)
     return f"{given!r} is no {what}: use {', '.join(known)}{hint}"
+
+
+Excluded = Exclusion | Iterable[Exclusion] | None
+
+
+def exclude_days(*days: Days | str | Iterable[Days | str]) -> Exclusion:
+    """Not on these weekdays."""
+    # What cannot be read stays as it is, and is told with all other problems.
+    problems: list[str] = []
+    read = weekdays(days, problems)
+    return ExcludedDays(cast("tuple[Weekday, ...]", days) if problems else read)
+
+
+def exclude_dates(*dates: date | str) -> Exclusion:
+    """Not on these dates."""
+    return ExcludedDates(tuple(sorted((_date(one) for one in dates), key=str)))
+
+
+def exclude_range(first: date | str, last: date | str) -> Exclusion:
+    """Not from one date to another, both included."""
+    return ExcludedRange(_date(first), _date(last))
+
+
+def exclude_times(between: str) -> Exclusion:
+    """Not in a window of the day such as "22:00-06:00", its end not included."""
+    return ExcludedTimes(between)
+
+
+def read_exclusions(given: object, problems: list[str]) -> tuple[Exclusion, ...]:
+    """Exclusions that were given, one or several; what is wrong with them is added."""
+    if given is None:
+        return ()
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    found = []
+    for one in cast("Iterable[object]", given) if several else [given]:
+        if not isinstance(one, Exclusion):
+            problems.append(
+                f"exclude= takes exclude_days, exclude_dates, exclude_range or exclude_times, "
+                f"not {one!r}"
+            )
+            continue
+        wrong = list(_exclusion_problems(one))
+        problems += wrong
+        if not wrong:
+            found.append(one)
+    return tuple(found)
+
+
+def _exclusion_problems(exclusion: Exclusion) -> Iterable[str]:
+    match exclusion:
+        case ExcludedDays(days):
+            problems: list[str] = []
+            weekdays(days, problems)
+            yield from problems
+        case ExcludedDates(dates):
+            yield from (_no_date(one) for one in dates if not isinstance(one, date))
+        case ExcludedRange(first, last):
+            yield from (_no_date(one) for one in (first, last) if not isinstance(one, date))
+
+
+def _date(given: date | str) -> date:
+    try:
+        # A datetime is a date too, but would be stored with its time.
+        return date.fromisoformat(str(given)[:10] if isinstance(given, date) else given)
+    except (TypeError, ValueError):
+        return cast("date", given)
+
+
+def _no_date(given: object) -> str:
+    return f"{given!r} is no date to exclude: write one such as '2027-12-24'"

@@ -1,17 +1,168 @@
-"""A chain of manifests: the root that was scheduled, and what follows its success.
+"""Chains and batches: manifests that follow others, and many manifests of one job.
 
     chain = app.schedule("extract", job=extract, when=daily("02:00"))
     chain.then_include("transform", job=transform).then_include("load", job=load)
 
-`include` hangs a dependent on the root, `then_include` on the cursor, which is the manifest
-declared last. After a batch there is no single manifest to go on from, so there is no cursor.
+`include` adds a dependent of the root, `then_include` one of the cursor, which is the manifest
+declared last. A batch has many manifests, so there is no cursor after it.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack, cast
 
-from headway.define.batches import BatchDraft, Configure, Items, add_batch
-from headway.define.declarations import Declarations, DependentTerms, Draft, JobGiven, Terms
-from headway.define.when import refuse_unknown
+from headway_contract.fitting import show
+from headway_decisions.timing.cadence import Manual
+from msgspec import Struct
+
+from headway.define.calendar import did_you_mean
+from headway.define.declarations import (
+    OF_FIRE_TIMES,
+    Declarations,
+    DependentTerms,
+    Draft,
+    JobGiven,
+    Terms,
+)
+from headway.define.definitions import Batch
+from headway.define.when import When, read_when, refuse_unknown
+
+Configure = Callable[["Item"], Mapping[str, Any]]
+
+
+class Item(Struct, frozen=True):
+    """One manifest of a batch; `depends_on` is the full id of its parent."""
+
+    id: str | int
+    input: Any = None
+    depends_on: str | None = None
+
+
+Items = Mapping[Any, Any] | Iterable[Any]
+
+
+class BatchDraft(Struct, frozen=True, kw_only=True):
+    """A batch as it was stated. Items without a parent of their own get `parent`."""
+
+    name: str
+    job: JobGiven | None
+    items: Items
+    key: Callable[[Any], str | int] | None = None
+    when: When | None = None
+    parent: str | None = None
+    dormant: bool = False
+    prune: bool = True
+    configure: Configure | None = None
+    terms: Terms
+    where: str = ""
+    # Where each item stands in a file, by its id.
+    places: dict[str, str] = {}
+
+
+def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
+    """Declare a batch and a manifest for each of its items, which are looked at once."""
+    declared.add_batch(Batch(name=batch.name, prune=batch.prune), batch.where)
+    drafts = [_draft(batch, item, declared.problems) for item in _items(batch, declared.problems)]
+    declared.drafts += drafts
+    if not any(draft.when is batch.when for draft in drafts):
+        # Wrong as it may be, nobody would hear of it until there is an item.
+        unused = Draft(
+            external_id="", job=batch.job, when=batch.when, batch=batch.name, where=batch.where
+        )
+        declared.unused.append(unused)
+    return drafts
+
+
+def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
+    """The items that can be read; of each of the others a problem tells."""
+    called = f"{batch.where}batch {batch.name!r}"
+    if isinstance(batch.items, str | bytes) or not isinstance(batch.items, Iterable):
+        problems.append(
+            f"{called}: items {show(batch.items)} is not valid: give a mapping from id to input, "
+            "or a list of items"
+        )
+        return
+    pairs = batch.items.items() if isinstance(batch.items, Mapping) else None
+    for position, one in enumerate(batch.items if pairs is None else pairs, start=1):
+        item = _item(batch, one, is_pair=pairs is not None)
+        if isinstance(item, Item) and not _is_id(item.id):
+            item = f"has the id {show(item.id)}, which is neither text nor a whole number"
+        if isinstance(item, str):
+            problems.append(f"{called}: its item {position} {item}")
+        else:
+            yield item
+
+
+def _item(batch: BatchDraft, one: Any, *, is_pair: bool) -> Item | str:
+    """An item, or what is wrong with it."""
+    if batch.key is not None and not is_pair:
+        try:
+            return Item(batch.key(one), one)
+        except Exception as error:  # noqa: BLE001  (code of the user's, which may raise anything)
+            return f"has no id: key= raised {_told(error)} for {show(one)}"
+    if isinstance(one, Item):
+        return one
+    if isinstance(one, tuple) and len(one) == 2:
+        return Item(*one)
+    return (
+        "is neither an Item nor an (id, input) pair: give key=, a function that tells the id of "
+        "an item"
+    )
+
+
+def _is_id(given: object) -> bool:
+    return isinstance(given, str | int) and not isinstance(given, bool)
+
+
+def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
+    external_id = f"{batch.name}-{item.id}"
+    called = f"manifest {external_id!r}"
+    own = _own_terms(batch, item, called, problems)
+    when, shared = batch.when, _stated(batch.terms)
+    if "when" in own:
+        when = read_when(own.pop("when"), called, problems)
+    parent = batch.parent if item.depends_on is None else item.depends_on
+    own_manual = when is not batch.when and when is not None and isinstance(when.cadence, Manual)
+    if parent is not None or own_manual:
+        # They were stated for those items that do have fire times.
+        shared = {name: value for name, value in shared.items() if name not in OF_FIRE_TIMES}
+    return Draft(
+        external_id=external_id,
+        job=batch.job,
+        when=when,
+        input=item.input,
+        terms=cast("Terms", {"group": batch.name, **shared, **own}),
+        depends_on=parent,
+        dormant=batch.dormant,
+        batch=batch.name,
+        where=batch.places.get(str(item.id), batch.where),
+    )
+
+
+def _own_terms(batch: BatchDraft, item: Item, called: str, problems: list[str]) -> dict[str, Any]:
+    """The terms that `configure` gives an item."""
+    if batch.configure is None:
+        return {}
+    try:
+        given: Any = batch.configure(item)
+    except Exception as error:  # noqa: BLE001  (code of the user's, which may raise anything)
+        problems.append(f"{called}: configure= raised {_told(error)}")
+        return {}
+    if not isinstance(given, Mapping):
+        problems.append(f"{called}: configure gives {show(given)}: give a mapping of terms")
+        return {}
+    known = {"when", *Terms.__optional_keys__}
+    for name in [name for name in given if name not in known]:
+        hint = did_you_mean(name, Terms.__optional_keys__)
+        problems.append(f"{called}: configure gives {name!r}, unknown here{hint}")
+    return {name: value for name, value in given.items() if name in known}
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _stated(terms: Terms) -> dict[str, Any]:
+    return {name: value for name, value in terms.items() if value is not None}
 
 
 class Chain:

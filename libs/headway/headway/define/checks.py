@@ -9,13 +9,14 @@ import msgspec
 from headway_contract.fitting import Misfit, fit, problem_of
 from headway_contract.limits import INPUT_LIMIT
 from headway_contract.names import InvalidName, check_manifest_id, check_name
+from headway_decisions.capacity import keys
+from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.declaring.lineage import find_cycles
 from headway_decisions.timing import timing as timings
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct, structs
 
-from headway.define import limits
 from headway.define.declarations import OF_FIRE_TIMES, Draft
 from headway.define.definitions import GroupDefinition, JobDefinition, ManifestDefinition
 from headway.define.jobs import DeclaredJob, holds_nul
@@ -124,7 +125,7 @@ def _without_meaning(draft: Draft) -> Iterator[str]:
 
 def problems_of_key(manifest: ManifestDefinition, *, input_is_sound: bool = True) -> Iterator[str]:
     """Why the concurrency key of a manifest cannot be made of its input."""
-    problem = limits.problem_of_key(
+    problem = _problem_of_key(
         manifest.concurrency_key,
         given=manifest.input,
         manifest=manifest.external_id,
@@ -241,7 +242,7 @@ def problems_of_job(called: str, job: JobDefinition) -> list[str]:
 def lines_about_job(job: JobDefinition) -> list[str]:
     """The same, without saying which job it is."""
     problems = [str(one) for one in misfits_of(job, {"name", "concurrency_key"})]
-    of_key = limits.problem_of_key(
+    of_key = _problem_of_key(
         job.terms.concurrency_key, given=None, manifest="", group="", job=job.name, must_fit=False
     )
     return problems if of_key is None else [*problems, of_key]
@@ -298,3 +299,23 @@ def _in_the_words_of_users(misfit: Misfit) -> Misfit:
     """What is stored as `terms.timeout_seconds` is called `timeout` where it is stated."""
     path = misfit.path[1:] if misfit.path[0] == "terms" else misfit.path
     return Misfit(tuple(step.removesuffix("_seconds") for step in path), misfit.problem)
+
+
+def _problem_of_key(
+    template: object, *, given: Any, manifest: str, group: str, job: str, must_fit: bool
+) -> str | None:
+    """Why a template makes no concurrency key, or none.
+
+    A manifest that gets its input only when it is woken is asked about it then.
+    """
+    if template is None:
+        return None
+    if not isinstance(template, str):
+        return f"concurrency_key={template!r} is no text such as 'customer:{{input.id}}'"
+    try:
+        keys.check_template(template)
+        if must_fit:
+            keys.render_key(template, input=given, manifest=manifest, group=group, job=job)
+    except InvalidKey as error:
+        return str(error)
+    return None

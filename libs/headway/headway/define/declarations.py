@@ -11,14 +11,12 @@ from typing import Any, Literal
 from headway_contract.names import InvalidName, check_name
 from headway_contract.work import RetryPolicy
 
+from headway.define.calendar import Excluded
 from headway.define.defaults import DefaultTerms
 from headway.define.definitions import API_OWNER, Batch, GroupDefinition
-from headway.define.exclusions import Excluded
 from headway.define.jobs import DeclaredJob
-from headway.define.marks import Retry
-from headway.define.policies import MisfireGiven, OverlapGiven
+from headway.define.options import MisfireGiven, OverlapGiven, Retry, WorkOptions
 from headway.define.when import When
-from headway.define.work_options import WorkOptions
 
 JobGiven = Callable[..., Any] | str
 

@@ -19,10 +19,16 @@ from headway_decisions.timing import timing_problems
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from headway.define import policies
-from headway.define.marks import Retry
-from headway.define.policies import MisfireGiven, OverlapGiven
-from headway.define.work_options import read_options, resolve_retry
+from headway.define.options import (
+    MisfireGiven,
+    OverlapGiven,
+    Retry,
+    parse_misfire,
+    read_misfire,
+    read_options,
+    read_overlap,
+    resolve_retry,
+)
 
 
 class Defaults(WorkTerms, frozen=True, kw_only=True):
@@ -135,9 +141,7 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
             ),
             timeout_seconds=self.timeout_seconds,
             cancel_grace_seconds=self.cancel_grace_seconds,
-            misfire=policies.parse_misfire(
-                self.misfire_policy, threshold=self.misfire_threshold_seconds
-            ),
+            misfire=parse_misfire(self.misfire_policy, threshold=self.misfire_threshold_seconds),
             overlap=Overlap(policy=self.overlap_policy),
             jitter_seconds=self.jitter_seconds,
             tz=self.tz,
@@ -149,10 +153,10 @@ def overlay(weaker: Defaults, stated: DefaultTerms, problems: list[str]) -> Defa
     found = {
         **resolve_retry(read_options(stated, problems), weaker.retry),
         "jitter_seconds": stated.get("jitter"),
-        "misfire": policies.read_misfire(
+        "misfire": read_misfire(
             stated.get("misfire"), problems, threshold=weaker.misfire.threshold_seconds
         ),
-        "overlap": policies.read_overlap(stated.get("overlap"), problems),
+        "overlap": read_overlap(stated.get("overlap"), problems),
         "tz": _read_zone(stated.get("tz"), problems),
     }
     return replace(weaker, **{name: value for name, value in found.items() if value is not None})

@@ -15,11 +15,11 @@ import msgspec
 from headway_contract.fitting import show
 from headway_contract.work import Rate, terms_of
 
-from headway.define import inputs, marks
+from headway.define import inputs
 from headway.define.defaults import Defaults
 from headway.define.definitions import JobDefinition, JobTerms
+from headway.define.options import marks_of, resolve_retry
 from headway.define.when import When
-from headway.define.work_options import resolve_retry
 
 # A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
 # of backslashes, or else it is only text about one.
@@ -131,12 +131,12 @@ class Job(DeclaredJob):
     def stated_terms(self) -> Mapping[str, Any]:
         """Return the terms of work that it states, by field."""
         # Read late: the decorator of the retry policy may stand above the job's.
-        retry = marks.of(self.function).retry
+        retry = marks_of(self.function).retry
         return self.stated if retry is None else {**self.stated, "retry": retry}
 
     def cadences(self) -> list[When]:
         """The cadences that were stacked over it."""
-        return marks.of(self.function).cadences
+        return marks_of(self.function).cadences
 
     def read_input(self, raw: Any) -> Any:
         """Convert JSON to what the body takes, or raise `msgspec.ValidationError`."""

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from headway.define.assembly import assemble
-from headway.define.batches import BatchDraft, Configure, Items, add_batch
+from headway.define.chain import BatchDraft, Configure, Items, add_batch
 from headway.define.declarations import Declarations, Draft, Terms
 from headway.define.defaults import BUILT_IN, Defaults
 from headway.define.definitions import API_OWNER, Definitions

@@ -1,15 +1,36 @@
-"""When: a cadence with its filters, zone and policies, as a value and as a decorator."""
+"""When: a cadence with its filters, zone and policies, as a value and as a decorator.
+
+The name of a cadence is the part of a decorated job's manifest id that tells its cadences apart.
+It depends on its own cadence only, so that a second cadence never renames the first. It contains
+the cadence and the filters on days, weeks, months and the time of day. It omits everything that
+may change while operators' settings and history should stay: the zone, `start`, `end`, exclusions,
+jitter and policies. Two cadences that differ only in those need a `name=`.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, assert_never
 
 from headway_decisions.firing.manifest_state import Overlap
-from headway_decisions.timing.cadence import Cadence
+from headway_decisions.timing.cadence import (
+    WEEKDAYS,
+    Cadence,
+    Cron,
+    Daily,
+    Every,
+    Manual,
+    Monthly,
+    MonthlyDow,
+    Once,
+    Spaced,
+    Weekly,
+)
 from headway_decisions.timing.calendar import Filters
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct
 
-from headway.define import calendar, exclusions, marks, naming, policies
+from headway.define import calendar
+from headway.define.calendar import Months
+from headway.define.options import MisfireGiven, OverlapGiven, marks_of, read_misfire, read_overlap
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Word = TypeVar("Word")
@@ -25,7 +46,7 @@ class When(Struct, frozen=True, kw_only=True):
     timing: Timing
     name: str
     # By its name where the threshold was left to whoever uses it.
-    misfire: policies.MisfireGiven = None
+    misfire: MisfireGiven = None
     overlap: Overlap | None = None
     jitter: float | None = None
     enabled: bool | None = None
@@ -37,7 +58,7 @@ class When(Struct, frozen=True, kw_only=True):
 
     def __call__(self, function: Function) -> Function:
         """Schedule the job that this function is."""
-        marks.of(function).cadences.append(self)
+        marks_of(function).cadences.append(self)
         return function
 
     @property
@@ -50,7 +71,7 @@ class PlainOptions(TypedDict, total=False):
     """What even a cadence takes that never fires by itself."""
 
     name: str | None
-    overlap: policies.OverlapGiven
+    overlap: OverlapGiven
     enabled: bool | None
 
 
@@ -64,8 +85,8 @@ class TimedOptions(PlainOptions, total=False):
     end: calendar.WallGiven
     tz: str | None
     jitter: float | None
-    misfire: policies.MisfireGiven
-    exclude: exclusions.Excluded
+    misfire: MisfireGiven
+    exclude: calendar.Excluded
 
 
 class WeekOptions(TimedOptions, total=False):
@@ -104,16 +125,16 @@ def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str])
         cadence=cadence,
         zone="UTC" if tz is None else tz,
         filters=_filters(options, problems),
-        exclusions=exclusions.read(options.get("exclude"), problems),
+        exclusions=calendar.read_exclusions(options.get("exclude"), problems),
     )
     unreadable = bool(problems)
     misfire = options.get("misfire")
-    sound = policies.read_misfire(misfire, problems)
+    sound = read_misfire(misfire, problems)
     return When(
         timing=timing,
-        name=_name(options.get("name"), problems) or naming.name_of(timing),
+        name=_read_name(options.get("name"), problems) or _cadence_name(timing),
         misfire=None if sound is None else misfire,
-        overlap=policies.read_overlap(options.get("overlap"), problems),
+        overlap=read_overlap(options.get("overlap"), problems),
         jitter=options.get("jitter"),
         enabled=options.get("enabled"),
         tz=tz,
@@ -122,7 +143,7 @@ def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str])
     )
 
 
-def _name(given: object, problems: list[str]) -> str | None:
+def _read_name(given: object, problems: list[str]) -> str | None:
     if given is None or isinstance(given, str):
         return given
     problems.append(f"name {given!r} is not valid: write text")
@@ -159,3 +180,68 @@ def _chosen(
     if given is not None and not chosen and len(problems) == before:
         problems.append(f"{name}={given!r} names none: name at least one, or leave it out")
     return chosen
+
+
+_CRON_WORDS = {"*": "any", "/": "per", ",": "and", "#": "nth", "?": "any", "@": ""}
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
+_MONTH_NAMES = [str(month.name).lower() for month in Months]
+
+
+def _cadence_name(timing: Timing) -> str:
+    """The name of a cadence with its filters."""
+    return "-".join([*_cadence_words(timing.cadence), *_filter_words(timing.filters)])
+
+
+def _cadence_words(cadence: Cadence) -> list[str]:
+    match cadence:
+        case Cron(expression):
+            return ["cron", _cron_word(expression)]
+        case Every(seconds):
+            return ["every", _step(seconds, units=_UNITS[1:])]
+        case Daily(time, days):
+            step = f"{days}d".replace(".", "_")
+            counted = ["every", step, *([] if time == "00:00" else [_digits(time)])]
+            return ["daily", _digits(time)] if days == 1 else counted
+        case Weekly(days, time, weeks):
+            return ["weekly", *days, _digits(time), *([] if weeks == 1 else [f"every-{weeks}"])]
+        case Monthly(days, time):
+            words = [f"{day:02}" if isinstance(day, int) else day for day in days]
+            return ["monthly", *words, _digits(time)]
+        case MonthlyDow(weeks, days, time):
+            return ["monthly-dow", *weeks, *days, _digits(time)]
+        case Once(at):
+            return ["once", _digits(at)]
+        case Spaced(seconds):
+            return ["spaced", _step(seconds, units=_UNITS)]
+        case Manual():
+            return ["manual"]
+        case _:
+            assert_never(cadence)
+
+
+def _filter_words(filters: Filters) -> list[str]:
+    shorthands = {WEEKDAYS[:5]: ["weekdays"], WEEKDAYS[5:]: ["weekends"]}
+    words = list(shorthands.get(filters.days, filters.days))
+    words += filters.weeks
+    words += [_MONTH_NAMES[month - 1] for month in filters.months]
+    if filters.between:
+        words.append(str(filters.between).replace(":", "").replace(" ", ""))
+    return words
+
+
+def _cron_word(expression: str) -> str:
+    text = "_".join(str(expression).split())
+    return "".join(_CRON_WORDS.get(letter, letter) for letter in text)
+
+
+def _digits(moment: str) -> str:
+    """A time such as 2027-06-01 09:00, written as an id may be."""
+    return str(moment).replace(":", "-").replace(" ", "-").replace("T", "-")
+
+
+def _step(seconds: float, *, units: tuple[tuple[int, str], ...]) -> str:
+    for size, unit in units:
+        if seconds and seconds % size == 0:
+            return f"{seconds // size:.0f}{unit}"
+    whole = float(seconds).is_integer()
+    return f"{seconds:.0f}s" if whole else f"{seconds}s".replace(".", "_")

@@ -21,7 +21,7 @@ from headway.define.assembly import assemble
 from headway.define.declarations import Declarations
 from headway.define.definitions import Definitions, InvalidDefinitions
 from headway.define.jobs import Job
-from headway.yaml_file.paths import Walk
+from headway.yaml_file.nodes import Walk
 from headway.yaml_file.runtime_files import change_manifest as change_manifest
 from headway.yaml_file.runtime_files import load_manifest as load_manifest
 from headway.yaml_file.runtime_files import parse

@@ -17,13 +17,12 @@ from headway.define.definitions import (
     InvalidDefinitions,
     ManifestDefinition,
 )
+from headway.define.options import FIELDS
 from headway.define.runtime_definitions import assembled
-from headway.define.work_options import FIELDS
 from headway.yaml_file import nodes
-from headway.yaml_file.parse import read_file
-from headway.yaml_file.paths import Walk
+from headway.yaml_file.nodes import Walk
+from headway.yaml_file.parse import FILTERS, read_file
 from headway.yaml_file.records import CADENCES
-from headway.yaml_file.terms import FILTERS
 
 # Keys of a file whose field in a definition may have another name.
 _FIELDS = {**FIELDS, "jitter": "jitter_seconds"}

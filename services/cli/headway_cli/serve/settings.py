@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from headway.define.defaults import Defaults, DefinitionSettings
-from headway.define.policies import parse_misfire
+from headway.define.options import parse_misfire
 from headway_contract import check_name
 from headway_decisions.timing import timing_problems
 from headway_service_kit import settings as kit

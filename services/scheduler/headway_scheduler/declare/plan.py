@@ -13,7 +13,7 @@ from headway.define.definitions import (
     ManifestDefinition,
 )
 from headway.define.packing import UnreadableDefinitions, unpack
-from headway.define.validation import problems_of as problems_of_definitions
+from headway.define.packing import problems_of as problems_of_definitions
 from headway_contract.scheduling import ApplyAnswer, ApplyRequest, PrunePolicy
 from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Stale
 from headway_decisions.timing.timing import Timing

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from headway.define.definitions import Definitions, InvalidDefinitions
-from headway.define.packing import UnreadableDefinitions, unpack
-from headway.define.validation import problems_of
+from headway.define.packing import UnreadableDefinitions, problems_of, unpack
 from headway_contract import subjects
 from headway_contract.applications import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
 from headway_contract.dispatching import CancelAnswer

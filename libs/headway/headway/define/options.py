@@ -1,0 +1,263 @@
+"""Options of jobs and manifests as users write them, read into the terms of work.
+
+    @app.job("sync", rate="100/minute", timeout=60, concurrency_key="customer:{input.id}")
+    @every(minutes=5, misfire=skip_missed(), overlap="queue_one")
+    @retry(attempts=3, interval=60)
+
+Decorators only leave marks on a function, which the app reads later, so they may stand in any
+order.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+from headway_contract.fitting import show
+from headway_contract.work import Rate, RetryPolicy, WorkTerms
+from headway_decisions.capacity import rates
+from headway_decisions.firing.manifest_state import MOST_CAUGHT_UP, Misfire, Overlap
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headway.define.calendar import did_you_mean
+
+if TYPE_CHECKING:
+    from headway.define.when import When
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+Kind = type[BaseException] | str
+Kinds = Iterable[Kind] | Kind
+
+_ATTRIBUTE = "__headway_marks__"
+
+
+@dataclass
+class Marks:
+    """The notes on one function."""
+
+    cadences: "list[When]" = field(default_factory=list)
+    retry: "Retry | None" = None
+
+
+def marks_of(function: Callable[..., Any]) -> Marks:
+    """The notes on a function, made if there are none yet."""
+    marks: Marks | None = function.__dict__.get(_ATTRIBUTE)
+    if marks is None:
+        marks = Marks()
+        setattr(function, _ATTRIBUTE, marks)
+    return marks
+
+
+class Retry(Struct, frozen=True):
+    """A retry policy: over a function it is that job's, in the builder that manifest's."""
+
+    stated: dict[str, Any]
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The policy where nobody has defaults of their own."""
+        return self.over(RetryPolicy())
+
+    def over(self, weaker: RetryPolicy) -> RetryPolicy:
+        """The policy; what was not stated is the weaker one's."""
+        return replace(weaker, **self.stated)
+
+    def __call__(self, function: Function) -> Function:
+        """Retry the job that this function is in this way."""
+        marks_of(function).retry = self
+        return function
+
+
+def retry(
+    *,
+    attempts: int | None = None,
+    interval: float | None = None,
+    backoff: float | None = None,
+    max_interval: float | None = None,
+    jitter: float | None = None,
+    retry_on: Kinds = (),
+    abort_on: Kinds = (),
+) -> Retry:
+    """How often a job is tried in total, and how long it rests between, in seconds.
+
+    What is left out is the app's default, or else 3 attempts with a rest of 60 s that doubles up
+    to an hour, each up to a tenth longer by chance. `max_interval` bounds the growth: it never
+    shortens the interval itself.
+
+    With `retry_on` only failures of these kinds are tried again, with `abort_on` all but
+    these: exceptions or their names, subclasses included, or a kind of Headway's own such as
+    "timed_out". What is on both lists is not tried again.
+    """
+    stated = {
+        "attempts": attempts,
+        "interval_seconds": interval,
+        "backoff": backoff,
+        "max_interval_seconds": max_interval,
+        "jitter": jitter,
+        "retry_on": _kinds("retry_on", retry_on) or None,
+        "abort_on": _kinds("abort_on", abort_on) or None,
+    }
+    return Retry({name: value for name, value in stated.items() if value is not None})
+
+
+def _kinds(called: str, given: Kinds) -> tuple[str, ...]:
+    if isinstance(given, str | type) or not isinstance(given, Iterable):
+        return (_kind(called, given),)
+    return tuple(_kind(called, kind) for kind in given)
+
+
+def _kind(called: str, given: object) -> str:
+    match given:
+        case str():
+            return given
+        case type() if issubclass(given, BaseException):
+            return given.__name__
+    raise TypeError(f"{called} takes exceptions or their names, and {given!r} is neither")
+
+
+MisfireGiven = Misfire | Literal["fire_once", "skip"] | None
+OverlapGiven = Overlap | Literal["skip", "queue_one", "cancel_running"] | None
+
+
+def fire_once(*, threshold: float = 60.0) -> Misfire:
+    """Missed fires are made up for by one: the default."""
+    return Misfire(policy="fire_once", threshold_seconds=threshold)
+
+
+def skip_missed(*, threshold: float = 60.0) -> Misfire:
+    """Missed fires are skipped, unless the latest is no older than the threshold in seconds."""
+    return Misfire(policy="skip", threshold_seconds=threshold)
+
+
+def catch_up(most: int, *, threshold: float = 60.0) -> Misfire:
+    """The last `most` missed fires are made up for, one after the other or as many as may overlap.
+
+    Only for jobs that may run twice without harm: replayed fires mean reports that are made
+    again and mails that are sent again.
+    """
+    return Misfire(policy="catch_up", threshold_seconds=threshold, limit=most)
+
+
+def allow(most: int) -> Overlap:
+    """Up to so many pieces of work of one manifest may be under way at once."""
+    return Overlap(policy="allow", limit=most)
+
+
+def read_misfire(given: object, problems: list[str], *, threshold: float = 60.0) -> Misfire | None:
+    """A misfire policy that was given, by name or as a value; a name comes with a threshold."""
+    match given:
+        case None | Misfire():
+            return given
+        case "fire_once":
+            return Misfire(policy="fire_once", threshold_seconds=threshold)
+        case "skip":
+            return Misfire(policy="skip", threshold_seconds=threshold)
+    hint = did_you_mean(given, ["fire_once", "skip"])
+    problems.append(f"{given!r} is no misfire policy: use 'fire_once', 'skip' or catch_up(n){hint}")
+    return None
+
+
+def parse_misfire(text: str, *, threshold: float = 60.0) -> Misfire:
+    """Read a misfire policy from a setting: `fire_once`, `skip` or `catch_up:5`."""
+    if text in ("fire_once", "skip"):
+        return Misfire(policy=text, threshold_seconds=threshold)  # type: ignore[arg-type]
+    found = re.fullmatch(r"catch_up:([0-9]{1,9})", text)
+    if found is not None and 1 <= int(found[1]) <= MOST_CAUGHT_UP:
+        return catch_up(int(found[1]), threshold=threshold)
+    raise ValueError(
+        f"{text!r} is no misfire policy: write fire_once, skip, or catch_up:5 with a number from "
+        f"1 to {MOST_CAUGHT_UP}"
+    )
+
+
+def read_overlap(given: object, problems: list[str]) -> Overlap | None:
+    """An overlap policy that was given, by name or as a value."""
+    match given:
+        case None | Overlap():
+            return given
+        case "skip":
+            return Overlap(policy="skip")
+        case "queue_one":
+            return Overlap(policy="queue_one")
+        case "cancel_running":
+            return Overlap(policy="cancel_running")
+    hint = did_you_mean(given, ["skip", "queue_one", "cancel_running"])
+    problems.append(
+        f"{given!r} is no overlap policy: use 'skip', 'queue_one', 'cancel_running' or "
+        f"allow(n){hint}"
+    )
+    return None
+
+
+RateGiven = Rate | str | None
+SecondsGiven = float | timedelta | None
+
+
+def read_rate(given: object, problems: list[str]) -> Rate | None:
+    """A rate that was given, as text or as a value."""
+    match given:
+        case None | Rate():
+            return given
+        case str():
+            try:
+                return rates.parse_rate(given)
+            except ValueError as error:
+                problems.append(str(error))
+                return None
+    problems.append(f"{given!r} is no rate: write it like '100/minute' or '5/10 seconds'")
+    return None
+
+
+def read_seconds(what: str, given: object, problems: list[str]) -> float | None:
+    """A length of time that was given, in seconds or as a timedelta."""
+    match given:
+        case None:
+            return None
+        case timedelta():
+            return given.total_seconds()
+        case bool():
+            pass
+        case int() | float():
+            with suppress(OverflowError):
+                return float(given)
+    problems.append(f"{what}={show(given)} is no length of time: write a number of seconds")
+    return None
+
+
+# The field of the terms of work that each option states.
+FIELDS = {field.removesuffix("_seconds"): field for field in WorkTerms.__struct_fields__}
+
+
+class WorkOptions(TypedDict, total=False):
+    """The options of jobs and of manifests; `None` states nothing."""
+
+    priority: int | None
+    timeout: float | None
+    cancel_grace: float | None
+    on_lost_contact: Literal["stop", "continue"] | None
+    on_dead_letter: Literal["block", "go_on"] | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    start_within: SecondsGiven
+
+
+def read_options(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    """Return the terms of work that options state, by field; ignore all other options."""
+    stated = {field: given[option] for option, field in FIELDS.items() if option in given}
+    if "start_within_seconds" in stated:
+        seconds = read_seconds("start_within", stated["start_within_seconds"], problems)
+        stated["start_within_seconds"] = seconds
+    if not isinstance(stated.get("retry"), Retry | RetryPolicy | None):
+        retry = stated.pop("retry")
+        problems.append(f"retry={retry!r} is no retry policy: write retry=retry(attempts=...)")
+    return {field: value for field, value in stated.items() if value is not None}
+
+
+def resolve_retry(stated: Mapping[str, Any], usual: RetryPolicy) -> dict[str, Any]:
+    """Complete a retry policy that is stated in part; the rest of it is the usual one's."""
+    retry = stated.get("retry")
+    return {**stated, "retry": retry.over(usual)} if isinstance(retry, Retry) else {**stated}
