@@ -16,6 +16,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 CLEAN = (
+    "libs/headway/headway/define",
+    "libs/headway/headway/errors.py",
+    "libs/headway/headway/testing.py",
+    "libs/headway/headway/yaml_file",
     "tests/architecture",
     "tests/benchmarks",
     "tests/browser",

@@ -56,7 +56,7 @@ async def test_bad_definitions_are_told_all_together(shell, command):
     assert done.code == 2
     expected = [
         r"job name 'dotted\.name' is not valid.*no spaces, no dots",
-        r"manifest 'orphan' names the job 'nobody', which nobody declared: put @app\.job",
+        r"manifest 'orphan' names the job 'nobody', which is not declared: put @app\.job",
         r"two manifests have the id 'twice': give one of them another id",
         r"manifest 'count-odd': cron expression '99 \* \* \* \*' is not valid",
         r"manifest 'misfit': its input does not fit job 'count': Expected `int`, got `str`",

@@ -137,7 +137,7 @@ async def test_bad_definitions_are_refused_here_or_there(world):
             await client.schedule("x", job="sync", when=manual(), proirity=1)
         with pytest.raises(RequestFailed, match="does not fit job 'sync'"):
             await client.schedule("x", job="sync", when=manual(), input="text")
-        with pytest.raises(RequestFailed, match="'nobody', which nobody declared"):
+        with pytest.raises(RequestFailed, match="'nobody', which is not declared"):
             await client.schedule("x", job="nobody", when=manual())
         assert await client.manifests() == []
 

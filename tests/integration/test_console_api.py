@@ -389,7 +389,7 @@ async def test_manifests_are_made_and_changed_at_run_time(world, console):
         for body, status, words in (
             ({"job": "sync", "daily": "25:99"}, 422, "25:99"),
             ({"job": "sync", "daily": "03:15", "input": "text"}, 422, "does not fit job 'sync'"),
-            ({"job": "nobody", "daily": "03:15"}, 422, "which nobody declared"),
+            ({"job": "nobody", "daily": "03:15"}, 422, "which is not declared"),
             ({"job": "sync", "weekday": "monday"}, 422, "unknown field `weekday`"),
         ):
             reply = await client.put(path, json=body)

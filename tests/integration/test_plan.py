@@ -213,7 +213,7 @@ async def test_problems_are_refused_all_together(world):
     async with world.client() as client:
         with pytest.raises(RequestFailed) as caught:
             await client.plan(bad)
-        for words in ("'two words' is not valid", "'nobody', which nobody declared", "belongs to"):
+        for words in ("'two words' is not valid", "'nobody', which is not declared", "belongs to"):
             assert words in str(caught.value)
 
 

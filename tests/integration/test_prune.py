@@ -232,7 +232,7 @@ async def test_a_job_that_nobody_declared_is_refused(timeline):
     made = ManifestDefinition(
         external_id="x", job="ghost", group="extra", timing=Timing(cadence=Every(60))
     )
-    with pytest.raises(InvalidDefinitions, match="'ghost', which nobody declared"):
+    with pytest.raises(InvalidDefinitions, match="'ghost', which is not declared"):
         await timeline.declare(Definitions(owner=API_OWNER, manifests=(made,)))
 
 

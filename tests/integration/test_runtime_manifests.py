@@ -138,7 +138,7 @@ async def test_parents_that_cannot_be_are_refused_by_name(world):
             await client.schedule("a", job="sync", depends_on="b", input=1)
         with pytest.raises(Exception, match="leave out when= or depends_on="):
             await client.schedule("c", job="sync", when=manual(), depends_on="a", input=1)
-        with pytest.raises(Exception, match=r"no depends_on= says whose run wakes it"):
+        with pytest.raises(Exception, match=r"is dormant and has no parent: set depends_on="):
             await client.schedule("c", job="sync", when=manual(), dormant=True, input=1)
 
 

@@ -127,7 +127,7 @@ def test_an_app_may_be_a_yaml_file(here, name):
     app = load_app(name)
     assert app.name == "shop"
     assert [one.external_id for one in app.definitions().manifests] == ["one"]
-    with pytest.raises(InvalidDefinitions, match=r"shop\.ya?ml declares jobs but holds no bodies"):
+    with pytest.raises(InvalidDefinitions, match=r"shop\.ya?ml declares jobs without bodies"):
         app.jobs  # noqa: B018
 
 

@@ -151,7 +151,7 @@ def test_a_cycle_is_told_once_with_its_path_in_the_order_of_running(app):
     app.manifest("a").then("b", job="quiet").then("c", job="quiet").then("a", job="quiet")
     app.manifest("c").then("leaf", job="quiet")
     problem = only_problem(app)
-    path = re.search(r"wait for each other: ([^:]*):", problem)[1].split(" → ")
+    path = re.search(r"dependency cycle: ([^:]*):", problem)[1].split(" → ")
     assert path[0] == path[-1]
     assert set(path) == {"a", "b", "c"}
     assert all(f"{one} → {other}" in "a → b → c → a → b" for one, other in itertools.pairwise(path))
@@ -268,13 +268,13 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
             lambda app: app.schedule("r", job="quiet", when=HOURLY).then_include_many(
                 "m", job="work", items={"x": 1}
             ),
-            "'m-x': nothing says after which manifest it runs.*use include_many",
+            "'m-x': it has no parent.*use include_many",
         ),
         (
             lambda app: app.schedule_many("n", job="work", items=[], when=HOURLY).include_many(
                 "m", job="work", items={"x": 1}
             ),
-            "'m-x': nothing says after which manifest it runs",
+            "'m-x': it has no parent",
         ),
         (
             lambda app: app.schedule_many(
@@ -323,11 +323,11 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
         ),
         (
             lambda app: app.schedule("x", job="quiet", when=HOURLY, retry=3),
-            "'x': retry=3 is no retry policy",
+            "'x': retry=3 is not a retry policy",
         ),
         (
             lambda app: app.schedule("x", job=None, when=HOURLY),
-            "'x' names the job 'None', which nobody declared",
+            "'x' names the job 'None', which is not declared",
         ),
         (
             lambda app: app.schedule("x", job="quiet", when=None),
@@ -350,7 +350,7 @@ def test_a_batch_of_dependents_hangs_on_the_root_or_on_its_items_parents(app):
         (lambda app: app.group(5), "group name 5 is not valid"),
         (
             lambda app: app.schedule("x", job=print, when=HOURLY),
-            "'x' names the job 'print', which nobody declared",
+            "'x' names the job 'print', which is not declared",
         ),
         (
             lambda app: app.schedule("x", job="quiet", when=HOURLY, priority=32),

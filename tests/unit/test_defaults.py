@@ -110,8 +110,8 @@ def test_defaults_that_make_no_sense_are_told_with_all_other_problems():
     app = app_with(defaults={"retry": 3, "misfire": "never"})
     with pytest.raises(InvalidDefinitions) as caught:
         app.definitions()
-    assert "defaults of the app: retry=3 is no retry policy" in str(caught.value)
-    assert "defaults of the app: 'never' is no misfire policy" in str(caught.value)
+    assert "defaults of the app: retry=3 is not a retry policy" in str(caught.value)
+    assert "defaults of the app: 'never' is not a misfire policy" in str(caught.value)
     with pytest.raises(InvalidDefinitions, match="defaults of the app: timeout -1 is not valid"):
         app_with(defaults={"timeout": -1}).definitions()
     with pytest.raises(InvalidDefinitions, match="line 2: the file: defaults has the unknown key"):
@@ -153,7 +153,7 @@ def test_a_default_zone_that_is_unknown_is_told_once():
     ]
     with pytest.raises(InvalidDefinitions, match="time zone 'Mars'"):
         load_yaml("app: a\ndefaults: {tz: Mars}\n")
-    with pytest.raises(TypeError, match="state one zone"):
+    with pytest.raises(TypeError, match="set one zone"):
         App("a", tz="UTC", defaults={"tz": "Europe/Berlin"})
     with pytest.raises(InvalidSettings, match="HEADWAY_TZ: time zone 'Mars' is not known"):
         read_defaults({"HEADWAY_TZ": "Mars"})

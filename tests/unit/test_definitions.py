@@ -171,7 +171,7 @@ def test_every_problem_is_told_at_once():
         "'61 * * * *' is not valid",
         "manifest 'never'",
         "time zone 'Mars/Base'",
-        "'undeclared', which nobody declared",
+        "'undeclared', which is not declared",
         "manifest 'wrong-input': its input does not fit job 'sync'",
         "takes no input",
         "manifest 'nul-input': it holds a NUL",
@@ -217,7 +217,7 @@ def test_an_input_that_json_would_change_is_refused(value):
     app.job("job")(lambda ctx, thing: None)
     app.schedule("odd", job="job", when=every(hours=1), input=value)
     [problem] = problems(app)
-    assert "manifest 'odd': its input does not come back from JSON" in problem
+    assert "manifest 'odd': its input changes when it is encoded as JSON" in problem
 
 
 def test_keys_of_an_input_become_text():
@@ -259,7 +259,7 @@ def test_a_group_may_be_stated_in_parts_but_not_in_contradictions():
     [group] = app.definitions().groups
     assert (group.max_active, group.priority, group.enabled) == (2, 3, False)
     app.group("ops", max_active=4, priority=3)
-    assert problems(app) == ["group 'ops' states max_active twice, as 2 and as 4: state it once"]
+    assert problems(app) == ["group 'ops' sets max_active twice, to 2 and to 4: set it once"]
 
 
 def test_a_group_that_is_no_name_is_a_problem_and_no_exception():

@@ -107,7 +107,7 @@ def test_definitions_without_limits_look_as_they_always_did():
     ("stated", "problem"),
     [
         ({"rate": "often"}, "job 'job': 'often' is not a rate: write it like '100/minute'"),
-        ({"rate": 5}, "job 'job': 5 is no rate"),
+        ({"rate": 5}, "job 'job': 5 is not a rate"),
         (
             {"max_active": -1},
             "job 'job': max_active -1 is not valid: use a whole number from 0 to 1000000",
@@ -118,7 +118,7 @@ def test_definitions_without_limits_look_as_they_always_did():
             {"concurrency_limit": 0},
             "job 'job': concurrency_limit 0 is not valid: use a whole number from 1 to 1000000",
         ),
-        ({"start_within": "soon"}, "job 'job': start_within='soon' is no length of time"),
+        ({"start_within": "soon"}, "job 'job': start_within='soon' is not a duration"),
         (
             {"start_within": -1},
             "job 'job': start_within -1.0 is not valid: use a number of seconds above 0",
@@ -139,10 +139,10 @@ def test_what_is_wrong_with_a_job(stated, problem):
     ("terms", "problem"),
     [
         ({"concurrency_key": "{input.id}"}, "concurrency_key: {input.id} is missing"),
-        ({"concurrency_key": 5}, "concurrency_key=5 is no text"),
+        ({"concurrency_key": 5}, "concurrency_key=5 is not text"),
         ({"concurrency_key": ""}, "concurrency_key '' is empty"),
         ({"start_within": 0.0}, "start_within 0.0 is not valid: use a number of seconds above 0"),
-        ({"start_within": object}, "is no length of time"),
+        ({"start_within": object}, "is not a duration"),
         ({"concurrency_limit": 0}, "concurrency_limit 0 is not valid: use a whole number from 1"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_group_states_its_rate_once_and_in_words_that_can_be_read():
         app.group("h", rate="whenever")
 
     found = problems(declare)
-    assert any("group 'g' states rate twice" in one for one in found)
+    assert any("group 'g' sets rate twice" in one for one in found)
     assert any("group 'h': 'whenever' is not a rate" in one for one in found)
 
 

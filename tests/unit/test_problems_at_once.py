@@ -73,7 +73,7 @@ def test_a_manifest_in_which_everything_is_wrong(app):
         "letter or digit (no spaces, no dots)",
         f"manifest 'm': {BAD_CRON}",
         f"manifest 'm': {SWAPPED}",
-        "manifest 'm': 'queue' is no overlap policy: use 'skip', 'queue_one', 'cancel_running' or "
+        "manifest 'm': 'queue' is not an overlap policy: use 'skip', 'queue_one', 'cancel_running' or "
         "allow(n); did you mean 'queue_one'?",
         "manifest 'm': its input does not fit job 'work': Expected `int`, got `str`",
         "manifest 'm': priority 99 is not valid: use a whole number from 0 to 31",
@@ -119,7 +119,7 @@ def test_a_manifest_of_an_unknown_job_is_looked_at_all_the_same(app):
     app.schedule("m", job="gone", when=daily("25:00", overlap="x"), priority=99)
     lines = told(app)
     assert len(lines) == 4
-    assert any("names the job 'gone', which nobody declared" in one for one in lines)
+    assert any("names the job 'gone', which is not declared" in one for one in lines)
     assert any("time of day '25:00'" in one for one in lines)
 
 
@@ -241,13 +241,13 @@ class TestWithoutMeaning:
         app.manifest("m").include_many(
             "b", job="work", items={"x": 1}, configure=lambda item: {"jitter": 5}
         )
-        manual_words = "has no meaning for a manual cadence, which never fires by itself"
+        manual_words = "has no effect on a manual cadence, which never fires by itself"
         assert told(app) == {
             *(
                 f"manifest 'm': {one} {manual_words}: leave it out"
                 for one in ("jitter", "misfire", "exclude")
             ),
-            "manifest 'b-x': jitter has no meaning for a dependent, which fires at its parent's "
+            "manifest 'b-x': jitter has no effect on a dependent, which fires at its parent's "
             "success: leave it out",
         }
 
@@ -376,7 +376,7 @@ def test_what_a_batch_states_for_items_that_it_does_not_have(app):
     lines = told(app)
     assert any(one.startswith("batch 'none' names the job 'gone'") for one in lines)
     assert any(one.startswith("batch 'none': time of day '25:00'") for one in lines)
-    assert any(one.startswith("batch 'none': 'someday' is no weekday") for one in lines)
+    assert any(one.startswith("batch 'none': 'someday' is not a weekday") for one in lines)
     assert any(one.startswith("batch 'all': cron expression 'x'") for one in lines)
     assert any(one.startswith("manifest 'all-a': time of day '24:30'") for one in lines)
     assert len(lines) == 5

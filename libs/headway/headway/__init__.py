@@ -1,4 +1,4 @@
-"""Headway for users: define jobs and when they run, and run them.
+"""Headway for users: define jobs and their schedules, and run them.
 
     from headway import App, Days, daily, every, retry
 
@@ -14,9 +14,8 @@
     app.schedule("report", job=report, when=daily("06:00")).then("mail-report", job=mail)
 
 `App` collects definitions, `load_yaml` reads them from a file for teams whose workers are not
-Python, `headway.worker` runs their bodies, and `Client` asks how things stand. Nothing here
-talks to a database but `enqueue`, over a connection of yours, and importing a module of
-definitions talks to nobody.
+Python, `headway.worker` runs the bodies, and `Client` queries and changes the running system.
+Only `enqueue` uses a database, over your connection. Importing definitions connects to nothing.
 """
 
 from headway_contract.work import Rate

@@ -1,20 +1,20 @@
-"""Exceptions that a job's body may raise to say more than that it failed, or may meet."""
+"""Exceptions that the body of a job may raise or catch."""
 
 
 class Fatal(Exception):
-    """Retrying will not help: the run fails and its work goes to the dead letters at once."""
+    """Retrying does not help: the run fails and its work becomes a dead letter at once."""
 
 
 class ActivationRefused(Exception):
-    """Dependents cannot be woken so; nothing was activated. Tells every problem on a line."""
+    """The activation is invalid and nothing was activated. The message lists all problems."""
 
 
 class ActivationUnavailable(Exception):
-    """Nobody could say whether dependents may be woken; nothing was activated.
+    """The activation could not be checked and nothing was activated.
 
-    A run that fails with it is tried again like any other.
+    A run that fails with it is retried like any other.
     """
 
 
 class LeaseLost(Exception):
-    """The run is no longer this worker's: it was taken away, and what it says does not count."""
+    """The worker has lost the lease of the run; its results are ignored."""

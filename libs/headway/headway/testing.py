@@ -1,7 +1,7 @@
-"""Time you can own: `World` runs an app's real services under a virtual clock.
+"""`World` runs the real services of an app under a virtual clock.
 
-The package `headway-testing` brings it, with the servers that it needs; this is the name under
-which users import it, so that `headway` itself stays light to install.
+The package `headway-testing` contains it, with the servers that it needs. This module is the name
+under which users import it, so that `headway` itself has few dependencies.
 """
 
 import importlib
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """What `headway_testing` offers."""
+    """Return a name of `headway_testing`."""
     if name.startswith("_"):
         raise AttributeError(name)
     try:

@@ -1,3 +1,5 @@
-"""Define: jobs, cadences, policies and groups as users write them, checked and assembled into
-definitions.
+"""Definitions as users write them: jobs, cadences, options, groups and chains.
+
+`app` collects declarations (`declarations`), `assembly` combines and checks them (`checks`), and
+the result is plain data (`definitions`), which `packing` sends to the scheduler.
 """

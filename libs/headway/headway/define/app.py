@@ -1,4 +1,4 @@
-"""An application: its jobs, its groups and when they run."""
+"""An application: its jobs, its groups and its schedules."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack
@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _input_of(function: Callable[..., Any], wrong: list[str]) -> BodyInput:
-    """Read the input of a body; any input, if its signature cannot be read."""
+    """Read the input type of a body; accept any input if the signature cannot be read."""
     try:
         return input_of_body(function)
     except (TypeError, NameError, ValueError) as error:
@@ -25,12 +25,12 @@ def _input_of(function: Callable[..., Any], wrong: list[str]) -> BodyInput:
 
 
 class App:
-    """Collects what an application declares; `definitions` checks all of it at once.
+    """Collects the declarations of an application; `definitions` checks all of them at once.
 
-    A process of an older `generation` than the one that declared last changes nothing. The
-    `version` of the code is shown with workers, and with what fails in them. `defaults` are terms
-    of all its jobs and manifests that state nothing else: `App("a", defaults={"timeout": 60})`.
-    `tz` is the zone of all cadences that state none, the same as `defaults={"tz": ...}`.
+    A process with an older `generation` than the one stored changes nothing. The `version` of the
+    code is shown with its workers and their failures. `defaults` apply to all jobs and manifests
+    that set nothing else: `App("a", defaults={"timeout": 60})`. `tz` is the zone of all cadences
+    without one, the same as `defaults={"tz": ...}`.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class App:
         terms: DefaultTerms = {**defaults} if defaults else {}
         if tz is not None and terms.setdefault("tz", tz) != tz:
             raise TypeError(
-                f"App() takes tz={tz!r} and defaults={{'tz': {terms['tz']!r}}}: state one zone"
+                f"App() takes tz={tz!r} and defaults={{'tz': {terms['tz']!r}}}: set one zone"
             )
         self._declared = Declarations(owner=self.name, generation=generation, defaults=terms)
 
     @property
     def jobs(self) -> dict[str, Job]:
-        """The jobs whose bodies are here."""
+        """The jobs whose bodies are in this program."""
         found = self._declared.jobs.items()
         return {name: job for name, job in found if isinstance(job, Job) and not job.elsewhere}
 
@@ -77,21 +77,19 @@ class App:
         labels: Mapping[str, str] | None = None,
         **options: Unpack[WorkOptions],
     ) -> Callable[[Function], Function]:
-        """Declare a function as a job. It takes a context and, if it likes, one typed input.
+        """Declare a function as a job. It takes a context and optionally one typed input.
 
-        `max_active` and `rate` limit it over all its manifests; without `counts_globally` it is
-        let through a full house. Work with an equal `concurrency_key` runs one after the other.
-        A job with a `batch` is a short one: so many runs may share a lease. Work that has not
-        begun within `start_within` seconds expires.
+        `max_active` and `rate` limit the job over all its manifests. Without `counts_globally` it
+        ignores the global limit. Work with an equal `concurrency_key` runs one after the other.
+        Up to `batch` runs of a short job share a lease. Work that has not started within
+        `start_within` seconds expires.
 
-        With `process` each run has a process of its own, for work that keeps a core busy. A
-        worker runs no more than `worker_concurrency` of the job at once. With
-        `capture_logging` what the body says through Python's logging is kept with its run.
+        With `process` each run has its own process, for CPU-bound work. A worker runs at most
+        `worker_concurrency` runs of the job at once. With `capture_logging` the output of Python's
+        logging is stored with the run. `labels` are added to those of its manifests.
 
-        Its manifests have its `labels`, besides those of their own.
-
-        A job that is `elsewhere` has its body in another program, in any language: the function
-        only tells its input, and workers of this app leave its runs to others.
+        With `elsewhere` the body is in another program, in any language: the function only declares
+        the input type, and workers of this app do not run the job.
         """
         refuse_unknown("job", options, WorkOptions)
 
@@ -99,7 +97,7 @@ class App:
             wrong: list[str] = []
             body_input = _input_of(function, wrong)
             stated = read_options(options, wrong)
-            # `None` leaves a term to the defaults of the app; one that these lack takes no `None`.
+            # `None` means the app's default; an option without one must not be `None`.
             stated |= {
                 FIELDS[name]: None
                 for name, value in options.items()
@@ -126,7 +124,7 @@ class App:
                 elsewhere=elsewhere,
                 labels=labels or {},
             )
-            self._declared.problems += [f"job {name!r}: {one}" for one in wrong]
+            self._declared.problems += [f"job {name!r}: {problem}" for problem in wrong]
             self._declared.problems += problems_of_running(job)
             self._declared.add_job(job)
             return function
@@ -142,10 +140,9 @@ class App:
         enabled: bool | None = None,
         rate: RateGiven = None,
     ) -> None:
-        """State settings of a group: how many runs at once, how many in a stretch of time, and
-        its priority from 0 to 31.
+        """Set the limits of a group and its priority from 0 to 31.
 
-        What is not stated is the operator's.
+        Operators decide every setting that is `None`.
         """
         wrong: list[str] = []
         group = GroupDefinition(
@@ -155,7 +152,7 @@ class App:
             enabled=enabled,
             rate=read_rate(rate, wrong),
         )
-        self._declared.problems += [f"group {name!r}: {one}" for one in wrong]
+        self._declared.problems += [f"group {name!r}: {problem}" for problem in wrong]
         self._declared.groups.append(("", group))
 
     def schedule(
@@ -167,7 +164,7 @@ class App:
         input: Any = None,  # noqa: A002
         **terms: Unpack[Terms],
     ) -> Chain:
-        """Schedule a declared job under an id of its own, with an input."""
+        """Schedule a declared job as a manifest with an id and an input."""
         refuse_unknown("schedule", terms, Terms)
         cadence = read_when(when, f"manifest {external_id!r}", self._declared.problems)
         self._declared.drafts.append(
@@ -190,7 +187,7 @@ class App:
         """Schedule a job once for each item, as manifests `name-<id>` in a group of that name.
 
         Items are a mapping from id to input, `(id, input)` pairs, `Item`s, or anything with a
-        `key` function that tells the id. With `prune`, manifests whose item is gone are deleted.
+        `key` function that returns the id. With `prune`, manifests of removed items are deleted.
         """
         refuse_unknown("schedule_many", terms, Terms)
         cadence = read_when(when, f"batch {name!r}", self._declared.problems)
@@ -201,18 +198,18 @@ class App:
         for draft in add_batch(self._declared, batch):
             if draft.depends_on is not None:
                 self._declared.problems.append(
-                    f"{draft.called}: it has a cadence and a depends_on: hang it on its parent "
-                    "with include_many instead"
+                    f"{draft.called}: it has a cadence and a depends_on: declare it with "
+                    "include_many instead"
                 )
         return Chain(self._declared, root=None, cursor=None, after=name)
 
     def manifest(self, external_id: str) -> Chain:
-        """A manifest that is declared anywhere in this app, to hang dependents on."""
+        """Return the chain of a manifest of this app, to add dependents to it."""
         return Chain(self._declared, root=external_id, cursor=external_id)
 
     def definitions(self, defaults: Defaults = BUILT_IN) -> Definitions:
-        """Everything declared, as plain data; raises with all problems at once.
+        """Return all declarations as plain data, or raise with all problems at once.
 
-        `defaults` hold where neither a definition nor the app itself states otherwise.
+        `defaults` apply where neither a definition nor the app sets a value.
         """
         return assemble(self._declared, defaults)

@@ -1,4 +1,4 @@
-"""From declarations to definitions: find, put together, check, and tell all problems at once."""
+"""Assemble declarations into definitions, and report all problems at once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,31 +25,34 @@ from headway.define.jobs import DeclaredJob, Job, RemoteJob
 from headway.define.options import FIELDS, read_misfire, read_options, read_overlap, resolve_retry
 from headway.define.when import When
 
-# Stands for a job that nobody declared, so that all else about its manifests can be told.
+# Stands for an undeclared job, so that the other problems of its manifests are found too.
 _UNKNOWN_JOB = RemoteJob(name="unknown", group="unknown")
 _DEPENDENT = When(timing=Timing(cadence=Manual()), name="dependent")
 
 
 def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
-    """Everything declared, as plain data; raises with all problems at once.
+    """Return all declarations as plain data, or raise with all problems at once.
 
-    `defaults` hold where neither a definition nor the app states otherwise.
+    `defaults` apply where neither a definition nor the app sets a value.
     """
     problems = list(declared.problems)
     defaults, shared = _defaults(declared, defaults)
-    problems += [f"defaults of the app: {one}" for one in shared]
+    problems += [f"defaults of the app: {problem}" for problem in shared]
     problems += checks.problems_of_generation(declared.generation)
     drafts = [*_decorated(declared), *declared.drafts]
-    told = Told(shared)
-    jobs = _jobs(declared, defaults, told, problems)
-    manifests = _manifests(declared, drafts, defaults, told, problems)
+    reported = ReportedProblems(shared)
+    jobs = _jobs(declared, defaults, reported, problems)
+    manifests = _manifests(declared, drafts, defaults, reported, problems)
     problems += _problems_of_unused(declared)
     groups = _groups(declared, manifests, problems)
     problems += checks.problems_of_ids(drafts)
     problems += checks.problems_of_parents(drafts, any_parent=declared.at_run_time)
     if declared.at_run_time:
         pairs = zip(manifests, drafts, strict=True)
-        manifests = [msgspec.structs.replace(one, inherited=_left(draft)) for one, draft in pairs]
+        manifests = [
+            msgspec.structs.replace(manifest, inherited=_inherited(draft))
+            for manifest, draft in pairs
+        ]
     if problems:
         raise InvalidDefinitions(list(dict.fromkeys(problems)))
     return Definitions(
@@ -63,7 +66,7 @@ def assemble(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitio
 
 
 def _decorated(declared: Declarations) -> list[Draft]:
-    """A manifest for each cadence over a job; its id always carries the cadence."""
+    """Make a manifest for each cadence that decorates a job; its id contains the cadence."""
     return [
         Draft(external_id=f"{job.name}-{when.name}", job=job.name, when=when, decorated=True)
         for job in declared.jobs.values()
@@ -72,48 +75,48 @@ def _decorated(declared: Declarations) -> list[Draft]:
 
 
 def _defaults(declared: Declarations, weaker: Defaults) -> tuple[Defaults, list[str]]:
-    """The defaults of an app, and what is wrong with those that it states."""
+    """Return the defaults of an app, and the problems of those that it sets itself."""
     wrong: list[str] = []
     defaults = overlay(weaker, declared.defaults, wrong)
     stated = msgspec.structs.asdict(defaults).items()
     own = {
         name: value for name, value in stated if name != "tz" and value is not getattr(weaker, name)
     }
-    return defaults, wrong + checks.lines_about_terms(own)
+    return defaults, wrong + checks.problems_of_terms(own)
 
 
-class Told:
-    """What was said about terms where they were stated, so that no user of them repeats it."""
+class ReportedProblems:
+    """Problems of apps and jobs, which their manifests inherit and must not report again."""
 
     def __init__(self, of_app: list[str]) -> None:
         self._of_app = frozenset(of_app)
         self._of_jobs: dict[str, frozenset[str]] = {}
 
-    def news_of(self, job: str, wrong: list[str]) -> list[str]:
-        """What is wrong with a job alone, to be remembered for its manifests."""
+    def add_job(self, job: str, wrong: list[str]) -> list[str]:
+        """Remember the problems of a job, and return those that the app does not have."""
         self._of_jobs[job] = frozenset(wrong) | self._of_app
-        return [one for one in wrong if one not in self._of_app]
+        return [problem for problem in wrong if problem not in self._of_app]
 
-    def of(self, job: str) -> frozenset[str]:
-        """What a manifest of a job has from others."""
+    def inherited_from(self, job: str) -> frozenset[str]:
+        """Return the problems that manifests inherit from a job and its app."""
         return self._of_jobs.get(job, self._of_app)
 
 
 def _jobs(
-    declared: Declarations, defaults: Defaults, told: Told, problems: list[str]
+    declared: Declarations, defaults: Defaults, reported: ReportedProblems, problems: list[str]
 ) -> tuple[JobDefinition, ...]:
     definitions = []
     for job in declared.jobs.values():
         called = f"{job.where}job {job.name!r}"
-        problems += [f"{job.where}{one}" for one in checks.names_of_job(job)]
+        problems += [f"{job.where}{problem}" for problem in checks.problems_of_job_names(job)]
         try:
             schema = job.input_schema()
         except (TypeError, ValueError) as error:
             problems.append(f"{called}: its input type has no JSON Schema: {error}")
             schema = None
         definition = job.definition(defaults, schema)
-        wrong = checks.lines_about_job(definition)
-        problems += [f"{called}: {one}" for one in told.news_of(job.name, wrong)]
+        wrong = checks.problems_of_job(definition)
+        problems += [f"{called}: {problem}" for problem in reported.add_job(job.name, wrong)]
         definitions.append(definition)
     return tuple(definitions)
 
@@ -122,7 +125,7 @@ def _manifests(
     declared: Declarations,
     drafts: list[Draft],
     defaults: Defaults,
-    told: Told,
+    reported: ReportedProblems,
     problems: list[str],
 ) -> list[ManifestDefinition]:
     timings = checks.TimingChecks()
@@ -130,34 +133,37 @@ def _manifests(
     for draft in drafts:
         job = None if draft.job is None else _find(declared, draft.job)
         if job is None:
-            problems += _problems_without_job(draft)
+            # The reader of a file has reported a missing key `job`.
+            if draft.job is not None or not draft.where:
+                problems.append(_undeclared(draft))
             job = _UNKNOWN_JOB
         wrong: list[str] = []
         manifest = _manifest(draft, job, defaults, wrong)
         unreadable = draft.when is not None and draft.when.unreadable
         of_timing = timings.problems_of(manifest.timing, unreadable=unreadable)
-        problems += [f"{draft.called}: {one}" for one in wrong + of_timing]
+        problems += [f"{draft.called}: {problem}" for problem in wrong + of_timing]
         problems += checks.problems_of_manifest(
             draft,
             manifest,
             job,
             timing_is_sound=not (wrong or of_timing),
-            inherited=told.of(job.name),
+            inherited=reported.inherited_from(job.name),
         )
         manifests.append(manifest)
     return manifests
 
 
 def _problems_of_unused(declared: Declarations) -> list[str]:
-    """What is wrong with the job and the cadence of batches that have no items for them."""
+    """Check the job and the cadence of batches whose items do not use them."""
     problems = []
     timings = checks.TimingChecks()
     for draft in declared.unused:
         if draft.job is not None and _find(declared, draft.job) is None:
-            problems.append(_nobody_declared(draft))
+            problems.append(_undeclared(draft))
         if draft.when is not None:
             of_timing = timings.problems_of(draft.when.timing, unreadable=draft.when.unreadable)
-            problems += [f"{draft.called}: {one}" for one in (*draft.when.problems, *of_timing)]
+            found = (*draft.when.problems, *of_timing)
+            problems += [f"{draft.called}: {problem}" for problem in found]
     return problems
 
 
@@ -168,29 +174,24 @@ def _find(declared: Declarations, target: JobGiven) -> DeclaredJob | None:
     return next((job for job in jobs if isinstance(job, Job) and job.function is target), None)
 
 
-def _problems_without_job(draft: Draft) -> list[str]:
-    missing_in_file = draft.job is None and draft.where  # the file was told so already
-    return [] if missing_in_file else [_nobody_declared(draft)]
-
-
-def _nobody_declared(draft: Draft) -> str:
+def _undeclared(draft: Draft) -> str:
     target = draft.job
     called = target if isinstance(target, str) else getattr(target, "__qualname__", repr(target))
     remedy = "declare it under jobs" if draft.where else "put @app.job(...) over its function"
-    return f"{draft.called} names the job {called!r}, which nobody declared: {remedy}"
+    return f"{draft.called} names the job {called!r}, which is not declared: {remedy}"
 
 
 def _manifest(
     draft: Draft, job: DeclaredJob, defaults: Defaults, wrong: list[str]
 ) -> ManifestDefinition:
-    """A manifest from what its draft, its cadence, its job and its app state, in that order."""
+    """Make a manifest from its draft, its cadence, its job and its app; the first value wins."""
     terms = draft.terms
     stated = resolve_retry(read_options(terms, wrong), defaults.retry)
     when = draft.when if draft.when is not None else _DEPENDENT
     wrong += when.problems
     excluded = calendar.read_exclusions(terms.get("exclude"), wrong)
     timing = when.timing
-    # What has no fire times of its own has no use for defaults about them.
+    # A manual cadence has no fire times, so defaults of fire times do not apply.
     usual = BUILT_IN if isinstance(when.cadence, Manual) else defaults
     if when.tz is None:
         timing = msgspec.structs.replace(timing, zone=usual.tz)
@@ -216,34 +217,34 @@ def _manifest(
     )
 
 
-def _left(draft: Draft) -> tuple[Inheritable, ...]:
-    """The fields that a manifest leaves to its job; labels are put together."""
+def _inherited(draft: Draft) -> tuple[Inheritable, ...]:
+    """List the fields that a manifest inherits from its job; labels are merged."""
     stated = {FIELDS.get(name, name) for name, value in draft.terms.items() if value is not None}
     return tuple(field for field in INHERITABLE if field == "labels" or field not in stated)
 
 
 def _misfire(given: object, defaults: Defaults, wrong: list[str]) -> Misfire:
-    """A policy that was given; one that was only named has the threshold of the defaults."""
+    """Read a misfire policy; a policy given by name has the threshold of the defaults."""
     threshold = defaults.misfire.threshold_seconds
     return read_misfire(given, wrong, threshold=threshold) or defaults.misfire
 
 
 def _labels(of_job: object, own: object, wrong: list[str]) -> dict[str, str]:
-    """The labels of a job and of its manifest, which goes before it."""
+    """Merge the labels of a job and of its manifest; the manifest's win."""
     if own is not None and not isinstance(own, Mapping):
-        wrong.append(f"labels={own!r} are no labels: write {{'team': 'data'}}")
-    # Those of a job that are none are told with the job.
-    given = [one for one in (of_job, own) if isinstance(one, Mapping)]
-    return {name: value for one in given for name, value in one.items()}
+        wrong.append(f"labels={own!r} is not a mapping: write {{'team': 'data'}}")
+    # The job reports invalid labels of its own.
+    given = [labels for labels in (of_job, own) if isinstance(labels, Mapping)]
+    return {name: value for labels in given for name, value in labels.items()}
 
 
 def _first(*values: Any) -> Any:
-    """The first value that was stated, or none: what may not be none is told of."""
+    """Return the first value that is not `None`, if there is one."""
     return next((value for value in values if value is not None), None)
 
 
 def _as_json(given: Any) -> Any:
-    """What the input will look like after its journey; unreadable things stay as they are."""
+    """Convert an input to JSON types; return it unchanged if that is not possible."""
     try:
         return msgspec.to_builtins(given, str_keys=True)
     except TypeError:
@@ -253,16 +254,16 @@ def _as_json(given: Any) -> Any:
 def _groups(
     declared: Declarations, manifests: list[ManifestDefinition], problems: list[str]
 ) -> tuple[GroupDefinition, ...]:
-    """Groups that are stated, put together, and groups that are only used."""
+    """Merge the declarations of each group, and add groups that manifests only name."""
     groups: dict[str, GroupDefinition] = {}
     for where, stated in declared.groups:
         problems += checks.problems_of_group(where, stated)
         known = groups.get(stated.name, GroupDefinition(name=stated.name))
         problems += checks.problems_of_two_statements(where, known, stated)
         settings = msgspec.structs.asdict(stated)
-        told = {name: value for name, value in settings.items() if value is not None}
-        groups[stated.name] = msgspec.structs.replace(known, **told)
+        own = {name: value for name, value in settings.items() if value is not None}
+        groups[stated.name] = msgspec.structs.replace(known, **own)
     for manifest in manifests:
-        if isinstance(manifest.group, str):  # anything else was told as a problem of its manifest
+        if isinstance(manifest.group, str):  # any other type is a problem of its manifest
             groups.setdefault(manifest.group, GroupDefinition(name=manifest.group))
     return tuple(groups.values())

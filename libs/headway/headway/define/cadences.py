@@ -1,10 +1,10 @@
 """Cadences as users write them: values for the builder, and decorators for a job.
 
-`daily("03:15", tz="Europe/Berlin")` and `every(minutes=5)` can be handed to `App.schedule`
-or put over a function, several of them if need be. All take filters (`weekdays=`, `months=`,
+`daily("03:15", tz="Europe/Berlin")` and `every(minutes=5)` are arguments of `App.schedule`, or
+decorators of a function, which may have several. All take filters (`weekdays=`, `months=`,
 `weeks=`, `between=`, `start=`, `end=`), a zone (`tz=`), `exclude=`, `jitter=` in seconds,
-`misfire=`, `overlap=`, `enabled=`, and a `name=` that becomes part of the manifest's id. Where
-`days=` says nothing else it is the same as `weekdays=`.
+`misfire=`, `overlap=`, `enabled=`, and a `name=` that becomes part of the manifest's id. Unless a
+cadence gives `days=` another meaning, it is the same as `weekdays=`.
 """
 
 from datetime import date, datetime
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def cron(expression: str, **options: Unpack[DayOptions]) -> When:
-    """Fire where a cron expression matches the wall clock of the zone.
+    """Fire when a cron expression matches the wall clock of the zone.
 
     Five fields (minute hour day month weekday), six with seconds first, or a name such as
     `@daily`.
@@ -57,10 +57,10 @@ def every(
     at: calendar.TimeGiven | None = None,
     **options: Unpack[WeekOptions],
 ) -> When:
-    """Fire on a wall-clock grid that is counted from each midnight of the zone.
+    """Fire on a wall-clock grid that starts at each midnight of the zone.
 
     A number of `days` counts from the `start` date, or from 2000-01-01, and fires `at` a time
-    of day; `weekdays` narrows it. Anything else in `days` is that filter, too, as in
+    of day. Any other value of `days` is the filter `weekdays`, as in
     `every(minutes=5, days="weekdays")`.
     """
     refuse_unknown("every", options, WeekOptions)
@@ -88,9 +88,9 @@ def spaced(
     days: float | calendar.DaysGiven = None,
     **options: Unpack[WeekOptions],
 ) -> When:
-    """Fire so long after the last work has ended; a new one fires at once.
+    """Fire a fixed time after the last work has ended; a new manifest fires at once.
 
-    A number of `days` is a distance, anything else in it a filter on weekdays.
+    A number of `days` is a distance, any other value a filter on weekdays.
     """
     refuse_unknown("spaced", options, WeekOptions)
     filtered = None if _is_number(days) else days
@@ -113,7 +113,7 @@ def weekly(
     every: int = 1,
     **options: Unpack[WeekOptions],
 ) -> When:
-    """Fire on weekdays at a time, every so many weeks counted from that of the `start` date."""
+    """Fire on weekdays at a time, in every nth week counted from that of the `start` date."""
     refuse_unknown("weekly", options, WeekOptions)
     problems: list[str] = []
     chosen = calendar.weekdays(days, problems)
@@ -125,9 +125,9 @@ def weekly(
 def monthly(
     days: calendar.MonthDaysGiven, at: calendar.TimeGiven, **options: Unpack[WeekOptions]
 ) -> When:
-    """Fire on days of the month, `LAST` among them; a day that a month lacks is passed over.
+    """Fire on days of the month, which may include `LAST`; skip a day that a month does not have.
 
-    The 13th, if it is a Friday, is `monthly(13, "09:00", weekdays="fri")`.
+    Every Friday the 13th is `monthly(13, "09:00", weekdays="fri")`.
     """
     refuse_unknown("monthly", options, WeekOptions)
     problems: list[str] = []
@@ -160,18 +160,18 @@ def once(at: str | datetime, **options: Unpack[DayOptions]) -> When:
 
 
 def manual(**options: Unpack[PlainOptions]) -> When:
-    """Fire only when somebody asks for it."""
+    """Fire only when triggered."""
     refuse_unknown("manual", options, PlainOptions)
     return make_when(cadence.Manual(), options, [])
 
 
 def _whole(step: float) -> int:
-    """A whole number as one; anything else stays, and is told with all other problems."""
+    """Convert a whole number to `int`; the checks of the timing report any other value."""
     return int(step) if float(step).is_integer() else cast("int", step)
 
 
 def _anchor(start: calendar.WallGiven) -> date:
-    """The date that steps are counted from; a start that is no date is told elsewhere."""
+    """Return the date that steps are counted from; the checks of the timing report a wrong one."""
     try:
         return date.fromisoformat(str(start)[:10])
     except ValueError:
@@ -190,7 +190,7 @@ _LARGEST = 10**12
 
 
 def _step(cadence_name: str, problems: list[str], **parts: float) -> float:
-    """A step in seconds; a part that is no number is a problem, and stands for a second."""
+    """Return a step in seconds; report a part that is not a number and return one second."""
     wrong = [
         f"{unit}={show(given)}"
         for unit, given in parts.items()

@@ -44,7 +44,7 @@ class Days(Flag):
 
 
 class Months(Flag):
-    """Months of a year; `QUARTERS` are those in which a quarter begins."""
+    """Months of a year; `QUARTERS` are the first months of each quarter."""
 
     JAN = auto()
     FEB = auto()
@@ -85,7 +85,7 @@ _LOOSE_TIME = re.compile(r"\d:\d\d(?::\d\d)?")
 
 
 def _read_flags(kind: type[Word], given: object, problems: list[str]) -> Word:
-    """What was given, as one value of its kind."""
+    """Read one or several words or flags of a kind."""
     if given is None:
         return kind(0)
     if isinstance(given, kind):
@@ -96,57 +96,55 @@ def _read_flags(kind: type[Word], given: object, problems: list[str]) -> Word:
         return kind(1 << (cast("int", given) - 1))
     if isinstance(given, Iterable) and not isinstance(given, str | Flag):
         found = kind(0)
-        for one in given:
-            found |= _read_flags(kind, one, problems)
+        for part in given:
+            found |= _read_flags(kind, part, problems)
         return found
     problems.append(_unreadable(kind, given))
     return kind(0)
 
 
 def weekdays(given: object, problems: list[str]) -> tuple[Weekday, ...]:
-    """Weekdays in their order, each once."""
+    """Read weekdays, in order and without duplicates."""
     return cast("tuple[Weekday, ...]", _names(_read_flags(Days, given, problems)))
 
 
 def weeks(given: object, problems: list[str]) -> tuple[Week, ...]:
-    """Weeks of a month in their order, each once."""
+    """Read weeks of a month, in order and without duplicates."""
     return cast("tuple[Week, ...]", _names(_read_flags(Weeks, given, problems)))
 
 
 def months(given: object, problems: list[str]) -> tuple[int, ...]:
-    """Numbers of months in their order, each once."""
+    """Read months as numbers, in order and without duplicates."""
     chosen = _read_flags(Months, given, problems)
     return tuple(number for number, month in enumerate(Months, start=1) if month in chosen)
 
 
 def month_days(given: object, problems: list[str]) -> tuple[int | Literal["last"], ...]:
-    """Days of the month in their order, each once, the last day at the end."""
+    """Read days of the month, in order and without duplicates, the last day at the end."""
     several = isinstance(given, Iterable) and not isinstance(given, str)
     numbers: set[int] = set()
     last = False
-    for one in cast("Iterable[object]", given) if several else [given]:
-        if isinstance(one, str) and one.strip().lower() == LAST:
+    for day in cast("Iterable[object]", given) if several else [given]:
+        if isinstance(day, str) and day.strip().lower() == LAST:
             last = True
-        elif _is_number(one) and 1 <= cast("int", one) <= 31:
-            numbers.add(cast("int", one))
+        elif _is_number(day) and 1 <= cast("int", day) <= 31:
+            numbers.add(cast("int", day))
         else:
-            problems.append(f"{one!r} is no day of a month: use a number from 1 to 31, or LAST")
+            problems.append(f"{day!r} is not a day of the month: use 1 to 31, or LAST")
     return (*sorted(numbers), *((LAST,) if last else ()))
 
 
 def wall_time(given: object, problems: list[str]) -> str | None:
-    """A date, or a date and a time on the wall clock, as text."""
+    """Convert a date or a wall-clock time to text."""
     if isinstance(given, datetime):
         if given.tzinfo is not None:
-            problems.append(
-                f"{given} carries a zone: give a time on the wall clock, and the zone as tz="
-            )
+            problems.append(f"{given} has a zone: give a wall-clock time, and the zone as tz=")
         return given.replace(tzinfo=None).isoformat(" ", "seconds").removesuffix(":00")
     return given.isoformat() if isinstance(given, date) else cast("str | None", given)
 
 
 def time_of_day(given: object) -> str:
-    """A time of day as text, "9:00" written as "09:00"; text that is none stays as it is."""
+    """Convert a time of day to text, "9:00" to "09:00"; return any other text unchanged."""
     if isinstance(given, time):
         return given.isoformat("seconds").removesuffix(":00")
     if isinstance(given, str) and _LOOSE_TIME.fullmatch(given.strip()):
@@ -155,13 +153,13 @@ def time_of_day(given: object) -> str:
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """A hint at the known word that is nearest, or nothing."""
+    """Return a hint at the closest known word, or an empty text."""
     near = difflib.get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _names(value: Days | Weeks) -> tuple[str, ...]:
-    return tuple(str(one.name).lower() for one in value)
+    return tuple(str(flag.name).lower() for flag in value)
 
 
 def _is_number(given: object) -> bool:
@@ -170,54 +168,54 @@ def _is_number(given: object) -> bool:
 
 def _unreadable(kind: type[Flag], given: object) -> str:
     known = [name.lower() for name in kind.__members__]
-    what = {"Days": "weekday", "Months": "month", "Weeks": "week of a month"}[kind.__name__]
+    noun = {"Days": "weekday", "Months": "month", "Weeks": "week of a month"}[kind.__name__]
     hint = did_you_mean(str(given).lower(), known)
-    return f"{given!r} is no {what}: use {', '.join(known)}{hint}"
+    return f"{given!r} is not a {noun}: use {', '.join(known)}{hint}"
 
 
 Excluded = Exclusion | Iterable[Exclusion] | None
 
 
 def exclude_days(*days: Days | str | Iterable[Days | str]) -> Exclusion:
-    """Not on these weekdays."""
-    # What cannot be read stays as it is, and is told with all other problems.
+    """Exclude weekdays."""
+    # `read_exclusions` reports a value that is not a weekday.
     problems: list[str] = []
     read = weekdays(days, problems)
     return ExcludedDays(cast("tuple[Weekday, ...]", days) if problems else read)
 
 
 def exclude_dates(*dates: date | str) -> Exclusion:
-    """Not on these dates."""
-    return ExcludedDates(tuple(sorted((_date(one) for one in dates), key=str)))
+    """Exclude dates."""
+    return ExcludedDates(tuple(sorted((_date(day) for day in dates), key=str)))
 
 
 def exclude_range(first: date | str, last: date | str) -> Exclusion:
-    """Not from one date to another, both included."""
+    """Exclude the dates from `first` to `last`, both included."""
     return ExcludedRange(_date(first), _date(last))
 
 
 def exclude_times(between: str) -> Exclusion:
-    """Not in a window of the day such as "22:00-06:00", its end not included."""
+    """Exclude a window of the day such as "22:00-06:00", without its end."""
     return ExcludedTimes(between)
 
 
 def read_exclusions(given: object, problems: list[str]) -> tuple[Exclusion, ...]:
-    """Exclusions that were given, one or several; what is wrong with them is added."""
+    """Read one or several exclusions, and add their problems."""
     if given is None:
         return ()
     several = isinstance(given, Iterable) and not isinstance(given, str)
     found = []
-    for one in cast("Iterable[object]", given) if several else [given]:
-        if not isinstance(one, Exclusion):
+    for exclusion in cast("Iterable[object]", given) if several else [given]:
+        if not isinstance(exclusion, Exclusion):
             problems.append(
                 f"exclude= takes exclude_days, exclude_dates, exclude_range or exclude_times, "
-                f"not {one!r}"
+                f"not {exclusion!r}"
             )
             continue
-        wrong = list(_exclusion_problems(one))
+        wrong = list(_exclusion_problems(exclusion))
         problems += wrong
         if not wrong:
-            found.append(one)
+            found.append(exclusion)
     return tuple(found)
 
 
@@ -228,9 +226,9 @@ def _exclusion_problems(exclusion: Exclusion) -> Iterable[str]:
             weekdays(days, problems)
             yield from problems
         case ExcludedDates(dates):
-            yield from (_no_date(one) for one in dates if not isinstance(one, date))
+            yield from (_not_a_date(day) for day in dates if not isinstance(day, date))
         case ExcludedRange(first, last):
-            yield from (_no_date(one) for one in (first, last) if not isinstance(one, date))
+            yield from (_not_a_date(day) for day in (first, last) if not isinstance(day, date))
 
 
 def _date(given: date | str) -> date:
@@ -241,5 +239,5 @@ def _date(given: date | str) -> date:
         return cast("date", given)
 
 
-def _no_date(given: object) -> str:
-    return f"{given!r} is no date to exclude: write one such as '2027-12-24'"
+def _not_a_date(given: object) -> str:
+    return f"{given!r} is not a date to exclude: write one such as '2027-12-24'"

@@ -30,7 +30,7 @@ Configure = Callable[["Item"], Mapping[str, Any]]
 
 
 class Item(Struct, frozen=True):
-    """One manifest of a batch; `depends_on` is the full id of its parent."""
+    """A manifest of a batch; `depends_on` is the full id of its parent."""
 
     id: str | int
     input: Any = None
@@ -41,7 +41,7 @@ Items = Mapping[Any, Any] | Iterable[Any]
 
 
 class BatchDraft(Struct, frozen=True, kw_only=True):
-    """A batch as it was stated. Items without a parent of their own get `parent`."""
+    """A declared batch. Items without a `depends_on` get `parent`."""
 
     name: str
     job: JobGiven | None
@@ -54,17 +54,17 @@ class BatchDraft(Struct, frozen=True, kw_only=True):
     configure: Configure | None = None
     terms: Terms
     where: str = ""
-    # Where each item stands in a file, by its id.
+    # The place of each item in a file, by its id.
     places: dict[str, str] = {}
 
 
 def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
-    """Declare a batch and a manifest for each of its items, which are looked at once."""
+    """Declare a batch and a manifest for each of its items."""
     declared.add_batch(Batch(name=batch.name, prune=batch.prune), batch.where)
     drafts = [_draft(batch, item, declared.problems) for item in _items(batch, declared.problems)]
     declared.drafts += drafts
     if not any(draft.when is batch.when for draft in drafts):
-        # Wrong as it may be, nobody would hear of it until there is an item.
+        # Check the job and the cadence of the batch even while no item uses them.
         unused = Draft(
             external_id="", job=batch.job, when=batch.when, batch=batch.name, where=batch.where
         )
@@ -73,7 +73,7 @@ def add_batch(declared: Declarations, batch: BatchDraft) -> list[Draft]:
 
 
 def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
-    """The items that can be read; of each of the others a problem tells."""
+    """Yield the items that can be read, and report the others."""
     called = f"{batch.where}batch {batch.name!r}"
     if isinstance(batch.items, str | bytes) or not isinstance(batch.items, Iterable):
         problems.append(
@@ -82,8 +82,8 @@ def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
         )
         return
     pairs = batch.items.items() if isinstance(batch.items, Mapping) else None
-    for position, one in enumerate(batch.items if pairs is None else pairs, start=1):
-        item = _item(batch, one, is_pair=pairs is not None)
+    for position, entry in enumerate(batch.items if pairs is None else pairs, start=1):
+        item = _item(batch, entry, is_pair=pairs is not None)
         if isinstance(item, Item) and not _is_id(item.id):
             item = f"has the id {show(item.id)}, which is neither text nor a whole number"
         if isinstance(item, str):
@@ -92,19 +92,19 @@ def _items(batch: BatchDraft, problems: list[str]) -> Iterator[Item]:
             yield item
 
 
-def _item(batch: BatchDraft, one: Any, *, is_pair: bool) -> Item | str:
-    """An item, or what is wrong with it."""
+def _item(batch: BatchDraft, entry: Any, *, is_pair: bool) -> Item | str:
+    """Return an item, or the problem that prevents it."""
     if batch.key is not None and not is_pair:
         try:
-            return Item(batch.key(one), one)
-        except Exception as error:  # noqa: BLE001  (code of the user's, which may raise anything)
-            return f"has no id: key= raised {_told(error)} for {show(one)}"
-    if isinstance(one, Item):
-        return one
-    if isinstance(one, tuple) and len(one) == 2:
-        return Item(*one)
+            return Item(batch.key(entry), entry)
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            return f"has no id: key= raised {type(error).__name__}: {error} for {show(entry)}"
+    if isinstance(entry, Item):
+        return entry
+    if isinstance(entry, tuple) and len(entry) == 2:
+        return Item(*entry)
     return (
-        "is neither an Item nor an (id, input) pair: give key=, a function that tells the id of "
+        "is neither an Item nor an (id, input) pair: give key=, a function that returns the id of "
         "an item"
     )
 
@@ -117,13 +117,14 @@ def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
     external_id = f"{batch.name}-{item.id}"
     called = f"manifest {external_id!r}"
     own = _own_terms(batch, item, called, problems)
-    when, shared = batch.when, _stated(batch.terms)
+    when = batch.when
+    shared = {name: value for name, value in batch.terms.items() if value is not None}
     if "when" in own:
         when = read_when(own.pop("when"), called, problems)
     parent = batch.parent if item.depends_on is None else item.depends_on
     own_manual = when is not batch.when and when is not None and isinstance(when.cadence, Manual)
     if parent is not None or own_manual:
-        # They were stated for those items that do have fire times.
+        # The batch sets these terms for its items that have fire times.
         shared = {name: value for name, value in shared.items() if name not in OF_FIRE_TIMES}
     return Draft(
         external_id=external_id,
@@ -139,13 +140,13 @@ def _draft(batch: BatchDraft, item: Item, problems: list[str]) -> Draft:
 
 
 def _own_terms(batch: BatchDraft, item: Item, called: str, problems: list[str]) -> dict[str, Any]:
-    """The terms that `configure` gives an item."""
+    """Return the terms that `configure` gives an item."""
     if batch.configure is None:
         return {}
     try:
         given: Any = batch.configure(item)
-    except Exception as error:  # noqa: BLE001  (code of the user's, which may raise anything)
-        problems.append(f"{called}: configure= raised {_told(error)}")
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
+        problems.append(f"{called}: configure= raised {type(error).__name__}: {error}")
         return {}
     if not isinstance(given, Mapping):
         problems.append(f"{called}: configure gives {show(given)}: give a mapping of terms")
@@ -157,14 +158,6 @@ def _own_terms(batch: BatchDraft, item: Item, called: str, problems: list[str]) 
     return {name: value for name, value in given.items() if name in known}
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _stated(terms: Terms) -> dict[str, Any]:
-    return {name: value for name, value in terms.items() if value is not None}
-
-
 class Chain:
     """Declares dependents, relative to a root and to a cursor that moves along."""
 
@@ -174,7 +167,7 @@ class Chain:
         self._declared = declared
         self.root = root
         self.cursor = cursor
-        # The batch that took the cursor away, for the words of a problem.
+        # The batch that removed the cursor, for messages.
         self._after = after
 
     def include(
@@ -186,9 +179,9 @@ class Chain:
         dormant: bool = False,
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
-        """Run a job after each success of the root, or if dormant when its run says so."""
+        """Run a job after each success of the root; a dormant one when the root's run wakes it."""
         refuse_unknown("include", terms, DependentTerms)
-        return self._hang(self.root, "include", external_id, job, input, dormant, terms)
+        return self._add_dependent(self.root, "include", external_id, job, input, dormant, terms)
 
     def then_include(
         self,
@@ -201,7 +194,9 @@ class Chain:
     ) -> "Chain":
         """Run a job after each success of the manifest that was declared last."""
         refuse_unknown("then_include", terms, DependentTerms)
-        return self._hang(self.cursor, "then_include", external_id, job, input, dormant, terms)
+        return self._add_dependent(
+            self.cursor, "then_include", external_id, job, input, dormant, terms
+        )
 
     then = then_include
 
@@ -217,13 +212,13 @@ class Chain:
         configure: Configure | None = None,
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
-        """Run a batch: each item after its own `depends_on`, or else after the root."""
+        """Run a batch, each item after its `depends_on` or, without one, after the root."""
         refuse_unknown("include_many", terms, DependentTerms)
         batch = BatchDraft(
             name=name, job=job, items=items, key=key, prune=prune, parent=self.root,
             dormant=dormant, configure=configure, terms=cast("Terms", terms),
         )  # fmt: skip
-        return self._hang_many(batch, "or call include_many after a schedule")
+        return self._add_batch(batch, "or call include_many after a schedule")
 
     def then_include_many(
         self,
@@ -237,15 +232,15 @@ class Chain:
         configure: Configure | None = None,
         **terms: Unpack[DependentTerms],
     ) -> "Chain":
-        """Run a batch: each item after its own `depends_on`, which it must have."""
+        """Run a batch, each item after its `depends_on`, which is required."""
         refuse_unknown("then_include_many", terms, DependentTerms)
         batch = BatchDraft(
             name=name, job=job, items=items, key=key, prune=prune, parent=None,
             dormant=dormant, configure=configure, terms=cast("Terms", terms),
         )  # fmt: skip
-        return self._hang_many(batch, "or use include_many to hang them on the root")
+        return self._add_batch(batch, "or use include_many to run them after the root")
 
-    def _hang(
+    def _add_dependent(
         self,
         parent: str | None,
         method: str,
@@ -280,12 +275,11 @@ class Chain:
         self.cursor = external_id
         return self
 
-    def _hang_many(self, batch: BatchDraft, remedy: str) -> "Chain":
+    def _add_batch(self, batch: BatchDraft, remedy: str) -> "Chain":
         for draft in add_batch(self._declared, batch):
             if draft.depends_on is None:
                 self._declared.problems.append(
-                    f"{draft.called}: nothing says after which manifest it runs: give its Item "
-                    f"a depends_on, {remedy}"
+                    f"{draft.called}: it has no parent: give its Item a depends_on, {remedy}"
                 )
         self.cursor = None
         self._after = batch.name

@@ -1,4 +1,4 @@
-"""What can be wrong with declarations, each problem in one line that names its remedy."""
+"""Checks of declarations. Each problem is one line that names its remedy."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -21,27 +21,30 @@ from headway.define.declarations import OF_FIRE_TIMES, Draft
 from headway.define.definitions import GroupDefinition, JobDefinition, ManifestDefinition
 from headway.define.jobs import DeclaredJob, holds_nul
 
+INPUT_TOO_LARGE = (
+    f"its input is larger than {INPUT_LIMIT} bytes: store it elsewhere and send a reference"
+)
 _LOST_IN_JSON = (
-    "does not come back from JSON as it went in: NaN and infinity cannot be sent, "
-    "write them as text"
+    "changes when it is encoded as JSON: NaN and infinity cannot be sent; write them as text"
 )
 
-_TOLD_ELSEWHERE = frozenset(
+# Fields that other checks report.
+_CHECKED_ELSEWHERE = frozenset(
     {"external_id", "group", "job", "concurrency_key", "depends_on", "batch"}
 )
 
 
 class TimingChecks:
-    """Checks timings, equal ones only once: a batch has thousands of them."""
+    """Checks timings; caches the result, because a batch has thousands of equal timings."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, list[str]] = {}
 
     def problems_of(self, timing: Timing, *, unreadable: bool = False) -> list[str]:
-        """Everything that is wrong with a timing.
+        """Return the problems of a timing.
 
-        One that could be read only in part was complained of: then nothing is said that may
-        follow from what is missing.
+        An `unreadable` timing lacks parts, whose problems are reported already: check only the
+        parts that it has.
         """
         if unreadable:
             return timings.problems_of_parts(timing)
@@ -62,31 +65,28 @@ def problems_of_manifest(
     timing_is_sound: bool,
     inherited: Iterable[str] = (),
 ) -> list[str]:
-    """What is wrong with a manifest besides its timing.
+    """Return the problems of a manifest besides its timing.
 
-    `inherited` was told of its job or of its app, and is not told again unless the manifest
-    states the same.
+    `inherited` problems are reported for its job or its app, and are repeated only if the manifest
+    sets the same option.
     """
-    problems = [f"{draft.where}{one}" for one in _problems_of_names(draft, manifest)]
+    problems = [f"{draft.where}{problem}" for problem in _problems_of_names(draft, manifest)]
     of_input = _problems_of_input(manifest, job)
-    told = _TOLD_ELSEWHERE | ({"input"} if of_input else set())
-    wrong = [*of_input, *_without_meaning(draft)]
-    found = [
-        *(
-            ("concurrency_key", one)
-            for one in problems_of_key(manifest, input_is_sound=not of_input)
-        ),
-        *(
-            (one.path[0], str(one))
-            for one in misfits_of(manifest, told | (set() if timing_is_sound else {"timing"}))
-        ),
-    ]
-    wrong += [one for name, one in found if one not in inherited or name in draft.terms]
-    return problems + [f"{draft.called}: {one}" for one in wrong]
+    checked = set(_CHECKED_ELSEWHERE)
+    if of_input:
+        checked.add("input")
+    if not timing_is_sound:
+        checked.add("timing")
+    keys = problems_of_key(manifest, input_is_sound=not of_input)
+    found = [("concurrency_key", problem) for problem in keys]
+    found += [(misfit.path[0], str(misfit)) for misfit in misfits_of(manifest, checked)]
+    wrong = [*of_input, *_useless_terms(draft)]
+    wrong += [problem for name, problem in found if problem not in inherited or name in draft.terms]
+    return problems + [f"{draft.called}: {problem}" for problem in wrong]
 
 
 def _problems_of_names(draft: Draft, manifest: ManifestDefinition) -> Iterator[str]:
-    """Names that may not be; what only follows from a job's or a batch's was told there."""
+    """Yield invalid names, except those derived from an invalid name of a job or a batch."""
     derived = [manifest.job] if draft.decorated else [draft.batch] if draft.batch else []
     if all(_is_name(name) for name in derived):
         yield from _problem_of_name(check_manifest_id, manifest.external_id)
@@ -107,24 +107,24 @@ def _is_name(given: object) -> bool:
     return not _problem_of_name(check_name, "", given)
 
 
-def _without_meaning(draft: Draft) -> Iterator[str]:
-    """Terms of fire times, stated for what has none."""
+def _useless_terms(draft: Draft) -> Iterator[str]:
+    """Yield terms of fire times that are set for a manifest without fire times."""
     if draft.depends_on is not None:
         if draft.where:
-            return  # the file was told so already
-        whose = "a dependent, which fires at its parent's success"
+            return  # the reader of the file has reported it
+        target = "a dependent, which fires at its parent's success"
     elif draft.when is not None and isinstance(draft.when.cadence, Manual):
-        whose = "a manual cadence, which never fires by itself"
+        target = "a manual cadence, which never fires by itself"
     else:
         return
     for name in OF_FIRE_TIMES:
         stated: Any = draft.terms.get(name)
         if stated is not None and stated != []:
-            yield f"{name} has no meaning for {whose}: leave it out"
+            yield f"{name} has no effect on {target}: leave it out"
 
 
 def problems_of_key(manifest: ManifestDefinition, *, input_is_sound: bool = True) -> Iterator[str]:
-    """Why the concurrency key of a manifest cannot be made of its input."""
+    """Yield the reason why the concurrency key of a manifest cannot be made from its input."""
     problem = _problem_of_key(
         manifest.concurrency_key,
         given=manifest.input,
@@ -149,13 +149,13 @@ def _problems_of_input(manifest: ManifestDefinition, job: DeclaredJob) -> list[s
     if not survives:
         return [f"its input {_LOST_IN_JSON}"]
     if len(encoded) > INPUT_LIMIT:
-        return [f"its input is larger than {INPUT_LIMIT} bytes: send where it is found"]
+        return [INPUT_TOO_LARGE]
     return []
 
 
 def problems_of_ids(drafts: Iterable[Draft]) -> Iterator[str]:
-    """Ids that are not unique."""
-    # What is no text was complained of.
+    """Yield ids that are not unique."""
+    # The check of names reports ids that are not text.
     named = [draft for draft in drafts if isinstance(draft.external_id, str)]
     by_id = sorted(named, key=lambda draft: draft.external_id)
     for external_id, found in groupby(by_id, key=lambda draft: draft.external_id):
@@ -174,8 +174,8 @@ def _not_unique(external_id: str, same: list[Draft]) -> str:
             )
         return (
             f"job {first.job!r} has two cadences that are both called {external_id!r}: they "
-            "differ only in what names leave out (zone, start, end, exclusions, jitter, "
-            "policies); give one of them a name="
+            "differ only in options that are not part of the name (zone, start, end, exclusions, "
+            "jitter, policies); give one of them a name="
         )
     return (
         f"{second.where}two manifests have the id {external_id!r}: give one of them another id, "
@@ -184,7 +184,7 @@ def _not_unique(external_id: str, same: list[Draft]) -> str:
 
 
 def problems_of_parents(drafts: list[Draft], *, any_parent: bool = False) -> list[str]:
-    """Dependents whose parent is not declared (or may be any), or that wait for themselves."""
+    """Return dependents whose parent is not declared, unless any may be, and cycles."""
     named = [draft for draft in drafts if isinstance(draft.external_id, str)]
     known = {draft.external_id for draft in named}
     problems = [
@@ -200,64 +200,59 @@ def problems_of_parents(drafts: list[Draft], *, any_parent: bool = False) -> lis
         if draft.depends_on and isinstance(draft.depends_on, str)
     }
     return problems + [
-        f"manifests wait for each other: {' → '.join(reversed(cycle))}: "
-        "hang one of them on another parent"
+        f"manifests form a dependency cycle: {' → '.join(reversed(cycle))}: "
+        "give one of them another parent"
         for cycle in find_cycles(parents)
     ]
 
 
 def problems_of_group(where: str, group: GroupDefinition) -> list[str]:
-    """What is wrong with the settings of a group."""
+    """Return the problems of a group's settings."""
     problems = _problem_of_name(check_name, "group", group.name)
     called = f"group {group.name!r}"
-    problems += [f"{called}: {one}" for one in misfits_of(group, {"name"})]
-    return [f"{where}{one}" for one in problems]
+    problems += [f"{called}: {misfit}" for misfit in misfits_of(group, {"name"})]
+    return [f"{where}{problem}" for problem in problems]
 
 
 def problems_of_two_statements(
     where: str, known: GroupDefinition, stated: GroupDefinition
 ) -> Iterator[str]:
-    """Settings of a group that were stated before with another value."""
+    """Yield settings of a group that are declared twice with different values."""
     for setting in ("max_active", "priority", "enabled", "rate"):
         before, now = getattr(known, setting), getattr(stated, setting)
         if None not in (before, now) and before != now:
             yield (
-                f"{where}group {stated.name!r} states {setting} twice, as {before} and as {now}: "
-                "state it once"
+                f"{where}group {stated.name!r} sets {setting} twice, to {before} and to {now}: "
+                "set it once"
             )
 
 
 def problems_of_generation(generation: object) -> list[str]:
-    """What is wrong with the number of a roll-out."""
+    """Return the problem of a generation, if it has one."""
     if isinstance(generation, int) and not isinstance(generation, bool) and generation >= 0:
         return []
     return [f"generation {generation!r} is not valid: use a whole number from 0 on"]
 
 
-def problems_of_job(called: str, job: JobDefinition) -> list[str]:
-    """What keeps a job from being stored, or its work from getting its concurrency key."""
-    return [f"{called}: {one}" for one in lines_about_job(job)]
-
-
-def lines_about_job(job: JobDefinition) -> list[str]:
-    """The same, without saying which job it is."""
-    problems = [str(one) for one in misfits_of(job, {"name", "concurrency_key"})]
+def problems_of_job(job: JobDefinition) -> list[str]:
+    """Return the problems of a job's settings and of its concurrency key."""
+    problems = [str(misfit) for misfit in misfits_of(job, {"name", "concurrency_key"})]
     of_key = _problem_of_key(
         job.terms.concurrency_key, given=None, manifest="", group="", job=job.name, must_fit=False
     )
     return problems if of_key is None else [*problems, of_key]
 
 
-def names_of_job(job: DeclaredJob) -> list[str]:
-    """What is wrong with the names of a job and of its group, which is called like it."""
+def problems_of_job_names(job: DeclaredJob) -> list[str]:
+    """Return the problems of the names of a job and of its group."""
     problems = _problem_of_name(check_name, "job", job.name)
     if job.group != job.name:
         problems += _problem_of_name(check_name, "group", job.group)
     return problems
 
 
-def lines_about_terms(terms: Mapping[str, Any]) -> list[str]:
-    """What is wrong with terms of manifests that are stated for many of them at once."""
+def problems_of_terms(terms: Mapping[str, Any]) -> list[str]:
+    """Return the problems of terms that apply to many manifests."""
     types = {field.name: field.type for field in structs.fields(ManifestDefinition)}
     found = []
     for name, given in terms.items():
@@ -265,26 +260,23 @@ def lines_about_terms(terms: Mapping[str, Any]) -> list[str]:
             found += fit(given, type(given), (name,)).misfits
         elif (problem := problem_of(given, types[name], of=name)) is not None:
             found.append(Misfit((name,), problem))
-    return [str(_in_the_words_of_users(one)) for one in found]
+    return [str(_with_option_names(misfit)) for misfit in found]
 
 
-def misfits_of(definition: Struct, told: AbstractSet[str] = frozenset()) -> list[Misfit]:
-    """What keeps a definition from coming back from the database as it went in.
-
-    Fields that were `told` of are passed over.
-    """
-    encoded, comes_back = _travelled(definition)
+def misfits_of(definition: Struct, checked: AbstractSet[str] = frozenset()) -> list[Misfit]:
+    """Return the fields that a round trip through JSON would change, except `checked` ones."""
+    encoded, unchanged = _round_trip(definition)
     found: list[Misfit] = []
-    if not comes_back:
+    if not unchanged:
         found += fit(definition, type(definition)).misfits
     if encoded is not None and holds_nul(encoded):
         found.append(Misfit(("it",), "holds a NUL character, which cannot be stored"))
-    worded = [_in_the_words_of_users(misfit) for misfit in found]
-    return [misfit for misfit in worded if misfit.path[0] not in told]
+    named = [_with_option_names(misfit) for misfit in found]
+    return [misfit for misfit in named if misfit.path[0] not in checked]
 
 
-def _travelled(definition: Struct) -> tuple[bytes | None, bool]:
-    """What is stored of a definition, and whether it is the same when it is read."""
+def _round_trip(definition: Struct) -> tuple[bytes | None, bool]:
+    """Return the JSON of a definition, and whether it decodes to an equal definition."""
     try:
         encoded = msgspec.json.encode(definition)
     except (TypeError, ValueError, RecursionError):
@@ -295,8 +287,8 @@ def _travelled(definition: Struct) -> tuple[bytes | None, bool]:
         return encoded, False
 
 
-def _in_the_words_of_users(misfit: Misfit) -> Misfit:
-    """What is stored as `terms.timeout_seconds` is called `timeout` where it is stated."""
+def _with_option_names(misfit: Misfit) -> Misfit:
+    """Replace field names such as `terms.timeout_seconds` by the option, `timeout`."""
     path = misfit.path[1:] if misfit.path[0] == "terms" else misfit.path
     return Misfit(tuple(step.removesuffix("_seconds") for step in path), misfit.problem)
 
@@ -304,14 +296,14 @@ def _in_the_words_of_users(misfit: Misfit) -> Misfit:
 def _problem_of_key(
     template: object, *, given: Any, manifest: str, group: str, job: str, must_fit: bool
 ) -> str | None:
-    """Why a template makes no concurrency key, or none.
+    """Return why a template makes no concurrency key, or `None`.
 
-    A manifest that gets its input only when it is woken is asked about it then.
+    Without `must_fit` the input is not known yet, and only the template is checked.
     """
     if template is None:
         return None
     if not isinstance(template, str):
-        return f"concurrency_key={template!r} is no text such as 'customer:{{input.id}}'"
+        return f"concurrency_key={template!r} is not text such as 'customer:{{input.id}}'"
     try:
         keys.check_template(template)
         if must_fit:

@@ -1,7 +1,6 @@
-"""What has been declared so far, as it was stated; `assembly` turns it into definitions.
+"""The declarations of an app, which `assembly` turns into definitions.
 
-Nothing is refused here except what could not even be kept: problems are noted, and all of
-them are told when the definitions are asked for.
+Problems are collected here, and reported all at once when the definitions are assembled.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ JobGiven = Callable[..., Any] | str
 
 
 class DependentTerms(WorkOptions, total=False):
-    """What a manifest may state for itself; what it leaves out is its job's."""
+    """Options of a manifest; `None` inherits the job's."""
 
     group: str | None
     retry: Retry | RetryPolicy | None
@@ -32,14 +31,14 @@ class DependentTerms(WorkOptions, total=False):
 
 
 class Terms(DependentTerms, total=False):
-    """The same for a manifest with a cadence; it goes before what the cadence states."""
+    """Options of a manifest with a cadence; they override those of the cadence."""
 
     misfire: MisfireGiven
     exclude: Excluded
     jitter: float | None
 
 
-# Terms that say nothing about what has no fire times of its own.
+# Options that apply only to manifests with fire times.
 OF_FIRE_TIMES: tuple[Literal["jitter", "misfire", "exclude"], ...] = (
     "jitter",
     "misfire",
@@ -49,10 +48,9 @@ OF_FIRE_TIMES: tuple[Literal["jitter", "misfire", "exclude"], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A manifest as it was stated. `where` is the place in a file, if it came from one.
+    """A declared manifest. `where` is its place in a file, if it came from one.
 
-    A draft from a file that has no job was complained of already. One without an id is what a
-    batch states for items that it does not have.
+    A draft without an id stands for a batch whose items do not use its job or cadence.
     """
 
     external_id: str
@@ -68,7 +66,7 @@ class Draft:
 
     @property
     def called(self) -> str:
-        """The manifest in the words of a problem."""
+        """The name of the manifest in messages."""
         if not self.external_id:
             return f"{self.where}batch {self.batch!r}"
         return f"{self.where}manifest {self.external_id!r}"
@@ -76,7 +74,7 @@ class Draft:
 
 @dataclass
 class Declarations:
-    """Everything that one application has stated."""
+    """All declarations of an application."""
 
     owner: str
     generation: int = 0
@@ -87,11 +85,11 @@ class Declarations:
     batches: dict[str, Batch] = field(default_factory=dict)
     defaults: DefaultTerms = field(default_factory=DefaultTerms)
     problems: list[str] = field(default_factory=list)
-    # Made by a client: jobs and parents are declared elsewhere, and known by name alone.
+    # Made by a client: jobs and parents are known only by name.
     at_run_time: bool = False
 
     def add_job(self, job: DeclaredJob) -> None:
-        """Keep a job; what is wrong with its name is told with all else, if it is text at all."""
+        """Add a job, if its name is text; `assembly` checks the name."""
         if not isinstance(job.name, str):
             self.problems.append(f"{job.where}job name {job.name!r} is not valid: write text")
             return
@@ -102,7 +100,7 @@ class Declarations:
         self.jobs[job.name] = job
 
     def add_batch(self, batch: Batch, where: str = "") -> None:
-        """Keep a batch, which exists even if it is empty."""
+        """Add a batch, which may be empty."""
         try:
             check_name("batch", batch.name)
         except InvalidName as error:
@@ -111,16 +109,16 @@ class Declarations:
         if batch.name in self.batches:
             self.problems.append(
                 f"{where}batch {batch.name!r} is declared twice: give one of them another name, "
-                "or put their items together"
+                "or merge their items"
             )
         self.batches[batch.name] = batch
 
 
 def check_app_name(name: object) -> str:
-    """Return an app's name if it may be one."""
+    """Return the name of an app if it is valid."""
     if name == API_OWNER:
         raise InvalidName(
-            f"app name {API_OWNER!r} is reserved for manifests that are made at run time: "
-            "use another one"
+            f"app name {API_OWNER!r} is reserved for manifests that are created at run time: "
+            "use another name"
         )
     return check_name("app", name)

@@ -1,7 +1,7 @@
-"""What manifests and jobs go by where nobody states otherwise.
+"""Default terms of manifests and jobs.
 
-The nearest statement holds: the manifest's, its cadence's, its job's, then the app's defaults, then
-the environment of whoever declares (`DefinitionSettings`), then what is built in.
+The first value that is set wins: the manifest's, its cadence's, its job's, the app's defaults, the
+environment of the declaring process (`DefinitionSettings`), the built-in value.
 """
 
 from typing import Annotated, Literal, TypedDict
@@ -32,7 +32,7 @@ from headway.define.options import (
 
 
 class Defaults(WorkTerms, frozen=True, kw_only=True):
-    """Terms that hold where nobody states otherwise."""
+    """Terms of manifests and jobs that set no others."""
 
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap()
@@ -44,7 +44,7 @@ BUILT_IN = Defaults()
 
 
 class DefaultTerms(TypedDict, total=False):
-    """What an app may state for all of its jobs and manifests at once."""
+    """Defaults that an app may set for all of its jobs and manifests."""
 
     priority: int | None
     retry: Retry | RetryPolicy | None
@@ -57,79 +57,78 @@ class DefaultTerms(TypedDict, total=False):
 
 
 class DefinitionSettings(Struct, frozen=True, kw_only=True):
-    """Defaults from the environment of whoever declares an app: `scheduler`, `up`, `plan`, `apply`.
-
-    What the code of an app states wins over them.
+    """Defaults from the environment of the process that declares an app: `scheduler`, `up`, `plan`
+    or `apply`. Values in the code of an app override them.
     """
 
     priority: Annotated[
-        Priority, Meta(description="The priority of work, from 0 to 31, the most urgent.")
+        Priority, Meta(description="Priority of work, from 0 to 31, the most urgent.")
     ] = 0
     retry_attempts: Annotated[
         int,
         Meta(
             ge=1,
             le=1_000_000,
-            description="How often work is tried in total, the first time included.",
+            description="Number of attempts, including the first.",
         ),
     ] = 3
     retry_interval_seconds: Annotated[
-        Seconds, Meta(description="How long a failed run rests before the second attempt.")
+        Seconds, Meta(description="Delay before the second attempt.")
     ] = 60.0
     retry_backoff: Annotated[
-        float, Meta(ge=1, description="By what the rest grows from attempt to attempt.")
+        float, Meta(ge=1, description="Factor by which the delay grows with each attempt.")
     ] = 2.0
     retry_max_interval_seconds: Annotated[
-        Seconds, Meta(description="The longest rest that backoff leads to.")
+        Seconds, Meta(description="Longest delay that backoff reaches.")
     ] = 3600.0
     retry_jitter: Annotated[
         float,
-        Meta(ge=0, le=1, description="Up to which part of itself a rest is prolonged by chance."),
+        Meta(ge=0, le=1, description="Random fraction by which a delay may be extended."),
     ] = 0.1
     timeout_seconds: Annotated[
         float,
-        Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS, description="How long a run may take."),
+        Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS, description="Longest duration of a run."),
     ] = 1200.0
     cancel_grace_seconds: Annotated[
         float,
         Meta(
             ge=0,
             le=LONGEST_GRACE_SECONDS,
-            description="How long a run that is told to stop has to clean up after itself.",
+            description="Time that a cancelled run has to clean up.",
         ),
     ] = 30.0
     misfire_policy: Annotated[
         str,
         Meta(
-            description="What becomes of fire times that nobody was there to decide: `fire_once`, "
-            "`skip`, or `catch_up:5` to fire for the last five."
+            description="Policy for missed fire times: `fire_once`, `skip`, or `catch_up:5` to "
+            "fire for the last five."
         ),
     ] = "fire_once"
     misfire_threshold_seconds: Annotated[
-        Seconds, Meta(description="How late a fire may be before it counts as missed.")
+        Seconds, Meta(description="Delay after which a fire time counts as missed.")
     ] = 60.0
     overlap_policy: Annotated[
         Literal["skip", "queue_one", "cancel_running"],
-        Meta(description="What becomes of a fire time while earlier work is under way."),
+        Meta(description="Policy for a fire time while earlier work is still running."),
     ] = "skip"
     jitter_seconds: Annotated[
         float,
         Meta(
             ge=0,
             le=LONGEST_JITTER_SECONDS,
-            description="Up to how much later a fire may be, so that not all go off at once.",
+            description="Longest random delay of a fire, to spread fires that are due at once.",
         ),
     ] = 0.0
     tz: Annotated[
         str,
         Meta(
-            description="The zone of cadences, such as `Europe/Berlin`, where neither the cadence "
-            "nor its app states one."
+            description="Zone of cadences, such as `Europe/Berlin`, if neither the cadence nor its "
+            "app sets one."
         ),
     ] = "UTC"
 
     def defaults(self) -> Defaults:
-        """The same as terms."""
+        """Convert the settings to terms."""
         return Defaults(
             priority=self.priority,
             retry=RetryPolicy(
@@ -149,7 +148,7 @@ class DefinitionSettings(Struct, frozen=True, kw_only=True):
 
 
 def overlay(weaker: Defaults, stated: DefaultTerms, problems: list[str]) -> Defaults:
-    """Defaults with what an app states for all that it declares."""
+    """Return defaults, overridden by those that an app sets."""
     found = {
         **resolve_retry(read_options(stated, problems), weaker.retry),
         "jitter_seconds": stated.get("jitter"),
@@ -163,7 +162,7 @@ def overlay(weaker: Defaults, stated: DefaultTerms, problems: list[str]) -> Defa
 
 
 def _read_zone(given: object, problems: list[str]) -> object:
-    """Return a zone that is known, or `None`."""
+    """Return a known zone, or `None`."""
     wrong = [] if given is None else timing_problems.about_zone(given)
     problems += wrong
     return None if wrong else given

@@ -1,6 +1,6 @@
-"""What an app declares, as plain data: this is what the scheduler stores.
+"""The definitions of an app as plain data, which the scheduler stores.
 
-Definitions know no function and no module, so they can be compared, hashed and sent.
+They refer to no function or module, so they can be compared, hashed and sent.
 """
 
 import hashlib
@@ -13,20 +13,20 @@ from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misf
 from headway_decisions.timing.timing import Timing
 from msgspec import Meta, Struct, field
 
-# How many runs may hold a limit's slots at once, at the most that anybody states.
+# A limit on concurrent runs.
 Cap = Annotated[int, Meta(ge=0, le=1_000_000)]
 
-# Names and values by which people find manifests, and pause them together.
+# Labels, by which operators find manifests and pause them together.
 LabelName = Annotated[str, Meta(max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$(?!\n)")]
 LabelValue = Annotated[str, Meta(max_length=100, pattern=r"^[^\x00-\x1f]*$")]
 Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=30)]
 
-# Who owns manifests that were made at run time. No start of an application prunes them.
+# The owner of manifests that are created at run time. No application prunes them.
 API_OWNER = ownership.API_OWNER
 
 
 class InvalidDefinitions(Exception):
-    """One or more definitions cannot be used; every problem is listed."""
+    """One or more definitions are invalid; all problems are listed."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -34,7 +34,7 @@ class InvalidDefinitions(Exception):
 
 
 class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings of a group. `None` states nothing: the default holds unless an operator set it."""
+    """Settings of a group. `None` means the default, unless an operator has set a value."""
 
     name: str
     max_active: Cap | None = None
@@ -44,18 +44,17 @@ class GroupDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobTerms(WorkTerms, frozen=True, kw_only=True, omit_defaults=True):
-    """Terms of a job's work where no manifest states others. The default group has its name."""
+    """Terms of a job's work, unless a manifest sets others. The default group has its name."""
 
     group: str | None = None
     labels: Labels = field(default_factory=dict)
 
 
 class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job: a name that workers serve, what its input looks like, and how people call it.
+    """A job: the name that workers serve, the schema of its input, its title and its limits.
 
-    Its limits hold over all manifests and groups.
-    `terms` are those of work that is enqueued, and of manifests made at run time that state
-    nothing else; a manifest of code has its own.
+    The limits apply over all manifests and groups. `terms` apply to enqueued work, and to manifests
+    created at run time that set no others; a manifest from code has its own.
     """
 
     name: str
@@ -71,7 +70,7 @@ class JobDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     terms: JobTerms = JobTerms()
 
 
-# Fields of a manifest that its job states as well.
+# Fields of a manifest that its job has as well.
 INHERITABLE = ("group", *WorkTerms.__struct_fields__, "labels")
 if TYPE_CHECKING:
     Inheritable = str
@@ -80,13 +79,13 @@ else:
 
 
 class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=True):
-    """What runs and when.
+    """A manifest: a job, its input and its timing.
 
-    A dependent has no cadence of its own: it names its parent in `depends_on` and fires at
-    the parent's success, or if it is `dormant` only when the parent's run says so.
+    A dependent has no cadence: it names its parent in `depends_on` and fires at the parent's
+    success. A `dormant` one fires only when the parent's run wakes it.
 
-    `inherited` names the fields that the scheduler takes from the declared job, because whoever
-    made the manifest did not state them and does not have the job. Labels are added to its own.
+    `inherited` names the fields that the scheduler copies from the declared job, because the
+    client that made the manifest does not know the job. Labels are merged.
     """
 
     external_id: str
@@ -115,26 +114,24 @@ class ManifestDefinition(WorkTerms, frozen=True, kw_only=True, omit_defaults=Tru
         return msgspec.structs.replace(self, **taken)
 
     def fingerprint(self) -> str:
-        """Equal for equal definitions: an unchanged one writes nothing.
-
-        Taken of what a journey makes of it, which turns the 60 of a user into 60.0.
-        """
-        travelled = msgspec.json.decode(msgspec.json.encode(self), type=ManifestDefinition)
-        return hashlib.sha256(msgspec.json.encode(travelled, order="sorted")).hexdigest()
+        """Return a hash that is equal for equal definitions."""
+        # A round trip through JSON converts a user's 60 to 60.0.
+        decoded = msgspec.json.decode(msgspec.json.encode(self), type=ManifestDefinition)
+        return hashlib.sha256(msgspec.json.encode(decoded, order="sorted")).hexdigest()
 
 
 class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Manifests that were declared together; `prune` deletes those that have left it."""
+    """Manifests that are declared together; `prune` deletes those that are no longer in it."""
 
     name: str
     prune: bool = True
 
 
 class Definitions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that one app declares.
+    """All definitions of an app.
 
-    An app of a lower generation than the one that declared last changes nothing: it is an
-    old process that was started again in the middle of a roll-out.
+    Definitions of a lower generation than the stored one change nothing: they come from an old
+    process that was restarted during a roll-out.
     """
 
     owner: str

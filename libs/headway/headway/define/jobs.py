@@ -1,7 +1,7 @@
-"""Jobs: what they are called, how they run, and how their input is read.
+"""Declared jobs: their names, how they run, and how their input is read.
 
-The body of a job is a Python function, or it is somewhere else, in another language: then a
-JSON Schema says what its input looks like.
+The body of a job is a Python function, or it is in another program: then a JSON Schema describes
+its input.
 """
 
 import inspect
@@ -21,11 +21,11 @@ from headway.define.definitions import JobDefinition, JobTerms
 from headway.define.options import marks_of, resolve_retry
 from headway.define.when import When
 
-# A NUL character as JSON spells it, which PostgreSQL does not store; after an even number
-# of backslashes, or else it is only text about one.
+# A NUL character in JSON, which PostgreSQL does not store. It follows an even number of
+# backslashes: after an odd number it is an escaped backslash and the text `u0000`.
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-# Marks a body whose input has no default.
+# The default of an input without a default.
 NO_DEFAULT = inspect.Parameter.empty
 
 # More than any worker has slots.
@@ -33,20 +33,20 @@ _MOST_SLOTS = 1_000_000
 
 
 def holds_nul(encoded: bytes) -> bool:
-    """Whether encoded JSON holds a NUL character."""
+    """Return whether encoded JSON contains a NUL character."""
     return _NUL.search(encoded) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredJob:
-    """What is known of a job wherever its body is."""
+    """A declared job, wherever its body is."""
 
     name: str
     title: str = ""
     category: str = ""
     description: str = ""
     group: str
-    # Terms of work by field; those that are not stated are the defaults of the app.
+    # Terms of work by field; the app's defaults apply to the others.
     stated: Mapping[str, Any] = field(default_factory=dict)
     takes_input: bool = True
     max_active: int | None = None
@@ -57,23 +57,23 @@ class DeclaredJob:
     where: str = ""
 
     def stated_terms(self) -> Mapping[str, Any]:
-        """Return the terms of work that it states, by field."""
+        """Return the terms of work that the job sets, by field."""
         return self.stated
 
     def cadences(self) -> list[When]:
-        """The cadences that were stacked over it."""
+        """Return the cadences that decorate the job."""
         return []
 
     def input_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the input, or none where any JSON will do."""
+        """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
         return None
 
     def problem_of_input(self, raw: Any) -> str | None:
-        """Why it cannot take an input, or none."""
+        """Return why the job does not accept an input, or `None`."""
         return inputs.problem_of_input(self.input_schema(), self.takes_input, raw)
 
     def definition(self, defaults: Defaults, schema: dict[str, Any] | None) -> JobDefinition:
-        """The job as plain data, with the schema of its input."""
+        """Return the job as plain data."""
         return JobDefinition(
             name=self.name,
             title=self.title,
@@ -89,7 +89,7 @@ class DeclaredJob:
         )
 
     def terms(self, defaults: Defaults) -> JobTerms:
-        """What its work goes by where no manifest says otherwise."""
+        """Return the terms of its work, unless a manifest sets others."""
         return JobTerms(
             **{**terms_of(defaults), **resolve_retry(self.stated_terms(), defaults.retry)},
             group=None if self.group == self.name else self.group,
@@ -99,47 +99,47 @@ class DeclaredJob:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteJob(DeclaredJob):
-    """A job whose body is somewhere else."""
+    """A job whose body is in another program."""
 
     schema: dict[str, Any] | None = None
 
     def input_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the input, or none where any JSON will do."""
+        """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
         return self.schema
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job(DeclaredJob):
-    """A named function that workers run, and the type of its input if it takes one."""
+    """A function that workers run, and the type of its input if it takes one."""
 
     function: Callable[..., Any]
     input_type: Any = None
-    # The value of the body's parameter where no input is given; `NO_DEFAULT` if it has none.
+    # The default value of the body's parameter, or `NO_DEFAULT`.
     default_input: Any = NO_DEFAULT
-    # How a worker runs it: in a process of its own, how many at once, with its logging captured.
+
     process: bool = False
     worker_concurrency: int | None = None
     capture_logging: bool = False
-    # Its body is in another program; the function only tells the type of its input.
+    # The body is in another program; the function only declares the type of the input.
     elsewhere: bool = False
 
     @property
     def is_async(self) -> bool:
-        """Whether the body is a coroutine function."""
+        """Return whether the body is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
     def stated_terms(self) -> Mapping[str, Any]:
-        """Return the terms of work that it states, by field."""
-        # Read late: the decorator of the retry policy may stand above the job's.
+        """Return the terms of work that the job sets, by field."""
+        # Read late: the retry decorator may be above that of the job.
         retry = marks_of(self.function).retry
         return self.stated if retry is None else {**self.stated, "retry": retry}
 
     def cadences(self) -> list[When]:
-        """The cadences that were stacked over it."""
+        """Return the cadences that decorate the job."""
         return marks_of(self.function).cadences
 
     def read_input(self, raw: Any) -> Any:
-        """Convert JSON to what the body takes, or raise `msgspec.ValidationError`."""
+        """Convert JSON to the input type of the body, or raise `msgspec.ValidationError`."""
         if not self.takes_input:
             if raw is not None:
                 raise msgspec.ValidationError(f"job {self.name!r} takes no input")
@@ -149,7 +149,7 @@ class Job(DeclaredJob):
         return msgspec.convert(raw, self.input_type)
 
     def input_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the input, or none where any JSON will do."""
+        """Return the JSON Schema of the input, or `None` if any JSON is accepted."""
         if not self.takes_input or self.input_type is Any:
             return None
         if self.default_input is NO_DEFAULT:
@@ -157,7 +157,7 @@ class Job(DeclaredJob):
         return msgspec.json.schema(self.input_type | None)
 
     def problem_of_input(self, raw: Any) -> str | None:
-        """Why it cannot take an input, or none."""
+        """Return why the job does not accept an input, or `None`."""
         try:
             self.read_input(raw)
         except (TypeError, ValueError) as error:  # a validation error is one of them
@@ -168,7 +168,7 @@ class Job(DeclaredJob):
 
 
 def problems_of_running(job: Job) -> list[str]:
-    """What keeps workers from running a job as it wants to be run."""
+    """Return why workers cannot run a job with its options."""
     problems = []
     if job.process and "<" in job.function.__qualname__:
         problems.append(
@@ -186,7 +186,7 @@ def problems_of_running(job: Job) -> list[str]:
 
 
 class BodyInput(NamedTuple):
-    """The input of a body besides its context: whether it takes one, its type and its default."""
+    """The input of a body: whether it takes one, its type and its default."""
 
     taken: bool
     type: Any = None
@@ -194,7 +194,7 @@ class BodyInput(NamedTuple):
 
 
 def input_of_body(function: Callable[..., Any]) -> BodyInput:
-    """Read from its signature which input a body takes."""
+    """Read the input of a body from its signature."""
     parameters = [
         parameter
         for parameter in inspect.signature(function).parameters.values()

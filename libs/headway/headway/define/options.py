@@ -37,14 +37,14 @@ _ATTRIBUTE = "__headway_marks__"
 
 @dataclass
 class Marks:
-    """The notes on one function."""
+    """The marks that decorators leave on a function."""
 
     cadences: "list[When]" = field(default_factory=list)
     retry: "Retry | None" = None
 
 
 def marks_of(function: Callable[..., Any]) -> Marks:
-    """The notes on a function, made if there are none yet."""
+    """Return the marks of a function; add empty marks if it has none."""
     marks: Marks | None = function.__dict__.get(_ATTRIBUTE)
     if marks is None:
         marks = Marks()
@@ -53,21 +53,21 @@ def marks_of(function: Callable[..., Any]) -> Marks:
 
 
 class Retry(Struct, frozen=True):
-    """A retry policy: over a function it is that job's, in the builder that manifest's."""
+    """A retry policy: as a decorator for a job, as an argument for a manifest."""
 
     stated: dict[str, Any]
 
     @property
     def policy(self) -> RetryPolicy:
-        """The policy where nobody has defaults of their own."""
+        """Return the policy with the built-in defaults."""
         return self.over(RetryPolicy())
 
     def over(self, weaker: RetryPolicy) -> RetryPolicy:
-        """The policy; what was not stated is the weaker one's."""
+        """Return the policy, completed by a weaker one."""
         return replace(weaker, **self.stated)
 
     def __call__(self, function: Function) -> Function:
-        """Retry the job that this function is in this way."""
+        """Set the retry policy of a job."""
         marks_of(function).retry = self
         return function
 
@@ -82,15 +82,15 @@ def retry(
     retry_on: Kinds = (),
     abort_on: Kinds = (),
 ) -> Retry:
-    """How often a job is tried in total, and how long it rests between, in seconds.
+    """Set the number of attempts, and the delays between them in seconds.
 
-    What is left out is the app's default, or else 3 attempts with a rest of 60 s that doubles up
-    to an hour, each up to a tenth longer by chance. `max_interval` bounds the growth: it never
-    shortens the interval itself.
+    `None` means the app's default. The built-in defaults are 3 attempts and a delay of 60 s that
+    doubles up to an hour, with a random extension of up to 10 %. `max_interval` limits only the
+    growth: it never shortens `interval`.
 
-    With `retry_on` only failures of these kinds are tried again, with `abort_on` all but
-    these: exceptions or their names, subclasses included, or a kind of Headway's own such as
-    "timed_out". What is on both lists is not tried again.
+    `retry_on` lists the only failures that are retried, `abort_on` failures that are not:
+    exceptions or their names, including subclasses, or a kind of Headway such as "timed_out".
+    `abort_on` wins over `retry_on`.
     """
     stated = {
         "attempts": attempts,
@@ -124,31 +124,30 @@ OverlapGiven = Overlap | Literal["skip", "queue_one", "cancel_running"] | None
 
 
 def fire_once(*, threshold: float = 60.0) -> Misfire:
-    """Missed fires are made up for by one: the default."""
+    """Fire once for all missed fire times; this is the default."""
     return Misfire(policy="fire_once", threshold_seconds=threshold)
 
 
 def skip_missed(*, threshold: float = 60.0) -> Misfire:
-    """Missed fires are skipped, unless the latest is no older than the threshold in seconds."""
+    """Skip missed fire times, unless the latest is no older than the threshold in seconds."""
     return Misfire(policy="skip", threshold_seconds=threshold)
 
 
 def catch_up(most: int, *, threshold: float = 60.0) -> Misfire:
-    """The last `most` missed fires are made up for, one after the other or as many as may overlap.
+    """Fire for the last `most` missed fire times, as many at once as may overlap.
 
-    Only for jobs that may run twice without harm: replayed fires mean reports that are made
-    again and mails that are sent again.
+    Use it only for idempotent jobs: replayed fires create reports again and send mails again.
     """
     return Misfire(policy="catch_up", threshold_seconds=threshold, limit=most)
 
 
 def allow(most: int) -> Overlap:
-    """Up to so many pieces of work of one manifest may be under way at once."""
+    """Allow up to `most` concurrent pieces of work of a manifest."""
     return Overlap(policy="allow", limit=most)
 
 
 def read_misfire(given: object, problems: list[str], *, threshold: float = 60.0) -> Misfire | None:
-    """A misfire policy that was given, by name or as a value; a name comes with a threshold."""
+    """Read a misfire policy, by name or as a value; a name gets the threshold."""
     match given:
         case None | Misfire():
             return given
@@ -157,7 +156,9 @@ def read_misfire(given: object, problems: list[str], *, threshold: float = 60.0)
         case "skip":
             return Misfire(policy="skip", threshold_seconds=threshold)
     hint = did_you_mean(given, ["fire_once", "skip"])
-    problems.append(f"{given!r} is no misfire policy: use 'fire_once', 'skip' or catch_up(n){hint}")
+    problems.append(
+        f"{given!r} is not a misfire policy: use 'fire_once', 'skip' or catch_up(n){hint}"
+    )
     return None
 
 
@@ -169,13 +170,13 @@ def parse_misfire(text: str, *, threshold: float = 60.0) -> Misfire:
     if found is not None and 1 <= int(found[1]) <= MOST_CAUGHT_UP:
         return catch_up(int(found[1]), threshold=threshold)
     raise ValueError(
-        f"{text!r} is no misfire policy: write fire_once, skip, or catch_up:5 with a number from "
-        f"1 to {MOST_CAUGHT_UP}"
+        f"{text!r} is not a misfire policy: write fire_once, skip, or catch_up:5 with a number "
+        f"from 1 to {MOST_CAUGHT_UP}"
     )
 
 
 def read_overlap(given: object, problems: list[str]) -> Overlap | None:
-    """An overlap policy that was given, by name or as a value."""
+    """Read an overlap policy, by name or as a value."""
     match given:
         case None | Overlap():
             return given
@@ -187,7 +188,7 @@ def read_overlap(given: object, problems: list[str]) -> Overlap | None:
             return Overlap(policy="cancel_running")
     hint = did_you_mean(given, ["skip", "queue_one", "cancel_running"])
     problems.append(
-        f"{given!r} is no overlap policy: use 'skip', 'queue_one', 'cancel_running' or "
+        f"{given!r} is not an overlap policy: use 'skip', 'queue_one', 'cancel_running' or "
         f"allow(n){hint}"
     )
     return None
@@ -198,7 +199,7 @@ SecondsGiven = float | timedelta | None
 
 
 def read_rate(given: object, problems: list[str]) -> Rate | None:
-    """A rate that was given, as text or as a value."""
+    """Read a rate, as text or as a value."""
     match given:
         case None | Rate():
             return given
@@ -208,12 +209,12 @@ def read_rate(given: object, problems: list[str]) -> Rate | None:
             except ValueError as error:
                 problems.append(str(error))
                 return None
-    problems.append(f"{given!r} is no rate: write it like '100/minute' or '5/10 seconds'")
+    problems.append(f"{given!r} is not a rate: write it like '100/minute' or '5/10 seconds'")
     return None
 
 
-def read_seconds(what: str, given: object, problems: list[str]) -> float | None:
-    """A length of time that was given, in seconds or as a timedelta."""
+def read_seconds(option: str, given: object, problems: list[str]) -> float | None:
+    """Read a duration, in seconds or as a timedelta."""
     match given:
         case None:
             return None
@@ -224,16 +225,16 @@ def read_seconds(what: str, given: object, problems: list[str]) -> float | None:
         case int() | float():
             with suppress(OverflowError):
                 return float(given)
-    problems.append(f"{what}={show(given)} is no length of time: write a number of seconds")
+    problems.append(f"{option}={show(given)} is not a duration: write a number of seconds")
     return None
 
 
-# The field of the terms of work that each option states.
+# The field of the terms of work that each option sets: `timeout=60` sets `timeout_seconds`.
 FIELDS = {field.removesuffix("_seconds"): field for field in WorkTerms.__struct_fields__}
 
 
 class WorkOptions(TypedDict, total=False):
-    """The options of jobs and of manifests; `None` states nothing."""
+    """Options of jobs and manifests; `None` means the default."""
 
     priority: int | None
     timeout: float | None
@@ -246,18 +247,18 @@ class WorkOptions(TypedDict, total=False):
 
 
 def read_options(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Return the terms of work that options state, by field; ignore all other options."""
+    """Return the terms of work that options set, by field; ignore all other options."""
     stated = {field: given[option] for option, field in FIELDS.items() if option in given}
     if "start_within_seconds" in stated:
         seconds = read_seconds("start_within", stated["start_within_seconds"], problems)
         stated["start_within_seconds"] = seconds
     if not isinstance(stated.get("retry"), Retry | RetryPolicy | None):
         retry = stated.pop("retry")
-        problems.append(f"retry={retry!r} is no retry policy: write retry=retry(attempts=...)")
+        problems.append(f"retry={retry!r} is not a retry policy: write retry=retry(attempts=...)")
     return {field: value for field, value in stated.items() if value is not None}
 
 
 def resolve_retry(stated: Mapping[str, Any], usual: RetryPolicy) -> dict[str, Any]:
-    """Complete a retry policy that is stated in part; the rest of it is the usual one's."""
+    """Complete a partial retry policy with the usual one."""
     retry = stated.get("retry")
     return {**stated, "retry": retry.over(usual)} if isinstance(retry, Retry) else {**stated}

@@ -32,16 +32,16 @@ MOST_BYTES = 64 * 1024**2
 
 
 class UnreadableDefinitions(Exception):
-    """What came are no definitions, or too many."""
+    """The message does not contain definitions, or they are too large."""
 
 
 def pack(definitions: Definitions) -> bytes:
-    """Definitions as they travel."""
+    """Encode and compress definitions."""
     return zlib.compress(msgspec.json.encode(definitions))
 
 
 def unpack(packed: bytes) -> Definitions:
-    """Read definitions that came over the wire; a small message may unpack to a huge one."""
+    """Decompress and decode definitions, within a limit: a small message may be a zip bomb."""
     unpacker = zlib.decompressobj()
     try:
         body = unpacker.decompress(packed, MOST_BYTES)
@@ -50,13 +50,13 @@ def unpack(packed: bytes) -> Definitions:
     if unpacker.unconsumed_tail:
         raise UnreadableDefinitions(f"the definitions are larger than {MOST_BYTES} bytes")
     if not unpacker.eof:
-        raise UnreadableDefinitions("not definitions: they end too early")
+        raise UnreadableDefinitions("not definitions: the message is truncated")
     try:
         return msgspec.json.decode(body, type=Definitions)
     except msgspec.ValidationError as error:
         try:
             problems = problems_of_body(body)
-        except (msgspec.DecodeError, RecursionError):  # it is no better further on
+        except (msgspec.DecodeError, RecursionError):
             problems = [f"not definitions: {error}"]
         raise UnreadableDefinitions("\n".join(problems)) from error
     except msgspec.DecodeError as error:
@@ -72,13 +72,13 @@ _PARTS: dict[str, type[Struct]] = {
 
 
 def problems_of(definitions: Definitions) -> list[str]:
-    """Everything that is wrong with definitions by themselves, a line each."""
+    """Return all problems of definitions, without what the scheduler has stored."""
     found = [
         *_names(definitions),
         *_repeated("group", (group.name for group in definitions.groups)),
         *_repeated("job", (job.name for job in definitions.jobs)),
         *_repeated("batch", (batch.name for batch in definitions.batches)),
-        *_repeated("manifest", (one.external_id for one in definitions.manifests)),
+        *_repeated("manifest", (manifest.external_id for manifest in definitions.manifests)),
     ]
     for group in definitions.groups:
         found += checks.problems_of_group("", group)
@@ -87,40 +87,42 @@ def problems_of(definitions: Definitions) -> list[str]:
     timings = checks.TimingChecks()
     jobs = {job.name: job for job in definitions.jobs}
     batches = {batch.name for batch in definitions.batches}
-    for one in definitions.manifests:
-        wrong = [*timings.problems_of(one.timing), *_manifest(one, batches)]
-        wrong += _input(one, jobs.get(one.job))
-        found += [f"manifest {one.external_id!r}: {problem}" for problem in wrong]
-        told = {"timing", "input", "concurrency_key"} if wrong else set[str]()
-        found += [f"manifest {one.external_id!r}: {each}" for each in checks.misfits_of(one, told)]
+    for manifest in definitions.manifests:
+        called = f"manifest {manifest.external_id!r}"
+        wrong = [*timings.problems_of(manifest.timing), *_manifest(manifest, batches)]
+        wrong += _input(manifest, jobs.get(manifest.job))
+        found += [f"{called}: {problem}" for problem in wrong]
+        checked = {"timing", "input", "concurrency_key"} if wrong else set[str]()
+        found += [f"{called}: {misfit}" for misfit in checks.misfits_of(manifest, checked)]
     return list(dict.fromkeys(found))
 
 
 def problems_of_body(body: bytes) -> list[str]:
-    """Everything that is wrong with JSON that is no definitions, a line each.
+    """Return all problems of JSON that does not decode to definitions.
 
-    What does not fit is told, and all else is looked at as if it were not there.
+    Fields that do not fit are reported; the rest is checked without them.
     """
     given = msgspec.json.decode(body)
     if not isinstance(given, Mapping):
-        return [f"not definitions: {show(given)} is no mapping"]
+        return [f"not definitions: {show(given)} is not a mapping"]
     parts = {name: given[name] for name in _PARTS if name in given}
     rest = fit({name: given[name] for name in given if name not in parts}, Definitions)
-    found = [f"not definitions: {one}" for one in rest.misfits]
+    found = [f"not definitions: {misfit}" for misfit in rest.misfits]
     sound: dict[str, tuple[Any, ...]] = {}
     for name, stated in parts.items():
         if not isinstance(stated, list):
             found.append(f"not definitions: {name} {show(stated)} is not valid: use a list")
             continue
-        read = [(one, fit(one, _PARTS[name])) for one in stated]
-        found += [f"{_called(name, one)}: {each}" for one, made in read for each in made.misfits]
-        sound[name] = tuple(made.value for _, made in read if made.value is not None)
+        fitted = [fit(part, _PARTS[name]) for part in stated]
+        for part, result in zip(stated, fitted, strict=True):
+            found += [f"{_called(name, part)}: {misfit}" for misfit in result.misfits]
+        sound[name] = tuple(result.value for result in fitted if result.value is not None)
     readable = Definitions(owner=API_OWNER) if rest.value is None else rest.value
     return list(dict.fromkeys(found + problems_of(structs.replace(readable, **sound))))
 
 
 def _called(part: str, given: Any) -> str:
-    """One of the parts of definitions in the words of a problem, as far as it has a name."""
+    """Name a group, job, manifest or batch for a message, if it has a name."""
     kind = {"batches": "batch"}.get(part, part.removesuffix("s"))
     key = "external_id" if part == "manifests" else "name"
     name = given.get(key) if isinstance(given, Mapping) else None
@@ -131,8 +133,8 @@ def _names(definitions: Definitions) -> Iterator[str]:
     named = [("job", job.name) for job in definitions.jobs]
     named += [("group", job.terms.group) for job in definitions.jobs if job.terms.group is not None]
     named += [("batch", batch.name) for batch in definitions.batches]
-    named += [("group", one.group) for one in definitions.manifests]
-    named += [("job", one.job) for one in definitions.manifests]
+    named += [("group", manifest.group) for manifest in definitions.manifests]
+    named += [("job", manifest.job) for manifest in definitions.manifests]
     if definitions.owner != API_OWNER:
         named.append(("app", definitions.owner))
     for kind, name in dict.fromkeys(named):
@@ -140,9 +142,9 @@ def _names(definitions: Definitions) -> Iterator[str]:
             check_name(kind, name)
         except InvalidName as error:
             yield str(error)
-    for one in definitions.manifests:
+    for manifest in definitions.manifests:
         try:
-            check_manifest_id(one.external_id)
+            check_manifest_id(manifest.external_id)
         except InvalidName as error:
             yield str(error)
 
@@ -159,41 +161,41 @@ def _job(job: JobDefinition) -> list[str]:
     called = f"job {job.name!r}"
     wrong = problem_of_schema(job.input_schema)
     unusable = [] if wrong is None else [f"{called}: its input schema is not usable: {wrong}"]
-    return unusable + checks.problems_of_job(called, job)
+    return unusable + [f"{called}: {problem}" for problem in checks.problems_of_job(job)]
 
 
-def _manifest(one: ManifestDefinition, batches: set[str]) -> Iterator[str]:
-    if one.depends_on is not None and not isinstance(one.timing.cadence, Manual):
+def _manifest(manifest: ManifestDefinition, batches: set[str]) -> Iterator[str]:
+    if manifest.depends_on is not None and not isinstance(manifest.timing.cadence, Manual):
         yield "it has a cadence and a depends_on: a dependent fires at its parent's success alone"
-    if one.depends_on == one.external_id:
+    if manifest.depends_on == manifest.external_id:
         yield "it depends on itself: name another parent"
-    if one.dormant and one.depends_on is None:
-        yield "it is dormant and has no parent whose runs could wake it: give it a depends_on"
-    yield from _without_meaning(one)
-    yield from checks.problems_of_key(one)
-    if one.batch is not None and one.batch not in batches:
-        yield f"it names the batch {one.batch!r}, which is not among the batches: add it there"
+    if manifest.dormant and manifest.depends_on is None:
+        yield "it is dormant and has no parent: give it a depends_on"
+    yield from _useless_terms(manifest)
+    yield from checks.problems_of_key(manifest)
+    if manifest.batch is not None and manifest.batch not in batches:
+        yield f"it names the batch {manifest.batch!r}, which is not among the batches: add it there"
 
 
-def _without_meaning(one: ManifestDefinition) -> Iterator[str]:
-    """Terms of fire times, stated for what has none."""
-    if not isinstance(one.timing.cadence, Manual):
+def _useless_terms(manifest: ManifestDefinition) -> Iterator[str]:
+    """Yield terms of fire times that are set for a manifest without fire times."""
+    if not isinstance(manifest.timing.cadence, Manual):
         return
     stated = {
-        "timing.exclusions": bool(one.timing.exclusions),
-        "jitter_seconds": bool(one.jitter_seconds),
-        "misfire": one.misfire != Misfire(),
+        "timing.exclusions": bool(manifest.timing.exclusions),
+        "jitter_seconds": bool(manifest.jitter_seconds),
+        "misfire": manifest.misfire != Misfire(),
     }
     for name in [name for name, given in stated.items() if given]:
-        yield f"{name} has no meaning for a cadence that never fires by itself: leave it out"
+        yield f"{name} has no effect on a cadence that never fires by itself: leave it out"
 
 
-def _input(one: ManifestDefinition, job: JobDefinition | None) -> Iterator[str]:
-    """Whether the input fits; a job that is declared elsewhere is the scheduler's to check."""
-    size = len(msgspec.json.encode(one.input))
+def _input(manifest: ManifestDefinition, job: JobDefinition | None) -> Iterator[str]:
+    """Check an input; the scheduler checks inputs of jobs that it has stored."""
+    size = len(msgspec.json.encode(manifest.input))
     if size > INPUT_LIMIT:
-        yield f"its input is larger than {INPUT_LIMIT} bytes: send where it is found"
+        yield checks.INPUT_TOO_LARGE
     elif job is not None:
-        problem = problem_of_input(job.input_schema, job.takes_input, one.input)
+        problem = problem_of_input(job.input_schema, job.takes_input, manifest.input)
         if problem is not None:
-            yield f"its input does not fit job {one.job!r}: {problem}"
+            yield f"its input does not fit job {manifest.job!r}: {problem}"

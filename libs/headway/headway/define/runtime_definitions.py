@@ -1,7 +1,7 @@
-"""Definitions of manifests that are made at run time, put together as an `App`'s are.
+"""Definitions of manifests that are created at run time, assembled like those of an `App`.
 
-Their job is known by its name alone. Its input schema, and the terms that a manifest does not
-state, are with the scheduler: the definitions name what they leave to it (`inherited`).
+Their job is known only by name. The scheduler has its input schema and its terms: `inherited` names
+the fields that it fills in.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def one_manifest(
     dormant: bool = False,
     terms: Terms,
 ) -> Definitions:
-    """Definitions of a single manifest; raises with all problems at once."""
+    """Return the definitions of a single manifest, or raise with all problems at once."""
     refuse_unknown("schedule", terms, Terms)
     declared = _declarations(job)
     called = f"manifest {external_id!r}"
@@ -58,7 +58,7 @@ def one_batch(
     dormant: bool = False,
     terms: Terms,
 ) -> Definitions:
-    """Definitions of a batch; raises with all problems at once."""
+    """Return the definitions of a batch, or raise with all problems at once."""
     refuse_unknown("schedule_many", terms, Terms)
     declared = _declarations(job)
     cadence = _cadence(declared, f"batch {name!r}", when, depends_on, dormant=dormant)
@@ -71,9 +71,9 @@ def one_batch(
 
 
 def assembled(declared: Declarations, defaults: Defaults = BUILT_IN) -> Definitions:
-    """Definitions that belong to no application; raises with all problems at once."""
+    """Return definitions that belong to no application, or raise with all problems at once."""
     declared.owner, declared.at_run_time = API_OWNER, True
-    # Jobs belong to the application that declared them; groups are known once terms are resolved.
+    # Jobs belong to the application that declared them; the scheduler resolves the groups.
     return structs.replace(assemble(declared, defaults), jobs=(), groups=())
 
 
@@ -85,12 +85,10 @@ def _cadence(
     *,
     dormant: bool,
 ) -> When | None:
-    """The cadence of what has no parent; one of the two is stated."""
+    """Return the cadence of a manifest without a parent; report one with both or neither."""
     if depends_on is None:
         if dormant:
-            declared.problems.append(
-                f"{called} is dormant, but no depends_on= says whose run wakes it"
-            )
+            declared.problems.append(f"{called} is dormant and has no parent: set depends_on=")
         return read_when(when, called, declared.problems)
     if when is not None:
         declared.problems.append(

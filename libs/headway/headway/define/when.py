@@ -37,38 +37,37 @@ Word = TypeVar("Word")
 
 
 class When(Struct, frozen=True, kw_only=True):
-    """A cadence in a zone. Put over a function it schedules that function.
+    """A cadence in a zone. As a decorator it schedules a job.
 
-    What could not be read is kept in `problems`, and told with those of the whole app. None
-    leaves a setting to whoever uses it.
+    `problems` are reported with those of the whole app. `None` means the default of the app.
     """
 
     timing: Timing
     name: str
-    # By its name where the threshold was left to whoever uses it.
+    # A name has the threshold of the app's defaults.
     misfire: MisfireGiven = None
     overlap: Overlap | None = None
     jitter: float | None = None
     enabled: bool | None = None
-    # The zone that it states; without one, `timing` gets the default zone of its app.
+    # Without a zone, `timing` gets the default zone of its app.
     tz: str | None = None
     problems: tuple[str, ...] = ()
-    # Whether some of these are of the timing, which then lacks what could not be read.
+    # Whether the timing lacks parts that could not be read.
     unreadable: bool = False
 
     def __call__(self, function: Function) -> Function:
-        """Schedule the job that this function is."""
+        """Schedule the job of a function."""
         marks_of(function).cadences.append(self)
         return function
 
     @property
     def cadence(self) -> Cadence:
-        """The cadence alone."""
+        """The cadence without its filters and zone."""
         return self.timing.cadence
 
 
 class PlainOptions(TypedDict, total=False):
-    """What even a cadence takes that never fires by itself."""
+    """Options of a cadence that never fires by itself."""
 
     name: str | None
     overlap: OverlapGiven
@@ -76,7 +75,7 @@ class PlainOptions(TypedDict, total=False):
 
 
 class TimedOptions(PlainOptions, total=False):
-    """What every cadence takes that fires by itself."""
+    """Options of every cadence that fires by itself."""
 
     weekdays: calendar.DaysGiven
     months: calendar.MonthsGiven
@@ -90,19 +89,19 @@ class TimedOptions(PlainOptions, total=False):
 
 
 class WeekOptions(TimedOptions, total=False):
-    """The same with a filter on weeks of the month."""
+    """Adds a filter on weeks of the month."""
 
     weeks: calendar.WeeksGiven
 
 
 class DayOptions(WeekOptions, total=False):
-    """The same where `days` are free to be another word for `weekdays`."""
+    """Adds `days` as a synonym of `weekdays`."""
 
     days: calendar.DaysGiven
 
 
 def refuse_unknown(function: str, given: Mapping[str, Any], accepted: type) -> None:
-    """Raise for a keyword that a function does not take, as Python itself would."""
+    """Raise `TypeError` for a keyword that a function does not take."""
     known: frozenset[str] = accepted.__optional_keys__  # type: ignore[attr-defined]
     for name in given:
         if name not in known:
@@ -111,7 +110,7 @@ def refuse_unknown(function: str, given: Mapping[str, Any], accepted: type) -> N
 
 
 def read_when(given: object, called: str, problems: list[str]) -> When | None:
-    """A cadence that was handed to the builder; anything else is a problem."""
+    """Return a cadence; report any other value."""
     if isinstance(given, When):
         return given
     problems.append(f"{called}: when= takes a cadence such as daily('03:15'), not {given!r}")
@@ -119,7 +118,7 @@ def read_when(given: object, called: str, problems: list[str]) -> When | None:
 
 
 def make_when(cadence: Cadence, options: Mapping[str, Any], problems: list[str]) -> When:
-    """A cadence with its options read; `problems` are those of the cadence itself."""
+    """Read the options of a cadence; `problems` are those of the cadence itself."""
     tz = options.get("tz")
     timing = Timing(
         cadence=cadence,
@@ -152,13 +151,13 @@ def _read_name(given: object, problems: list[str]) -> str | None:
 
 def _filters(options: Mapping[str, Any], problems: list[str]) -> Filters:
     if options.get("days") is not None and options.get("weekdays") is not None:
-        problems.append("days and weekdays are the same filter here: state one of them")
+        problems.append("days and weekdays are the same filter here: use one of them")
     of_days = "weekdays" if options.get("days") is None else "days"
     days = _chosen(calendar.weekdays, of_days, options, problems)
     months = _chosen(calendar.months, "months", options, problems)
     weeks = _chosen(calendar.weeks, "weeks", options, problems)
     return Filters(
-        # All of them restrict nothing, as none do: one thing has one spelling.
+        # A filter with all values restricts nothing, and has the same name as no filter.
         days=() if len(days) == len(calendar.Days) else days,
         months=() if len(months) == len(calendar.Months) else months,
         weeks=() if len(weeks) == len(calendar.Weeks) else weeks,
@@ -174,11 +173,11 @@ def _chosen(
     options: Mapping[str, Any],
     problems: list[str],
 ) -> tuple[Word, ...]:
-    """What a filter lets pass; one that is stated and names nothing was hardly meant so."""
+    """Read the values of a filter; report an empty one, which is probably a mistake."""
     given, before = options.get(name), len(problems)
     chosen = read(given, problems)
     if given is not None and not chosen and len(problems) == before:
-        problems.append(f"{name}={given!r} names none: name at least one, or leave it out")
+        problems.append(f"{name}={given!r} selects nothing: name at least one, or leave it out")
     return chosen
 
 
@@ -188,7 +187,7 @@ _MONTH_NAMES = [str(month.name).lower() for month in Months]
 
 
 def _cadence_name(timing: Timing) -> str:
-    """The name of a cadence with its filters."""
+    """Return the name of a cadence with its filters."""
     return "-".join([*_cadence_words(timing.cadence), *_filter_words(timing.filters)])
 
 
@@ -235,7 +234,7 @@ def _cron_word(expression: str) -> str:
 
 
 def _digits(moment: str) -> str:
-    """A time such as 2027-06-01 09:00, written as an id may be."""
+    """Convert a time such as 2027-06-01 09:00 to characters that an id may contain."""
     return str(moment).replace(":", "-").replace(" ", "-").replace("T", "-")
 
 

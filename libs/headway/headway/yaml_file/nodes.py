@@ -24,7 +24,7 @@ MOST_BYTES = 8 * 1024**2
 MOST_NODES = 1_000_000
 MOST_LEVELS = 100
 
-# The parser in C where the wheel brings it; events are built without recursion in both.
+# The parser in C if the wheel has it; neither parser is recursive.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAG = "tag:yaml.org,2002:str"
 
@@ -33,13 +33,13 @@ _WORDS = {
     **dict.fromkeys(["true", "True", "TRUE"], True),
     **dict.fromkeys(["false", "False", "FALSE"], False),
 }
-# No more digits than Python reads; what is longer is text.
+# A longer number than Python parses is text.
 _WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
 _FRACTION = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 
 
 class Unreadable(Exception):
-    """Text that is not the YAML we take, and the line where it stops being so."""
+    """Text that is not supported YAML, and the line of the error."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -54,7 +54,7 @@ def _refuse(line: int, reason: str) -> None:
 class Node(Struct, eq=False):
     """A value of the text: a scalar, a list of nodes, or a mapping from text to nodes.
 
-    A value in a mapping has the line of its key. `size` counts what is in it.
+    A value in a mapping has the line of its key. `size` is the number of nodes in it.
     """
 
     line: int
@@ -62,25 +62,25 @@ class Node(Struct, eq=False):
     size: int = 1
 
 
-def parse(text: str, complain: Callable[[int, str], None] = _refuse) -> Node:
-    """The one document of a text.
+def parse(text: str, report: Callable[[int, str], None] = _refuse) -> Node:
+    """Parse the only document of a text.
 
-    `complain` is told of what can be read and must not stand there; without it that is refused.
+    `report` receives duplicate keys; by default they raise `Unreadable`.
     """
     if len(text) > MOST_BYTES:
         raise Unreadable(1, f"it is larger than {MOST_BYTES // 1024**2} MiB: split it")
     try:
-        return _Reader(yaml.parse(text, Loader=_LOADER), complain).document()
+        return _Reader(yaml.parse(text, Loader=_LOADER), report).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        reason = error.problem or error.context or "it is no YAML"
+        reason = error.problem or error.context or "invalid YAML"
         raise Unreadable(mark.line + 1 if mark else 1, reason) from error
     except yaml.YAMLError as error:
         raise Unreadable(1, " ".join(str(error).split())) from error
 
 
 def plain(node: Node) -> Any:
-    """A node as plain data."""
+    """Convert a node to plain data."""
     match node.value:
         case dict():
             return {key: plain(child) for key, child in node.value.items()}
@@ -91,16 +91,16 @@ def plain(node: Node) -> Any:
 
 
 class _Reader:
-    """Builds nodes from the events of a parser."""
+    """Builds nodes from parser events."""
 
-    def __init__(self, events: Iterator[Any], complain: Callable[[int, str], None]) -> None:
+    def __init__(self, events: Iterator[Any], report: Callable[[int, str], None]) -> None:
         self._events = events
-        self._complain = complain
+        self._report = report
         self._anchors: dict[str, Node | None] = {}
         self._level = 0
 
     def document(self) -> Node:
-        """The root of the only document."""
+        """Return the root of the only document."""
         root: Node | None = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
@@ -123,7 +123,7 @@ class _Reader:
 
     def _known(self, event: Any) -> Node:
         if event.anchor not in self._anchors:
-            raise Unreadable(_line(event), f"nothing is anchored as &{event.anchor}")
+            raise Unreadable(_line(event), f"unknown anchor &{event.anchor}")
         node = self._anchors[event.anchor]
         if node is None:
             raise Unreadable(_line(event), f"&{event.anchor} contains itself")
@@ -131,7 +131,9 @@ class _Reader:
 
     def _fresh(self, event: Any) -> Node:
         if event.tag not in (None, "!", _TEXT_TAG):
-            raise Unreadable(_line(event), f"the tag {event.tag!r} is not taken: write plain data")
+            raise Unreadable(
+                _line(event), f"the tag {event.tag!r} is not supported: write plain data"
+            )
         if isinstance(event, yaml.ScalarEvent):
             is_plain = event.implicit[0] and event.tag is None
             return Node(_line(event), _scalar(event.value) if is_plain else event.value)
@@ -168,7 +170,7 @@ class _Reader:
                 continue
             if key in own:
                 first = own[key].line
-                self._complain(line, f"the key {key!r} stands twice (first in line {first})")
+                self._report(line, f"the key {key!r} appears twice (first in line {first})")
                 continue
             own[key] = Node(line, child.value, child.size)
         return Node(_line(start), {**merged, **own}, size)
@@ -176,12 +178,12 @@ class _Reader:
     @staticmethod
     def _key(event: Any) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            raise Unreadable(_line(event), "a key must be a plain word")
+            raise Unreadable(_line(event), "a key must be a scalar")
         return str(event.value)
 
 
 def _merged(child: Node) -> dict[str, Node]:
-    """What a merge key `<<` brings in; of several the first goes before the others."""
+    """Return the entries of a merge key `<<`; the first of several sources wins."""
     sources = child.value if isinstance(child.value, list) else [child]
     found: dict[str, Node] = {}
     for source in sources:
@@ -196,7 +198,7 @@ def _scalar(text: str) -> Any:
         return _WORDS[text]
     if _WHOLE.fullmatch(text):
         return int(text)
-    # JSON has no infinity, so a number that is too large for a float stays text too.
+    # JSON has no infinity, so a number that is too large for a float is text.
     if _FRACTION.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     return text
@@ -206,49 +208,49 @@ def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-# Stands for a value that was complained of already.
+# Stands for an invalid value whose problem is reported.
 BROKEN: Any = object()
 
 
-class Walk:
-    """A walk through one file. `source` is its name, or nothing for a text."""
+class FileReader:
+    """Reads nodes as records and collects problems. `source` is the name of the file, if any."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self.problems: list[str] = []
 
     def where(self, line: int) -> str:
-        """The place of a line, to be put before a problem."""
+        """Return the prefix of a message about a line."""
         return f"{self._source}:{line}: " if self._source else f"line {line}: "
 
-    def complain(self, line: int, problem: str) -> None:
-        """Note a problem."""
+    def report(self, line: int, problem: str) -> None:
+        """Add a problem."""
         self.problems.append(f"{self.where(line)}{problem}")
 
     def record(self, node: Node, kind: type[Record], called: str) -> dict[str, Any]:
-        """The fields of a record that could be read; nested records are dictionaries too."""
+        """Return the valid fields of a record; nested records are dictionaries."""
         if not isinstance(node.value, dict):
-            self.complain(node.line, f"{called} is not valid: write a mapping of keys and values")
+            self.report(node.line, f"{called} is not valid: write a mapping of keys and values")
             return {}
         types, found = _field_types(kind), {}
         for key, child in node.value.items():
             if key not in types:
                 hint = did_you_mean(key, types)
-                self.complain(child.line, f"{called} has the unknown key {key!r}{hint}")
+                self.report(child.line, f"{called} has the unknown key {key!r}{hint}")
                 continue
             value = self.value(child, types[key], f"{called}: {key}")
             if value is not BROKEN and value is not None:
                 found[key] = value
         for field in msgspec.structs.fields(kind):
             if field.required and field.name not in node.value:
-                self.complain(node.line, f"{called} lacks the key {field.name!r}")
+                self.report(node.line, f"{called} lacks the key {field.name!r}")
         return found
 
     def value(self, node: Node, kind: Any, called: str) -> Any:
-        """A value of some type, or `BROKEN`."""
+        """Return a value of a type, or `BROKEN`."""
         inner = _record_in_list(kind)
         if inner is not None and isinstance(node.value, list):
-            return [self.record(child, inner, _one_of(called, child)) for child in node.value]
+            return [self.record(child, inner, _entry_name(called, child)) for child in node.value]
         inner = _record_in(kind)
         if inner is not None and isinstance(node.value, dict):
             return self.record(node, inner, called)
@@ -257,21 +259,21 @@ class Walk:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             problem = problem_of(value, kind) or f"{show(value)} is not valid: {error}"
-            self.complain(node.line, f"{called} {problem}{_hint(value, error)}")
+            self.report(node.line, f"{called} {problem}{_hint(value, error)}")
             return BROKEN
 
     def children(self, node: Node | None, called: str) -> dict[str, Node]:
-        """The entries of a mapping from names to records; nothing at all is an empty one."""
+        """Return the entries of a mapping from names to records, which may be missing."""
         if node is None or node.value is None:
             return {}
         if isinstance(node.value, dict):
             return node.value
-        self.complain(node.line, f"{called} is not valid: write a mapping from names to settings")
+        self.report(node.line, f"{called} is not valid: write a mapping from names to settings")
         return {}
 
 
-def _one_of(called: str, child: Node) -> str:
-    """An entry of a list, by its id if it has one."""
+def _entry_name(called: str, child: Node) -> str:
+    """Name an entry of a list, by its id if it has one."""
     found = child.value.get("id") if isinstance(child.value, dict) else None
     return called if found is None else f"{called} {found.value!r}"
 
@@ -282,17 +284,17 @@ def _field_types(kind: type[Record]) -> dict[str, Any]:
 
 
 def _record_in(kind: Any) -> type[Record] | None:
-    """The kind of record that may stand here."""
+    """Return the record type among the alternatives of a type."""
     found = (
-        one for one in _alternatives(kind) if isinstance(one, type) and issubclass(one, Record)
+        part for part in _alternatives(kind) if isinstance(part, type) and issubclass(part, Record)
     )
     return next(found, None)
 
 
 def _record_in_list(kind: Any) -> type[Record] | None:
-    """The kind of record of which several may stand here."""
-    lists = (one for one in _alternatives(kind) if get_origin(one) is list)
-    return next((found for one in lists if (found := _record_in(get_args(one)[0]))), None)
+    """Return the record type of a list among the alternatives of a type."""
+    lists = (part for part in _alternatives(kind) if get_origin(part) is list)
+    return next((found for part in lists if (found := _record_in(get_args(part)[0]))), None)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:

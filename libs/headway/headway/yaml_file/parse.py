@@ -1,4 +1,5 @@
-"""Convert the records of a file to declarations, with the functions that Python uses."""
+"""Converts the records of a file to declarations, with the functions that Python uses."""
+
 from typing import Any, cast
 
 from headway_contract.names import InvalidName
@@ -24,7 +25,7 @@ from headway.define.options import (
     skip_missed,
 )
 from headway.define.when import When
-from headway.yaml_file.nodes import Node, Walk
+from headway.yaml_file.nodes import FileReader, Node
 from headway.yaml_file.records import (
     CADENCES,
     BatchRecord,
@@ -39,15 +40,15 @@ from headway.yaml_file.records import (
 _SECTIONS = ("groups", "jobs", "manifests", "batches")
 
 
-def read_file(root: Node, walk: Walk) -> Declarations:
-    """Everything that a file declares."""
+def read_file(root: Node, reader: FileReader) -> Declarations:
+    """Return all declarations of a file."""
     if not isinstance(root.value, dict):
-        walk.complain(root.line, "the file is not valid: write a mapping that begins 'app: name'")
-        return Declarations(owner="", problems=walk.problems)
-    # Keys that begin so are the user's own, for anchors to stand on.
+        reader.report(root.line, "the file is not valid: write a mapping that begins 'app: name'")
+        return Declarations(owner="", problems=reader.problems)
+    # Users may add keys that begin with `x-`, for anchors.
     top = {key: node for key, node in root.value.items() if not key.startswith("x-")}
     plain = {key: node for key, node in top.items() if key not in _SECTIONS}
-    found = walk.record(Node(root.line, plain), FileRecord, "the file")
+    found = reader.record(Node(root.line, plain), FileRecord, "the file")
     defaults = found.get("defaults", {})
     declared = Declarations(
         owner=found.get("app", ""),
@@ -55,47 +56,47 @@ def read_file(root: Node, walk: Walk) -> Declarations:
         defaults=cast("DefaultTerms", {**shared_terms(defaults), "tz": defaults.get("tz")}),
     )
     if "app" in found:
-        _checked(walk, plain["app"].line, check_app_name, found["app"])
-    for name, node in walk.children(top.get("groups"), "groups").items():
-        settings = _settings(walk, node, GroupRecord, f"group {name!r}")
+        _checked(reader, plain["app"].line, check_app_name, found["app"])
+    for name, node in reader.children(top.get("groups"), "groups").items():
+        settings = _settings(reader, node, GroupRecord, f"group {name!r}")
         if "rate" in settings:
-            settings["rate"] = _rate(walk, node, settings, f"group {name!r}")
+            settings["rate"] = _rate(reader, node, settings, f"group {name!r}")
         group = GroupDefinition(name=name, **settings)
-        declared.groups.append((walk.where(node.line), group))
-    for name, node in walk.children(top.get("jobs"), "jobs").items():
-        declared.add_job(_job(walk, name, node))
-    for external_id, node in walk.children(top.get("manifests"), "manifests").items():
-        declared.drafts.append(_manifest(walk, external_id, node))
-    for name, node in walk.children(top.get("batches"), "batches").items():
-        add_batch(walk, declared, name, node)
-    declared.problems[:0] = walk.problems
+        declared.groups.append((reader.where(node.line), group))
+    for name, node in reader.children(top.get("jobs"), "jobs").items():
+        declared.add_job(_job(reader, name, node))
+    for external_id, node in reader.children(top.get("manifests"), "manifests").items():
+        declared.drafts.append(_manifest(reader, external_id, node))
+    for name, node in reader.children(top.get("batches"), "batches").items():
+        add_batch(reader, declared, name, node)
+    declared.problems[:0] = reader.problems
     return declared
 
 
-def _settings(walk: Walk, node: Node, kind: type[Record], called: str) -> dict[str, Any]:
-    """The fields of a record that may be left empty."""
-    return {} if node.value is None else walk.record(node, kind, called)
+def _settings(reader: FileReader, node: Node, kind: type[Record], called: str) -> dict[str, Any]:
+    """Return the fields of a record that may be empty."""
+    return {} if node.value is None else reader.record(node, kind, called)
 
 
-def _checked(walk: Walk, line: int, check: Any, *given: Any) -> None:
+def _checked(reader: FileReader, line: int, check: Any, *given: Any) -> None:
     try:
         check(*given)
     except InvalidName as error:
-        walk.complain(line, str(error))
+        reader.report(line, str(error))
 
 
-def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
+def _job(reader: FileReader, name: str, node: Node) -> RemoteJob:
     called = f"job {name!r}"
-    found = _settings(walk, node, JobRecord, called)
+    found = _settings(reader, node, JobRecord, called)
     schema = found.get("input_schema")
     trouble = inputs.problem_of_schema(schema)
     if trouble:
-        walk.complain(node.value["input_schema"].line, f"{called}: its input_schema: {trouble}")
+        reader.report(node.value["input_schema"].line, f"{called}: its input_schema: {trouble}")
     takes_input = found.get("takes_input", True)
     if schema is not None and not takes_input:
-        walk.complain(node.line, f"{called} has an input_schema but takes no input: drop one")
+        reader.report(node.line, f"{called} has an input_schema but takes no input: drop one")
     plain = ("title", "category", "description", "max_active", "counts_globally", "batch", "labels")
-    # A time to start in was checked when the record was read.
+    # The record has checked `start_within`.
     stated = read_options(shared_terms(found), [])
     return RemoteJob(
         **{key: found[key] for key in plain if key in found},
@@ -103,59 +104,59 @@ def _job(walk: Walk, name: str, node: Node) -> RemoteJob:
         group=found.get("group", name),
         stated=stated,
         takes_input=takes_input,
-        rate=_rate(walk, node, found, called),
-        where=walk.where(node.line),
-        # One that cannot be used was complained of, and no input need fit it.
+        rate=_rate(reader, node, found, called),
+        where=reader.where(node.line),
+        # No input has to fit an unusable schema.
         schema=None if trouble else schema,
     )
 
 
-def _rate(walk: Walk, node: Node, found: dict[str, Any], called: str) -> Rate | None:
+def _rate(reader: FileReader, node: Node, found: dict[str, Any], called: str) -> Rate | None:
     wrong: list[str] = []
     rate = read_rate(found.get("rate"), wrong)
     for problem in wrong:
-        walk.complain(node.value["rate"].line, f"{called}: {problem}")
+        reader.report(node.value["rate"].line, f"{called}: {problem}")
     return rate
 
 
-def _manifest(walk: Walk, external_id: str, node: Node) -> Draft:
+def _manifest(reader: FileReader, external_id: str, node: Node) -> Draft:
     called = f"manifest {external_id!r}"
-    found = walk.record(node, ManifestRecord, called)
+    found = reader.record(node, ManifestRecord, called)
     return Draft(
         external_id=external_id,
         job=found.get("job"),
-        when=when_of(walk, node, found, called),
+        when=when_of(reader, node, found, called),
         input=found.get("input"),
         terms=terms_of(found),
         depends_on=found.get("depends_on"),
         dormant=found.get("dormant", False),
-        where=walk.where(node.line),
+        where=reader.where(node.line),
     )
 
 
-def add_batch(walk: Walk, declared: Declarations, name: str, node: Node) -> None:
-    """Declare a batch and a manifest for each of its items."""
+def add_batch(reader: FileReader, declared: Declarations, name: str, node: Node) -> None:
+    """Declare a batch and a manifest for each item."""
     called = f"batch {name!r}"
-    found = walk.record(node, BatchRecord, called)
+    found = reader.record(node, BatchRecord, called)
     stated = _batch_items(node, found)
     own = {
-        str(one["id"]): _own_terms(walk, child, one, f"manifest '{name}-{one['id']}'", found)
-        for one, child in stated
+        str(item["id"]): _own_terms(reader, child, item, f"manifest '{name}-{item['id']}'", found)
+        for item, child in stated
         if child is not None
     }
-    items = [Item(one["id"], one.get("input"), one.get("depends_on")) for one, _ in stated]
+    items = [Item(item["id"], item.get("input"), item.get("depends_on")) for item, _ in stated]
     batch = BatchDraft(
         name=name,
         job=found.get("job"),
         items=items,
-        when=_batch_when(walk, node, found, called, [one for one, _ in stated]),
+        when=_batch_when(reader, node, found, called, [item for item, _ in stated]),
         parent=found.get("depends_on"),
         dormant=found.get("dormant", False),
         prune=found.get("prune", True),
         configure=lambda item: own.get(str(item.id), {}),
         terms=terms_of(found),
-        where=walk.where(node.line),
-        places=_places(walk, node),
+        where=reader.where(node.line),
+        places=_places(reader, node),
     )
     for draft in declare_batch(declared, batch):
         if (draft.when is None) == (draft.depends_on is None) and is_sound(node, found):
@@ -165,65 +166,65 @@ def add_batch(walk: Walk, declared: Declarations, name: str, node: Node) -> None
 
 
 def _batch_when(
-    walk: Walk, node: Node, found: dict[str, Any], called: str, items: list[dict[str, Any]]
+    reader: FileReader, node: Node, found: dict[str, Any], called: str, items: list[dict[str, Any]]
 ) -> When | None:
-    """The cadence of a batch, which needs none if its items have one, or a parent."""
+    """Return the cadence of a batch, which is optional if its items have one or a parent."""
     has_none = not any(name in found for name in (*CADENCES, "depends_on"))
-    if has_none and any(name in one for one in items for name in CADENCES):
-        _refuse_filters(walk, node, found, called)
+    if has_none and any(name in item for item in items for name in CADENCES):
+        _refuse_filters(reader, node, found, called)
         if found.get("dormant"):
-            walk.complain(node.line, f"{called} is dormant, so its items take no cadence")
+            reader.report(node.line, f"{called} is dormant, so its items take no cadence")
         return None
-    follows = any("depends_on" in one for one in items)
-    return when_of(walk, node, found, called, follows=follows)
+    follows = any("depends_on" in item for item in items)
+    return when_of(reader, node, found, called, follows=follows)
 
 
-def _refuse_filters(walk: Walk, node: Node, found: dict[str, Any], called: str) -> None:
+def _refuse_filters(reader: FileReader, node: Node, found: dict[str, Any], called: str) -> None:
     stated = [name for name in FILTERS if name in found]
     if stated:
-        words = f"{called} states {', '.join(stated)} and no cadence of its own: state it, too"
-        walk.complain(node.line, words)
+        words = f"{called} has {', '.join(stated)} but no cadence: add the cadence"
+        reader.report(node.line, words)
 
 
 def _batch_items(node: Node, found: dict[str, Any]) -> list[tuple[dict[str, Any], Node | None]]:
-    """The items of a batch that have an id, with the node of those that may state more."""
+    """Return the items of a batch that have an id, with their nodes if they may have terms."""
     stated = node.value.get("items") if isinstance(node.value, dict) else None
     if stated is None or "items" not in found:
         return []
     if isinstance(stated.value, dict):
         return [({"id": key, "input": value}, None) for key, value in found["items"].items()]
     pairs = zip(found["items"], stated.value, strict=True)
-    return [(one, child) for one, child in pairs if "id" in one]
+    return [(item, child) for item, child in pairs if "id" in item]
 
 
-def _places(walk: Walk, node: Node) -> dict[str, str]:
-    """Where each item stands, by its id."""
+def _places(reader: FileReader, node: Node) -> dict[str, str]:
+    """Return the place of each item in the file, by its id."""
     stated = node.value.get("items") if isinstance(node.value, dict) else None
     match stated.value if stated is not None else None:
         case dict() as by_id:
-            return {key: walk.where(child.line) for key, child in by_id.items()}
+            return {key: reader.where(child.line) for key, child in by_id.items()}
         case list() as listed:
-            named = [one for one in listed if isinstance(one.value, dict) and "id" in one.value]
-            return {str(one.value["id"].value): walk.where(one.line) for one in named}
+            named = [item for item in listed if isinstance(item.value, dict) and "id" in item.value]
+            return {str(item.value["id"].value): reader.where(item.line) for item in named}
     return {}
 
 
 def _own_terms(
-    walk: Walk, node: Node, one: dict[str, Any], called: str, batch: dict[str, Any]
+    reader: FileReader, node: Node, item: dict[str, Any], called: str, batch: dict[str, Any]
 ) -> dict[str, Any]:
-    """What an item states for itself, its cadence included."""
+    """Return the terms of an item, including its cadence."""
     own: dict[str, Any] = {
-        name: value for name, value in terms_of(one).items() if value is not None and value != []
+        name: value for name, value in terms_of(item).items() if value is not None and value != []
     }
-    has_cadence = any(name in one for name in CADENCES)
-    parent = one.get("depends_on", batch.get("depends_on"))
+    has_cadence = any(name in item for name in CADENCES)
+    parent = item.get("depends_on", batch.get("depends_on"))
     if parent is not None or has_cadence:
         following = {"depends_on": parent} if parent is not None else {}
-        when = when_of(walk, node, {**one, **following}, called)
+        when = when_of(reader, node, {**item, **following}, called)
         if when is not None:
             own["when"] = when
     else:
-        _refuse_filters(walk, node, one, called)
+        _refuse_filters(reader, node, item, called)
     return own
 
 
@@ -237,7 +238,7 @@ _PLAIN_TERMS = (
 )
 _NOT_FOR_DEPENDENTS = (*FILTERS, "misfire", "jitter", "exclude")
 
-# What a cadence takes by position; a cadence that is a mere word is the first of them.
+# Positional arguments of cadences; the short form of a cadence is the first of them.
 _POSITIONAL = {
     "cron": ("expression",),
     "every": (),
@@ -251,7 +252,7 @@ _POSITIONAL = {
 
 
 def is_sound(node: Node, found: dict[str, Any]) -> bool:
-    """Whether every cadence that was stated could be read; a key without a value states none."""
+    """Return whether all cadences of a record are valid; a key without a value is ignored."""
     stated = (
         name for name in CADENCES if name in node.value and node.value[name].value is not None
     )
@@ -259,57 +260,57 @@ def is_sound(node: Node, found: dict[str, Any]) -> bool:
 
 
 def when_of(
-    walk: Walk, node: Node, found: dict[str, Any], called: str, *, follows: bool = False
+    reader: FileReader, node: Node, found: dict[str, Any], called: str, *, follows: bool = False
 ) -> When | None:
-    """The cadence of a manifest; none for a dependent, or where it was complained of."""
+    """Return the cadence of a manifest; `None` for a dependent, or if it is invalid."""
     stated = [name for name in CADENCES if name in found]
     if "depends_on" in found or (follows and not stated):
         wrong = [*stated, *(name for name in _NOT_FOR_DEPENDENTS if name in found)]
         if wrong:
-            walk.complain(
+            reader.report(
                 node.line,
                 f"{called} depends on another manifest, so it takes no {', '.join(wrong)}",
             )
         return None
     if found.get("dormant"):
-        walk.complain(node.line, f"{called} is dormant, but no depends_on says whose run wakes it")
+        reader.report(node.line, f"{called} is dormant and has no parent: set depends_on")
     if len(stated) != 1:
         if isinstance(node.value, dict) and is_sound(node, found):
             few = "no cadence" if not stated else f"several cadences ({', '.join(stated)})"
-            walk.complain(
+            reader.report(
                 node.line, f"{called} has {few}: write one of {', '.join(CADENCES)} or depends_on"
             )
         return None
-    return _cadence(walk, node, stated[0], found, called)
+    return _cadence(reader, node, stated[0], found, called)
 
 
-def _cadence(walk: Walk, node: Node, name: str, found: dict[str, Any], called: str) -> When | None:
+def _cadence(
+    reader: FileReader, node: Node, name: str, found: dict[str, Any], called: str
+) -> When | None:
     beside = {key: found[key] for key in FILTERS if key in found}
     if name == "manual":
         if beside or not found[name]:
-            walk.complain(node.line, f"{called}: manual is just true, and takes no filters")
+            reader.report(node.line, f"{called}: manual takes only true, and no filters")
         return cadences.manual()
     own = found[name] if isinstance(found[name], dict) else {_POSITIONAL[name][0]: found[name]}
     for key in own.keys() & beside.keys():
         hint = "; the filter is weekdays" if key == "days" and _names_days(name, own) else ""
-        walk.complain(
-            node.line, f"{called} states {key} in {name} and beside it: state it once{hint}"
-        )
+        reader.report(node.line, f"{called} has {key} in {name} and beside it: write it once{hint}")
     options = {**beside, **own}
     if any(key not in own for key in _POSITIONAL[name]):
-        return None  # it lacks a key, and was complained of
+        return None  # the record has reported the missing key
     given = [options.pop(key) for key in _POSITIONAL[name]]
     when: When = getattr(cadences, name)(*given, **options)
     return when
 
 
 def _names_days(cadence: str, own: dict[str, Any]) -> bool:
-    """Whether the days of a cadence are part of it, and no filter."""
+    """Return whether the days of a cadence are part of it, and not a filter."""
     return "days" in _POSITIONAL[cadence] or isinstance(own["days"], int | float)
 
 
 def shared_terms(found: dict[str, Any]) -> dict[str, Any]:
-    """The terms that may be stated for one manifest and for all of them."""
+    """Return the terms that both manifests and defaults may have."""
     terms: dict[str, Any] = {name: found[name] for name in _PLAIN_TERMS if name in found}
     if "retry" in found:
         terms["retry"] = retry(**found["retry"])
@@ -320,7 +321,7 @@ def shared_terms(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def terms_of(found: dict[str, Any]) -> Terms:
-    """The terms that a manifest, a batch or an item states."""
+    """Return the terms of a manifest, a batch or an item."""
     terms = shared_terms(found)
     excluded = found.get("exclude", [])
     terms["exclude"] = [

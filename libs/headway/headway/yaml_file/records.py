@@ -1,7 +1,7 @@
-"""What may stand in a file of definitions: the source of its checks and of its JSON Schema.
+"""The format of a file of definitions: the source of its checks and of its JSON Schema.
 
-Words such as weekdays are plain text to the checks, which say more about a wrong one than a
-schema could; editors are given the choice through the schema alone.
+Words such as weekdays are plain text here, because the functions of Python report more about a
+wrong word than a schema could. Only the JSON Schema lists the words.
 """
 
 from typing import Annotated, Any, Literal
@@ -32,13 +32,13 @@ def _text(pattern: str, example: str) -> Meta:
 
 
 def _word(kind: type[Days] | type[Months] | type[Weeks]) -> Meta:
-    """A choice for editors, which may be written in capitals, too."""
+    """Return a list of words for editors, in lower or upper case."""
     words = [name.lower() for name in kind.__members__]
-    spelled = "|".join("".join(f"[{one.upper()}{one}]" for one in word) for word in words)
+    spelled = "|".join("".join(f"[{letter.upper()}{letter}]" for letter in word) for word in words)
     return Meta(extra_json_schema={"anyOf": [{"enum": words}, {"pattern": f"^({spelled})$"}]})
 
 
-# For editors alone: the checks say more about an empty one than a length could.
+# Only for editors: the checks report more about an empty value.
 _FILLED = Meta(extra_json_schema={"minItems": 1})
 _SAID = Meta(extra_json_schema={"minLength": 1})
 
@@ -79,7 +79,7 @@ KeyTemplate = Annotated[
 StartWithin = Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0})]
 Zone = Annotated[
     str,
-    Meta(description="A zone such as Europe/Berlin; by default that of `defaults`, or else UTC."),
+    Meta(description="A zone such as Europe/Berlin. The default is that of `defaults`, or UTC."),
     _SAID,
 ]
 Yes = Annotated[bool, Meta(extra_json_schema={"const": True})]
@@ -95,7 +95,7 @@ class Record(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Bounds(Record):
-    """Filters, and the zone whose wall clock counts."""
+    """Filters, and the zone of the wall clock."""
 
     weekdays: DayWords | None = None
     months: MonthWord | MonthNumber | Annotated[list[MonthWord | MonthNumber], _FILLED] | None = (
@@ -108,27 +108,27 @@ class Bounds(Record):
 
 
 class WeekBounds(Bounds):
-    """The same with weeks of the month."""
+    """Adds weeks of the month."""
 
     weeks: WeekWords | None = None
 
 
 class DayBounds(WeekBounds):
-    """The same where `days` is another word for `weekdays`."""
+    """Adds `days` as a synonym of `weekdays`."""
 
     days: DayWords | None = None
 
 
 class CronRecord(DayBounds, kw_only=True):
-    """Fires where a cron expression matches: five fields, six with seconds first, or @daily."""
+    """Fires when a cron expression matches: five fields, six with seconds first, or @daily."""
 
     expression: Expression
 
 
 class EveryRecord(WeekBounds):
-    """Fires on a grid counted from each midnight, or every so many days at a time.
+    """Fires on a grid that starts at each midnight, or every `days` days at a time.
 
-    `days` is such a number, or else the same as `weekdays`.
+    If `days` is not a number, it is a synonym of `weekdays`.
     """
 
     seconds: Seconds = 0
@@ -139,7 +139,7 @@ class EveryRecord(WeekBounds):
 
 
 class SpacedRecord(WeekBounds):
-    """Fires so long after its last work ended; `days` is a number, or the same as `weekdays`."""
+    """Fires a fixed time after its last work ended; `days` is a number, or like `weekdays`."""
 
     seconds: Seconds = 0
     minutes: Seconds = 0
@@ -154,7 +154,7 @@ class DailyRecord(DayBounds, kw_only=True):
 
 
 class WeeklyRecord(WeekBounds, kw_only=True):
-    """Fires on weekdays at a time, every so many weeks counted from the start date."""
+    """Fires on weekdays at a time, in every nth week counted from the start date."""
 
     days: DayWords
     at: Time
@@ -162,7 +162,7 @@ class WeeklyRecord(WeekBounds, kw_only=True):
 
 
 class MonthlyRecord(WeekBounds, kw_only=True):
-    """Fires on days of the month; a day that a month lacks is passed over."""
+    """Fires on days of the month; skips a day that a month does not have."""
 
     days: MonthDay | Annotated[list[MonthDay], _FILLED]
     at: Time
@@ -183,11 +183,10 @@ class OnceRecord(DayBounds, kw_only=True):
 
 
 class RetryRecord(Record):
-    """How often a job is tried in total, and how long it rests between, in seconds.
+    """The number of attempts, and the delays between them in seconds.
 
-    `retry_on` lists the only kinds of failure that are tried again, `abort_on` those that never
-    are: names of exceptions, or of Headway's own kinds such as timed_out. What is left out is the
-    default's.
+    `retry_on` lists the only kinds of failure that are retried, `abort_on` kinds that are not:
+    names of exceptions, or kinds of Headway such as timed_out. Defaults apply to missing keys.
     """
 
     attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -200,7 +199,7 @@ class RetryRecord(Record):
 
 
 class MisfireRecord(Record, kw_only=True):
-    """What becomes of missed fires; `limit` is how many `catch_up` makes up for."""
+    """The policy for missed fire times; `limit` is the number of fires of `catch_up`."""
 
     policy: Literal["fire_once", "skip", "catch_up"]
     threshold: Seconds | None = None
@@ -208,13 +207,13 @@ class MisfireRecord(Record, kw_only=True):
 
 
 class AllowRecord(Record, kw_only=True):
-    """How many pieces of work of one manifest may be under way at once."""
+    """The number of concurrent pieces of work of a manifest."""
 
     allow: Annotated[int, Meta(ge=1, le=1000)]
 
 
 class ExcludeRecord(Record):
-    """What is cut out: weekdays, dates, a range from one date to another, a window of the day."""
+    """Excluded weekdays, dates, a range of dates, or a window of the day."""
 
     days: DayWords | None = None
     dates: Day | Annotated[list[Day], _FILLED] | None = None
@@ -223,7 +222,7 @@ class ExcludeRecord(Record):
 
 
 class GroupRecord(Record):
-    """Settings of a group; what is not stated has its default unless an operator set it."""
+    """Settings of a group. Operators decide missing ones."""
 
     max_active: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     priority: Priority | None = None
@@ -232,7 +231,7 @@ class GroupRecord(Record):
 
 
 class DefaultsRecord(Record):
-    """Terms of all jobs and manifests of the file that state nothing else."""
+    """Default terms of all jobs and manifests of the file."""
 
     priority: Priority | None = None
     timeout: Timeout | None = None
@@ -245,7 +244,7 @@ class DefaultsRecord(Record):
 
 
 class JobRecord(Record):
-    """A job whose body a worker brings. Without an `input_schema` it takes any input."""
+    """A job whose body is in a worker. Without an `input_schema` it accepts any input."""
 
     title: str = ""
     category: str = ""
@@ -270,7 +269,7 @@ class JobRecord(Record):
 
 
 class TimedRecord(DayBounds, kw_only=True):
-    """What manifests, batches and their items may state: a cadence with its filters, and terms."""
+    """A cadence with its filters, and terms: for manifests, batches and their items."""
 
     cron: Expression | CronRecord | None = None
     every: EveryRecord | None = None
@@ -301,22 +300,22 @@ class TimedRecord(DayBounds, kw_only=True):
 
 
 class ScheduledRecord(TimedRecord, kw_only=True):
-    """What manifests and batches have in common: one cadence, or a parent that they follow."""
+    """The common keys of manifests and batches. Each has one cadence or a parent."""
 
     job: Name
     dormant: bool = False
 
 
 class ManifestRecord(ScheduledRecord):
-    """What runs and when."""
+    """A job, its input and its timing."""
 
     input: Any = None
 
 
 class ItemRecord(TimedRecord, kw_only=True):
-    """One manifest of a batch. What it states goes before what the batch states by that name.
+    """One manifest of a batch. Its keys override those of the batch.
 
-    A cadence of its own replaces that of the batch with all its filters.
+    A cadence replaces that of the batch with all its filters.
     """
 
     id: ItemId
@@ -324,10 +323,10 @@ class ItemRecord(TimedRecord, kw_only=True):
 
 
 class BatchRecord(ScheduledRecord, kw_only=True):
-    """One manifest for each item, called `<batch>-<item>`, in a group of the batch's name.
+    """A manifest `<batch>-<item>` for each item, in a group of the batch's name.
 
-    Items are a mapping from id to input, or a list of items, which may have terms of their own.
-    With `prune`, manifests whose item is gone are deleted.
+    Items are a mapping from id to input, or a list of items, which may have their own terms.
+    With `prune`, manifests of removed items are deleted.
     """
 
     items: dict[str, Any] | list[ItemRecord]
@@ -335,7 +334,7 @@ class BatchRecord(ScheduledRecord, kw_only=True):
 
 
 class FileRecord(Record, kw_only=True):
-    """Definitions of one application."""
+    """The definitions of an application."""
 
     app: AppName
     generation: Annotated[int, Meta(ge=0)] = 0

@@ -1,4 +1,4 @@
-"""Single manifests made at run time, in the words of a file."""
+"""Single manifests that are created or changed at run time, in the format of a file."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from headway.define.definitions import (
 from headway.define.options import FIELDS
 from headway.define.runtime_definitions import assembled
 from headway.yaml_file import nodes
-from headway.yaml_file.nodes import Walk
+from headway.yaml_file.nodes import FileReader
 from headway.yaml_file.parse import FILTERS, read_file
 from headway.yaml_file.records import CADENCES
 
@@ -32,23 +32,23 @@ _OF_TIMING = (*CADENCES, "depends_on", "dormant", *FILTERS, "exclude")
 def load_manifest(
     external_id: str, record: Mapping[str, Any], defaults: Defaults = BUILT_IN
 ) -> Definitions:
-    """Definitions of one manifest; raises with all problems at once."""
+    """Return the definitions of a manifest, or raise with all problems at once."""
     file = {
         "app": "at-run-time",
         "jobs": {str(record.get("job")): None},
         "manifests": {external_id: record},
     }
-    # A file in JSON is one in YAML, so one way of reading says what is wrong with either.
+    # JSON is YAML, so the reader of files checks it.
     text = json.dumps(msgspec.to_builtins(file), indent=1)
-    return assembled(parse(text, Walk("")), defaults)
+    return assembled(parse(text, FileReader("")), defaults)
 
 
 def change_manifest(
     stored: ManifestDefinition, record: Mapping[str, Any], defaults: Defaults = BUILT_IN
 ) -> Definitions:
-    """Definitions of a stored manifest with what a record states; raises with all problems.
+    """Return a stored manifest with the changes of a record, or raise with all problems at once.
 
-    A cadence replaces the stored one with its filters and exclusions, and keeps the zone.
+    A cadence replaces the stored one with its filters and exclusions, but keeps the zone.
     """
     given = {"job": stored.job, **record}
     retimed = any(given.get(name) is not None for name in (*CADENCES, "depends_on"))
@@ -76,24 +76,24 @@ def change_manifest(
     return Definitions(owner=API_OWNER, manifests=(changed,), batches=batches)
 
 
-def parse(text: str, walk: Walk) -> Declarations:
-    """Read what a file declares."""
+def parse(text: str, reader: FileReader) -> Declarations:
+    """Parse the declarations of a file."""
     try:
-        root = nodes.parse(text, walk.complain)
+        root = nodes.parse(text, reader.report)
     except nodes.Unreadable as error:
-        raise InvalidDefinitions([f"{walk.where(error.line)}{error.reason}"]) from error
-    return read_file(root, walk)
+        raise InvalidDefinitions([f"{reader.where(error.line)}{error.reason}"]) from error
+    return read_file(root, reader)
 
 
 def _refuse_filters(external_id: str, record: Mapping[str, Any]) -> None:
     stated = [name for name in FILTERS if name != "tz" and record.get(name) is not None]
     if stated:
         named = f"manifest {external_id!r}: {', '.join(stated)}"
-        raise InvalidDefinitions([f"{named} belongs to a cadence: state the cadence, too"])
+        raise InvalidDefinitions([f"{named} belongs to a cadence: add the cadence"])
 
 
 def _placeholder(stored: ManifestDefinition) -> dict[str, Any]:
-    """A cadence or a parent of the stored kind, so that terms are checked for what it is."""
+    """Return a cadence or a parent of the stored kind, so that terms are checked against it."""
     if stored.depends_on is not None:
         return {"depends_on": stored.depends_on}
     return {"manual": True} if isinstance(stored.timing.cadence, Manual) else {"daily": "00:00"}
@@ -102,7 +102,7 @@ def _placeholder(stored: ManifestDefinition) -> dict[str, Any]:
 def _timing(
     stored: ManifestDefinition, new: ManifestDefinition, record: Mapping[str, Any], zone: Any
 ) -> dict[str, Any]:
-    """The timing of a manifest that keeps its cadence, with another zone or exclusions."""
+    """Return the timing of a manifest that keeps its cadence, with a new zone or exclusions."""
     timing = stored.timing
     if zone is not None:
         timing = structs.replace(timing, zone=zone)

@@ -135,7 +135,7 @@ def _job_problems(manifest: ManifestDefinition, job: Any, stored: Any) -> list[s
     named = f"manifest {manifest.external_id!r}"
     if job is None:
         remedy = "start the application that has it first, or correct the name"
-        return [f"{named} names the job {manifest.job!r}, which nobody declared: {remedy}"]
+        return [f"{named} names the job {manifest.job!r}, which is not declared: {remedy}"]
     changes = stored is None or stored.definition_hash != manifest.fingerprint()
     if job["retired_at"] is not None and changes:
         return [f"{named}: {retired_message(manifest.job, job['retired_at'])}"]
