@@ -426,7 +426,7 @@ def test_everything_wrong_is_told_at_once_each_with_its_line():
         "line 24: manifest 'fourteen' is not valid: write a mapping",
         "line 25: manifest 'fifteen' has days in weekly and beside it",
         "line 26: manifest 'sixteen': manual takes only true",
-        "line 27: manifest 'seventeen' is dormant, but no depends_on",
+        "line 27: manifest 'seventeen' is dormant and has no parent: set depends_on",
         "line 28: manifest id 'a manifest' is not valid",
         "line 29: manifest 'eighteen': misfire: policy 'never' is not valid: use 'catch_up' or 'fire_once' or 'skip'",
         "line 29: manifest 'eighteen': overlap 'allow' is not valid: use 'cancel_running' or 'queue_one' or 'skip' or a mapping",
