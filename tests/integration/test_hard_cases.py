@@ -354,7 +354,7 @@ class TestOperatorsAndStarts:
         assert [one.external_id for one in left] == ["other"]
         applied = await cleaning.prune(startup.Applied(declared=declared), left, "is gone")
         assert applied.pruned == []
-        assert "another start has declared since" in applied.warnings[0]
+        assert "another start has declared meanwhile" in applied.warnings[0]
         assert await timeline.manifest("other") is not None
 
     async def test_what_is_given_back_is_the_codes_at_the_next_start(self, timeline):

@@ -25,7 +25,7 @@ def app_with(generation: int = 0, **cadences) -> App:
 async def everything(world) -> list:
     tables = await world.rows(
         "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'scheduler'"
-        " AND table_name <> 'outbox' ORDER BY 1"
+        " AND table_name NOT IN ('outbox', 'leader') ORDER BY 1"
     )
     return [await world.rows(f"SELECT * FROM scheduler.{table['name']}") for table in tables]
 

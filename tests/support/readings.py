@@ -135,7 +135,9 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "run in full": lambda c: run.read_run(c, named(f"run {number}")),
         **{n: lambda c, f=f: manifests.page_of_manifests(c, f) for n, f in manifest_lists.items()},
         "manifest in full": lambda c: manifests.read_manifest(c, "manifest-00017"),
-        "manifest with its definition": lambda c: manifests.read_definition(c, "manifest-00017"),
+        "definition in full of a manifest": lambda c: manifests.read_definition(
+            c, "manifest-00017"
+        ),
         "why a manifest is missing": lambda c: manifests.why_missing(c, "manifest-000017"),
         "id of a manifest": lambda c: manifests.find_id(c, "manifest-00017"),
         "family of a manifest": lambda c: manifests.read_family(c, named("manifest 17")),
