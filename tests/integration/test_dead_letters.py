@@ -124,7 +124,7 @@ async def test_an_edited_input_is_checked_and_kept_as_a_difference(ops):
 async def test_an_edited_input_is_for_one_letter_only(ops):
     _, first = await ops.letter()
     _, second = await ops.letter()
-    with pytest.raises(RequestFailed, match="for one dead letter"):
+    with pytest.raises(RequestFailed, match="exactly one dead letter"):
         await ops.client.retry(first, second, input={})
 
 
@@ -220,7 +220,7 @@ class TestMany:
         assert len(asked) == 3
 
     async def test_a_filter_of_what_is_resolved_is_refused(self, ops):
-        with pytest.raises(RequestFailed, match="await somebody"):
+        with pytest.raises(RequestFailed, match="open dead letters"):
             await ops.client.retry_all(LetterFilter(state="retried"))
 
 
