@@ -129,6 +129,8 @@ class TestPlans:
     async def test_settling_looks_for_waiting_letters_by_an_index(self, database):
         async with database.acquire() as connection:
             await connection.execute(FILL)
-            rows = await connection.fetch(f"EXPLAIN {letter_queries['lock_waiting']}", [uuid4()], 10)
+            rows = await connection.fetch(
+                f"EXPLAIN {letter_queries['lock_waiting']}", [uuid4()], 10
+            )
         plan = "\n".join(row[0] for row in rows)
         assert "dead_letter_asked" in plan, plan
