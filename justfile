@@ -27,13 +27,8 @@ check:
     {{uv}} ruff check .
     {{uv}} mypy
     {{uv}} lint-imports
-    {{uv}} python -m headway_contract.generate --check
     {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json --check
-    {{uv}} python -m headway_decisions.runs.diagrams README.md docs/states.md --check
-    {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json --check
-    {{uv}} python -m headway_cli.reference.settings_page docs/settings.md --check
-    {{uv}} python -m headway_cli.reference.metrics_page docs/metrics.md --check
-    {{uv}} python -m headway_cli.reference.alert_rules deploy --check
+    PYTHONPATH=docs {{uv}} python -m generators --check
     {{uv}} pytest -q tests/unit tests/architecture
 
 # Unit and architecture tests, each promise, and one test for each behaviour, on the embedded servers
@@ -83,13 +78,8 @@ asyncapi:
 
 # Write the generated files: JSON Schemas, AsyncAPI, OpenAPI, diagrams and pages of reference
 generate:
-    {{uv}} python -m headway_contract.generate
     {{uv}} python -m headway_console.api.openapi proto-schemas/openapi.json
-    {{uv}} python -m headway_decisions.runs.diagrams README.md docs/states.md
-    {{uv}} python -m headway.yaml_file.schema docs/definitions.schema.json
-    {{uv}} python -m headway_cli.reference.settings_page docs/settings.md
-    {{uv}} python -m headway_cli.reference.metrics_page docs/metrics.md
-    {{uv}} python -m headway_cli.reference.alert_rules deploy
+    PYTHONPATH=docs {{uv}} python -m generators
 
 # Format and mend what lint can mend
 format:

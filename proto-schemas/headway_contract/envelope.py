@@ -1,18 +1,18 @@
-"""The envelope: CloudEvents 1.0 in JSON, structured mode.
+"""The envelope of events: CloudEvents 1.0 in JSON, structured mode.
 
-A message body is one event or a JSON array of events. `decode` never fails on a type
-that it does not know; it fails with `Malformed`, and only with that, on bytes that are
-not an event at all or whose data does not fit the type that they claim.
+A message body is one event or a JSON array of events. `decode` returns `Unknown` for an unknown
+type. It raises only `Malformed`, for bytes that are not an event or whose data does not fit their
+type. `null` in place of an empty list or map counts as left out, because Go encodes nil slices so.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, get_args
 from uuid import UUID
 
 import msgspec
 
-from headway_contract.nulls import decode_lenient
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event with typed data, as it stands on the wire."""
+    """One event with typed data, as it is on the wire."""
 
     specversion: str
     id: str
@@ -36,7 +36,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a type that this program does not know: counted and passed over."""
+    """An event of an unknown type: counted and ignored."""
 
     id: str
     type: str
@@ -61,14 +61,12 @@ _encoder = msgspec.json.Encoder()
 _batches = msgspec.json.Decoder(list[_Envelope])
 _singles = msgspec.json.Decoder(_Envelope)
 _data_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
-_types: dict[str, type[EventData]] = {}
 
 
 def register(*types: type[EventData]) -> None:
     """Make event types known to `decode`."""
     for struct in types:
         _data_decoders[struct.type] = msgspec.json.Decoder(struct)
-        _types[struct.type] = struct
 
 
 def event(
@@ -95,14 +93,14 @@ def event(
 
 
 def encode(events: Event | Sequence[Event]) -> bytes:
-    """The message body for one event, or for several as an array."""
+    """Return the message body of one event, or of several as an array."""
     if not isinstance(events, Event) and len(events) == 1:
         return _encoder.encode(events[0])
     return _encoder.encode(events)
 
 
 def decode(body: bytes) -> list[Event | Unknown]:
-    """Read a message body; unknown types come back as `Unknown`."""
+    """Read a message body; return `Unknown` for each event of an unknown type."""
     try:
         is_array = body.lstrip()[:1] == b"["
         envelopes = _batches.decode(body) if is_array else [_singles.decode(body)]
@@ -111,19 +109,16 @@ def decode(body: bytes) -> list[Event | Unknown]:
         raise Malformed(f"not a Headway event: {error}") from error
 
 
-def _read_data(envelope: _Envelope) -> EventData:
-    try:
-        data: EventData = _data_decoders[envelope.type].decode(envelope.data)
-    except msgspec.ValidationError:
-        return decode_lenient(envelope.data, _types[envelope.type])
-    return data
-
-
 def _open(envelope: _Envelope) -> Event | Unknown:
-    if envelope.type not in _data_decoders:
+    decoder = _data_decoders.get(envelope.type)
+    if decoder is None:
         return Unknown(id=envelope.id, type=envelope.type)
     if envelope.time is None or envelope.time.tzinfo is None:
         raise Malformed(f"event {envelope.id} of type {envelope.type} has no time with a zone")
+    try:
+        data = decoder.decode(envelope.data)
+    except msgspec.ValidationError:
+        data = decode_lenient(envelope.data, decoder.type)
     return Event(
         specversion=envelope.specversion,
         id=envelope.id,
@@ -132,6 +127,44 @@ def _open(envelope: _Envelope) -> Event | Unknown:
         subject=envelope.subject,
         time=envelope.time,
         datacontenttype="application/json",
-        data=_read_data(envelope),
+        data=data,
         traceparent=envelope.traceparent,
     )
+
+
+def decode_lenient(data: bytes | msgspec.Raw, kind: type[Kind]) -> Kind:
+    """Decode a message; `null` for an optional list or map counts as left out."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError:
+        value = msgspec.json.decode(data)
+        mended = without_null_lists(value, kind)
+        if mended == value:
+            raise
+        return msgspec.convert(mended, kind)
+
+
+def without_null_lists(value: Any, kind: Any) -> Any:
+    """Drop `null` where a struct has an empty list or map by default; keep data of users."""
+    struct = _struct_in(kind)
+    if struct is None:
+        return value
+    if isinstance(value, list):
+        return [without_null_lists(item, struct) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = dict(value)
+    for field in msgspec.structs.fields(struct):
+        name = field.encode_name
+        if name in kept and kept[name] is None and field.default_factory in (list, dict):
+            del kept[name]
+        elif name in kept:
+            kept[name] = without_null_lists(kept[name], field.type)
+    return kept
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    """Return the struct that a type is or contains: itself, in a list, or optional."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next((found for part in get_args(kind) if (found := _struct_in(part))), None)

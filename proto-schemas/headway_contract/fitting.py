@@ -1,7 +1,6 @@
-"""Holds values against the types of their fields, and tells of every one that does not fit.
+"""Check values against the types of their fields, and report every problem at once.
 
-msgspec stops at the first mistake, in its own words. Whoever has made five wants to hear of all
-five at once, each with what was given and what would do.
+msgspec stops at the first problem. Here each problem has the value and the remedy.
 """
 
 import math
@@ -18,7 +17,7 @@ _SECONDS = "_seconds"
 
 
 class Misfit(NamedTuple):
-    """A value that does not fit: the steps to its field, and what is wrong with it."""
+    """A value that does not fit: the path to its field, and the problem."""
 
     path: tuple[str, ...]
     problem: str
@@ -28,14 +27,14 @@ class Misfit(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What a struct comes to if all that does not fit is left at its default, if it can be."""
+    """The struct without the values that do not fit, or `None`; and the misfits."""
 
     value: Any
     misfits: list[Misfit]
 
 
 def fit(given: Any, kind: type[Struct], path: tuple[str, ...] = ()) -> Fitted:
-    """Hold a struct, or the mapping that it came as, against a kind, field by field."""
+    """Check a struct, or a mapping in its place, field by field."""
     if not isinstance(given, Mapping | kind):
         return Fitted(None, [Misfit(path, f"{show(given)} is not valid: use a mapping")])
     found: dict[str, Any] = {}
@@ -57,7 +56,7 @@ def fit(given: Any, kind: type[Struct], path: tuple[str, ...] = ()) -> Fitted:
 
 
 def misfits_of(body: bytes, kind: type[Struct]) -> list[str]:
-    """All that keeps a message from being read as a kind, a line each; none if it is no object."""
+    """Return every problem of a message, one line each; none if it is not an object."""
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -66,11 +65,11 @@ def misfits_of(body: bytes, kind: type[Struct]) -> list[str]:
 
 
 def problem_of(given: Any, kind: Any, *, of: str = "") -> str | None:
-    """Why a value does not fit a type, or none; `of` is the name of its field."""
+    """Return why a value does not fit a type, or `None`; `of` is the name of its field."""
     if isinstance(given, float) and not math.isfinite(given):
         return f"{show(given)} is not valid: use {wanted(kind, of=of)}"
     try:
-        # By way of JSON, which is how it travels and how it is stored.
+        # Through JSON, because values are sent and stored as JSON.
         msgspec.json.decode(msgspec.json.encode(given), type=kind)
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         return f"{show(given)} is not valid: {_remedy(error, kind, of)}"
@@ -78,16 +77,16 @@ def problem_of(given: Any, kind: Any, *, of: str = "") -> str | None:
 
 
 def wanted(kind: Any, *, of: str = "") -> str:
-    """What would fit a type, in words."""
+    """Describe the values that fit a type."""
     return _words(_type_info(kind), " of seconds" if of.endswith(_SECONDS) else "")
 
 
 def show(given: Any) -> str:
-    """A value as its author would know it again, and not too long."""
+    """Format a value, cut to a readable length."""
     try:
         shown = repr(given)
     except (ValueError, RecursionError):
-        # Python refuses to write out numbers of thousands of digits.
+        # Python refuses to format numbers of thousands of digits.
         return f"of type {type(given).__name__}"
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
 
@@ -123,8 +122,8 @@ def _type_info(kind: Any) -> inspect.Type:
 
 
 def _struct_in(kind: Any) -> type[Struct] | None:
-    """The one kind of struct that a type has room for; of several their tags tell."""
-    found = [one for one in _options(_type_info(kind)) if isinstance(one, inspect.StructType)]
+    """Return the only struct in a type; `None` if there are several, which have tags."""
+    found = [info for info in _options(_type_info(kind)) if isinstance(info, inspect.StructType)]
     return found[0].cls if len(found) == 1 else None
 
 
@@ -132,13 +131,13 @@ def _options(info: inspect.Type) -> list[inspect.Type]:
     if isinstance(info, inspect.Metadata):
         return _options(info.type)
     several = info.types if isinstance(info, inspect.UnionType) else (info,)
-    return [one.type if isinstance(one, inspect.Metadata) else one for one in several]
+    return [option.type if isinstance(option, inspect.Metadata) else option for option in several]
 
 
 def _remedy(error: Exception, kind: Any, of: str) -> str:
-    """What would do; of what holds several values, msgspec alone knows which one is wrong."""
+    """Return the remedy; in a collection only msgspec knows which item is wrong."""
     holds_several = (inspect.DictType, inspect.ListType, inspect.VarTupleType)
-    if any(isinstance(one, holds_several) for one in _options(_type_info(kind))):
+    if any(isinstance(info, holds_several) for info in _options(_type_info(kind))):
         return str(error)
     return f"use {wanted(kind, of=of)}"
 
@@ -148,8 +147,8 @@ def _words(info: inspect.Type, unit: str = "") -> str:
         case inspect.Metadata():
             return _words(info.type, unit) + _examples(info.extra_json_schema or {})
         case inspect.UnionType():
-            options = [one for one in info.types if not isinstance(one, inspect.NoneType)]
-            return " or ".join(_words(one, unit) for one in options)
+            options = [option for option in info.types if not isinstance(option, inspect.NoneType)]
+            return " or ".join(_words(option, unit) for option in options)
         case inspect.IntType():
             return f"a whole number{unit}{_bounds(info)}"
         case inspect.FloatType():
@@ -182,7 +181,7 @@ def _examples(schema: Mapping[str, Any]) -> str:
 
 
 def _bounds(info: inspect.IntType | inspect.FloatType) -> str:
-    lowest, above, highest = (_number(one) for one in (info.ge, info.gt, info.le))
+    lowest, above, highest = (_number(bound) for bound in (info.ge, info.gt, info.le))
     if lowest:
         return f" from {lowest} to {highest}" if highest else f" from {lowest} on"
     if above:

@@ -1,9 +1,8 @@
-"""What workers tell the dispatcher about a lease and its runs.
+"""Events of a lease and its runs, from workers to the dispatcher.
 
-Every event here is published fenced: with the sequence of the publisher's previous
-message of the lease, so that the broker refuses it once somebody else has spoken.
-The dispatcher publishes the same types under its own worker token when it takes a
-lease away.
+Every event is published with a fence, the sequence of the publisher's previous message of the
+lease, so that the broker refuses it after a message of another publisher. The dispatcher publishes
+the same types under its own worker token when it takes a lease away.
 """
 
 from typing import Annotated, Any, ClassVar
@@ -15,7 +14,7 @@ from headway_contract.envelope import EventData, register
 
 
 class LeaseEvent(EventData, frozen=True, kw_only=True):
-    """What every lifecycle event says: which lease, by what right, from which process."""
+    """The fields of every lifecycle event: the lease, its token, and the sending process."""
 
     type: ClassVar[str] = ""
 
@@ -25,7 +24,7 @@ class LeaseEvent(EventData, frozen=True, kw_only=True):
 
 
 class LeaseClaimed(LeaseEvent, frozen=True, kw_only=True):
-    """A worker took the lease; the broker lets exactly one of these through."""
+    """A worker took the lease; the broker accepts exactly one of these."""
 
     type: ClassVar[str] = "headway.lease.claimed.v1"
 
@@ -33,7 +32,7 @@ class LeaseClaimed(LeaseEvent, frozen=True, kw_only=True):
 
 
 class LeaseRenewed(LeaseEvent, frozen=True, kw_only=True):
-    """The lease is still held; keeps a long lease's last message from expiring."""
+    """The worker still holds the lease; keeps its last message from expiring."""
 
     type: ClassVar[str] = "headway.lease.renewed.v1"
 
@@ -69,10 +68,10 @@ class RunCompleted(RunEvent, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """Why a run failed. `kind` is the exception's name, or one of ours.
+    """The failure of a run. `kind` is the name of the exception, or one of the kinds below.
 
-    `kinds` are the more general kinds that it also is, such as the base classes of the
-    exception: whoever retries on one of them means this failure, too.
+    `kinds` are more general kinds, such as the base classes of the exception; retry policies
+    match them, too.
     """
 
     kind: str
@@ -83,7 +82,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class RunFailed(RunEvent, frozen=True, kw_only=True):
-    """The job's body raised, or the run ended without its doing."""
+    """The job's body raised, or the run ended for another reason."""
 
     type: ClassVar[str] = "headway.run.failed.v1"
 
@@ -91,7 +90,7 @@ class RunFailed(RunEvent, frozen=True, kw_only=True):
 
 
 class RunCancelled(RunEvent, frozen=True, kw_only=True):
-    """The job's body stopped because it was asked to."""
+    """The job's body stopped because it was cancelled."""
 
     type: ClassVar[str] = "headway.run.cancelled.v1"
 
@@ -99,10 +98,10 @@ class RunCancelled(RunEvent, frozen=True, kw_only=True):
 
 
 class Activation(Struct, frozen=True, kw_only=True):
-    """A dormant dependent that a run wakes, with the input that it gets.
+    """A dormant dependent that a run activates, and its input.
 
-    `key` tells several activations of one dependent by the same work apart; an attempt that
-    is made again and says the same key again activates nothing anew.
+    `key` distinguishes several activations of one dependent by the same work. A later attempt
+    with the same key activates nothing.
     """
 
     manifest: str
@@ -111,25 +110,25 @@ class Activation(Struct, frozen=True, kw_only=True):
 
 
 class RunActivated(RunEvent, frozen=True, kw_only=True):
-    """The job's body woke dormant dependents; all of them count, or none."""
+    """The job's body activated dormant dependents; all of them count, or none."""
 
     type: ClassVar[str] = "headway.run.activated.v1"
 
     activations: Annotated[list[Activation], Meta(min_length=1)]
 
 
-# Failure kinds that are not the job's doing: a run, but not a counted attempt.
+# Failure kinds that the job did not cause: a run, but not a counted attempt.
 WORKER_STOPPED = "worker_stopped"
 UNDELIVERED = "undelivered"
 LOST_CONTACT = "lost_contact"
-# Taken back with the others of its lease: because of one of them, or because their worker
-# fell silent before this one began.
+# Ended with the others of its lease: because of one of them, or because the worker was lost
+# before this one began.
 RECALLED = "recalled"
 UNBEGUN = "unbegun"
-# A counted attempt: the worker fell silent, maybe because of the job.
+# A counted attempt: the worker was lost, maybe because of the job.
 ORPHANED = "orphaned"
 TIMED_OUT = "timed_out"
-# The dispatcher's own conclusions. From a worker they are refused.
+# Kinds that only the dispatcher may report.
 DISPATCHER_KINDS = frozenset({UNDELIVERED, RECALLED, UNBEGUN, ORPHANED})
 
 register(

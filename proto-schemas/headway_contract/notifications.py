@@ -1,4 +1,4 @@
-"""Notifications: the events that a webhook is sent. They travel over HTTP, never over NATS."""
+"""Notifications: events for a webhook. They travel over HTTP, never over NATS."""
 
 from datetime import datetime
 from typing import ClassVar
@@ -8,7 +8,7 @@ from headway_contract.envelope import EventData, register
 
 
 class WorkDeadLettered(EventData, frozen=True, kw_only=True):
-    """A piece of work failed for good and needs a person. The subject is its dead letter."""
+    """A piece of work failed for the last time. The subject is its dead letter."""
 
     type: ClassVar[str] = "headway.notification.dead_lettered.v1"
 
@@ -23,10 +23,7 @@ class WorkDeadLettered(EventData, frozen=True, kw_only=True):
 
 
 class FiresMissed(EventData, frozen=True, kw_only=True):
-    """Due times of a manifest passed by and are not made good: one stretch of them.
-
-    The subject is the manifest.
-    """
+    """Consecutive due times of a manifest were missed. The subject is the manifest."""
 
     type: ClassVar[str] = "headway.notification.missed.v1"
 
@@ -37,10 +34,7 @@ class FiresMissed(EventData, frozen=True, kw_only=True):
 
 
 class ManifestBlocked(EventData, frozen=True, kw_only=True):
-    """A manifest fires no more until its dead letter is retried or acknowledged.
-
-    The subject is the manifest.
-    """
+    """A manifest is blocked until its dead letter is resolved. The subject is the manifest."""
 
     type: ClassVar[str] = "headway.notification.blocked.v1"
 
@@ -50,9 +44,9 @@ class ManifestBlocked(EventData, frozen=True, kw_only=True):
 
 
 class Digest(EventData, frozen=True, kw_only=True):
-    """Many notifications of one type, in place of each. The subject is that type.
+    """A summary of many notifications of one type, which is the subject.
 
-    `subjects` are the first of theirs.
+    `subjects` are their first subjects.
     """
 
     type: ClassVar[str] = "headway.notification.digest.v1"
@@ -65,7 +59,7 @@ class Digest(EventData, frozen=True, kw_only=True):
 
 
 class Trial(EventData, frozen=True, kw_only=True):
-    """Somebody tries whether notifications arrive. The subject is who."""
+    """A test notification. The subject is its actor."""
 
     type: ClassVar[str] = "headway.notification.test.v1"
 

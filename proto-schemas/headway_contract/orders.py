@@ -1,4 +1,4 @@
-"""What the dispatcher tells workers: an order grants a lease on one or more runs."""
+"""Orders from the dispatcher to workers: each grants a lease on one or more runs."""
 
 from datetime import datetime
 from typing import Annotated, Any, ClassVar
@@ -7,7 +7,8 @@ from uuid import UUID
 from msgspec import Meta
 
 from headway_contract.envelope import EventData, register
-from headway_contract.work import Name, RunTerms, Seconds
+from headway_contract.fields import Name, Seconds
+from headway_contract.work import RunTerms
 
 
 class OrderedRun(RunTerms, frozen=True, kw_only=True):
@@ -28,7 +29,7 @@ class OrderedRun(RunTerms, frozen=True, kw_only=True):
 
 
 class RunDispatched(EventData, frozen=True, kw_only=True):
-    """The right to run, for whoever claims the lease first. The token is secret."""
+    """The right to run, for the first worker that claims the lease. The token is secret."""
 
     type: ClassVar[str] = "headway.run.dispatched.v1"
 

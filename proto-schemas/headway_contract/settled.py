@@ -1,4 +1,4 @@
-"""What the dispatcher tells the scheduler, and anybody who listens."""
+"""Events from the dispatcher to the scheduler and other subscribers."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Literal
@@ -7,16 +7,19 @@ from uuid import UUID
 from msgspec import UNSET, Struct, field
 
 from headway_contract.envelope import EventData, register
+from headway_contract.fields import Name
 from headway_contract.lifecycle import Activation
-from headway_contract.work import Name
 
-# What is told today. Receivers take any text, so that a new outcome is no rubbish to them.
-# `unknown` is the scheduler's own word for work that is so old that nobody has a record of it.
+# The outcomes of this version. Receivers accept any text, so that a later version may add one.
+# The scheduler sets `unknown` for work that is so old that no record of it exists.
 Outcome = Literal["completed", "cancelled", "dead_lettered", "coalesced", "expired", "unknown"]
 
 
 class WorkSettled(EventData, frozen=True, kw_only=True):
-    """A round of a piece of work came to its end."""
+    """A round of a piece of work ended.
+
+    `activations` repeats every activation of the round, in case their events were lost.
+    """
 
     type: ClassVar[str] = "headway.work.settled.v1"
 
@@ -31,13 +34,15 @@ class WorkSettled(EventData, frozen=True, kw_only=True):
     runs: int
     attempts: int
     dead_letter: UUID | None = None
-    # Every activation of the round again, in case the events that told them were lost.
     activations: list[Activation] = field(default_factory=list)
     settled_at: datetime
 
 
 class DeadLetterCreated(EventData, frozen=True, kw_only=True):
-    """A piece of work needs a person."""
+    """A piece of work needs attention.
+
+    Equal failures have an equal `fingerprint`. `code_version` is the version of the failed code.
+    """
 
     type: ClassVar[str] = "headway.dead_letter.created.v1"
 
@@ -50,15 +55,14 @@ class DeadLetterCreated(EventData, frozen=True, kw_only=True):
     job: Name
     reason: str
     attempts: int
-    # Equal for failures that are the same one, and the version of the code that failed.
     fingerprint: str = ""
     code_version: str = ""
 
 
 class InputChange(Struct, frozen=True, kw_only=True):
-    """One place where an edited input differs: `path` as JSON Pointer has it.
+    """One change of an edited input; `path` is a JSON Pointer.
 
-    What was not there before has no `was`, and what was taken out has no `now`.
+    An added value has no `was`, and a removed one no `now`.
     """
 
     path: str
@@ -67,7 +71,10 @@ class InputChange(Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterRetried(EventData, frozen=True, kw_only=True):
-    """A dead letter's work runs again, in its next round and in the slot that it had."""
+    """The work of a dead letter runs again, in its next round and in the same slot.
+
+    `edit` lists the changes of its input.
+    """
 
     type: ClassVar[str] = "headway.dead_letter.retried.v1"
 
@@ -79,13 +86,12 @@ class DeadLetterRetried(EventData, frozen=True, kw_only=True):
     manifest: str | None = None
     group: Name
     actor: str = ""
-    # How its input was edited; nothing means that it runs as it was.
     edit: list[InputChange] = field(default_factory=list)
     resolved_at: datetime
 
 
 class DeadLetterAcknowledged(EventData, frozen=True, kw_only=True):
-    """Somebody has seen to a dead letter; its manifest may go on."""
+    """A dead letter was closed without a retry; its manifest is no longer blocked."""
 
     type: ClassVar[str] = "headway.dead_letter.acknowledged.v1"
 
@@ -101,7 +107,7 @@ class DeadLetterAcknowledged(EventData, frozen=True, kw_only=True):
 
 
 class ActivationRequested(EventData, frozen=True, kw_only=True):
-    """A run of this work woke dormant dependents of its manifest."""
+    """A run of this work activated dormant dependents of its manifest."""
 
     type: ClassVar[str] = "headway.activation.requested.v1"
 
@@ -115,7 +121,7 @@ class ActivationRequested(EventData, frozen=True, kw_only=True):
 
 
 class PruneConfirmed(EventData, frozen=True, kw_only=True):
-    """Nothing of a pruned manifest is left at the dispatcher."""
+    """The dispatcher has deleted everything of a pruned manifest."""
 
     type: ClassVar[str] = "headway.prune.confirmed.v1"
 

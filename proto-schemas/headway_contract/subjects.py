@@ -1,8 +1,8 @@
-"""Streams, subjects, consumers and headers. Nothing else spells a subject."""
+"""Streams, subjects, consumers and headers. No other module spells a subject."""
 
 from uuid import UUID
 
-from headway_contract.names import check_name
+from headway_contract.fields import check_name
 
 # Scheduler to dispatcher. Work queue retention: an acknowledged message is freed.
 WORK_STREAM = "HEADWAY_WORK"
@@ -19,12 +19,12 @@ EVENTS_STREAM = "HEADWAY_EVENTS"
 EVENTS_SUBJECTS = "headway.event.*.*"
 EVENTS_CONSUMER = "projector"
 
-# Outcomes, to the scheduler and anybody who cares.
+# Outcomes, to the scheduler and other subscribers.
 SETTLED_STREAM = "HEADWAY_SETTLED"
 SETTLED_SUBJECTS = "headway.settled.*"
 SETTLED_CONSUMER = "scheduler"
 
-# Core NATS, one way: how far runs are and what they log. May be lost.
+# Core NATS, one way: progress and log lines. They may be lost.
 PROGRESS_SUBJECTS = "headway.progress.*.*"
 
 # Core NATS, request and reply.
@@ -71,87 +71,87 @@ INPUT_QUESTION = f"{SCHEDULER_CONTROL}.input"
 ORIGIN_QUESTION = f"{SCHEDULER_CONTROL}.origin"
 CANCEL_OUTSTANDING_REQUEST = f"{SCHEDULER_CONTROL}.cancel"
 
-# The worker token under which the dispatcher publishes its own fenced events. Names of
-# workers cannot start with an underscore, so no worker can be called this.
+# The worker token of the dispatcher's own fenced events. Names of workers cannot start with an
+# underscore.
 DISPATCHER = "_dispatcher"
 
 MESSAGE_ID_HEADER = "Nats-Msg-Id"
 EXPECTED_SEQUENCE_HEADER = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_SUBJECT_HEADER = "Nats-Expected-Last-Subject-Sequence-Subject"
 TRACEPARENT_HEADER = "traceparent"
-# With which micro services refuse: why, on one line, and what kind of refusal it is.
+# Headers of a micro service's refusal: its first line, and its kind.
 ERROR_HEADER = "Nats-Service-Error"
 ERROR_CODE_HEADER = "Nats-Service-Error-Code"
 
-# Answers of the broker that the protocol names.
+# Error codes of the broker in the worker protocol.
 WRONG_SEQUENCE = 10071
 UNDECIDED_SEQUENCE = 10164
 ORDER_ALREADY_STORED = 10077
 
 
 def work(group: str) -> str:
-    """Where the scheduler publishes work of a group."""
+    """Return the subject of the work of a group."""
     return f"headway.work.{check_name('group', group)}"
 
 
 def order(job: str, lease: UUID) -> str:
-    """Where the order for one lease is stored."""
+    """Return the subject of the order of a lease."""
     return f"headway.run.{check_name('job', job)}.{lease}"
 
 
 def job_and_lease(subject: str) -> tuple[str, UUID]:
-    """Read off an order's subject which lease of which job it grants."""
+    """Return the job and the lease of an order's subject."""
     job, _, lease = subject.removeprefix("headway.run.").partition(".")
     return job, UUID(lease)
 
 
 def orders_of(job: str) -> str:
-    """The filter of a job's consumer."""
+    """Return the filter of a job's consumer."""
     return f"headway.run.{check_name('job', job)}.*"
 
 
 def worker_consumer(job: str) -> str:
-    """The durable consumer that all workers of a job share."""
+    """Return the durable consumer that all workers of a job share."""
     return f"{_WORKER_CONSUMER}{check_name('job', job)}"
 
 
 def job_of_consumer(name: str) -> str | None:
-    """Return the job whose workers share a consumer; `None` if it is no such consumer."""
+    """Return the job of a workers' consumer; `None` for other consumers."""
     return name.removeprefix(_WORKER_CONSUMER) if name.startswith(_WORKER_CONSUMER) else None
 
 
 def event(lease: UUID, worker: str) -> str:
-    """Where one worker publishes the events of one lease."""
+    """Return the subject of the events of a lease from one worker."""
     return (
         f"headway.event.{lease}.{worker if worker == DISPATCHER else check_name('worker', worker)}"
     )
 
 
 def events_of(lease: UUID) -> str:
-    """Every event of a lease, whoever published it: the scope of the fence."""
+    """Return the subjects of all events of a lease: the scope of the fence."""
     return f"headway.event.{lease}.*"
 
 
 def settled(group: str) -> str:
-    """Where the dispatcher publishes outcomes of a group's work."""
+    """Return the subject of the outcomes of a group's work."""
     return f"headway.settled.{check_name('group', group)}"
 
 
 def cancel(worker: str) -> str:
-    """Where a worker listens for cancels that should not wait for its next heartbeat."""
+    """Return the subject of cancels that do not wait for a worker's next heartbeat."""
     return f"headway.cancel.{check_name('worker', worker)}"
 
 
 def progress(lease: UUID, worker: str) -> str:
-    """Where a worker tells how far the runs of a lease are."""
+    """Return the subject of the progress of a lease's runs."""
     return f"headway.progress.{lease}.{check_name('worker', worker)}"
 
 
 def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
-    """The two headers that every fenced message carries.
+    """Return the two headers of a fenced message.
 
-    Both are needed: the first alone looks only at the publisher's own subject, and two
-    workers could then each store an outcome.
+    The first alone checks only the publisher's own subject, so that two workers could each store
+    an outcome.
     """
     return {
         EXPECTED_SEQUENCE_HEADER: str(expected_sequence),
@@ -160,11 +160,11 @@ def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
 
 
 def lease_and_worker(subject: str, *, kind: str = "event") -> tuple[UUID, str]:
-    """Read who published which lease's event off the subject, never off the body."""
+    """Return the lease and the worker of a subject; the body is not trusted for them."""
     prefix, _, rest = subject.partition(f"headway.{kind}.")
     token, _, worker = rest.partition(".")
     lease = UUID(token)
-    # Another spelling of the same lease would lie outside its fence.
+    # Another spelling of the same lease would be outside its fence.
     if prefix or token != str(lease):
-        raise ValueError(f"{subject!r} is no headway.{kind}.<lease>.<worker>")
+        raise ValueError(f"{subject!r} is not headway.{kind}.<lease>.<worker>")
     return lease, worker if worker == DISPATCHER else check_name("worker", worker)

@@ -37,7 +37,7 @@ SELECT gen_random_uuid(), 1, 0, $2, $3, 'bench', now(), 0, now() - make_interval
 FROM generate_series(1, $1::integer)
 """
 _KEYED = """
-UPDATE dispatcher.work_queue SET concurrency_key = 'busy', held_by = 'key'
+UPDATE dispatcher.work_queue SET concurrency_key = 'busy', hold_reason = 'key'
 WHERE group_name = 'keyed'
 """
 _GROUPS = """

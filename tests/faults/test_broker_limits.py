@@ -6,7 +6,7 @@ import logging
 import pytest
 from headway import App
 from headway_contract import subjects
-from headway_contract.limits import OUTPUT_LIMIT
+from headway_contract.fields import OUTPUT_LIMIT
 from headway_dispatcher.provisioning import consumers, job_consumer
 from headway_dispatcher.settings import LEAST_STREAM_BYTES, DispatcherSettings
 from headway_jetstream_kit import BrokerUnavailable, NoAnswer
@@ -99,7 +99,7 @@ async def test_a_full_event_stream_makes_workers_wait_and_run_nothing_twice(worl
     may_end.set()
 
     async def refused():
-        return "publish not stored: Refused" in caplog.text
+        return "event not stored" in caplog.text and "Refused" in caplog.text
 
     await until(refused, within=10, what="the outcome is refused")
     assert await world.value("SELECT state FROM dispatcher.metadata") == "in_progress"

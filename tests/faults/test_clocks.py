@@ -8,8 +8,8 @@ import pytest
 from headway import App, every
 from headway_clock import utc_now
 from headway_contract import Event, decode, encode, event, subjects
-from headway_contract.control import Heartbeat
 from headway_contract.lifecycle import LeaseClaimed, RunCompleted, RunFailed, RunStarted
+from headway_contract.worker_protocol import Heartbeat
 from headway_dispatcher.history.rebuild import rebuild
 from headway_dispatcher.history.verify import verify
 from headway_dispatcher.runs.projector import event_intake

@@ -16,11 +16,11 @@ import pytest_asyncio
 from headway import App
 from headway_clock import utc_now
 from headway_contract import Event, Malformed, decode, encode, event, subjects
-from headway_contract.control import Heartbeat
 from headway_contract.lifecycle import LeaseClaimed, LeaseEvent, RunCompleted
 from headway_contract.orders import RunDispatched
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
+from headway_contract.worker_protocol import Heartbeat
 from headway_decisions.runs.report_limits import storable_json
 from headway_dispatcher.intake.work_intake import work_intake
 from headway_dispatcher.runs.projector import event_intake

@@ -6,7 +6,7 @@ import msgspec
 import pytest_asyncio
 from headway_clock import monotonic
 from headway_contract import subjects
-from headway_contract.control import HeartbeatReply
+from headway_contract.worker_protocol import HeartbeatReply
 from headway_jetstream_kit.provisioning import consumer_names
 from support.proxy import Proxy
 from support.world import until

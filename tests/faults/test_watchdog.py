@@ -199,7 +199,7 @@ class TestAProcess:
         try:
 
             async def speaks():
-                return any(word in processes.logs() for word in (" runs", "worker started"))
+                return f"{command} started" in processes.logs()
 
             await until(speaks, within=LONG, what="the program runs")
             proxy.stall_after(HANDSHAKE_ENDS)

@@ -12,7 +12,7 @@ from headway.worker import activations
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
 from headway_contract.lifecycle import Activation, RunActivated
-from headway_contract.scheduling import ActivationAnswer, ActivationQuestion
+from headway_contract.manifests import ActivationAnswer, ActivationQuestion
 from headway_contract.settled import ActivationRequested, WorkSettled
 from headway_contract.work import RetryPolicy
 from headway_errors import Invalid

@@ -20,13 +20,14 @@ from headway import (
     skip_missed,
     spaced,
 )
-from headway_contract.pausing import PauseRequest, ResumeRequest
-from headway_contract.scheduling import (
-    ChangeGroupRequest,
+from headway_contract.manifests import (
     ChangeRequest,
     LedgerQuestion,
+    PauseRequest,
+    ResumeRequest,
     TriggerRequest,
 )
+from headway_contract.operations import ChangeGroupRequest
 from headway_errors import Rejected
 from headway_scheduler.explain.ledger_check import OVERDUE, check_page
 from headway_scheduler.operate import changes, pause, triggers

@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 from headway import App, every
 from headway_contract import decode
-from headway_contract.applications import RetireAppRequest
-from headway_contract.scheduling import DeleteRequest
+from headway_contract.definitions import RetireAppRequest
+from headway_contract.manifests import DeleteRequest
 from headway_contract.work import GroupChanged, JobChanged
 from headway_errors import NotFound, Rejected
 from headway_scheduler.operate import applications, changes

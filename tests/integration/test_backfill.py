@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from headway import App, allow, daily, exclude_dates, manual
 from headway_contract import decode
-from headway_contract.scheduling import BackfillRequest
+from headway_contract.manifests import BackfillRequest
 from headway_errors import Invalid
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest

@@ -53,7 +53,7 @@ async def states(world) -> list[tuple]:
     """By input: state and kind of failure of every run, and how its work stands."""
     rows = await world.rows(
         "SELECT work_queue.input, metadata.state, metadata.failure ->> 'kind' AS kind,"
-        " work_queue.attempts, work_queue.alone FROM dispatcher.metadata"
+        " work_queue.attempts, work_queue.exclusive_lease FROM dispatcher.metadata"
         " JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id"
         " ORDER BY work_queue.input, metadata.created_at"
     )

@@ -7,8 +7,8 @@ import asyncpg
 import msgspec
 import pytest
 from headway_contract import subjects
-from headway_contract.operating import DrainRequest
-from headway_contract.scheduling import ApplyRequest
+from headway_contract.definitions import ApplyRequest
+from headway_contract.operations import DrainRequest
 from support.healing import nightly
 
 pytestmark = pytest.mark.thorough

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 from headway_contract import subjects
-from headway_contract.canaries import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
+from headway_contract.dead_letters import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
 from headway_errors import NotFound
 from headway_jetstream_kit.ask import ask
 from support.troubled_app import TroubledApp

@@ -10,9 +10,9 @@ import pytest
 from headway import App
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
-from headway_contract.control import CancelPush, Heartbeat, HeartbeatReply
 from headway_contract.settled import WorkSettled
 from headway_contract.work import RetryPolicy, WorkBroughtForward, WorkCancelRequested
+from headway_contract.worker_protocol import CancelPush, Heartbeat, HeartbeatReply
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.provisioning import stream_info
 from headway_jetstream_kit.publish import publish

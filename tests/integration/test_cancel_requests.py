@@ -9,9 +9,13 @@ from headway import App
 from headway.client.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
-from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult
-from headway_contract.scheduling import CancelOutstandingRequest
 from headway_contract.work import RetryPolicy, WorkQueued
+from headway_contract.work_queue import (
+    CancelAnswer,
+    CancelOutstandingRequest,
+    CancelRequest,
+    CancelResult,
+)
 from headway_dispatcher.letters import letters
 from headway_dispatcher.store import read_times
 from headway_jetstream_kit.publish import publish

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from headway import App, RequestFailed, every, manual
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
 from support.cadences import when_made_due
 from support.invariants import check_invariants
 

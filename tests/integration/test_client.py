@@ -12,7 +12,7 @@ import pytest
 from headway import App, Client, InvalidDefinitions, Item, cron, daily, every, manual
 from headway.client.client import RequestFailed
 from headway.define.definitions import Definitions, JobDefinition
-from headway_contract.dispatching import LetterFilter
+from headway_contract.dead_letters import LetterFilter
 from headway_errors import Invalid, Rejected
 from support.cadences import when_made_due
 
@@ -308,9 +308,9 @@ async def test_the_ledger_is_asked_for_page_by_page(world):
     ("fields", "complaint"),
     [
         ({}, "either at= or delay="),
-        ({"at": "2027-01-01 00:00"}, "takes a datetime with its zone"),
-        ({"delay": -5}, "between none and ten years"),
-        ({"delay": 1e18}, "write a number of seconds|between none and ten years"),
+        ({"at": "2027-01-01 00:00"}, "takes a datetime with a zone"),
+        ({"delay": -5}, "from 0 to ten years"),
+        ({"delay": 1e18}, "write a number of seconds|from 0 to ten years"),
         ({"delay": "soon"}, "write a number of seconds"),
     ],
 )

@@ -17,7 +17,7 @@ from headway_console.access.guards import RouteUndeclared, check_declared
 from headway_console.access.tickets import sign_in_path
 from headway_console.access.tokens import as_yaml, new_token
 from headway_console.api.openapi import document
-from headway_contract.routes import ROLES
+from headway_contract.http import ROLES
 from headway_service_kit.health import AddressInUse
 from litestar import Litestar, get
 from support.consoles import LOCAL, Console, local_link, run_console

@@ -62,13 +62,13 @@ WRONG = [
     ("DELETE", "/manifests/nightly", {}, 409, "is declared by the application 'shop'"),
     ("GET", "/manifests?limit=0", {}, 422, "limit: Expected `int` >= 1"),
     ("GET", "/manifests?colour=red", {}, 422, "unknown field `colour`"),
-    ("GET", "/manifests?cursor=%23", {}, 422, "no cursor"),
-    ("GET", "/enqueued?cursor=%23", {}, 422, "no cursor"),
-    ("GET", "/enqueued?cursor=bm9wZQ", {}, 422, "no cursor"),
+    ("GET", "/manifests?cursor=%23", {}, 422, "invalid cursor"),
+    ("GET", "/enqueued?cursor=%23", {}, 422, "invalid cursor"),
+    ("GET", "/enqueued?cursor=bm9wZQ", {}, 422, "invalid cursor"),
     ("GET", f"/runs?cursor={GROUPS}", {}, 422, "another list"),
-    ("GET", f"/runs?cursor={NO_RUN}", {}, 422, "begin without"),
-    ("GET", f"/runs?work={UUID(int=0)}&job=sync", {}, 422, "work: with it go no job"),
-    ("GET", "/events?since=0", {}, 422, "since: '0' is no time"),
+    ("GET", f"/runs?cursor={NO_RUN}", {}, 422, "start without"),
+    ("GET", f"/runs?work={UUID(int=0)}&job=sync", {}, 422, "work: it cannot be combined with job"),
+    ("GET", "/events?since=0", {}, 422, "since: invalid time '0'"),
     ("GET", "/events?since=2027-03-28T03:15:00", {}, 422, "since: "),
     ("POST", "/resume", {"json": {"manifests": ["a\x00"]}}, 422, "manifests"),
     ("POST", "/resume", {"headers": {"Idempotency-Key": "a b"}}, 422, "without spaces"),
@@ -222,8 +222,8 @@ def test_every_post_that_acts_takes_a_key():
     asking = {"plan", "plan_yaml", "check_input", "stop_canary", "test_notification"}
     # A backfill sent again queues only occurrences that were not backfilled before.
     idempotent = {"backfill"}
-    acting = [endpoint.route for endpoint in ENDPOINTS if endpoint.route.method == "POST"]
-    assert {route.name for route in acting if not route.key} == asking | idempotent
+    acting = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
+    assert {endpoint.name for endpoint in acting if not endpoint.takes_key} == asking | idempotent
 
 
 async def test_a_second_retry_with_a_key_takes_no_further_letters(world, console):
@@ -323,8 +323,8 @@ async def test_lists_are_read_here_whoever_else_runs(world, console):
             "headway.run.completed.v1",
         }
         for path, words in (
-            ("/manifests?label=red", "no key=value"),
-            ("/runs?cursor=x", "no cursor"),
+            ("/manifests?label=red", "is not key=value"),
+            ("/runs?cursor=x", "invalid cursor"),
             ("/manifests/nobody/occurrences", "no manifest 'nobody'"),
         ):
             assert words in (await client.get(f"/api/v1{path}")).json()["detail"]

@@ -47,7 +47,7 @@ async def test_what_makes_no_sense_is_refused_with_the_reason(console):
 ASKED = [
     ("/runs?state=lost", 422, "is not one of"),
     ("/runs?since=yesterday", 422, "invalid time"),
-    ("/runs?cursor=nonsense", 422, "is no cursor"),
+    ("/runs?cursor=nonsense", 422, "invalid cursor"),
     ("/events?work=seven", 422, "invalid id"),
     (f"/runs/{ID}", 404, "there is no run"),
     (f"/work/{ID}", 404, "there is no work"),

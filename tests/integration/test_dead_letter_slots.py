@@ -10,8 +10,9 @@ from headway import App, retry
 from headway.client.client import RequestFailed
 from headway_clock import utc_now
 from headway_contract import subjects
-from headway_contract.dispatching import CancelAnswer, CancelRequest, LetterFilter
+from headway_contract.dead_letters import LetterFilter
 from headway_contract.work import ManifestPruned, WorkCancelRequested, WorkQueued
+from headway_contract.work_queue import CancelAnswer, CancelRequest
 from headway_dispatcher.operate import cancel
 from headway_jetstream_kit.ask import ask
 from support.cadences import when_made_due

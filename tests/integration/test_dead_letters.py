@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from headway.client.client import RequestFailed
 from headway_clock import utc_now
-from headway_contract.dispatching import LetterFilter
+from headway_contract.dead_letters import LetterFilter
 from headway_contract.work import JobChanged, RetryPolicy
 from headway_dispatcher.letters.letters import LetterRetention
 from headway_postgres_kit import DATABASE_CLOCK
@@ -281,9 +281,7 @@ async def test_whatever_people_do_at_once_two_rounds_never_run_at_once(ops, seed
         await asyncio.gather(*(act() for act in acts))
     ops.mended.set()
     settled = "SELECT NOT EXISTS (SELECT FROM dispatcher.work_queue WHERE state <> 'settled')"
-    waits = (
-        "SELECT NOT EXISTS (SELECT FROM dispatcher.dead_letter WHERE retry_asked_at IS NOT NULL)"
-    )
+    waits = "SELECT NOT EXISTS (SELECT FROM dispatcher.dead_letter WHERE retry_requested_at IS NOT NULL)"
     all_came = "SELECT count(*) = $1 FROM dispatcher.work_queue"
     await ops.world.until(all_came, len(works))
     await ops.world.until(settled)

@@ -46,7 +46,7 @@ async def test_a_changed_cadence_moves_the_next_due_time_and_keeps_the_rest(worl
     await declare(world, app_with("a"))
     await world.value(
         "UPDATE scheduler.manifest SET success_number = 7, enabled = false,"
-        " disabled_by = 'operator', touched = '{enabled}'"
+        " disabled_by = 'operator', operator_fields = '{enabled}'"
     )
     changed = app_with("a", when=cron("15 3 * * *", tz="Europe/Berlin"))
     assert (await declare(world, changed)).declared.changed == ["a"]
@@ -152,7 +152,9 @@ async def test_the_audit_tells_what_a_definition_was_before(world):
         return app
 
     await world.declare(stated())
-    await world.value("UPDATE scheduler.manifest SET touched = '{jitter}', jitter_seconds = 77")
+    await world.value(
+        "UPDATE scheduler.manifest SET operator_fields = '{jitter}', jitter_seconds = 77"
+    )
     changed = stated(when=daily("04:00", tz="Europe/Berlin"), priority=3, jitter=10)
     await world.declare(changed)
     await world.declare(changed)

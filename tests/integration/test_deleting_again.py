@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from headway import App, Client, every, manual
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
-from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
+from headway_contract.manifests import ChangeRequest, DeleteRequest, TriggerRequest
 from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
 from headway_errors import NotFound, Rejected

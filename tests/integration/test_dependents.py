@@ -9,7 +9,8 @@ from headway import App, every
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway_contract import decode
 from headway_contract.lifecycle import Activation
-from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
+from headway_contract.manifests import ChangeRequest, TriggerRequest
+from headway_contract.operations import ChangeGroupRequest
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing
 from headway_scheduler.explain.explain import explain

@@ -109,7 +109,7 @@ INSERT INTO dispatcher.lease (id, token, job, created_at, ended_at)
 SELECT '00000000-0000-0000-0000-000000000001', 't', 'j', now(), now();
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, created_at,
-     finished_at, patience_seconds)
+     finished_at, max_run_seconds)
 SELECT gen_random_uuid(), id, '00000000-0000-0000-0000-000000000001', manifest_id, group_name, job,
        1, 1, 'completed', queued_at, queued_at, 1
 FROM dispatcher.work_queue WHERE state = 'settled';
@@ -133,4 +133,4 @@ class TestPlans:
                 f"EXPLAIN {letter_queries['lock_waiting']}", [uuid4()], 10
             )
         plan = "\n".join(row[0] for row in rows)
-        assert "dead_letter_asked" in plan, plan
+        assert "dead_letter_retry_requested" in plan, plan

@@ -66,7 +66,9 @@ async def test_it_has_the_key_of_that_input(shop, world, asked):
             await client.retry(letter, input={"name": "x"})
         [result] = await client.retry(letter, input={"id": 8})
         assert result.result == "retried"
-        await world.until("SELECT held_by = 'key' FROM dispatcher.work_queue WHERE id = $1", work)
+        await world.until(
+            "SELECT hold_reason = 'key' FROM dispatcher.work_queue WHERE id = $1", work
+        )
         assert shop.ran == [7, 8]
         shop.release.set()
         await world.until_settled(at_least=2)

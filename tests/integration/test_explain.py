@@ -33,8 +33,9 @@ async def decide(world, first, last=None, *, decision="skipped", reason=None, ou
     )
     await world.value(
         "INSERT INTO scheduler.occurrence (manifest_id, cause, first_due_at, last_due_at, decision,"
-        " reason, work_id, outcome, decided_at, actor)"
-        " SELECT id, $1, $2, $3, $4, $5, $6, $7, $3, $8 FROM scheduler.manifest"
+        " reason, work_id, outcome, decided_at, actor, policies)"
+        " SELECT id, $1, $2, $3, $4, $5, $6, $7, $3, $8, scheduler.policies(manifest)"
+        " FROM scheduler.manifest"
         " WHERE external_id = 'm'",
         cause,
         first,

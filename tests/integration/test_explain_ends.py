@@ -3,9 +3,8 @@
 from uuid import uuid4
 
 import pytest
-from headway_contract.dispatching import CancelRequest, NamedWork
-from headway_contract.waiting import ExplainWorkQuestion
 from headway_contract.work import RetryPolicy
+from headway_contract.work_queue import CancelRequest, NamedWork, WorkQuestion
 from headway_dispatcher.letters import letters
 from headway_dispatcher.operate.cancel import cancel as cancel_work
 from headway_dispatcher.operate.explain import Explanations
@@ -32,7 +31,7 @@ async def gates(database, clock):
 
 async def explain(gates: Gates, work_id):
     desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
-    return await desk.answer(ExplainWorkQuestion(work=work_id))
+    return await desk.answer(WorkQuestion(work=work_id))
 
 
 async def cancel(gates: Gates, **named) -> None:

@@ -4,8 +4,9 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
-from headway_contract.work import GroupChanged, JobChanged, Rate
+from headway_contract.fields import Rate
+from headway_contract.work import GroupChanged, JobChanged
+from headway_contract.work_queue import ExplainWorkAnswer, WorkQuestion
 from headway_dispatcher.operate.explain import Explanations
 from support.gates import SECOND, START, Gates, SetClock, work
 
@@ -26,7 +27,7 @@ async def gates(database, clock):
 
 async def explain(gates: Gates, asked) -> ExplainWorkAnswer:
     desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
-    return await desk.answer(ExplainWorkQuestion(work=asked.work))
+    return await desk.answer(WorkQuestion(work=asked.work))
 
 
 def one(number: int, **fields):

@@ -5,8 +5,9 @@ from uuid import uuid4
 
 import pytest
 from headway import App, RequestFailed
-from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
-from headway_contract.work import GroupChanged, ManifestChanged, Rate
+from headway_contract.fields import Rate
+from headway_contract.work import GroupChanged, ManifestChanged
+from headway_contract.work_queue import ExplainWorkAnswer, WorkQuestion
 from headway_dispatcher.operate.explain import Explanations
 from support.cadences import when_made_due
 from support.gates import START, Gates, SetClock, work
@@ -30,7 +31,7 @@ async def gates(database, clock):
 
 async def explain(gates: Gates, work_id) -> ExplainWorkAnswer:
     desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
-    return await desk.answer(ExplainWorkQuestion(work=work_id))
+    return await desk.answer(WorkQuestion(work=work_id))
 
 
 async def test_a_full_group_tells_who_holds_it_and_who_comes_first(gates, clock):
@@ -146,5 +147,5 @@ async def test_over_the_wire(world):
         assert (await client.explain_work(str(waits))).work == waits
         with pytest.raises(RequestFailed, match="is not known to the dispatcher"):
             await client.explain_work(uuid4())
-        with pytest.raises(RequestFailed, match="is no id of work"):
+        with pytest.raises(RequestFailed, match="is not a work id"):
             await client.explain_work("sync-ada")

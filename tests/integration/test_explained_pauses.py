@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from headway import App, catch_up, every, exclude_times, once, spaced
-from headway_contract.pausing import PauseRequest, ResumeRequest
-from headway_contract.scheduling import ChangeRequest
+from headway_contract.manifests import ChangeRequest, PauseRequest, ResumeRequest
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
 from headway_scheduler.operate import changes, pause

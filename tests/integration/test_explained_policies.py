@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from headway import App, allow, catch_up, every, skip_missed
-from headway_contract.pausing import PauseRequest, ResumeRequest
-from headway_contract.scheduling import CancelOutstandingRequest, ChangeGroupRequest
+from headway_contract.manifests import PauseRequest, ResumeRequest
+from headway_contract.operations import ChangeGroupRequest
+from headway_contract.work_queue import CancelOutstandingRequest
 from headway_scheduler.declare.startup import apply
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
@@ -125,40 +126,6 @@ async def test_the_group_of_then(timeline):
     assert text.endswith("It is in group 'new' now.")
 
 
-async def test_what_is_not_known_any_more_is_not_claimed(timeline):
-    await outage(timeline, misfire="skip")
-    await timeline.declare(app_with(misfire="fire_once"))
-    # As a version wrote it that did not note what there was before.
-    await timeline.rows("UPDATE scheduler.history SET data = data - 'before'")
-    text = await told(timeline, 2)
-    assert "and its misfire policy at that time did not make up for it." in text
-    assert "'skip'" not in text
-    assert "'fire_once'" not in text
-
-
-@pytest.mark.parametrize("reason", ["still_outstanding", "one_already_waits", "group_disabled"])
-async def test_nor_are_overlaps_and_groups(timeline, reason):
-    await outage(timeline)
-    await timeline.rows(
-        "UPDATE scheduler.occurrence SET reason = $1 WHERE reason = 'missed'", reason
-    )
-    await timeline.declare(app_with(overlap="queue_one", group="new"))
-    await timeline.rows("UPDATE scheduler.history SET data = data - 'before'")
-    text = await told(timeline, 2)
-    assert "queue_one" not in text
-    assert "'new'" not in text
-    assert ("at that time" in text) == (reason != "one_already_waits")
-
-
-async def test_nor_what_is_older_than_the_audit(timeline):
-    await outage(timeline, misfire="skip")
-    timeline.at(minutes=6)
-    await timeline.declare(app_with(misfire="fire_once"))
-    await timeline.rows("DELETE FROM scheduler.history")
-    timeline.at(days=30, minutes=7)
-    assert "misfire policy at that time" in await told(timeline, 2)
-
-
 async def test_how_it_stands_tells_it_too(timeline):
     await outage(timeline, misfire=skip_missed(threshold=1))
     await timeline.declare(app_with(misfire="fire_once"))
@@ -217,8 +184,9 @@ async def test_a_fire_behind_many_triggers_is_not_denied(timeline):
         timeline.at(minutes=4, seconds=number)
         await timeline.rows(
             "INSERT INTO scheduler.occurrence (manifest_id, cause, first_due_at, last_due_at,"
-            " decision, reason, decided_at)"
-            " SELECT id, $1, $2, $2, 'skipped', 'cancelled', $2 FROM scheduler.manifest",
+            " decision, reason, decided_at, policies)"
+            " SELECT id, $1, $2, $2, 'skipped', 'cancelled', $2, scheduler.policies(manifest)"
+            " FROM scheduler.manifest",
             f"trigger:{number}",
             timeline.clock.at,
         )

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from headway import App, every
-from headway_contract.scheduling import ChangeRequest, TriggerRequest
+from headway_contract.manifests import ChangeRequest, TriggerRequest
 from headway_scheduler.explain.explain import explain
 from headway_scheduler.lookup import find_manifest
 from headway_scheduler.operate import changes, triggers

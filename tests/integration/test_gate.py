@@ -4,11 +4,11 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from headway_contract.fields import Rate
 from headway_contract.work import (
     GroupChanged,
     JobChanged,
     ManifestChanged,
-    Rate,
     RetryPolicy,
     WorkBroughtForward,
     WorkCancelRequested,

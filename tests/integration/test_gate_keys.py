@@ -4,14 +4,9 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from headway_contract.waiting import ExplainWorkQuestion
-from headway_contract.work import (
-    GroupChanged,
-    JobChanged,
-    ManifestChanged,
-    Rate,
-    WorkBroughtForward,
-)
+from headway_contract.fields import Rate
+from headway_contract.work import GroupChanged, JobChanged, ManifestChanged, WorkBroughtForward
+from headway_contract.work_queue import WorkQuestion
 from headway_dispatcher.intake import work_intake
 from headway_dispatcher.operate.explain import Explanations
 from headway_dispatcher.store import HISTORY
@@ -42,7 +37,7 @@ def switch(manifest, *, enabled: bool, version: int = 1) -> ManifestChanged:
 
 async def explain(gates: Gates, one):
     desk = Explanations(gates.database, None, gates.settings, clock=gates.clock)
-    return await desk.answer(ExplainWorkQuestion(work=one.work))
+    return await desk.answer(WorkQuestion(work=one.work))
 
 
 async def bring_forward(gates: Gates, connection, one) -> None:
@@ -241,7 +236,7 @@ async def test_a_key_that_a_closed_lane_keeps_would_be_noticed(gates):
     first = work(job="nobody", concurrency_key="k", queued_at=START - SECOND)
     second = work(concurrency_key="k")
     await gates.queue(first, second)
-    await gates.execute("UPDATE dispatcher.work_queue SET held_by = NULL WHERE job = 'nobody'")
+    await gates.execute("UPDATE dispatcher.work_queue SET hold_reason = NULL WHERE job = 'nobody'")
     await gates.execute("DELETE FROM dispatcher.key_changed")
     [broken] = await broken_invariants(gates.database)
     assert str(second.work) in broken

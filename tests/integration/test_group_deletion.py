@@ -6,7 +6,8 @@ from headway import App
 from headway_console.reading import connect_reader
 from headway_console.reading.groups import page_of_groups
 from headway_contract import subjects
-from headway_contract.work import GroupChanged, Rate
+from headway_contract.fields import Rate
+from headway_contract.work import GroupChanged
 from support.cadences import when_made_due
 from support.gates import Gates, SetClock, work
 from support.healing import QUICK, purge

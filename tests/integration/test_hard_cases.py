@@ -8,7 +8,8 @@ import pytest_asyncio
 from headway import App, allow, every, exclude_times, once, skip_missed, spaced
 from headway.define.definitions import API_OWNER, Definitions
 from headway_contract.lifecycle import Activation
-from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
+from headway_contract.manifests import ChangeRequest, TriggerRequest
+from headway_contract.operations import ChangeGroupRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.timing.cadence import Manual
 from headway_decisions.timing.timing import Timing

@@ -8,9 +8,9 @@ import pytest
 from headway import App, manual
 from headway_clock import utc_now
 from headway_contract import decode, subjects
-from headway_contract.control import Heartbeat
-from headway_contract.healing import AskedWork
-from headway_contract.scheduling import CancelOutstandingRequest
+from headway_contract.reconcile import OutstandingWork
+from headway_contract.work_queue import CancelOutstandingRequest
+from headway_contract.worker_protocol import Heartbeat
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.healing.healing import Healing
 from headway_scheduler.healing.republish import republish_work
@@ -76,7 +76,7 @@ class TestWork:
             await ops.until_outcome(work, outcome)
         await world.until("SELECT NOT EXISTS (SELECT FROM dispatcher.outbox)")
         told = {one.work: one for one in await stored_outcomes(world)}
-        asked = [AskedWork(work=work, round=1, queued_at=utc_now()) for work in works]
+        asked = [OutstandingWork(work=work, round=1, queued_at=utc_now()) for work in works]
         answer = await ask(world, works=asked)
         assert {one.work: one for one in answer.settled} == told
         assert {work: bool(one.reason) for work, one in told.items()} == {
@@ -144,12 +144,14 @@ class TestWork:
         await world.until("SELECT NOT EXISTS (SELECT FROM scheduler.outbox)")
         # Every piece of work is asked about, several times over.
         await world.until(
-            "SELECT min(asked_at) > min(queued_at) + interval '4 seconds' FROM scheduler.work"
-            " HAVING count(asked_at) = 2500",
+            "SELECT min(reconciled_at) > min(queued_at) + interval '4 seconds' FROM scheduler.work"
+            " HAVING count(reconciled_at) = 2500",
             within=60,
         )
         assert (
-            await world.value("SELECT count(*) FROM scheduler.work WHERE told_again_at IS NOT NULL")
+            await world.value(
+                "SELECT count(*) FROM scheduler.work WHERE republished_at IS NOT NULL"
+            )
             == 0
         )
         waiting = await stored_work(world)
@@ -286,16 +288,18 @@ class TestRequests:
         await world.scheduler(**QUICK)
         forward = "SELECT count(*) FROM dispatcher.history WHERE type LIKE '%brought_forward%'"
         await world.until(forward)
-        told_at = await world.value("SELECT forward_told_at FROM scheduler.work")
+        told_at = await world.value("SELECT forward_requested_at FROM scheduler.work")
         # It is asked about again, and the answer is that it came.
-        await world.until("SELECT asked_at > $1 AND asks > 1 FROM scheduler.work", told_at)
-        assert await world.value("SELECT forward_told_at FROM scheduler.work") == told_at
+        await world.until(
+            "SELECT reconciled_at > $1 AND reconcile_count > 1 FROM scheduler.work", told_at
+        )
+        assert await world.value("SELECT forward_requested_at FROM scheduler.work") == told_at
         assert await world.value(forward) == 1
         assert await world.value("SELECT explicit FROM dispatcher.work_queue")
 
     async def test_work_that_ran_since_need_not_come_first(self, world, waiting):
         now = await world.value("SELECT clock_timestamp()")
-        asked = AskedWork(work=waiting, queued_at=now, brought_forward_at=now, cancelled=True)
+        asked = OutstandingWork(work=waiting, queued_at=now, brought_forward_at=now, cancelled=True)
         answer = await ask(world, works=[asked])
         assert answer.not_brought_forward == answer.not_cancelled == [waiting]
         beat = Heartbeat(worker="idle", nonce="n", jobs=["job"], slots=1)
@@ -342,10 +346,11 @@ class TestPoison:
         await world.make_due()
         await world.scheduler(app, **QUICK)
         await world.until(
-            "SELECT tellings = 3 FROM scheduler.work ORDER BY tellings DESC", within=90
+            "SELECT republish_count = 3 FROM scheduler.work ORDER BY republish_count DESC",
+            within=90,
         )
         assert await world.value("SELECT count(*) FROM dispatcher.work_queue") == 2
         [row] = await world.rows(
-            "SELECT ask_at - told_again_at AS pause FROM scheduler.work WHERE tellings = 3"
+            "SELECT reconcile_at - republished_at AS pause FROM scheduler.work WHERE republish_count = 3"
         )
         assert row["pause"] >= timedelta(seconds=4 * QUICK["ask_after_seconds"])

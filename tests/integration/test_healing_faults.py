@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from headway_clock import utc_now
 from headway_contract import subjects
-from headway_contract.healing import ReconcileAnswer, ReconcileQuestion
+from headway_contract.reconcile import ReconcileAnswer, ReconcileQuestion
 from headway_jetstream_kit.endpoints import serve, typed
 from headway_postgres_kit import DATABASE_CLOCK, Database, DatabaseUnavailable
 from headway_scheduler.healing import healing
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 PENDING = """
-INSERT INTO scheduler.work (id, cause, slot, queued_at, ask_at)
+INSERT INTO scheduler.work (id, cause, slot, queued_at, reconcile_at)
 SELECT gen_random_uuid(), 'test', 0, clock_timestamp() - interval '1 day',
        clock_timestamp() + interval '1 hour'
 FROM generate_series(1, $1::integer)
@@ -173,7 +173,7 @@ async def test_no_dispatcher_at_all_is_told_once_and_is_no_failure(world, caplog
 
 async def test_no_transaction_is_open_while_the_dispatcher_is_asked(world, dispatcher):
     await world.value(PENDING, 1)
-    await world.value("UPDATE scheduler.work SET ask_at = NULL")
+    await world.value("UPDATE scheduler.work SET reconcile_at = NULL")
     database = await Database.connect(world.database_url, name="healer")
     me, other = healing_of(world, database=database), healing_of(world, holder="other")
     seen = []
@@ -212,9 +212,9 @@ async def test_due_work_is_found_by_index(world):
         " FROM generate_series(1, 10_000)"
     )
     await world.value(
-        "UPDATE scheduler.work SET ask_at = ask_at - interval '2 hours',"
+        "UPDATE scheduler.work SET reconcile_at = reconcile_at - interval '2 hours',"
         " queued_at = queued_at - interval '1 day' WHERE id IN (SELECT id FROM ("
-        " SELECT id, row_number() OVER (PARTITION BY ask_at IS NULL) AS number"
+        " SELECT id, row_number() OVER (PARTITION BY reconcile_at IS NULL) AS number"
         " FROM scheduler.work) AS few WHERE number <= 5)"
     )
     await world.value("ANALYZE scheduler.work")

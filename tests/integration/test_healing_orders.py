@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from headway import App
 from headway_contract import subjects
-from headway_contract.control import Heartbeat
+from headway_contract.worker_protocol import Heartbeat
 from support.cadences import when_made_due
 from support.healing import nightly, purge
 from support.invariants import check_invariants

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from headway import App, retry
 from headway_contract import subjects
-from headway_contract.healing import AskedWork, ReconcileAnswer
+from headway_contract.reconcile import OutstandingWork, ReconcileAnswer
 from headway_postgres_kit import DATABASE_CLOCK
 from headway_scheduler.healing import reconcile_settings
 from headway_scheduler.healing.reconcile import CannotAsk
@@ -314,10 +314,10 @@ class TestAnswers:
         )
         now = await world.value("SELECT clock_timestamp()")
         works = [
-            AskedWork(work=young, queued_at=now - timedelta(days=29)),
-            AskedWork(work=old, queued_at=now - timedelta(days=31)),
-            AskedWork(work=round_two, round=2, queued_at=now),
-            AskedWork(work=pruned, manifest_id=gone, queued_at=now),
+            OutstandingWork(work=young, queued_at=now - timedelta(days=29)),
+            OutstandingWork(work=old, queued_at=now - timedelta(days=31)),
+            OutstandingWork(work=round_two, round=2, queued_at=now),
+            OutstandingWork(work=pruned, manifest_id=gone, queued_at=now),
         ]
         answer = await ask(world, works=works)
         assert answer.unknown == [young]
@@ -347,7 +347,7 @@ class TestAnswers:
         rows = await world.rows(
             "SELECT id, queued_at FROM dispatcher.work_queue ORDER BY id = $1", work
         )
-        works = [AskedWork(work=row["id"], queued_at=row["queued_at"]) for row in rows]
+        works = [OutstandingWork(work=row["id"], queued_at=row["queued_at"]) for row in rows]
         answer = await ask(world, works=works)
         assert len(answer.settled) == 2
         assert {one.work for one in answer.settled} | set(answer.left) == {

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from headway_contract import subjects
-from headway_contract.control import Heartbeat, HeartbeatReply
+from headway_contract.worker_protocol import Heartbeat, HeartbeatReply
 from support.world import until
 
 pytestmark = pytest.mark.thorough

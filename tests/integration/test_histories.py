@@ -9,12 +9,8 @@ import msgspec
 import pytest
 from headway import App, allow, catch_up, every, exclude_times, skip_missed
 from headway_contract.lifecycle import Activation
-from headway_contract.scheduling import (
-    ChangeGroupRequest,
-    ChangeRequest,
-    LedgerQuestion,
-    TriggerRequest,
-)
+from headway_contract.manifests import ChangeRequest, LedgerQuestion, TriggerRequest
+from headway_contract.operations import ChangeGroupRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing

@@ -5,8 +5,8 @@ import pytest
 from headway_cli.doctor.postgresql import gather_database, judge_database
 from headway_clock import utc_now
 from headway_contract import encode, event, subjects
-from headway_contract.control import HeartbeatReply
 from headway_contract.work import JobChanged
+from headway_contract.worker_protocol import HeartbeatReply
 from headway_dispatcher.provisioning import job_consumer, streams
 from headway_jetstream_kit.provisioning import consumer_names, ensure_consumer, ensure_stream
 from headway_jetstream_kit.publish import publish

@@ -16,7 +16,7 @@ from headway_contract.lifecycle import (
     RunFailed,
     RunStarted,
 )
-from headway_contract.progress import LogLine, Progress
+from headway_contract.worker_protocol import LogLine, Progress
 from headway_jetstream_kit.publish import publish
 from support.desks import Desk, open_desk
 from support.invariants import check_invariants

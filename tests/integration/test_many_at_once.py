@@ -99,7 +99,7 @@ WITH work AS (
 )
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at,
-     patience_seconds)
+     max_run_seconds)
 SELECT work.run_id, work.id, lease.id, 'narrow', 'job', 1, 1, 'pending', now(), 60
 FROM work, lease
 """

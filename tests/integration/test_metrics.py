@@ -295,12 +295,12 @@ async def test_a_scrape_reads_a_bounded_part_of_a_backlog(database):
     )
     most = 500
     async with database.acquire() as connection:
-        for group, held_by, key in (
+        for group, hold_reason, key in (
             ("full", None, None),
             ("later", "not_before", None),
             ("keyed", "key", "k"),
         ):
-            await connection.execute(FILL, 4000, group, "etl", START, held_by, key)
+            await connection.execute(FILL, 4000, group, "etl", START, hold_reason, key)
         await connection.execute(
             "UPDATE dispatcher.work_queue SET state = 'settled', outcome = 'cancelled',"
             " wait_reason = NULL, settled_at = received_at WHERE group_name = 'full'"

@@ -4,13 +4,9 @@ import pytest
 import pytest_asyncio
 from headway import App, every, once, skip_missed
 from headway.define.packing import pack
-from headway_contract.pausing import PauseRequest, ResumeRequest
-from headway_contract.scheduling import (
-    ApplyRequest,
-    ChangeGroupRequest,
-    ChangeRequest,
-    TriggerRequest,
-)
+from headway_contract.definitions import ApplyRequest
+from headway_contract.manifests import ChangeRequest, PauseRequest, ResumeRequest, TriggerRequest
+from headway_contract.operations import ChangeGroupRequest
 from headway_errors import Rejected
 from headway_scheduler.declare.plan import plan
 from headway_scheduler.operate import changes, pause, triggers

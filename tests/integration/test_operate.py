@@ -6,13 +6,8 @@ import pytest
 import pytest_asyncio
 from headway import App, every, manual
 from headway_contract import decode
-from headway_contract.pausing import PauseRequest
-from headway_contract.scheduling import (
-    ChangeGroupRequest,
-    ChangeJobRequest,
-    ChangeRequest,
-    TriggerRequest,
-)
+from headway_contract.manifests import ChangeRequest, PauseRequest, TriggerRequest
+from headway_contract.operations import ChangeGroupRequest, ChangeJobRequest
 from headway_errors import Invalid, Rejected
 from headway_scheduler.operate import changes, pause, triggers
 from headway_scheduler.retention import Retention
@@ -409,15 +404,15 @@ async def test_limits_of_a_group_are_the_operators_once_touched(timeline):
         changes.change_group, ChangeGroupRequest(group="ops", max_active=1, actor="me")
     )
     await timeline.declare(app)
-    rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
-    assert (rows[0]["max_active"], rows[0]["touched"]) == (1, ["max_active"])
+    rows = await timeline.rows("SELECT max_active, operator_fields FROM scheduler.manifest_group")
+    assert (rows[0]["max_active"], rows[0]["operator_fields"]) == (1, ["max_active"])
     versions = [one.version for one in await told(timeline, "group.changed")]
     assert versions == sorted(versions)
     await timeline.do(
         changes.change_group, ChangeGroupRequest(group="ops", give_back=["max_active"])
     )
-    rows = await timeline.rows("SELECT max_active, touched FROM scheduler.manifest_group")
-    assert (rows[0]["max_active"], rows[0]["touched"]) == (3, [])
+    rows = await timeline.rows("SELECT max_active, operator_fields FROM scheduler.manifest_group")
+    assert (rows[0]["max_active"], rows[0]["operator_fields"]) == (3, [])
     with pytest.raises(Rejected, match="no group 'nobody'"):
         await timeline.do(changes.change_group, ChangeGroupRequest(group="nobody", priority=1))
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from headway import App
 from headway_contract import subjects
-from headway_contract.operating import SettingsAnswer, SettingsQuestion
+from headway_contract.operations import SettingsAnswer, SettingsQuestion
 from headway_errors import NotFound, RequestFailed
 from headway_jetstream_kit.ask import ask
 from headway_scheduler.operate import desk
@@ -82,7 +82,7 @@ async def test_a_process_that_takes_the_name_of_one_that_drains_gets_orders(worl
     await world.declare(app)
     await world.value(
         "INSERT INTO dispatcher.worker (name, nonce, host, sdk, sdk_version, code_version, jobs,"
-        " slots, draining, first_heard_at, last_heard_at, drain_asked_of) VALUES ('w1', 'before',"
+        " slots, draining, first_heard_at, last_heard_at, drain_nonce) VALUES ('w1', 'before',"
         " '', '', '', '', '{slow}', 1, true, now(), now(), 'before')"
     )
     fresh = await world.worker(app, worker_name="w1")

@@ -3,7 +3,8 @@
 import pytest
 import pytest_asyncio
 from headway import App, every, retry
-from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest
+from headway_contract.manifests import ChangeRequest
+from headway_contract.operations import ChangeGroupRequest
 from headway_scheduler.operate import changes
 from support.timeline import Timeline
 
@@ -139,7 +140,7 @@ async def test_a_field_is_given_back_alone(timeline):
     await timeline.declare(app_with(policy=LATER))
     row = await timeline.manifest("a")
     assert (row["terms"]["retry"]["attempts"], row["terms"]["retry"]["interval_seconds"]) == (5, 7)
-    assert row["touched"] == ["interval"]
+    assert row["operator_fields"] == ["interval"]
     await timeline.do(changes.change, ChangeRequest(manifest="a", give_back=["retry"]))
     await timeline.declare(app_with(policy=LATER))
     assert (await timeline.manifest("a"))["terms"]["retry"]["interval_seconds"] == 20

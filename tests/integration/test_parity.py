@@ -8,7 +8,7 @@ from headway import App, every, retry
 from headway.worker.runtime import WorkerSettings
 from headway_clock import utc_now
 from headway_contract import decode
-from headway_contract.dispatching import LetterFilter
+from headway_contract.dead_letters import LetterFilter
 from headway_contract.work import RetryPolicy
 from headway_dispatcher.settings import DispatcherSettings
 from headway_scheduler.settings import SchedulerSettings

@@ -6,8 +6,7 @@ import pytest
 import pytest_asyncio
 from headway import App, catch_up, every
 from headway_contract import decode
-from headway_contract.pausing import PauseRequest, ResumeRequest
-from headway_contract.scheduling import TriggerRequest
+from headway_contract.manifests import PauseRequest, ResumeRequest, TriggerRequest
 from headway_errors import NotFound, Rejected
 from headway_relay import Handover
 from headway_scheduler.explain.explain import explain
@@ -200,7 +199,7 @@ async def test_work_under_way_ends_and_its_times_are_accounted_for_up_to_the_pau
 
 
 async def test_one_that_is_disabled_too_stays_so(timeline):
-    from headway_contract.scheduling import ChangeRequest
+    from headway_contract.manifests import ChangeRequest
 
     await pause_manifest(timeline, manifests=["once"])
     await timeline.do(changes.change, ChangeRequest(manifest="once", enabled=False))

@@ -7,7 +7,7 @@ from headway import App, cron, daily, every, exclude_dates, exclude_days, manual
 from headway.client.client import RequestFailed
 from headway.define.definitions import Definitions
 from headway_clock import monotonic
-from headway_contract.scheduling import ApplyAnswer, ApplyRequest
+from headway_contract.definitions import ApplyAnswer, ApplyRequest
 from headway_scheduler.declare.fire_changes import MOST_COMPARED
 from msgspec import structs
 

@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 from headway import App, allow, catch_up, every, exclude_times, once, skip_missed, spaced
 from headway.define.packing import pack, unpack
-from headway_contract.scheduling import ChangeGroupRequest, ChangeRequest, TriggerRequest
+from headway_contract.manifests import ChangeRequest, TriggerRequest
+from headway_contract.operations import ChangeGroupRequest
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, WorkSettled
 from headway_scheduler.operate import changes, triggers
 from support.timeline import Timeline

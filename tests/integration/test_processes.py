@@ -13,8 +13,8 @@ from headway.define.jobs import Job
 from headway.worker.fork_server import BodyFailed, BodyProcess, ForkServer, function_path
 from headway.worker.pipe_frames import Begin, Returned, encode_frame, from_child
 from headway_contract import subjects
+from headway_contract.manifests import ActivationAnswer
 from headway_contract.orders import OrderedRun
-from headway_contract.scheduling import ActivationAnswer
 from support.invariants import check_invariants
 from support.process_jobs import app, decorated, multiply
 from support.work_events import cancel, queue, until_run
@@ -236,13 +236,17 @@ async def test_a_process_that_is_ended_before_it_has_said_a_word_ends(fork_serve
 
 
 async def test_of_processes_that_have_ended_nothing_is_kept(fork_server):
+    def open_files() -> int:
+        return len(list(Path(f"/proc/{fork_server._process.pid}/fd").iterdir()))
+
+    before = open_files()
     await run_as_the_worker_does(fork_server, "closing")
     await run_as_the_worker_does(fork_server, "closing")
 
-    async def forgotten():
-        return not fork_server.exit_codes._codes and not fork_server.exit_codes._unwanted
+    async def closed():
+        return open_files() == before
 
-    await until(forgotten, within=10, what="both exits are told and forgotten")
+    await until(closed, within=10, what="both connections are closed")
 
 
 async def run_as_the_worker_does(fork_server, job: str) -> None:

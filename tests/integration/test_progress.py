@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from headway_clock import utc_now
 from headway_contract import subjects
-from headway_contract.progress import LINES_LIMIT, LogLine, Progress
+from headway_contract.worker_protocol import LINES_LIMIT, LogLine, Progress
 from support.invariants import check_invariants
 from support.work_events import app_with, queue, until_run
 

@@ -4,7 +4,7 @@ import pytest
 import pytest_asyncio
 from headway import App, InvalidDefinitions, every
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
-from headway_contract.scheduling import ChangeRequest, DeleteRequest
+from headway_contract.manifests import ChangeRequest, DeleteRequest
 from headway_decisions.timing.cadence import Every
 from headway_decisions.timing.timing import Timing
 from headway_errors import Rejected

@@ -313,7 +313,7 @@ WITH work AS (
 )
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, created_at,
-     finished_at, patience_seconds)
+     finished_at, max_run_seconds)
 SELECT run_id, id, run_id, $1, 'ops', 'job', 1, 1, 'completed', now(), now(), 60
 FROM work
 """

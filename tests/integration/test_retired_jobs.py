@@ -10,8 +10,9 @@ from headway import App, every
 from headway.define.definitions import Definitions
 from headway.define.packing import pack
 from headway_contract import decode
+from headway_contract.definitions import ApplyRequest
 from headway_contract.lifecycle import Activation
-from headway_contract.scheduling import ApplyRequest, BackfillRequest, TriggerRequest
+from headway_contract.manifests import BackfillRequest, TriggerRequest
 from headway_contract.work import JobChanged
 from headway_errors import Rejected
 from headway_postgres_kit import DATABASE_CLOCK

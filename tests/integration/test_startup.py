@@ -4,7 +4,7 @@ import pytest
 import pytest_asyncio
 from headway import App, InvalidDefinitions, allow, cron, every, once
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
-from headway_contract.scheduling import ChangeRequest, DeleteRequest, TriggerRequest
+from headway_contract.manifests import ChangeRequest, DeleteRequest, TriggerRequest
 from headway_decisions.timing.cadence import Every, Manual, Once
 from headway_decisions.timing.timing import Timing
 from headway_postgres_kit import DatabaseUnavailable

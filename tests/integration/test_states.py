@@ -16,7 +16,7 @@ WORK = """
 """
 RUN = """
     INSERT INTO dispatcher.metadata
-        (run_id, work_id, lease_id, group_name, job, round, attempt, created_at, patience_seconds,
+        (run_id, work_id, lease_id, group_name, job, round, attempt, created_at, max_run_seconds,
          {columns})
     VALUES ($1, $2, $3, 'ops', 'job', 1, 1, now(), 1, {values})
 """

@@ -4,7 +4,8 @@ import pytest
 import pytest_asyncio
 from headway import App, manual
 from headway_contract.lifecycle import Activation
-from headway_contract.scheduling import CancelOutstandingRequest, TriggerRequest
+from headway_contract.manifests import TriggerRequest
+from headway_contract.work_queue import CancelOutstandingRequest
 from headway_scheduler.operate import cancel, triggers
 from headway_scheduler.retention import Retention
 from support.timeline import Timeline

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.thorough
 BOOKKEEPING = {
     "work_queue": {
         "wait_reason": "for people; the gate finds it out anew at every look",
-        "held_by": "the gate's own mark, which it sets and takes away at every look",
+        "hold_reason": "the gate's own mark, which it sets and takes away at every look",
         "concurrency_limit": "the database computes it from the terms",
     },
     "metadata": {
@@ -34,7 +34,7 @@ BOOKKEEPING = {
     },
     "dead_letter": {
         **dict.fromkeys(
-            ("retry_asked_at", "retry_asked_by", "retry_input", "retry_key"),
+            ("retry_requested_at", "retry_requested_by", "retry_input", "retry_key"),
             "a wish that waits for its slot",
         ),
     },
@@ -197,14 +197,14 @@ class TestLetters:
             assert await self.read(world, letter) == before
 
     WISH = (
-        "retry_asked_at = now(), retry_asked_by = 'ada', retry_input = '{}',"
+        "retry_requested_at = now(), retry_requested_by = 'ada', retry_input = '{}',"
         ' edit = \'[{"path": "/a", "was": 1}]\''
     )
 
     async def test_a_wish_that_waits_for_its_slot_is_left_alone(self, stopped):
         await stopped.value(f"UPDATE dispatcher.dead_letter SET {self.WISH}")
         assert (await verify(stopped.database)).differences == []
-        wish = "SELECT retry_asked_by, retry_input, edit FROM dispatcher.dead_letter"
+        wish = "SELECT retry_requested_by, retry_input, edit FROM dispatcher.dead_letter"
         before = await stopped.rows(wish)
         await stopped.value("UPDATE dispatcher.dead_letter SET reason = 'boredom'")
         await rebuild(stopped.database)
@@ -442,7 +442,7 @@ class TestARebuildUnderLiveRuns:
             await service.stop()
         await world.value("UPDATE dispatcher.witness SET last_heard_at = now() - interval '1 h'")
         await world.value(
-            "UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled', wait_reason = 'x'"
+            "UPDATE dispatcher.work_queue SET hold_reason = 'manifest_disabled', wait_reason = 'x'"
         )
         await rebuild(world.database)
         await world.dispatcher()

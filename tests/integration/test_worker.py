@@ -10,10 +10,10 @@ from headway import App, Fatal
 from headway.worker import leases
 from headway_clock import monotonic, utc_now
 from headway_contract import decode, encode, event, subjects
-from headway_contract.control import CancelPush, Heartbeat
+from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunCompleted, RunFailed
-from headway_contract.limits import OUTPUT_LIMIT
 from headway_contract.work import RetryPolicy
+from headway_contract.worker_protocol import CancelPush, Heartbeat
 from headway_dispatcher.gate import gate
 from headway_jetstream_kit import Refused, Stored
 from headway_jetstream_kit.publish import NoAnswer, publish

@@ -16,7 +16,7 @@ from support.work_events import queue
 RUN = """
     INSERT INTO dispatcher.metadata
         (run_id, work_id, lease_id, group_name, job, round, attempt, state, created_at,
-         patience_seconds)
+         max_run_seconds)
     VALUES ($1, $2, $3, 'ops', 'job', 1, 1, 'pending', $5, $4)
 """
 
@@ -79,7 +79,7 @@ def _record(made: RunDispatched, run: OrderedRun, patience: float, now: datetime
         "attempt": run.attempt,
         "group": run.group,
         "cause": run.cause,
-        "patience_seconds": patience,
+        "max_run_seconds": patience,
     }
     return Record(
         event_id=f"{made.lease}.{run.run}",

@@ -11,7 +11,7 @@ from headway_console.access.tickets import sign_in_path
 from headway_console.access.tokens import Token, as_yaml, new_token
 from headway_console.settings import ConsoleSettings
 from headway_console.wiring import ConsoleService, LocalCredentials, start_console
-from headway_contract.routes import ROLES
+from headway_contract.http import ROLES
 
 LOCAL = LocalCredentials(name="me", token="headway_local-token", ticket_key="key of the tickets")
 

@@ -8,8 +8,8 @@ from headway import App
 from headway.worker.leases import Lease
 from headway_clock import utc_now
 from headway_contract import decode, encode, event, subjects
-from headway_contract.control import Heartbeat, HeartbeatReply, LeaseAnswer, LeaseQuestion
 from headway_contract.lifecycle import RunFailed
+from headway_contract.worker_protocol import Heartbeat, HeartbeatReply, LeaseAnswer, LeaseQuestion
 from headway_jetstream_kit import Stored
 from headway_jetstream_kit.publish import publish
 

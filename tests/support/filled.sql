@@ -57,7 +57,7 @@ FROM generate_series(1, $1::integer) AS n,
 -- Their runs. $1 how many, $2 manifests, $3 groups, $4 now.
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
-     due_at, created_at, started_at, start_heard_at, finished_at, patience_seconds, failure, output,
+     due_at, created_at, started_at, start_heard_at, finished_at, max_run_seconds, failure, output,
      trace_id)
 SELECT md5('run ' || n)::uuid, md5('work ' || n)::uuid, md5('lease ' || n)::uuid,
        md5('manifest ' || m)::uuid, 'group-' || lpad((m % $3::integer)::text, 2, '0'),
@@ -98,12 +98,14 @@ JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
 -- The decisions about their due times, and as many skips as one in twenty. $1 how many,
 -- $2 manifests, $3 now.
 INSERT INTO scheduler.occurrence
-    (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at)
+    (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at,
+     policies)
 SELECT md5('manifest ' || n % $2::integer)::uuid, 'due:' || n, at, at,
        CASE WHEN n % 20 = 0 THEN 'skipped' ELSE 'queued' END,
        CASE WHEN n % 20 = 0 THEN 'still_outstanding' END,
        CASE WHEN n % 20 <> 0 THEN md5('work ' || n)::uuid END,
-       CASE WHEN n % 20 <> 0 THEN 'completed' END, at
+       CASE WHEN n % 20 <> 0 THEN 'completed' END, at,
+       '{"misfire": "fire_once", "overlap": "skip", "group": "ops"}'
 FROM generate_series(1, $1::integer) AS n,
      LATERAL (SELECT $3::timestamptz - interval '30 days' * (1 - n::float / $1::integer) AS at) AS t
 
@@ -149,7 +151,7 @@ FROM dispatcher.dead_letter WHERE state <> 'awaiting'
 INSERT INTO dispatcher.work_queue
     (id, round, slot, group_name, job, input, cause, queued_at, priority, rank, not_before, terms,
      state, wait_reason, received_at,
-     held_by)
+     hold_reason)
 SELECT gen_random_uuid(), 1, 0, 'group-' || lpad((n % $2::integer)::text, 2, '0'), 'job-00',
        jsonb_build_object('n', n), 'enqueue:' || n, at, 0, at, at, '{}', 'queued',
        'awaiting_gate', at, CASE WHEN n % 3 = 0 THEN 'not_before' END
@@ -177,7 +179,7 @@ WITH work AS (
 )
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, group_name, job, round, attempt, state, worker, created_at,
-     started_at, start_heard_at, patience_seconds)
+     started_at, start_heard_at, max_run_seconds)
 SELECT md5('live run ' || n)::uuid, md5('live ' || n)::uuid, md5('live lease ' || n)::uuid,
        'group-' || lpad((n % $2::integer)::text, 2, '0'), 'job-01', 1, 1, 'in_progress', 'worker-1',
        $3, $3, $3, 80

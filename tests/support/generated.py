@@ -29,7 +29,7 @@ WITH made AS (
 ), runs AS (
     INSERT INTO dispatcher.metadata
         (run_id, work_id, lease_id, group_name, job, round, attempt, state, worker, host,
-         created_at, started_at, start_heard_at, finished_at, patience_seconds, output)
+         created_at, started_at, start_heard_at, finished_at, max_run_seconds, output)
     SELECT run, work, lease, 'many', 'count', 1, 1, 'completed', 'w', 'h', at, at, at, at, 100,
            to_jsonb(number)
     FROM made
@@ -47,7 +47,7 @@ CROSS JOIN LATERAL (VALUES
         'terms', '{"retry": {"attempts": 3}}'::jsonb), NULL::uuid, NULL::uuid),
     ('run.dispatched', 'headway/dispatcher', jsonb_build_object(
         'run', run, 'work', work, 'lease', lease, 'round', 1, 'attempt', 1, 'job', 'count',
-        'group', 'many', 'patience_seconds', 100), run, lease),
+        'group', 'many', 'max_run_seconds', 100), run, lease),
     ('lease.claimed', 'worker/w', jsonb_build_object('nonce', 'n', 'host', 'h'), NULL, lease),
     ('run.started', 'worker/w', '{"nonce": "n"}', run, lease),
     ('run.completed', 'worker/w', jsonb_build_object('nonce', 'n', 'output', number), run, lease),

@@ -5,7 +5,7 @@ import base64
 import msgspec
 from headway import App
 from headway_contract import Event, decode, subjects
-from headway_contract.healing import ReconcileAnswer, ReconcileQuestion
+from headway_contract.reconcile import ReconcileAnswer, ReconcileQuestion
 from headway_contract.settled import WorkSettled
 from headway_contract.work import WorkQueued
 from headway_jetstream_kit.provisioning import consumer_info

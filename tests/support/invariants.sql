@@ -135,7 +135,7 @@ WITH active AS (
     SELECT id, concurrency_key AS key, group_name, job, rank,
            min(concurrency_limit) OVER (PARTITION BY concurrency_key ORDER BY rank) AS least
     FROM dispatcher.work_queue
-    WHERE state IN ('queued', 'waiting') AND held_by = 'key'
+    WHERE state IN ('queued', 'waiting') AND hold_reason = 'key'
 )
 SELECT waiter.id
 FROM waiter
@@ -145,7 +145,7 @@ WHERE least(waiter.least, active.least) > coalesce(active.runs, 0)
   AND NOT EXISTS (
     SELECT FROM dispatcher.work_queue AS ready
     WHERE ready.concurrency_key = waiter.key AND ready.state IN ('queued', 'waiting')
-      AND ready.held_by IS NULL AND ready.group_name = waiter.group_name
+      AND ready.hold_reason IS NULL AND ready.group_name = waiter.group_name
       AND ready.job = waiter.job AND ready.rank <= waiter.rank)
 
 -- name: i8_event_without_a_word

@@ -6,7 +6,7 @@ FILL = """
 INSERT INTO dispatcher.work_queue
     (id, round, slot, group_name, job, cause, queued_at, priority, rank, not_before, terms,
      state, wait_reason, received_at,
-     held_by, concurrency_key)
+     hold_reason, concurrency_key)
 SELECT gen_random_uuid(), 1, 0, $2, $3, 'test', $4::timestamptz, 0,
        $4 + number * interval '1 ms', $4, '{}', 'queued', 'awaiting_gate', $4,
        $5, $6

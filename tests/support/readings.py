@@ -28,11 +28,10 @@ from headway_console.reading import (
 )
 from headway_console.reading.audit import AuditFilter
 from headway_console.reading.events import EventFilter
-from headway_console.reading.figures import FigureFilter
 from headway_console.reading.manifests import ManifestFilter
 from headway_console.reading.runs import RunFilter
 from headway_console.reading.works import WorkFilter
-from headway_contract.dispatching import LetterFilter
+from headway_contract.dead_letters import LetterFilter
 from headway_history.store import Numbers
 from headway_postgres_kit import Connection
 
@@ -58,11 +57,11 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "runs: of a job, failed (none)": RunFilter(job="job-07", state="failed"),
         "runs: of a group": RunFilter(group="group-07"),
         "runs: of a group (none)": RunFilter(group="nobody"),
-        "runs: of a manifest": RunFilter(manifest=named("manifest 17")),
+        "runs: of a manifest": RunFilter(manifest_id=named("manifest 17")),
         "runs: of a worker": RunFilter(worker="worker-7"),
         "runs: of a worker (none)": RunFilter(worker="nobody"),
         "runs: of a day": RunFilter(since=now - month / 2, before=now - month / 2 + month / 30),
-        "runs: of a manifest, failed": RunFilter(manifest=named("manifest 17"), state="failed"),
+        "runs: of a manifest, failed": RunFilter(manifest_id=named("manifest 17"), state="failed"),
         "runs: of a group, failed": RunFilter(group="group-00", state="failed"),
         "runs: of a group, failed (none)": RunFilter(group="group-07", state="failed"),
         "runs: of a job and a day": RunFilter(
@@ -79,7 +78,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "manifests": ManifestFilter(),
         "manifests: text": ManifestFilter(text="00017"),
         "manifests: of a group": ManifestFilter(group="group-07"),
-        "manifests: label": ManifestFilter(labels={"team": "team-3"}),
+        "manifests: label": ManifestFilter(label=("team=team-3",)),
         "manifests: disabled": ManifestFilter(state="disabled"),
         "manifests: outstanding": ManifestFilter(state="outstanding"),
     }
@@ -90,16 +89,18 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "work: by reason (none)": WorkFilter(reason="nothing"),
         "work: of a job": WorkFilter(job="job-07"),
         "work: of a job (none)": WorkFilter(job="nobody"),
-        "work: of a manifest": WorkFilter(manifest=named("manifest 17")),
+        "work: of a manifest": WorkFilter(manifest_id=named("manifest 17")),
         "work: dispatched": WorkFilter(state="dispatched"),
-        "work: settled of a manifest": WorkFilter(state="settled", manifest=named("manifest 17")),
+        "work: settled of a manifest": WorkFilter(
+            state="settled", manifest_id=named("manifest 17")
+        ),
         "work: settled": WorkFilter(state="settled"),
         "work: settled (none)": WorkFilter(state="settled", group="nobody"),
     }
     event_lists = {
         "events": EventFilter(),
-        "events: of a type": EventFilter(types=("run.*",)),
-        "events: of a type (none)": EventFilter(types=("run.lost",)),
+        "events: of a type": EventFilter(type=("run.*",)),
+        "events: of a type (none)": EventFilter(type=("run.lost",)),
         "events: of a job": EventFilter(job="job-07"),
         "events: of a group": EventFilter(group="group-07"),
         "events: of a manifest": EventFilter(manifest="manifest-00017"),
@@ -113,7 +114,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "audit: of people": AuditFilter(people=True),
         "audit: by an actor": AuditFilter(actor="person-3"),
         "audit: by an actor (none)": AuditFilter(actor="nobody"),
-        "audit: of an action": AuditFilter(actions=("manifest.changed",)),
+        "audit: of an action": AuditFilter(action=("manifest.changed",)),
         "audit: of a day": AuditFilter(since=now - month / 2, before=now - month / 2 + month / 30),
         "audit: of a target": AuditFilter(target="manifest-00017"),
     }
@@ -127,7 +128,6 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         ),
         "dead letters: of a manifest (none)": LetterFilter(manifest="nobody"),
     }
-    manifest, job = FigureFilter(manifest=named("manifest 17")), FigureFilter(job="job-07")
     return {
         **{n: lambda c, f=f: runs.page_of_runs(c, f) for n, f in run_lists.items()},
         "a look at a run": lambda c: run.look_at_run(c, named(f"run {number}")),
@@ -181,13 +181,7 @@ def readings(now: datetime, *, number: int = 1000) -> dict[str, Reading]:
         "calendar of a month": lambda c: occurrences.read_span(
             c, named("manifest 17"), since=now - month, until=now, limit=1000
         ),
-        "figures of a manifest": lambda c: figures.latest_figures(c, manifest),
-        "figures of a manifest by day": lambda c: figures.bucketed_figures(
-            c, manifest, since=now - month, until=now, width=timedelta(days=1)
-        ),
-        "figures of a job by day": lambda c: figures.bucketed_figures(
-            c, job, since=now - month, until=now, width=timedelta(days=1)
-        ),
+        "figures of a manifest": lambda c: figures.latest_figures(c, named("manifest 17")),
         "throughput of a day": lambda c: overview.read_throughput(
             c, since=now - timedelta(days=1), until=now, width=timedelta(minutes=30)
         ),

@@ -9,12 +9,14 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
-from headway_contract import asyncapi, subjects
-from headway_contract.asyncapi import Undescribed, address_of, document, requests
+from headway_contract import subjects
 from headway_contract.envelope import EventData
 from headway_contract.registry import CONTROL, EVENTS, NOTIFICATIONS
 from headway_errors import NATS_CODE
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER
+
+from generators import asyncapi
+from generators.asyncapi import Undescribed, address_of, document, requests
 
 SERVICES = Path(__file__).parents[2] / "services"
 NONE: dict[str, Any] = {"messages": []}

@@ -5,7 +5,7 @@ from typing import ClassVar
 from uuid import UUID
 
 import pytest
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
 from headway_decisions.capacity.capacity import (
     MARGIN,
     MOST_BYTES_OF_A_LEASE,
@@ -242,7 +242,7 @@ class TestLeasesOfSeveralRuns:
         assert self.leases(mixed) == [0, 0, 1, 2, 0, 3]
 
     def test_what_is_to_run_alone_has_a_lease_of_its_own(self):
-        mixed = [*wants(1), *wants(1, alone=True, start=10), *wants(1, start=20)]
+        mixed = [*wants(1), *wants(1, exclusive_lease=True, start=10), *wants(1, start=20)]
         assert self.leases(mixed) == [0, 1, 0]
 
     def test_a_lease_is_bounded_by_bytes(self):
@@ -319,9 +319,9 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_an_answer(
             key_limit=2,
             key_active=keyed.get(key, 0),
             manifest_disabled=disabled,
-            alone=alone,
+            exclusive_lease=exclusive_lease,
         )
-        for n, (group, job, key, disabled, alone) in enumerate(wanted)
+        for n, (group, job, key, disabled, exclusive_lease) in enumerate(wanted)
     ]
     limits = Limits(max_active=cap, groups=groups, jobs=jobs)
     fleet = [Worker(jobs=("etl", "mail"), slots=slots)]
@@ -354,7 +354,7 @@ def test_no_limit_is_ever_exceeded_and_everybody_gets_an_answer(
         sharing = [one for one in admitted if leases[one.work] == lease]
         assert len({one.job for one in sharing}) == 1
         assert len(sharing) <= limits.job(sharing[0].job).batch
-        assert len(sharing) == 1 or not any(one.alone for one in sharing)
+        assert len(sharing) == 1 or not any(one.exclusive_lease for one in sharing)
 
 
 @given(

@@ -16,7 +16,8 @@ from headway_console.reading.figures import RunFigure
 from headway_console.reading.manifests import Edge, Family, Relative
 from headway_console.reading.overview import Throughput
 from headway_console.reading.system import Backlog, state_of
-from headway_contract.scheduling import FireChange, FireTime
+from headway_contract.definitions import FireChange
+from headway_contract.manifests import FireTime
 from msgspec import structs
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -219,7 +220,6 @@ class TestCharts:
             RunFigure(
                 run=UUID(int=number), state=state, attempt=1,
                 created_at=NOW - timedelta(minutes=number), started_at=NOW, took_seconds=took,
-                late_seconds=None,
             )
             for number, (state, took) in enumerate(
                 [("completed", 1.0), ("failed", 4.0), ("cancelled", None)]

@@ -12,7 +12,8 @@ from headway_console.pages.schedules import messages
 from headway_console.pages.work_queue import REASONS, waits_for
 from headway_console.reading.audit import AuditEntry
 from headway_console.settings import ConsoleSettings
-from headway_contract.dispatching import CancelAnswer, CancelResult, LetterResult
+from headway_contract.dead_letters import LetterResult
+from headway_contract.work_queue import CancelAnswer, CancelResult
 from headway_decisions.capacity.capacity import Reason
 from headway_service_kit.settings_text import holding
 
@@ -116,8 +117,8 @@ def entry(before: dict, after: dict) -> AuditEntry:
 def test_the_audit_tells_what_differs():
     found = changes_of(
         entry(
-            {"retry": {"attempts": 3, "backoff": 2.0}, "touched": [], "gone": "here"},
-            {"retry": {"attempts": 5, "backoff": 2.0}, "touched": ["retry"], "note": "so"},
+            {"retry": {"attempts": 3, "backoff": 2.0}, "operator_fields": [], "gone": "here"},
+            {"retry": {"attempts": 5, "backoff": 2.0}, "operator_fields": ["retry"], "note": "so"},
         )
     )
     assert [(one.name, one.before, one.after) for one in found] == [

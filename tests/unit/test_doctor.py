@@ -8,37 +8,42 @@ import pytest
 from headway_cli.doctor.findings import Area, Finding
 from headway_cli.doctor.local import check_local
 from headway_cli.doctor.nats import BrokerFacts, judge_broker, judge_services
-from headway_cli.doctor.postgresql import DatabaseFacts, ServerFacts, Transaction, judge_database
-from headway_cli.doctor.system import ConsoleFacts, Job, Person, judge_console, judge_jobs
+from headway_cli.doctor.postgresql import DatabaseFacts, judge_database
+from headway_cli.doctor.system import (
+    ConsoleFacts,
+    Job,
+    Person,
+    judge_console,
+    judge_failure,
+    judge_jobs,
+)
 from headway_console.reading.overview import Counts, Overview, Throughput
 from headway_console.reading.system import Backlog, Dispatcher, Health, Leader
 from headway_console.streams import Answering
 from headway_dispatcher.public import Inspected
+from headway_errors import RequestFailed
 from msgspec.structs import replace
 
 NOW = datetime(2027, 6, 1, 12, 0, tzinfo=UTC)
 
-SERVER = ServerFacts(
-    version=180_006,
-    version_text="18.6",
-    now=NOW,
-    ours=NOW,
-    standby=False,
-    connections=10,
-    most_connections=100,
-    fsync=True,
-    synchronous_commit="on",
-    autovacuum=True,
-    transaction_age=1000,
-)
+SERVER = {
+    "version": 180_006,
+    "version_text": "18.6",
+    "now": NOW,
+    "standby": False,
+    "connections": 10,
+    "most_connections": 100,
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "autovacuum": "on",
+    "reads": True,
+    "transaction_age": 1000,
+}
 DATABASE = DatabaseFacts(
     where="db:5432/headway",
     server=SERVER,
+    ours=NOW,
     schemas={"scheduler": "", "dispatcher": ""},
-    roles={"headway_reader": True, "headway_enqueue": True},
-    writable=[],
-    transactions=[],
-    missing_days=[],
 )
 ANSWERING = [
     Answering(name=name, processes=2, versions=["0.1.0"], endpoints=9)
@@ -72,7 +77,7 @@ BROKER = BrokerFacts(
     where="nats://n:4222",
     version="2.15.1",
     max_payload=1024**2,
-    asked_at=NOW,
+    ours=NOW,
     storage=10,
     storage_limit=1000,
     provisioned=[stream(), consumer()],
@@ -100,7 +105,7 @@ CONSOLE = ConsoleFacts(
     where="http://c",
     person=Person(name="ada", role="viewer"),
     overview=OVERVIEW,
-    asked_at=NOW,
+    ours=NOW,
     jobs=[Job(name="import", manifests=2, workers=1), Job(name="idle", manifests=0, workers=0)],
 )
 
@@ -129,15 +134,17 @@ def test_a_healthy_part_has_only_ok_findings(judge, facts):
         ({"standby": True}, "trouble", "version: db:5432/headway is a standby"),
         ({"now": NOW + timedelta(seconds=40)}, "trouble", "clock: it is 40 s ahead of this"),
         ({"now": NOW - timedelta(seconds=5)}, "warning", "clock: it is 5 s behind this"),
-        ({"fsync": False}, "warning", "safety: fsync is off"),
+        ({"fsync": "off"}, "warning", "safety: fsync is off"),
         ({"synchronous_commit": "off"}, "warning", "safety: synchronous_commit is off"),
-        ({"autovacuum": False}, "trouble", "safety: autovacuum is off"),
+        ({"autovacuum": "off"}, "trouble", "safety: autovacuum is off"),
         ({"transaction_age": 1_500_000_000}, "warning", "safety: the oldest transaction id"),
         ({"connections": 90}, "warning", "connections: 90 of 100 are in use"),
+        ({"reads": None}, "trouble", "reading: the console's role headway_reader does not exist"),
+        ({"reads": False}, "warning", "reading: this user is not a member"),
     ],
 )
 def test_a_server_with_a_problem(change, verdict, words):
-    [(found, told)] = problems(judge_database(replace(DATABASE, server=replace(SERVER, **change))))
+    [(found, told)] = problems(judge_database(replace(DATABASE, server={**SERVER, **change})))
     assert (found, told.startswith(words)) == (verdict, True), told
 
 
@@ -149,28 +156,14 @@ def test_a_server_with_a_problem(change, verdict, words):
             "trouble",
             "schema: the schema lacks 1 migration(s)",
         ),
-        (
-            {"roles": {**DATABASE.roles, "headway_reader": None}},
-            "trouble",
-            "reading: there is no role headway_reader",
-        ),
-        (
-            {"roles": {**DATABASE.roles, "headway_reader": False}},
-            "warning",
-            "reading: this user is not a member",
-        ),
         ({"write_error": "full"}, "trouble", "disk: PostgreSQL cannot write 20 MB: full"),
         ({"writable": ["scheduler.job"]}, "trouble", "reading: the role headway_reader can change"),
-        (
-            {"roles": {**DATABASE.roles, "headway_enqueue": None}},
-            "warning",
-            "enqueuing: there is no role headway_enqueue",
-        ),
+        ({"no_enqueue_role": True}, "warning", "enqueuing: no role headway_enqueue may enqueue"),
         ({"missing_days": [date(2027, 6, 2)]}, "warning", "history: there is no partition for 202"),
         (
             {
                 "transactions": [
-                    Transaction(pid=7, name="psql", state="idle in transaction", seconds=70)
+                    {"pid": 7, "name": "psql", "state": "idle in transaction", "seconds": 70}
                 ]
             },
             "warning",
@@ -253,7 +246,6 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
 @pytest.mark.parametrize(
     ("facts", "verdict", "words"),
     [
-        (ConsoleFacts(where="http://c", problem="gone"), "trouble", "reach: http://c: gone"),
         (
             overview(health=replace(OVERVIEW.health, leader=None)),
             "warning",
@@ -290,7 +282,7 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
             "manifests: 1 cannot be scheduled",
         ),
         (
-            replace(CONSOLE, asked_at=NOW - timedelta(minutes=5)),
+            replace(CONSOLE, ours=NOW - timedelta(minutes=5)),
             "trouble",
             "clock: it is 300 s ahead",
         ),
@@ -299,6 +291,20 @@ LATE = Backlog(name="dispatcher_outbox", waiting=1, oldest_at=NOW - timedelta(se
 def test_a_system_with_a_problem(facts, verdict, words):
     [(found, told)] = problems(judge_console(facts))
     assert (found, told.startswith(words)) == (verdict, True), told
+
+
+@pytest.mark.parametrize(
+    ("problem", "remedy"),
+    [
+        ("no answer\nmore", "start 'headway console'"),
+        ("it does not know you", "set HEADWAY_TOKEN"),
+        ("the answer cannot be read", "let HEADWAY_URL name a console"),
+    ],
+)
+def test_a_console_that_does_not_answer(problem, remedy):
+    finding = judge_failure("http://c", RequestFailed(problem))
+    assert problems([finding]) == [("trouble", f"reach: http://c: {problem.splitlines()[0]}")]
+    assert finding.remedy.startswith(remedy)
 
 
 def test_a_job_that_nobody_serves_is_trouble_if_it_is_used():

@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-from headway_contract.scheduling import FireChange
+from headway_contract.definitions import FireChange
 from headway_decisions.firing import jitter
 from headway_decisions.timing import timing as timings
 from headway_decisions.timing.cadence import Cron, Daily, Every, Manual, Once

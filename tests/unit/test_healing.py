@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_contract.healing import AskedWork, ReconcileAnswer
+from headway_contract.reconcile import OutstandingWork, ReconcileAnswer
 from headway_contract.settled import WorkSettled
 from headway_decisions import healing
 from headway_decisions.healing import (
@@ -86,12 +86,12 @@ def test_every_asked_work_gets_one_verdict():
     answer = ReconcileAnswer(
         settled=[end], left=[ids[1]], unknown=[ids[2], ids[3], ids[6]], expired=[ids[4], ids[7]]
     )
-    works = [AskedWork(work=work, queued_at=NOON - timedelta(minutes=5)) for work in ids]
-    works[3] = AskedWork(work=ids[3], queued_at=NOON)
+    works = [OutstandingWork(work=work, queued_at=NOON - timedelta(minutes=5)) for work in ids]
+    works[3] = OutstandingWork(work=ids[3], queued_at=NOON)
     verdicts = healing.judge(
         works,
         answer,
-        told_again_at={ids[6]: NOON, ids[7]: NOON},
+        republished_at={ids[6]: NOON, ids[7]: NOON},
         mark=MARK,
         sight=sight(done_through=120),
         leeway=LEEWAY,

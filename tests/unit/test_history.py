@@ -89,7 +89,7 @@ class Life:
             "attempt": self.attempts + 1,
             "job": "job",
             "group": "ops",
-            "patience_seconds": 100,
+            "max_run_seconds": 100,
         }
         self.tell("run.dispatched", data, run=self.run, lease=self.lease)
 

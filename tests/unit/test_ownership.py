@@ -24,7 +24,7 @@ def test_each_field_is_its_operators_or_its_latest_statements_or_the_default(
     declarations, operators
 ):
     marked = dict.fromkeys(operators, "operator")
-    group = structs.replace(FRESH, values={**FRESH.values, **marked}, touched=operators)
+    group = structs.replace(FRESH, values={**FRESH.values, **marked}, operator_fields=operators)
     latest: dict[str, tuple[str, object]] = {}
     for app, stated in declarations:
         group = ownership.restate(group, stated, app=app)
@@ -38,7 +38,7 @@ def test_each_field_is_its_operators_or_its_latest_statements_or_the_default(
             assert (owner.owner, owner.application, owner.value) == ("code", *code)
         else:
             assert (owner.owner, owner.value) == ("default", GROUP_DEFAULTS[owner.field])
-    returned = ownership.in_force(structs.replace(group, touched=frozenset()))
+    returned = ownership.in_force(structs.replace(group, operator_fields=frozenset()))
     assert returned.values == {
         field: latest[field][1] if field in latest else default
         for field, default in GROUP_DEFAULTS.items()

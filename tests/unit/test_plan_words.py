@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from headway_cli.schedules.fire_changes import fire_lines
 from headway_cli.schedules.show import fire_row
-from headway_contract.scheduling import ApplyAnswer, FireChange, FiresLeftOut, FireTime
+from headway_contract.definitions import ApplyAnswer, FireChange, FiresLeftOut
+from headway_contract.manifests import FireTime
 from msgspec import structs
 
 NOW = datetime(2027, 3, 1, tzinfo=UTC)

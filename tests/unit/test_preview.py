@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from headway_contract.scheduling import FireTime
+from headway_contract.manifests import FireTime
 from headway_decisions.firing import jitter
 from headway_decisions.timing.cadence import Daily, Every, Spaced
 from headway_decisions.timing.calendar import ExcludedDays, ExcludedRange, ExcludedTimes, Exclusion

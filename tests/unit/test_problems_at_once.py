@@ -25,8 +25,8 @@ from headway import (
 from headway.define.packing import UnreadableDefinitions, unpack
 from headway.define.runtime_definitions import one_batch, one_manifest
 from headway.yaml_file import read_app
+from headway_contract.fields import Rate
 from headway_contract.fitting import Misfit, fit, problem_of
-from headway_contract.work import Rate
 from support.definitions import problems
 
 HOURLY = every(hours=1)

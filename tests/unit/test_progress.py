@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from headway_contract.progress import LINES_LIMIT, LogLine, Progress
+from headway_contract.worker_protocol import LINES_LIMIT, LogLine, Progress
 from headway_decisions.runs.progress import LATE, News, Teller, digest, refusal
 from hypothesis import given
 from hypothesis import strategies as st

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
 from headway_decisions.capacity import rates
 from hypothesis import given
 from hypothesis import strategies as st

@@ -78,7 +78,7 @@ def test_uncounted_retries_back_off_and_count_in_the_end(kind):
 
 
 def test_an_orphan_is_tried_at_once_and_counted():
-    again = Retry(at=NOW, attempts=1, reason="retry", alone=True)
+    again = Retry(at=NOW, attempts=1, reason="retry", exclusive_lease=True)
     assert after(Failure(kind=ORPHANED), attempts=0) == again
     assert isinstance(after(Failure(kind=ORPHANED), attempts=2), DeadLetter)
 
@@ -94,9 +94,9 @@ def test_a_timeout_is_a_failure_like_any_other():
 
 def test_what_may_have_taken_its_worker_down_comes_back_alone():
     unbegun = after(Failure(kind=UNBEGUN), attempts=2)
-    assert unbegun == Retry(at=NOW, attempts=2, reason=UNBEGUN, alone=True)
-    assert not after(Failure(kind=RECALLED), attempts=0).alone
-    assert not after(BROKEN, attempts=0).alone
+    assert unbegun == Retry(at=NOW, attempts=2, reason=UNBEGUN, exclusive_lease=True)
+    assert not after(Failure(kind=RECALLED), attempts=0).exclusive_lease
+    assert not after(BROKEN, attempts=0).exclusive_lease
 
 
 REFUSED = Failure(kind="ConnectionRefusedError", kinds=["ConnectionError", "OSError"])

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 from headway_contract import event
+from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import (
     Failure,
     LeaseClaimed,
@@ -13,7 +14,6 @@ from headway_contract.lifecycle import (
     RunCompleted,
     RunFailed,
 )
-from headway_contract.limits import OUTPUT_LIMIT
 from headway_decisions.runs.report_limits import bound_event
 
 LEASE = UUID("01930000-0000-7000-8000-000000000003")

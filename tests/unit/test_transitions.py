@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from headway_decisions.runs.diagrams import redraw, run_diagram, run_table, work_table
 from headway_decisions.runs.transitions import (
     RUN_STATES,
     RUN_TRANSITIONS,
@@ -18,6 +17,8 @@ from headway_decisions.runs.transitions import (
     next_run_state,
     next_work_state,
 )
+
+from generators.diagrams import redraw, run_diagram, run_table, work_table
 
 
 @pytest.mark.parametrize(

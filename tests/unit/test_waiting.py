@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
 from headway_decisions.capacity.capacity import GroupLimit, JobLimit, Limits, Load, Room
 from headway_decisions.capacity.rates import Bundle
 from headway_decisions.capacity.slots import Worker

@@ -3,9 +3,11 @@
 import jsonschema_rs
 import pytest
 from headway import InvalidDefinitions
-from headway.yaml_file import nodes, read_app, schema
+from headway.yaml_file import nodes, read_app
 
-_VALIDATOR = jsonschema_rs.validator_for(schema.schema(), offline=True)
+from generators.definitions_schema import schema
+
+_VALIDATOR = jsonschema_rs.validator_for(schema(), offline=True)
 
 
 def _manifest(words: str) -> str:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from headway_contract.healing import AskedWork, ReconcileAnswer
+from headway_contract.reconcile import OutstandingWork, ReconcileAnswer
 from headway_contract.settled import WorkSettled
 from msgspec import Struct
 
@@ -114,10 +114,10 @@ def unheard(
 
 
 def judge(
-    works: Sequence[AskedWork],
+    works: Sequence[OutstandingWork],
     answer: ReconcileAnswer,
     *,
-    told_again_at: Mapping[UUID, datetime],
+    republished_at: Mapping[UUID, datetime],
     mark: Mark | None,
     sight: Sight,
     leeway: timedelta,
@@ -135,7 +135,7 @@ def judge(
         elif queued.work in left:
             verdicts[queued.work] = AskAgain()
         elif queued.work in unknown or queued.work in expired:
-            told_at = told_again_at.get(queued.work, queued.queued_at)
+            told_at = republished_at.get(queued.work, queued.queued_at)
             why = is_lost(told_at, mark, sight, leeway=leeway)
             if why is None:
                 verdicts[queued.work] = OnItsWay("not consumed yet")

@@ -18,7 +18,7 @@ Python, `headway.worker` runs the bodies, and `Client` queries and changes the r
 Only `enqueue` uses a database, over your connection. Importing definitions connects to nothing.
 """
 
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
 
 from headway.client.client import Client, RequestFailed
 from headway.client.enqueue import enqueue

@@ -91,7 +91,7 @@ class Dispatched(Struct, frozen=True, kw_only=True):
     job: str
     group: str
     due_at: datetime | None = None
-    patience_seconds: float
+    max_run_seconds: float
     trace_id: str | None = None
 
 
@@ -104,7 +104,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
     attempts: int
     not_before: datetime
     reason: str = ""
-    alone: bool = False
+    exclusive_lease: bool = False
     begun: bool = False
     traceparent: str | None = None
 

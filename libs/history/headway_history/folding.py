@@ -118,7 +118,9 @@ def _work(history: _WorkEvents, base: Snapshot | None) -> WorkRow | None:
         _open_round(work, latest, history)
     known = {run.run_id for run in base.runs} if base is not None else set()
     work.runs += len({order.run for _, order in history.events(Dispatched)} - known)
-    work.alone = work.alone or any(waiting.alone for _, waiting in history.events(Waiting))
+    work.exclusive_lease = work.exclusive_lease or any(
+        waiting.exclusive_lease for _, waiting in history.events(Waiting)
+    )
     if any(waiting.begun for _, waiting in history.events(Waiting)):
         work.start_by = None  # the deadline was met
     work.explicit = work.explicit or bool(history.events(BroughtForward))
@@ -296,7 +298,7 @@ def _ordered(event: StoredEvent, order: Dispatched, work: WorkRow, key: str | No
         attempt=order.attempt,
         due_at=order.due_at,
         created_at=event.occurred_at,
-        patience_seconds=order.patience_seconds,
+        max_run_seconds=order.max_run_seconds,
         trace_id=order.trace_id,
         concurrency_key=key,
     )

@@ -50,7 +50,7 @@ class WorkRow(Struct, kw_only=True):
     start_by: datetime | None = None
     concurrency_key: str | None = None
     explicit: bool = False
-    alone: bool = False
+    exclusive_lease: bool = False
 
 
 class RunRow(Struct, kw_only=True):
@@ -74,7 +74,7 @@ class RunRow(Struct, kw_only=True):
     finished_at: datetime | None = None
     worker_started_at: datetime | None = None
     worker_finished_at: datetime | None = None
-    patience_seconds: float
+    max_run_seconds: float
     failure: Any = None
     output: Any = None
     cancel_reason: str | None = None

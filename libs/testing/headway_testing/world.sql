@@ -30,7 +30,7 @@ SELECT CASE
         LEFT JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
         WHERE state IN ('queued', 'waiting') AND not_before <= $1
           AND group_limit.enabled IS DISTINCT FROM false
-          AND held_by IS DISTINCT FROM 'manifest_disabled'
+          AND hold_reason IS DISTINCT FROM 'manifest_disabled'
           AND NOT EXISTS (
             SELECT FROM dispatcher.rate_use
             WHERE frees_at > $1 AND (kind, rate_use.name) IN (('group', group_name), ('job', job))))
@@ -46,7 +46,7 @@ least(
     CASE WHEN $3 THEN (SELECT min(start_by) FROM dispatcher.work_queue
                        WHERE state IN ('queued', 'waiting') AND start_by > $1) END,
     CASE WHEN $3 AND EXISTS (SELECT FROM dispatcher.work_queue
-                             WHERE state IN ('queued', 'waiting') AND held_by IS NULL)
+                             WHERE state IN ('queued', 'waiting') AND hold_reason IS NULL)
          THEN (SELECT min(frees_at) FROM dispatcher.rate_use WHERE frees_at > $1) END
 ) AS gate
 

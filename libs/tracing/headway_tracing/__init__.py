@@ -16,6 +16,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 # Separates stored contexts. A span continues the first and is linked to the others.
 CONTEXTS_APART = " "
 
+# This also sets the provider that the environment names, if it names one.
 _tracer = trace.get_tracer("headway")
 _propagator = TraceContextTextMapPropagator()
 
@@ -71,7 +72,8 @@ def _links(contexts: Iterable[trace.SpanContext]) -> list[trace.Link]:
 
 def is_recording() -> bool:
     """Return whether spans are recorded; otherwise hot paths skip them."""
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    # `get_tracer_provider` reads the environment at each call, until a provider is set.
+    return trace._TRACER_PROVIDER is not None  # noqa: SLF001
 
 
 def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:

@@ -1,7 +1,6 @@
 """The application: every route behind one guard."""
 
 from pathlib import Path
-from typing import Any
 
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
@@ -9,7 +8,7 @@ from litestar import Litestar
 from litestar.datastructures import CacheControlHeader, State
 from litestar.middleware import DefineMiddleware
 from litestar.static_files import create_static_files_router
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headway_console.access.authentication import Authentication, Authenticator
 from headway_console.access.guards import check_declared, guard, open_to_anyone
@@ -55,7 +54,7 @@ def make_application(parts: Parts) -> Litestar:
         guards=[guard],
         middleware=[DefineMiddleware(Authentication)],
         exception_handlers={Exception: answer_error},
-        state=State({**_fields(parts), "navigation": PAGES}),
+        state=State({**structs.asdict(parts), "navigation": PAGES}),
         request_max_body_size=_MAX_BYTES,
         openapi_config=None,
         logging_config=None,
@@ -93,7 +92,3 @@ def known_origins(settings: ConsoleSettings, port: int) -> frozenset[str]:
 def is_secure(settings: ConsoleSettings) -> bool:
     """Tell whether people reach the console over HTTPS."""
     return (settings.console_url or "").startswith("https://")
-
-
-def _fields(parts: Parts) -> dict[str, Any]:
-    return {name: getattr(parts, name) for name in parts.__struct_fields__}

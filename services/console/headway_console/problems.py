@@ -7,7 +7,6 @@ from urllib.parse import quote
 import asyncpg
 import msgspec
 from headway.define.definitions import InvalidDefinitions
-from headway_contract.http import InvalidRequest
 from headway_errors import HTTP_STATUS, ErrorKind, RequestFailed, Unavailable
 from headway_postgres_kit import DatabaseUnavailable
 from litestar import Request, Response
@@ -18,7 +17,6 @@ from headway_console.access.attempts import TooManyAttempts
 from headway_console.access.csrf import Forged
 from headway_console.access.guards import Forbidden, SignInNeeded
 from headway_console.feed import FeedFull
-from headway_console.reading import BadCursor
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +51,7 @@ _NAMES: dict[ErrorKind, tuple[str, str]] = {
 _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (SignInNeeded, ErrorKind.UNAUTHENTICATED),
     (Forbidden, ErrorKind.FORBIDDEN),
-    (InvalidRequest, ErrorKind.INVALID),
     (InvalidDefinitions, ErrorKind.INVALID),
-    (BadCursor, ErrorKind.INVALID),
     (asyncpg.DataError, ErrorKind.INVALID),
     (TooManyAttempts, ErrorKind.TOO_MANY),
 )

@@ -1,6 +1,6 @@
 """Requests to the scheduler and the dispatcher, as the person who has signed in."""
 
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from headway.client.control import USUAL_SECONDS
 from headway_jetstream_kit import Broker
@@ -8,11 +8,12 @@ from headway_jetstream_kit import ask as nats
 from litestar import Request
 from msgspec import Struct, structs
 
+HttpRequest: TypeAlias = Request[Any, Any, Any]
 Answer = TypeVar("Answer", bound=Struct)
 
 
 async def ask(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     subject: str,
     question: Struct,
     answer: type[Answer],

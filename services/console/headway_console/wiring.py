@@ -4,7 +4,7 @@ from pathlib import Path
 
 from asyncpg.exceptions import InsufficientPrivilegeError, InvalidParameterValueError
 from headway_clock import new_secret
-from headway_contract.routes import Role
+from headway_contract.http import Role
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Database
 from headway_service_kit.service import Service, open_service

@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 from headway_clock import new_id
 from headway_contract import Event, EventData, encode, event, subjects
-from headway_contract.healing import AskedWork
 from headway_contract.lifecycle import Activation
+from headway_contract.reconcile import OutstandingWork
 from headway_contract.settled import (
     ActivationRequested,
     DeadLetterAcknowledged,
@@ -59,7 +59,7 @@ def work_settled(
 
 
 def settled_without_run(
-    work: WorkQueued | WorkCancelRequested | AskedWork,
+    work: WorkQueued | WorkCancelRequested | OutstandingWork,
     outcome: Outcome,
     reason: str,
     now: datetime,
@@ -69,8 +69,8 @@ def settled_without_run(
         work=work.work,
         round=work.round,
         manifest_id=work.manifest_id,
-        manifest=None if isinstance(work, AskedWork) else work.manifest,
-        group="pruned" if isinstance(work, AskedWork) else work.group,
+        manifest=None if isinstance(work, OutstandingWork) else work.manifest,
+        group="pruned" if isinstance(work, OutstandingWork) else work.group,
         outcome=outcome,
         reason=reason,
         runs=0,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from headway.define.inputs import problem_of_input
 from headway.define.jobs import holds_nul
-from headway_contract.limits import INPUT_LIMIT
+from headway_contract.fields import INPUT_LIMIT
 
 
 def problem_of_given(

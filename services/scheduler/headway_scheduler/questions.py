@@ -8,19 +8,16 @@ from typing import Any
 
 import msgspec
 from headway_contract import subjects
-from headway_contract.scheduling import (
-    ApplyAnswer,
-    ApplyRequest,
+from headway_contract.definitions import ApplyAnswer, ApplyRequest
+from headway_contract.manifests import (
     ExplainAnswer,
     ExplainQuestion,
-    InputAnswer,
-    InputQuestion,
     LedgerAnswer,
     LedgerQuestion,
     PreviewAnswer,
     PreviewQuestion,
 )
-from headway_contract.waiting import OriginAnswer, OriginQuestion
+from headway_contract.work_queue import InputAnswer, InputQuestion, OriginAnswer, WorkQuestion
 from headway_decisions.capacity.keys import InvalidKey, render_key
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
@@ -61,7 +58,7 @@ class Questions:
             subjects.LEDGER_QUESTION: typed(LedgerQuestion, self.ledger),
             subjects.PLAN_QUESTION: typed(ApplyRequest, self.plan),
             subjects.INPUT_QUESTION: typed(InputQuestion, self.input),
-            subjects.ORIGIN_QUESTION: typed(OriginQuestion, self.origin),
+            subjects.ORIGIN_QUESTION: typed(WorkQuestion, self.origin),
         }
 
     async def preview(self, question: PreviewQuestion) -> PreviewAnswer:
@@ -132,7 +129,7 @@ class Questions:
             problem, key = str(error), UNSET
         return InputAnswer(problem=problem or "", known=row is not None, concurrency_key=key)
 
-    async def origin(self, question: OriginQuestion) -> OriginAnswer:
+    async def origin(self, question: WorkQuestion) -> OriginAnswer:
         """What became of work that the dispatcher does not know."""
         async with self._database.acquire() as connection:
             return await origin(connection, question.work)

@@ -1,6 +1,5 @@
 """Putting the scheduler together: the one place that knows all of its parts."""
 
-import logging
 import os
 import socket
 
@@ -11,6 +10,7 @@ from headway_postgres_kit import DATABASE_CLOCK, Clock
 from headway_relay import Handover, Relay
 from headway_service_kit.passes import SAFETY_POLL, Wakeup
 from headway_service_kit.service import Service, open_service
+from headway_tracing.log import get_logger
 from msgspec.structs import replace
 
 from headway_scheduler import metrics
@@ -28,7 +28,7 @@ from headway_scheduler.retention import Retention
 from headway_scheduler.settings import SchedulerSettings
 from headway_scheduler.store import MIGRATIONS, OUTBOX
 
-logger = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 async def start_scheduler(
@@ -65,8 +65,7 @@ async def start_scheduler(
     except BaseException:
         await service.stop()
         raise
-    ticking = "" if settings.tick == "on" else " and does not tick (HEADWAY_TICK=off)"
-    logger.info("scheduler runs%s, health on port %d", ticking, port)
+    log.info("scheduler started", health_port=port, tick=settings.tick)
     return service
 
 

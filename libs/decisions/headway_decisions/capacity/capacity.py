@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
 from msgspec import Struct, field
 
 from headway_decisions.capacity import rates
@@ -86,7 +86,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """Work that is ready to run.
 
     `key_active` counts the runs that hold its key, `size` is the size of its input in bytes, and
-    `alone` says that it needs a lease of its own.
+    `exclusive_lease` says that it needs a lease of its own.
     """
 
     work: UUID
@@ -98,7 +98,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     manifest_disabled: bool = False
     on_lost_contact: str = "stop"
     size: int = 0
-    alone: bool = False
+    exclusive_lease: bool = False
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -330,7 +330,7 @@ class Room:
 
     def _shared(self, candidate: Candidate) -> _OpenLease | None:
         """Return the open lease of this pass that the candidate may join, or `None`."""
-        if candidate.alone:
+        if candidate.exclusive_lease:
             return None
         lease = self._open_leases.get((candidate.job, candidate.on_lost_contact))
         if lease is None or lease.runs_left <= 0 or lease.bytes_left < candidate.size:
@@ -354,7 +354,7 @@ class Room:
                 is_spare=not self._idle.take(candidate.job),
             )
             self._leases += 1
-            if not candidate.alone:
+            if not candidate.exclusive_lease:
                 self._open_leases[candidate.job, candidate.on_lost_contact] = lease
         lease.runs_left -= 1
         lease.bytes_left -= candidate.size

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
 from msgspec import Struct, structs
 
 # The maximum number of bundles in a period.

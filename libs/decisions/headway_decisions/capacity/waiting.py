@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from headway_contract.waiting import GateStatus
+from headway_contract.work_queue import GateStatus
 from msgspec import Struct, structs
 
 from headway_decisions.capacity import rates

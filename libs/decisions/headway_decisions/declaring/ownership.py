@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from headway_contract.scheduling import FieldOwner
+from headway_contract.manifests import FieldOwner
 from msgspec import Struct, structs
 
 # Fields of a manifest that operators may own, and the fields that "retry" gives back together.
@@ -40,7 +40,7 @@ def manifest_owners(row: Mapping[str, Any]) -> list[FieldOwner]:
     """Return who owns each field of a manifest, and the command that gives it back."""
     owners = []
     for field, value in manifest_values(row).items():
-        if field in row["touched"]:
+        if field in row["operator_fields"]:
             command = f"headway change {row['external_id']} --give-back {field}"
             owner = FieldOwner(field=field, value=value, owner="operator", give_back=command)
         elif row["owner"] == API_OWNER:
@@ -63,7 +63,7 @@ class GroupSettings(Struct, frozen=True, kw_only=True):
 
     name: str
     values: dict[str, Any]
-    touched: frozenset[str] = frozenset()
+    operator_fields: frozenset[str] = frozenset()
     declared: dict[str, Stated] = {}
 
 
@@ -72,7 +72,7 @@ def read_group(row: Any) -> GroupSettings:
     return GroupSettings(
         name=row["name"],
         values={field: row[field] for field in GROUP_DEFAULTS},
-        touched=frozenset(row["touched"]),
+        operator_fields=frozenset(row["operator_fields"]),
         declared=msgspec.convert(row["declared"], dict[str, Stated]),
     )
 
@@ -95,7 +95,9 @@ def restate(known: GroupSettings, stated: Mapping[str, Any], *, app: str) -> Gro
 def in_force(settings: GroupSettings) -> GroupSettings:
     """Set each field that no operator owns to what code states, or to its default."""
     values = {
-        field: settings.values[field] if field in settings.touched else _stated(settings, field)
+        field: settings.values[field]
+        if field in settings.operator_fields
+        else _stated(settings, field)
         for field in GROUP_DEFAULTS
     }
     return structs.replace(settings, values=values)
@@ -106,7 +108,7 @@ def group_owners(settings: GroupSettings) -> list[FieldOwner]:
     owners = []
     for field, value in settings.values.items():
         statement = settings.declared.get(field)
-        if field in settings.touched:
+        if field in settings.operator_fields:
             command = f"headway group {settings.name} --give-back {field.replace('_', '-')}"
             owner = FieldOwner(field=field, value=value, owner="operator", give_back=command)
         elif statement is not None:

@@ -25,12 +25,12 @@ _SUSPECT = frozenset({ORPHANED, UNBEGUN})
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """Run again, not before `at`; `alone` means in a lease of its own."""
+    """Run again, not before `at`; `exclusive_lease` means in a lease of its own."""
 
     at: datetime
     attempts: int
     reason: str
-    alone: bool = False
+    exclusive_lease: bool = False
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
@@ -53,10 +53,10 @@ def after_failure(
 
     Before it the round had `attempts` counted and `uncounted` uncounted runs.
     """
-    alone = failure.kind in _SUSPECT
+    exclusive_lease = failure.kind in _SUSPECT
     if failure.kind in UNCOUNTED and uncounted < UNCOUNTED_LIMIT:
         at = now + _uncounted_wait(uncounted)
-        return Retry(at=at, attempts=attempts, reason=failure.kind, alone=alone)
+        return Retry(at=at, attempts=attempts, reason=failure.kind, exclusive_lease=exclusive_lease)
     attempts += 1
     if not failure.retryable:
         return DeadLetter(attempts=attempts, reason="not_retryable")
@@ -65,7 +65,7 @@ def after_failure(
     if attempts >= policy.attempts:
         return DeadLetter(attempts=attempts, reason="attempts_exhausted")
     wait = timedelta(0) if failure.kind == ORPHANED else _wait(policy, attempts, chance)
-    return Retry(at=now + wait, attempts=attempts, reason="retry", alone=alone)
+    return Retry(at=now + wait, attempts=attempts, reason="retry", exclusive_lease=exclusive_lease)
 
 
 def _may_retry(policy: RetryPolicy, failure: Failure) -> bool:

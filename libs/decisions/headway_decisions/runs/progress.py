@@ -11,13 +11,13 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-from headway_contract.progress import (
+from headway_contract.worker_protocol import (
     FIELDS_LIMIT,
     LEVELS,
     LINE_LIMIT,
     LINES_LIMIT,
     LOG_BYTES_LIMIT,
-    MESSAGE_LIMIT,
+    PROGRESS_LIMIT,
     LogLine,
     Progress,
 )
@@ -90,7 +90,7 @@ def digest(teller: Teller, reports: Iterable[Progress]) -> Kept:
         number=latest.number,
         at=latest.at,
         percent=latest.percent,
-        message=None if latest.message is None else latest.message[:MESSAGE_LIMIT],
+        message=None if latest.message is None else latest.message[:PROGRESS_LIMIT],
         lines=tuple(kept),
         dropped=max(*(report.dropped for report in reports), len(lines) - len(kept)),
     )

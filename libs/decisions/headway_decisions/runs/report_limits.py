@@ -11,8 +11,7 @@ from collections.abc import Hashable
 
 import msgspec
 from headway_contract import Event
-from headway_contract.lifecycle import Failure, LeaseClaimed, RunCancelled, RunCompleted, RunFailed
-from headway_contract.limits import (
+from headway_contract.fields import (
     KIND_LIMIT,
     KINDS_LIMIT,
     MESSAGE_LIMIT,
@@ -20,6 +19,7 @@ from headway_contract.limits import (
     OUTPUT_TOO_LARGE,
     STACK_LIMIT,
 )
+from headway_contract.lifecycle import Failure, LeaseClaimed, RunCancelled, RunCompleted, RunFailed
 from msgspec import Struct, structs
 
 _HOST_LIMIT = 255

@@ -6,153 +6,70 @@
         await headway.schedule("nightly-x", job="cleanup", when=daily("03:15"))
 
 It sends requests to the HTTP API of a console; the audit names the owner of the token. Manifests
-that it makes belong to no application: no start of an application prunes them.
+that it creates belong to no application, so no application prunes them.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal
 from uuid import UUID
 
-import httpx
-from headway_clock import utc_now
-from headway_contract.scheduling import (
-    BackfillAnswer,
-    BackfillRequest,
-    Changed,
-    DismissRequest,
-    EnqueueAnswer,
-    EnqueuedStatus,
-    EnqueueRequest,
-    ExplainAnswer,
-    ExplainQuestion,
-    GroupStatus,
-    LedgerAnswer,
-    LedgerQuestion,
-    ManifestAnswer,
-    ManifestStatus,
-    PreviewAnswer,
-    PreviewQuestion,
+from headway_contract.dead_letters import (
+    AcknowledgeRequest,
+    LetterFilter,
+    LetterResult,
+    LettersChanged,
+    RetryRequest,
+)
+from headway_contract.definitions import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
+from headway_contract.fields import Changed, Rate
+from headway_contract.manifests import (
+    ChangeManyRequest,
+    ChangeRequest,
+    DeleteRequest,
+    ManifestField,
+    ManifestResult,
+    ManyChanged,
+    PauseAnswer,
+    PauseRequest,
+    ResumeAnswer,
+    ResumeRequest,
     TriggerAnswer,
     TriggerRequest,
 )
-from headway_contract.waiting import ExplainWorkAnswer
+from headway_contract.operations import (
+    ChangeGroupRequest,
+    ChangeJobRequest,
+    DrainAnswer,
+    DrainRequest,
+    DrainResult,
+    NotifyTestRequest,
+)
+from headway_contract.work_queue import (
+    CancelAnswer,
+    CancelOutstandingRequest,
+    CancelRequest,
+    CancelResult,
+    DismissRequest,
+    EnqueueAnswer,
+    EnqueueRequest,
+)
+from headway_decisions.capacity.rates import parse_rate
 from headway_errors import RequestFailed as RequestFailed
 from headway_tracing import traceparent
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 
-from headway.client.changes import Changes
-from headway.client.control import PATIENT_SECONDS
-from headway.client.http_control import HttpControl, check_url, segment
-from headway.client.operations import Operations
-from headway.client.pauses import Pauses
 from headway.client.schedules import Schedules
 
+OnPage = Callable[[list[LetterResult]], None]
 
-class Client(Schedules, Operations, Pauses, Changes):
+
+class Client(Schedules):
     """A connection to the console at a URL, with the rights of a token.
 
-    `transport` replaces the network, as in tests. One-shot delays count from `now`.
+    `transport` replaces the network, as in tests. Delays of one-shots count from `now`.
     """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
-        check_url(url)
-        self._url = url
-        self._token = token
-        self._transport = transport
-        self._now = now
-        self._opened: HttpControl | None = None
-
-    async def __aenter__(self) -> Self:
-        """Open the connection."""
-        self._opened = HttpControl(self._url, token=self._token, transport=self._transport)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connection."""
-        if self._opened is not None:
-            await self._opened.close()
-
-    async def manifests(self) -> list[ManifestStatus]:
-        """List every manifest with its status, in the order of their ids."""
-        return await self._console.list("/manifests", {}, ManifestStatus)
-
-    async def manifest(self, external_id: str) -> ManifestAnswer:
-        """Return a manifest: its status, its definition, and what operators changed."""
-        return await self._console.show(f"/manifests/{segment(external_id)}", ManifestAnswer)
-
-    async def groups(self) -> list[GroupStatus]:
-        """List every group with its settings, in the order of their names."""
-        return await self._console.list("/groups", {}, GroupStatus)
-
-    async def preview(
-        self,
-        external_id: str,
-        count: int = 20,
-        *,
-        after: datetime | None = None,
-        each: bool = False,
-    ) -> PreviewAnswer:
-        """The next times at which a manifest fires, from now or from an instant on.
-
-        Excluded times between them are folded; with `each` all due times count alike.
-        """
-        question = PreviewQuestion(manifest=external_id, count=count, after=after, each=each)
-        return await self._console.ask(
-            "GET", "/manifests/{manifest}/preview", question, PreviewAnswer, timeout=PATIENT_SECONDS
-        )
-
-    async def explain(self, external_id: str, *, at: datetime | None = None) -> ExplainAnswer:
-        """Why a manifest ran or did not at an instant, or how it stands now."""
-        question = ExplainQuestion(manifest=external_id, at=at)
-        return await self._console.ask(
-            "GET", "/manifests/{manifest}/explain", question, ExplainAnswer
-        )
-
-    async def explain_work(self, work: UUID | str) -> ExplainWorkAnswer:
-        """Why a piece of work waits: its gates, who holds the slots, and when it may start."""
-        return await self._console.show(f"/work/{_work_id(work)}/explain", ExplainWorkAnswer)
-
-    async def ledger(
-        self,
-        external_id: str | None = None,
-        *,
-        since: datetime | None = None,
-        on_page: Callable[[LedgerAnswer], None] = lambda _: None,
-    ) -> LedgerAnswer:
-        """Compare what should have fired with what the ledger tells, of one manifest or all.
-
-        `on_page` is told the answer so far, whenever there is more.
-        """
-        total = LedgerAnswer()
-        questions = [LedgerQuestion(manifest=external_id, since=since)]
-        while questions:
-            question = questions.pop()
-            page = await self._console.ask(
-                "GET", "/ledger", question, LedgerAnswer, timeout=PATIENT_SECONDS
-            )
-            total = _added(total, page)
-            on_page(total)
-            if page.more:
-                questions.append(structs.replace(question, after=page.last))
-            questions += [
-                LedgerQuestion(manifest=name, since=start)
-                for name, start in page.unfinished.items()
-            ]
-        return total
 
     async def trigger(
         self,
@@ -166,51 +83,20 @@ class Client(Schedules, Operations, Pauses, Changes):
     ) -> TriggerAnswer:
         """Run a manifest now, or after a delay in seconds; the same key triggers only once.
 
-        Work that has not begun within `start_within` seconds of when it may expires.
+        Work that does not start within `start_within` seconds after the delay expires.
         """
+        if isinstance(start_within, timedelta):
+            start_within = start_within.total_seconds()
         request = TriggerRequest(
             manifest=external_id,
             key=key,
             input=input,
             delay_seconds=delay,
             priority=priority,
-            start_within_seconds=start_within.total_seconds()
-            if isinstance(start_within, timedelta)
-            else start_within,
+            start_within_seconds=start_within,
         )
         return await self._console.ask(
             "POST", "/manifests/{manifest}/trigger", request, TriggerAnswer
-        )
-
-    async def backfill(
-        self,
-        external_id: str,
-        *,
-        since: datetime,
-        until: datetime,
-        missed_only: bool = False,
-        priority: int | None = None,
-        dry_run: bool = False,
-    ) -> BackfillAnswer:
-        """Queue the occurrences of a past range, both ends included; none is queued twice.
-
-        They run oldest first, one after the other or as many at once as `allow` lets. With
-        `missed_only` those that fired on schedule are left out; `dry_run` only counts.
-        """
-        request = BackfillRequest(
-            manifest=external_id,
-            since=since,
-            until=until,
-            missed_only=missed_only,
-            priority=priority,
-            dry_run=dry_run,
-        )
-        return await self._console.ask(
-            "POST",
-            "/manifests/{manifest}/backfill",
-            request,
-            BackfillAnswer,
-            timeout=PATIENT_SECONDS,
         )
 
     async def enqueue(
@@ -225,7 +111,7 @@ class Client(Schedules, Operations, Pauses, Changes):
         start_by: datetime | None = None,
         key: str | None = None,
     ) -> EnqueueAnswer:
-        """Queue work of a declared job; inside a transaction of your own use `headway.enqueue`."""
+        """Queue work of a declared job; inside your own transaction use `headway.enqueue`."""
         request = EnqueueRequest(
             job=job,
             input=input,
@@ -239,38 +125,258 @@ class Client(Schedules, Operations, Pauses, Changes):
         )
         return await self._console.ask("POST", "/jobs/{job}/enqueue", request, EnqueueAnswer)
 
-    async def enqueued(self, *, refused_only: bool = False) -> list[EnqueuedStatus]:
-        """What was enqueued and waits to be taken up, or was refused, the oldest first."""
-        query = {"refused_only": refused_only}
-        return await self._console.list("/enqueued", query, EnqueuedStatus)
-
     async def dismiss(self, work: UUID) -> Changed:
-        """Forget work that was enqueued and refused; its key may then be used again."""
-        request = DismissRequest(work=work)
-        return await self._console.ask("DELETE", "/enqueued/{work}", request, Changed)
+        """Delete enqueued work that was refused; its key may then be used again."""
+        return await self._console.ask(
+            "DELETE", "/enqueued/{work}", DismissRequest(work=work), Changed
+        )
 
-    @property
-    def _console(self) -> HttpControl:
-        if self._opened is None:
-            raise RequestFailed("the client is not connected: use it as 'async with Client(...)'")
-        return self._opened
+    async def retry(self, *dead_letters: UUID, input: Any = UNSET) -> list[LetterResult]:  # noqa: A002
+        """Run the work of dead letters again; only a single one may get another input."""
+        request = RetryRequest(dead_letters=list(dead_letters), input=input)
+        answer = await self._console.ask("POST", "/dead-letters/retry", request, LettersChanged)
+        return answer.results
 
+    async def retry_all(
+        self,
+        filter: LetterFilter,  # noqa: A002
+        *,
+        on_page: OnPage = lambda _: None,
+    ) -> list[LetterResult]:
+        """Run the work of all open dead letters again that match a filter now.
 
-def _work_id(given: UUID | str) -> UUID:
-    try:
-        return given if isinstance(given, UUID) else UUID(given)
-    except ValueError:
-        raise RequestFailed(
-            f"{given!r} is no id of work, which looks like {UUID(int=0)}: "
-            "'headway explain <manifest>' names those of a manifest"
-        ) from None
+        `on_page` receives the results so far, after each page.
+        """
+        request = RetryRequest(filter=filter)
+        return await self._change_letters("/dead-letters/retry", request, on_page)
 
+    async def acknowledge(self, *dead_letters: UUID, note: str = "") -> list[LetterResult]:
+        """Acknowledge dead letters, which unblocks their manifests."""
+        request = AcknowledgeRequest(dead_letters=list(dead_letters), note=note)
+        answer = await self._console.ask(
+            "POST", "/dead-letters/acknowledge", request, LettersChanged
+        )
+        return answer.results
 
-def _added(total: LedgerAnswer, page: LedgerAnswer) -> LedgerAnswer:
-    """Two answers as one; a manifest that is asked about again counts once."""
-    return LedgerAnswer(
-        manifests=total.manifests + page.manifests - len(page.unfinished),
-        fire_times=total.fire_times + page.fire_times,
-        gaps=list(dict.fromkeys([*total.gaps, *page.gaps])),
-        last=max(total.last, page.last),
-    )
+    async def acknowledge_all(
+        self,
+        filter: LetterFilter,  # noqa: A002
+        *,
+        note: str = "",
+        on_page: OnPage = lambda _: None,
+    ) -> list[LetterResult]:
+        """Acknowledge all open dead letters that match a filter now.
+
+        `on_page` receives the results so far, after each page.
+        """
+        request = AcknowledgeRequest(filter=filter, note=note)
+        return await self._change_letters("/dead-letters/acknowledge", request, on_page)
+
+    async def cancel(self, id: UUID, *, reason: str = "") -> CancelResult:  # noqa: A002
+        """End a run or work early, even if the dispatcher has not received it yet."""
+        request = CancelRequest(ids=[id], reason=reason)
+        answer = await self._console.ask("POST", "/work/cancel", request, CancelAnswer)
+        [result] = answer.results
+        if result.result != "unknown":
+            return result
+        outstanding = CancelOutstandingRequest(work=id, reason=reason)
+        found = (await self._post("/work/{work}/cancel", outstanding, CancelAnswer)).results
+        return found[0] if found else result
+
+    async def cancel_manifest(self, external_id: str, *, reason: str = "") -> CancelAnswer:
+        """End all work of a manifest early, and drop its pending triggers."""
+        request = CancelOutstandingRequest(manifest=external_id, reason=reason)
+        return await self._post("/manifests/{manifest}/cancel", request, CancelAnswer)
+
+    async def cancel_group(self, name: str, *, reason: str = "") -> CancelAnswer:
+        """End all work of a group early, and drop its pending triggers."""
+        request = CancelOutstandingRequest(group=name, reason=reason)
+        return await self._post("/groups/{group}/cancel", request, CancelAnswer)
+
+    async def drain(self, *workers: str) -> list[DrainResult]:
+        """Let workers finish their runs, take no more orders, and exit."""
+        request = DrainRequest(workers=list(workers))
+        return (await self._console.ask("POST", "/workers/drain", request, DrainAnswer)).results
+
+    async def pause(
+        self,
+        *external_ids: str,
+        group: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        everything: bool = False,
+        until: datetime | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> PauseAnswer:
+        """Pause manifests: those named, those of a group or with labels, or all."""
+        request = PauseRequest(
+            manifests=list(external_ids),
+            group=group,
+            labels=dict(labels or {}),
+            all=everything,
+            until=until,
+            reason=reason,
+            dry_run=dry_run,
+        )
+        return await self._console.ask("POST", "/pause", request, PauseAnswer)
+
+    async def resume(
+        self,
+        *external_ids: str,
+        group: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+    ) -> ResumeAnswer:
+        """Resume paused manifests; the answer lists what they catch up on.
+
+        With `dry_run` nothing changes.
+        """
+        request = ResumeRequest(
+            manifests=list(external_ids),
+            group=group,
+            labels=dict(labels or {}),
+            all=everything,
+            dry_run=dry_run,
+        )
+        return await self._console.ask("POST", "/resume", request, ResumeAnswer)
+
+    async def enable(self, external_id: str) -> Changed:
+        """Let a manifest fire; this overrides the code."""
+        return await self._change(ChangeRequest(manifest=external_id, enabled=True))
+
+    async def disable(self, external_id: str) -> Changed:
+        """Keep a manifest from firing; this overrides the code."""
+        return await self._change(ChangeRequest(manifest=external_id, enabled=False))
+
+    async def change(
+        self,
+        external_id: str,
+        *,
+        attempts: int | UnsetType = UNSET,
+        interval: float | UnsetType = UNSET,
+        jitter: float | UnsetType = UNSET,
+        give_back: Iterable[ManifestField] = (),
+    ) -> Changed:
+        """Override fields of a manifest, or reset those in `give_back` to the code."""
+        request = ChangeRequest(
+            manifest=external_id,
+            attempts=attempts,
+            interval_seconds=interval,
+            jitter_seconds=jitter,
+            give_back=list(give_back),
+        )
+        return await self._change(request)
+
+    async def change_many(
+        self,
+        *external_ids: str,
+        action: Literal["enable", "disable", "run"],
+        group: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> list[ManifestResult]:
+        """Enable, disable or run manifests: up to 500 named, of a group, with labels, or all.
+
+        Returns a result for each. With `dry_run` nothing changes. The same key acts only once.
+        """
+        request = ChangeManyRequest(
+            manifests=list(external_ids),
+            group=group,
+            labels=dict(labels or {}),
+            all=everything,
+            action=action,
+            dry_run=dry_run,
+            key=key,
+        )
+        results: list[ManifestResult] = []
+        for page in itertools.count(2):
+            answer = await self._post("/manifests/many", request, ManyChanged)
+            results += answer.results
+            if not answer.more:
+                break
+            # The same key gets the same first page, so the number of the next page is the same.
+            next_key = None if key is None else f"{key}#{page}"
+            request = structs.replace(request, after=answer.last, key=next_key)
+        return results
+
+    async def change_group(
+        self,
+        name: str,
+        *,
+        max_active: int | UnsetType | None = UNSET,
+        priority: int | UnsetType = UNSET,
+        enabled: bool | UnsetType = UNSET,
+        rate: Rate | str | UnsetType | None = UNSET,
+        give_back: Iterable[Literal["max_active", "priority", "enabled", "rate"]] = (),
+    ) -> Changed:
+        """Override settings of a group; `None` removes the limit `max_active` or `rate`."""
+        request = ChangeGroupRequest(
+            group=name,
+            max_active=max_active,
+            priority=priority,
+            enabled=enabled,
+            rate=parse_rate(rate) if isinstance(rate, str) else rate,
+            give_back=list(give_back),
+        )
+        return await self._console.ask("PATCH", "/groups/{group}", request, Changed)
+
+    async def change_job(
+        self,
+        name: str,
+        *,
+        max_active: int | UnsetType | None = UNSET,
+        rate: Rate | str | UnsetType | None = UNSET,
+        give_back: Iterable[Literal["max_active", "rate"]] = (),
+    ) -> Changed:
+        """Override limits of a job; `None` removes one, `give_back` resets it to the code."""
+        request = ChangeJobRequest(
+            job=name,
+            max_active=max_active,
+            rate=parse_rate(rate) if isinstance(rate, str) else rate,
+            give_back=list(give_back),
+        )
+        return await self._console.ask("PATCH", "/jobs/{job}", request, Changed)
+
+    async def test_notification(self) -> Changed:
+        """Send a test notification to the webhook; raise `Rejected` if it is not accepted."""
+        return await self._post("/notifications/test", NotifyTestRequest(), Changed)
+
+    async def delete(self, external_id: str, *, key: str | None = None) -> Changed:
+        """Delete a manifest that no code declares, with its work, dead letters and runs.
+
+        The same key deletes only once.
+        """
+        request = DeleteRequest(manifest=external_id, key=key)
+        return await self._console.ask("DELETE", "/manifests/{manifest}", request, Changed)
+
+    async def rename_app(self, name: str, to: str, *, key: str | None = None) -> Changed:
+        """Move all that an application owns to another name, with its history."""
+        request = RenameAppRequest(app=name, to=to, key=key)
+        return await self._post("/apps/{app}/rename", request, Changed)
+
+    async def retire_app(self, name: str, *, key: str | None = None) -> Changed:
+        """Delete the manifests of an application with all runs, and retire its jobs."""
+        return await self._post("/apps/{app}/retire", RetireAppRequest(app=name, key=key), Changed)
+
+    async def give_back_app(self, name: str, *, key: str | None = None) -> Changed:
+        """Let code declare an application again that files took over."""
+        request = GiveBackAppRequest(app=name, key=key)
+        return await self._console.ask("POST", "/apps/{app}/give-back", request, Changed)
+
+    async def _change(self, request: ChangeRequest) -> Changed:
+        return await self._console.ask("PATCH", "/manifests/{manifest}", request, Changed)
+
+    async def _change_letters(self, path: str, request: Any, on_page: OnPage) -> list[LetterResult]:
+        """Change dead letters page by page, without those that come meanwhile."""
+        results: list[LetterResult] = []
+        while True:
+            page = await self._post(path, request, LettersChanged)
+            results += page.results
+            on_page(results)
+            if not page.more:
+                return results
+            bounded = structs.replace(request.filter, created_before=page.created_before)
+            request = structs.replace(request, filter=bounded, after=page.last)

@@ -1,12 +1,12 @@
-"""Enqueue work inside a transaction of your own: it exists if, and only if, that commits.
+"""Enqueue work inside your own transaction: the work exists if, and only if, that commits.
 
     async with connection.transaction():
         await connection.execute("INSERT INTO orders ...")
         await headway.enqueue(connection, "send-invoice", {"order": 7}, key="invoice-7")
 
-It calls the SQL function `headway.enqueue` over whatever connection it is given, known by its
-manners: asyncpg, SQLAlchemy (connections and sessions), psycopg. None of them is imported.
-With an asynchronous connection the result is to be awaited.
+It calls the SQL function `headway.enqueue` over a connection of asyncpg or psycopg, or over a
+connection or session of SQLAlchemy. None of these libraries is imported. Await the result if the
+connection is asynchronous.
 """
 
 import sys
@@ -19,8 +19,8 @@ from uuid import UUID
 import msgspec
 from headway_tracing import traceparent
 
-# Name and type of every parameter. The input travels as text: what a driver makes of JSON
-# depends on how the application has set it up.
+# Name and type of each parameter. The input is sent as text, because an application may configure
+# how its driver encodes JSON.
 _PARAMETERS = {
     "job": "text",
     "input": "jsonb",
@@ -46,10 +46,10 @@ def enqueue(
     start_by: datetime | None = None,
     key: str | None = None,
 ) -> Any:
-    """Enqueue work of a declared job in the connection's transaction; returns the work's id.
+    """Enqueue work of a declared job in the connection's transaction; return the work's id.
 
-    `delay` is in seconds. The same `key` of a job gives the same work again; with other
-    parameters it is refused. Awaitable if the connection is asynchronous.
+    `delay` is in seconds. The same `key` of a job returns the same work; with other parameters it
+    is refused. The result is awaitable if the connection is asynchronous.
     """
     if isinstance(delay, int | float):
         delay = timedelta(seconds=delay)
@@ -67,7 +67,7 @@ def enqueue(
         "key": key,
         "traceparent": traceparent(),
     }
-    # What is not stated is left to the function's defaults.
+    # The SQL function has the defaults.
     stated = {name: value for name, value in given.items() if value is not None}
     if hasattr(connection, "fetchval"):
         return _by_asyncpg(connection, stated)
@@ -82,7 +82,7 @@ def enqueue(
 
 
 def _statement(places: Mapping[str, str]) -> str:
-    """The call, with a place for each parameter that is stated."""
+    """Return the call with a placeholder for each parameter."""
     arguments = ", ".join(
         f'"{name}" => CAST(CAST({place} AS text) AS jsonb)'
         if name == "input"
@@ -98,7 +98,7 @@ async def _by_asyncpg(connection: Any, stated: dict[str, Any]) -> UUID:
 
 
 def _by_sqlalchemy(connection: Any, stated: dict[str, Any]) -> Any:
-    # Whoever has such a connection has loaded the library.
+    # The library is loaded, because the connection is its object.
     statement = sys.modules["sqlalchemy"].text(_statement({name: f":{name}" for name in stated}))
     result = connection.execute(statement, stated)
     return _scalar_later(result) if isawaitable(result) else UUID(result.scalar_one())
@@ -111,7 +111,7 @@ async def _scalar_later(result: Any) -> UUID:
 def _by_cursor(connection: Any, stated: dict[str, Any]) -> Any:
     cursor = connection.cursor()
     if hasattr(cursor, "row_factory"):
-        # Rows of the application's own making may be anything.
+        # The application may have set another kind of row.
         cursor.row_factory = _plain_rows
     executed = cursor.execute(_statement(dict.fromkeys(stated, "%s")), list(stated.values()))
     if isawaitable(executed):
@@ -135,5 +135,6 @@ def _plain_rows(cursor: Any) -> Any:  # noqa: ARG001 - psycopg's interface
 
 
 def _is_of(connection: Any, library: str) -> bool:
-    """Whether an object is of a class of this library, or of one that is derived from it."""
-    return any(one.__module__.partition(".")[0] == library for one in type(connection).__mro__)
+    """Return whether an object's class or one of its bases is from a library."""
+    bases = type(connection).__mro__
+    return any(base.__module__.partition(".")[0] == library for base in bases)

@@ -11,12 +11,11 @@ from urllib.parse import quote
 
 import httpx
 import msgspec
+from headway_contract.http import API
 from headway_errors import RequestFailed, TimedOut, Unavailable, failure, kind_of_status
 from msgspec import NODEFAULT, Struct, structs
 
 from headway.client.control import USUAL_SECONDS, Answer
-
-API = "/api/v1"
 
 Item = TypeVar("Item")
 

@@ -1,13 +1,16 @@
-"""Plan and apply definitions, and make manifests at run time."""
+"""Plan and apply definitions, and create manifests at run time."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
 from headway_clock import new_nonce
-from headway_contract.scheduling import ApplyAnswer, ApplyRequest, PrunePolicy
+from headway_contract.definitions import ApplyAnswer, ApplyRequest, PrunePolicy
+from headway_contract.manifests import BackfillAnswer, BackfillRequest
+from msgspec import Struct
 
-from headway.client.control import PATIENT_SECONDS, Asking
+from headway.client.control import PATIENT_SECONDS, Answer
+from headway.client.reads import Reads
 from headway.define import cadences
 from headway.define.chain import Configure, Items
 from headway.define.declarations import Terms
@@ -16,11 +19,11 @@ from headway.define.packing import pack
 from headway.define.runtime_definitions import one_batch, one_manifest
 from headway.define.when import When
 
+_LONGEST_DELAY = timedelta(days=10 * 366)
 
-class Schedules(Asking):
-    """The part of a client that declares."""
 
-    _now: Callable[[], datetime]
+class Schedules(Reads):
+    """A client that also declares manifests."""
 
     async def plan(
         self,
@@ -30,13 +33,11 @@ class Schedules(Asking):
         days: int = 7,
         take_over: bool = False,
     ) -> ApplyAnswer:
-        """What applying definitions would change, and which fire times in the next days."""
+        """Return what `apply` would change, and which fire times in the next days."""
         request = ApplyRequest(
             definitions=pack(definitions), prune=prune, days=days, take_over=take_over
         )
-        return await self._console.ask(
-            "POST", "/plan", request, ApplyAnswer, timeout=PATIENT_SECONDS
-        )
+        return await self._post("/plan", request, ApplyAnswer)
 
     async def apply(
         self,
@@ -45,16 +46,14 @@ class Schedules(Asking):
         prune: PrunePolicy | None = None,
         take_over: bool = False,
     ) -> ApplyAnswer:
-        """Store definitions, all of them or none, and prune what they no longer name.
+        """Store definitions, all of them or none, and prune manifests that they no longer name.
 
-        An application that its code declares is refused, unless they `take_over`.
+        An application that code declares is refused, unless the definitions `take_over`.
         """
         request = ApplyRequest(
             definitions=pack(definitions), prune=prune, days=0, take_over=take_over
         )
-        return await self._console.ask(
-            "POST", "/apply", request, ApplyAnswer, timeout=PATIENT_SECONDS
-        )
+        return await self._post("/apply", request, ApplyAnswer)
 
     async def schedule(
         self,
@@ -67,11 +66,11 @@ class Schedules(Asking):
         dormant: bool = False,
         **terms: Unpack[Terms],
     ) -> ApplyAnswer:
-        """Make or change one manifest of a job that some application has declared.
+        """Create or change a manifest of a job that some application has declared.
 
-        It fires by its cadence, or after each success of `depends_on`, which may be a manifest of
-        any application; if it is `dormant`, only when a run of that says so. Terms that are left
-        out are those of the job, and follow it when it is declared differently.
+        It fires by its cadence, or after each success of `depends_on`, a manifest of any
+        application. A `dormant` one fires only when a run of that manifest activates it. Terms
+        that are not set follow the job.
         """
         definitions = one_manifest(
             external_id, job=job, when=when, given=input, depends_on=depends_on,
@@ -93,8 +92,9 @@ class Schedules(Asking):
         dormant: bool = False,
         **terms: Unpack[Terms],
     ) -> ApplyAnswer:
-        """Make one manifest for each item, as `App.schedule_many` does; with `prune`, delete
-        those of the batch whose item is gone.
+        """Create a manifest for each item, like `App.schedule_many`.
+
+        With `prune`, manifests of removed items are deleted.
         """
         definitions = one_batch(
             name, job=job, items=items, when=when, key=key, prune=prune, configure=configure,
@@ -112,31 +112,55 @@ class Schedules(Asking):
         id: str | None = None,  # noqa: A002
         **terms: Unpack[Terms],
     ) -> str:
-        """Run a job once, at a time or after a delay in seconds; returns the manifest's id."""
+        """Run a job once, at a time or after a delay in seconds; return the manifest's id."""
         external_id = id or f"once-{new_nonce()}"
         when = cadences.once(_wall_time(at, delay, self._now), tz="UTC")
         await self.schedule(external_id, job=job, when=when, input=input, **terms)
         return external_id
 
+    async def backfill(
+        self,
+        external_id: str,
+        *,
+        since: datetime,
+        until: datetime,
+        missed_only: bool = False,
+        priority: int | None = None,
+        dry_run: bool = False,
+    ) -> BackfillAnswer:
+        """Queue the occurrences of a past range, both ends included; none is queued twice.
+
+        They run oldest first, as many at once as may overlap. `missed_only` leaves out those that
+        fired on schedule; `dry_run` only counts.
+        """
+        request = BackfillRequest(
+            manifest=external_id,
+            since=since,
+            until=until,
+            missed_only=missed_only,
+            priority=priority,
+            dry_run=dry_run,
+        )
+        return await self._post("/manifests/{manifest}/backfill", request, BackfillAnswer)
+
+    async def _post(self, path: str, request: Struct, answer: type[Answer]) -> Answer:
+        """Send a request that may take long."""
+        return await self._console.ask("POST", path, request, answer, timeout=PATIENT_SECONDS)
+
 
 def _wall_time(
     at: datetime | None, delay: float | timedelta | None, now: Callable[[], datetime]
 ) -> datetime:
-    """When a one-shot is due, on the clock of UTC; whole seconds, never too early."""
+    """Return the time of a one-shot in UTC, rounded up to whole seconds."""
     if (at is None) == (delay is None):
         raise ValueError("once() takes either at= or delay=")
     if delay is not None:
         at = now() + _delay(delay)
-    if not isinstance(at, datetime):
-        raise ValueError(f"once(at=...) takes a datetime with its zone, and {at!r} is none")
-    if at.tzinfo is None:
-        raise ValueError(f"once(at=...) takes a time with its zone, and {at} has none")
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise ValueError(f"once(at=...) takes a datetime with a zone, not {at!r}")
     at = at.astimezone(UTC)
     rounded = at if at.microsecond == 0 else at.replace(microsecond=0) + timedelta(seconds=1)
     return rounded.replace(tzinfo=None)
-
-
-_LONGEST_DELAY = timedelta(days=10 * 366)
 
 
 def _delay(given: float | timedelta) -> timedelta:
@@ -145,5 +169,5 @@ def _delay(given: float | timedelta) -> timedelta:
     except (OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"once(delay={given!r}): write a number of seconds") from error
     if not timedelta(0) <= delay <= _LONGEST_DELAY:
-        raise ValueError(f"once(delay={given!r}): a delay is between none and ten years")
+        raise ValueError(f"once(delay={given!r}): use a delay from 0 to ten years")
     return delay

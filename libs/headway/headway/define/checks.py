@@ -6,9 +6,8 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
+from headway_contract.fields import INPUT_LIMIT, InvalidName, check_manifest_id, check_name
 from headway_contract.fitting import Misfit, fit, problem_of
-from headway_contract.limits import INPUT_LIMIT
-from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions.capacity import keys
 from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.declaring.lineage import find_cycles

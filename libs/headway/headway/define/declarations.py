@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from headway_contract.names import InvalidName, check_name
+from headway_contract.fields import InvalidName, check_name
 from headway_contract.work import RetryPolicy
 
 from headway.define.calendar import Excluded

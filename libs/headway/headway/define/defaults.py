@@ -6,12 +6,11 @@ environment of the declaring process (`DefinitionSettings`), the built-in value.
 
 from typing import Annotated, Literal, TypedDict
 
+from headway_contract.fields import Priority, Seconds
 from headway_contract.work import (
     LONGEST_GRACE_SECONDS,
     LONGEST_TIMEOUT_SECONDS,
-    Priority,
     RetryPolicy,
-    Seconds,
     WorkTerms,
 )
 from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap

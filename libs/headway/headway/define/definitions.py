@@ -7,7 +7,8 @@ import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-from headway_contract.work import MOST_RUNS_OF_A_LEASE, Priority, Rate, WorkTerms, terms_of
+from headway_contract.fields import Priority, Rate
+from headway_contract.work import MOST_RUNS_OF_A_LEASE, WorkTerms, terms_of
 from headway_decisions.declaring import ownership
 from headway_decisions.firing.manifest_state import LONGEST_JITTER_SECONDS, Misfire, Overlap
 from headway_decisions.timing.timing import Timing

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
+from headway_contract.fields import Rate
 from headway_contract.fitting import show
-from headway_contract.work import Rate, terms_of
+from headway_contract.work import terms_of
 
 from headway.define import inputs
 from headway.define.defaults import Defaults

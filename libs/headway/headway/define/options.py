@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
+from headway_contract.fields import Rate
 from headway_contract.fitting import show
-from headway_contract.work import Rate, RetryPolicy, WorkTerms
+from headway_contract.work import RetryPolicy, WorkTerms
 from headway_decisions.capacity import rates
 from headway_decisions.firing.manifest_state import MOST_CAUGHT_UP, Misfire, Overlap
 from msgspec import Struct

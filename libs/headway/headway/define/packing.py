@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from headway_contract.fields import INPUT_LIMIT, InvalidName, check_manifest_id, check_name
 from headway_contract.fitting import fit, show
-from headway_contract.limits import INPUT_LIMIT
-from headway_contract.names import InvalidName, check_manifest_id, check_name
 from headway_decisions.firing.manifest_state import Misfire
 from headway_decisions.timing.cadence import Manual
 from msgspec import Struct, structs

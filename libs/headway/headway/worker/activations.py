@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from headway_clock import jitter
 from headway_contract import subjects
+from headway_contract.fields import INPUT_LIMIT
 from headway_contract.lifecycle import Activation, RunActivated
-from headway_contract.limits import INPUT_LIMIT
+from headway_contract.manifests import ActivationAnswer, ActivationQuestion
 from headway_contract.orders import OrderedRun
-from headway_contract.scheduling import ActivationAnswer, ActivationQuestion
 from headway_errors import Invalid, RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from headway_contract.orders import OrderedRun
-from headway_contract.progress import Level
+from headway_contract.worker_protocol import Level
 
 from headway.errors import ActivationUnavailable
 
@@ -42,7 +42,7 @@ class RunLog:
     """The log of a run: `ctx.log`."""
 
     def __init__(self, job: str, reporter: Reporter | None) -> None:
-        self._logger = logging.getLogger(f"headway.job.{job}")
+        self._name = f"headway.job.{job}"
         self._reporter = reporter
 
     def debug(self, message: object, *arguments: object, **fields: Any) -> None:
@@ -75,9 +75,10 @@ class RunLog:
     ) -> None:
         text = str(message) % arguments if arguments else str(message)
         number = logging.getLevelNamesMapping()[level.upper()]
-        if self._logger.isEnabledFor(number):
+        logger = logging.getLogger(self._name)
+        if logger.isEnabledFor(number):
             line = " ".join((_one_line(text), *(f"{key}={fields[key]!r}" for key in fields)))
-            self._logger.log(number, "%s", line)
+            logger.log(number, "%s", line)
         if self._reporter is not None:
             self._reporter.line(level, text, fields)
 

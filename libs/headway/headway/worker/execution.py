@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
+from headway_contract.fields import OUTPUT_LIMIT
 from headway_contract.lifecycle import (
     LOST_CONTACT,
     TIMED_OUT,
@@ -16,7 +17,6 @@ from headway_contract.lifecycle import (
     RunCompleted,
     RunFailed,
 )
-from headway_contract.limits import OUTPUT_LIMIT
 from headway_contract.orders import OrderedRun
 from headway_jetstream_kit import Broker
 from headway_tracing import span, traceparent
@@ -67,8 +67,9 @@ class Execution:
         # The broker may accept less than the protocol allows.
         self._most_output = min(OUTPUT_LIMIT, broker.client.max_payload - _ENVELOPE)
         self._body: asyncio.Future[Any] | None = None
-        self._stop_requested = asyncio.Event()
-        self._hurry = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._stop_requested: asyncio.Future[None] = loop.create_future()
+        self._hurry: asyncio.Future[None] = loop.create_future()
         self._stopping: StopReason | None = None
         self._why = ""
         self.traceparent = ordered.traceparent
@@ -78,12 +79,12 @@ class Execution:
 
         A stopping worker also shortens the grace of a body that was asked before.
         """
-        if reason == "worker_stopped":
-            self._hurry.set()
+        if reason == "worker_stopped" and not self._hurry.done():
+            self._hurry.set_result(None)
         if self._stopping is not None:
             return
         self._stopping, self._why = reason, why
-        self._stop_requested.set()
+        self._stop_requested.set_result(None)
         self.context.ask_to_stop()
         if self._body is not None:
             self._stop_body()
@@ -173,25 +174,17 @@ class Execution:
         """Wait for the body; after a request to stop, for no longer than its grace."""
         loop = asyncio.get_running_loop()
         clock = loop.call_later(self.ordered.timeout_seconds, self.stop, "timed_out")
-        requested = asyncio.create_task(self._stop_requested.wait())
         try:
-            await asyncio.wait({body, requested}, return_when=asyncio.FIRST_COMPLETED)
-            if not body.done():
-                await self._wait_out_grace(body)
-            return body.done()
+            await asyncio.wait({body, self._stop_requested}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             clock.cancel()
-            requested.cancel()
-
-    async def _wait_out_grace(self, body: "asyncio.Future[Any]") -> None:
-        grace = self.ordered.cancel_grace_seconds
-        hurry = asyncio.create_task(self._hurry.wait())
-        try:
-            await asyncio.wait({body, hurry}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-            if hurry.done():
+        if not body.done():
+            grace = self.ordered.cancel_grace_seconds
+            ends = {body, self._hurry}
+            await asyncio.wait(ends, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            if self._hurry.done():
                 await asyncio.wait({body}, timeout=min(grace, HAND_BACK_SECONDS))
-        finally:
-            hurry.cancel()
+        return body.done()
 
     def _returned(self, output: Any) -> Outcome:
         encoded = encode_output(output, self._most_output)

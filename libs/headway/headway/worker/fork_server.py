@@ -2,11 +2,12 @@
 
 The fork server is a process that loads the jobs' modules once, when the worker starts, and then
 forks a process for each run: quickly, always with the same code, and without state of the run
-before. The process talks to the worker over a socket of its own. It ends with its run, when it is
-killed, or when the worker is gone.
+before. The process talks to the worker over a socket of its own, on which the fork server reports
+its exit. It ends with its run, when it is killed, or when the worker is gone.
 """
 
 import asyncio
+import contextlib
 import inspect
 import os
 import signal
@@ -28,6 +29,7 @@ from headway.worker.pipe_frames import (
     ActivateReply,
     Alive,
     Begin,
+    Exited,
     FromChild,
     FunctionPath,
     LogFrame,
@@ -74,9 +76,7 @@ class ForkServer:
         self._functions = [function_path(job.function) for job in jobs]
         self._process: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
-        self._listening: asyncio.Task[None] | None = None
         self._fork_lock = asyncio.Lock()
-        self.exit_codes = ExitCodes()
 
     async def start(self) -> None:
         """Start the process, and wait until it has loaded the jobs' modules."""
@@ -96,21 +96,18 @@ class ForkServer:
                 start_new_session=True,
             )
         self._control = ours
-        ready = asyncio.get_running_loop().create_future()
-        self._listening = asyncio.create_task(self._listen(ours, ready))
-        try:
+        ready = b""
+        with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(_START_SECONDS):
-                await ready
-        except (TimeoutError, ForkServerFailed) as error:
+                ready = await asyncio.get_running_loop().sock_recv(ours, 1)
+        if not ready:
             await self.stop()
             raise ForkServerFailed(
                 "the fork server for jobs with process=True did not start: see its output above"
-            ) from error
+            )
 
     async def stop(self) -> None:
         """Stop it; processes that still run end by themselves when their socket closes."""
-        if self._listening is not None:
-            await end([self._listening])
         if self._control is not None:
             self._control.close()
         if self._process is not None:
@@ -120,7 +117,7 @@ class ForkServer:
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()
-        self._process = self._control = self._listening = None
+        self._process = self._control = None
 
     async def fork(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Fork a process and open the connection to it."""
@@ -151,34 +148,7 @@ class ForkServer:
     async def _restart(self) -> None:
         log.warning("fork server exited; restarting")
         await self.stop()
-        self.exit_codes.forget_all()
         await self.start()
-
-    async def describe_exit(self, pid: int) -> str:
-        """Describe how a process ended."""
-        exited = self.exit_codes.wait_for(pid)
-        await asyncio.wait({exited}, timeout=_EXIT_SECONDS)
-        if not exited.done():
-            return "its exit code is unknown"
-        code = exited.result()
-        if code >= 0:
-            return f"it exited with code {code}"
-        return f"it was ended by signal {-code} ({signal.Signals(-code).name})"
-
-    async def _listen(self, control: socket.socket, ready: "asyncio.Future[None]") -> None:
-        """Receive that it is ready, and then the exit code of each process."""
-        loop = asyncio.get_running_loop()
-        rest = b""
-        while data := await loop.sock_recv(control, 4096):
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                if line == b"ready":
-                    ready.set_result(None)
-                else:
-                    pid, code = map(int, line.split())
-                    self.exit_codes.note(pid, code)
-        if not ready.done():
-            ready.set_exception(ForkServerFailed("it exited during its start"))
 
 
 class BodyProcess:
@@ -202,7 +172,6 @@ class BodyProcess:
         self._stop_requested = False
         self._kill_requested = False
         self._ended = False
-        self._watching: asyncio.Task[None] | None = None
         self._activating: set[asyncio.Task[None]] = set()
 
     async def run(self) -> msgspec.Raw:
@@ -215,10 +184,8 @@ class BodyProcess:
             return await self._read_until_end(reader)
         finally:
             self.kill()
-            await end([*self._activating, *([self._watching] if self._watching else [])])
+            await end(self._activating)
             self._writer.close()
-            if self._pid is not None:
-                self._fork_server.exit_codes.forget(self._pid)
 
     def ask_to_stop(self) -> None:
         """Ask the body to end early."""
@@ -249,19 +216,26 @@ class BodyProcess:
         while True:
             try:
                 line = await reader.readline()
-                frame = from_child.decode(line) if line.endswith(b"\n") else None
             except (OSError, ValueError) as error:
                 log.warning("process of a run is unreadable", run=self._ordered.run, error=error)
-                frame = None
+                line = b""
+            if not line:
+                raise BodyFailed(_death_failure(None))
+            try:
+                frame = from_child.decode(line)
+            except msgspec.DecodeError:
+                # A process that was killed leaves half a line, and the line of its exit follows.
+                self.kill()
+                continue
             match frame:
-                case None:
-                    raise BodyFailed(await self._death_failure())
                 case Returned(output):
                     self._ended = True
                     return output
                 case Raised(failure):
                     self._ended = True
                     raise BodyFailed(failure)
+                case Exited(code):
+                    raise BodyFailed(_death_failure(code))
                 case _:
                     self._handle(frame)
 
@@ -269,7 +243,6 @@ class BodyProcess:
         match frame:
             case Alive(pid):
                 self._pid = pid
-                self._watching = asyncio.create_task(self._disconnect_after_exit(pid))
                 if self._kill_requested:
                     self.kill()
             case ProgressFrame(percent=percent, message=message):
@@ -280,13 +253,6 @@ class BodyProcess:
                 task = asyncio.create_task(self._activate(frame))
                 self._activating.add(task)
                 task.add_done_callback(self._activating.discard)
-
-    async def _disconnect_after_exit(self, pid: int) -> None:
-        """Close the connection, which a grandchild may hold open after the exit."""
-        await asyncio.wait({self._fork_server.exit_codes.wait_for(pid)})
-        await asyncio.sleep(_EXIT_SECONDS)  # its last frames may be in flight
-        if self._writer is not None:
-            self._writer.transport.abort()
 
     async def _activate(self, frame: ActivateFrame) -> None:
         """Activate for the body, and send it the result."""
@@ -302,49 +268,12 @@ class BodyProcess:
             )
         self._writer.write(encode_frame(reply))
 
-    async def _death_failure(self) -> Failure:
+
+def _death_failure(code: int | None) -> Failure:
+    if code is None:
         how = "its exit code is unknown"
-        if self._pid is not None:
-            how = await self._fork_server.describe_exit(self._pid)
-        return Failure(kind=PROCESS_DIED, message=f"the process of the run ended early: {how}")
-
-
-# More than there are processes at once.
-_MOST_EXIT_CODES = 10_000
-
-
-class ExitCodes:
-    """Exit codes by process id, each kept until its run has ended.
-
-    The system reuses ids, so a code that is kept too long would be taken for another process.
-    """
-
-    def __init__(self) -> None:
-        self._codes: dict[int, asyncio.Future[int]] = {}
-        self._unwanted: set[int] = set()
-
-    def wait_for(self, pid: int) -> "asyncio.Future[int]":
-        """Return a future of the exit code. It must not be cancelled."""
-        return self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
-
-    def note(self, pid: int, code: int) -> None:
-        """Record that a process has ended."""
-        if pid in self._unwanted:
-            self._unwanted.discard(pid)
-            return
-        if len(self._codes) > _MOST_EXIT_CODES:
-            self._codes.clear()
-        exit_code = self.wait_for(pid)
-        if not exit_code.done():
-            exit_code.set_result(code)
-
-    def forget(self, pid: int) -> None:
-        """Drop the code of a process, whether it has ended or not."""
-        exit_code = self._codes.pop(pid, None)
-        if exit_code is None or not exit_code.done():
-            self._unwanted.add(pid)
-
-    def forget_all(self) -> None:
-        """Drop all codes; the processes belong to a fork server that is gone."""
-        self._codes.clear()
-        self._unwanted.clear()
+    elif code >= 0:
+        how = f"it exited with code {code}"
+    else:
+        how = f"it was ended by signal {-code} ({signal.Signals(-code).name})"
+    return Failure(kind=PROCESS_DIED, message=f"the process of the run ended early: {how}")

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
+import itertools
 import logging
 import os
 import select
@@ -18,18 +19,20 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from types import ModuleType
 from typing import Any
 
 import msgspec
 from headway_contract.lifecycle import Failure
-from headway_contract.progress import Level
+from headway_contract.worker_protocol import Level
 from headway_tracing.log import get_logger, log_context
 from msgspec import Struct
 
 from headway import errors
 from headway.define.jobs import Job, input_of_body
 from headway.errors import ActivationUnavailable
+from headway.worker.activations import PendingActivation
 from headway.worker.context import ActivationRequest, CapturedLogging, Context, current_reporter
 from headway.worker.outcomes import encode_output, failure_of
 from headway.worker.pipe_frames import (
@@ -37,6 +40,7 @@ from headway.worker.pipe_frames import (
     ActivateReply,
     Alive,
     Begin,
+    Exited,
     FromChild,
     FunctionPath,
     LogFrame,
@@ -72,44 +76,51 @@ def main(arguments: list[str]) -> None:
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    control.sendall(b"ready\n")
+    control.sendall(b"r")
+    connections: dict[int, socket.socket] = {}
     while True:
         ready, _, _ = select.select([control.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
-            _report_exits(control)
-        if control.fileno() in ready and not _fork(control):
+            _report_exits(connections)
+        if control.fileno() in ready and not _fork(control, connections):
             return
 
 
-def _fork(control: socket.socket) -> bool:
+def _fork(control: socket.socket, connections: dict[int, socket.socket]) -> bool:
     """Fork a child for the next socket; return false if the worker is gone."""
     request, sockets, _, _ = socket.recv_fds(control, 1, 1)
     if not request:
         return False
-    [connection] = sockets
-    if os.fork() == 0:
+    connection = socket.socket(fileno=sockets[0])
+    pid = os.fork()
+    if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        control.close()
+        for other in (control, *connections.values()):
+            other.close()
         os.setsid()
         try:
-            Body(socket.socket(fileno=connection)).run()
+            Body(connection).run()
         finally:
             os._exit(0)
-    os.close(connection)
+    connections[pid] = connection
     return True
 
 
-def _report_exits(control: socket.socket) -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        control.sendall(b"%d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
+def _report_exits(connections: dict[int, socket.socket]) -> None:
+    """Send the exit code of each process that ended to its run, and end the connection."""
+    with contextlib.suppress(ChildProcessError):
+        while (exited := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = exited
+            frame = encode_frame(Exited(os.waitstatus_to_exitcode(status)))
+            with connections.pop(pid) as connection:
+                # The run may have ended, or its worker may not read.
+                with contextlib.suppress(OSError):
+                    connection.send(b"\n" + frame, socket.MSG_DONTWAIT)
+                with contextlib.suppress(OSError):
+                    # A grandchild may hold the connection open.
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 def load_function(path: FunctionPath) -> Callable[..., Any]:
@@ -154,7 +165,8 @@ class Body:
         self._stop: Callable[[], None] = lambda: None
         self._stop_requested = False
         self._ended = False
-        self._replies: dict[int, tuple[threading.Event, list[ActivateReply]]] = {}
+        self._numbers = itertools.count(1)
+        self._replies: dict[int, Future[ActivateReply]] = {}
 
     def run(self) -> None:
         """Run the body that the worker names, and send its result."""
@@ -195,7 +207,7 @@ class Body:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self._activate(requests)
-            return _Done()
+            return PendingActivation()
         return loop.run_in_executor(None, self._activate, requests)
 
     def _call(self, begin: Begin, context: Context) -> Any:
@@ -237,9 +249,7 @@ class Body:
                         self._stop_requested = True
                         self._stop()
                     case ActivateReply() as reply:
-                        arrived, replies = self._replies.pop(reply.number)
-                        replies.append(reply)
-                        arrived.set()
+                        self._replies.pop(reply.number).set_result(reply)
         finally:
             if not self._ended:
                 os.killpg(0, signal.SIGKILL)
@@ -249,15 +259,10 @@ class Body:
             (request.manifest, msgspec.to_builtins(request.input), request.key)
             for request in requests
         ]
-        arrived, replies = threading.Event(), list[ActivateReply]()
-        with self._lock:
-            number = len(self._replies) + 1
-            while number in self._replies:
-                number += 1
-            self._replies[number] = (arrived, replies)
+        number, replied = next(self._numbers), Future[ActivateReply]()
+        self._replies[number] = replied
         self._send(ActivateFrame(number=number, requests=encoded))
-        arrived.wait()
-        [reply] = replies
+        reply = replied.result()
         if reply.error:
             kind = getattr(errors, reply.error, ActivationUnavailable)
             raise kind(reply.message)
@@ -270,13 +275,6 @@ class Body:
 def _result(output: Any) -> FromChild:
     encoded = encode_output(output)
     return Raised(encoded) if isinstance(encoded, Failure) else Returned(encoded)
-
-
-class _Done:
-    """An awaitable that is done."""
-
-    def __await__(self) -> Any:
-        return iter(())
 
 
 if __name__ == "__main__":

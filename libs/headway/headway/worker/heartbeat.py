@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 from headway_clock import monotonic
 from headway_contract import subjects
-from headway_contract.control import CancelPush, Heartbeat, HeartbeatReply
+from headway_contract.worker_protocol import CancelPush, Heartbeat, HeartbeatReply
 from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask

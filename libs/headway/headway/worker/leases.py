@@ -15,9 +15,9 @@ from uuid import UUID
 import msgspec
 from headway_clock import jitter, monotonic, new_id, utc_now
 from headway_contract import Event, EventData, encode, event, subjects
-from headway_contract.control import LeaseAnswer, LeaseQuestion
 from headway_contract.lifecycle import LeaseClaimed, LeaseRenewed, RunStarted
 from headway_contract.orders import RunDispatched
+from headway_contract.worker_protocol import LeaseAnswer, LeaseQuestion
 from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker, Message, NoAnswer, Refused, Stored
 from headway_jetstream_kit.ask import ask

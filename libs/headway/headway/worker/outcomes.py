@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from headway_contract.lifecycle import Failure
-from headway_contract.limits import (
+from headway_contract.fields import (
     KIND_LIMIT,
     KINDS_LIMIT,
     MESSAGE_LIMIT,
@@ -14,6 +13,7 @@ from headway_contract.limits import (
     OUTPUT_TOO_LARGE,
     STACK_LIMIT,
 )
+from headway_contract.lifecycle import Failure
 
 from headway.define.jobs import holds_nul
 from headway.errors import Fatal

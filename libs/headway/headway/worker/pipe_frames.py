@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from headway_contract.lifecycle import Failure
 from headway_contract.orders import OrderedRun
-from headway_contract.progress import Level
+from headway_contract.worker_protocol import Level
 from msgspec import Struct
 
 
@@ -78,8 +78,14 @@ class Raised(Struct, frozen=True, tag="raised"):
     failure: Failure
 
 
+class Exited(Struct, frozen=True, tag="exited"):
+    """The process has ended, says the fork server; a negative code is a signal."""
+
+    code: int
+
+
 ToChild = Begin | Stop | ActivateReply
-FromChild = Alive | ProgressFrame | LogFrame | ActivateFrame | Returned | Raised
+FromChild = Alive | ProgressFrame | LogFrame | ActivateFrame | Returned | Raised | Exited
 
 to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)

@@ -13,12 +13,12 @@ import msgspec
 from headway_clock import utc_now
 from headway_contract import subjects
 from headway_contract.orders import OrderedRun
-from headway_contract.progress import (
+from headway_contract.worker_protocol import (
     FIELDS_LIMIT,
     LINE_LIMIT,
     LINES_LIMIT,
     LOG_BYTES_LIMIT,
-    MESSAGE_LIMIT,
+    PROGRESS_LIMIT,
     Level,
     LogLine,
     Progress,
@@ -147,7 +147,7 @@ def bound_progress(percent: float | None, message: str | None) -> tuple[float | 
         if math.isnan(percent):
             raise ValueError("progress is nan: pass a percentage from 0 to 100")
         percent = min(max(float(percent), 0.0), 100.0)
-    return percent, None if message is None else _cut(str(message), MESSAGE_LIMIT)
+    return percent, None if message is None else _cut(str(message), PROGRESS_LIMIT)
 
 
 def bound_line(message: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:

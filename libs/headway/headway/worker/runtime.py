@@ -11,8 +11,8 @@ from uuid import UUID
 
 from headway_clock import jitter, monotonic, new_nonce, utc_now
 from headway_contract import Event, Malformed, decode, subjects
-from headway_contract.control import Heartbeat, HeartbeatReply
 from headway_contract.orders import RunDispatched
+from headway_contract.worker_protocol import Heartbeat, HeartbeatReply
 from headway_jetstream_kit import Broker, BrokerUnavailable, ConsumerMissing, Message, Puller
 from headway_jetstream_kit.limited_log import LimitedLog
 from headway_jetstream_kit.pull import ack, nak

@@ -2,8 +2,7 @@
 
 from typing import Any, cast
 
-from headway_contract.names import InvalidName
-from headway_contract.work import Rate
+from headway_contract.fields import InvalidName, Rate
 from headway_decisions.timing.calendar import Exclusion
 
 from headway.define import cadences, inputs

@@ -6,7 +6,7 @@ wrong word than a schema could. Only the JSON Schema lists the words.
 
 from typing import Annotated, Any, Literal
 
-from headway_contract.names import NAME_PATTERN
+from headway_contract.fields import NAME_PATTERN
 from headway_contract.work import (
     LONGEST_GRACE_SECONDS,
     LONGEST_TIMEOUT_SECONDS,

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import msgspec
 import psutil
-from headway_clock import monotonic
 from headway_postgres_kit import Database, Queries
 from msgspec import Struct
 
@@ -24,8 +23,8 @@ class _Traffic(Struct, frozen=True):
 class Reading(Struct, frozen=True, kw_only=True):
     """All counters at one moment."""
 
-    at: float
     processor_seconds: dict[str, float]
+    processor_seconds_after: dict[str, float]
     statements: int
     row_operations: int
     commits: int
@@ -50,20 +49,23 @@ class Counters:
     def __init__(self, database: Database, monitor_url: str, processes: Mapping[str, int]) -> None:
         self._database = database
         self._monitor_url = monitor_url
-        self.processes = dict(processes)
+        self._processes = {name: (pid, 0.0) for name, pid in processes.items()}
+
+    def watch(self, name: str, pid: int) -> None:
+        """Count the CPU time of a process from now on."""
+        self._processes[name] = (pid, _processor_seconds(pid))
 
     async def read(self) -> Reading:
         """Read all counters, after the servers have updated theirs."""
-        at = monotonic()
-        used = {name: _processor_seconds(pid) for name, pid in self.processes.items()}
+        used = self._processor_seconds()
         await asyncio.sleep(_COUNT_DELAY_SECONDS)
         async with self._database.acquire() as connection:
             row = await connection.fetchrow(_queries["counters"])
         assert row is not None  # noqa: S101 - a select of aggregates has one row
         traffic = await asyncio.to_thread(self._traffic)
         return Reading(
-            at=at,
             processor_seconds=used,
+            processor_seconds_after=self._processor_seconds(),
             statements=row["statements"],
             row_operations=row["row_operations"],
             commits=row["commits"],
@@ -71,15 +73,21 @@ class Counters:
             messages_out=traffic.out_msgs,
         )
 
+    def _processor_seconds(self) -> dict[str, float]:
+        return {
+            name: _processor_seconds(pid) - offset
+            for name, (pid, offset) in self._processes.items()
+        }
+
     def _traffic(self) -> _Traffic:
         with urllib.request.urlopen(f"{self._monitor_url}/varz") as answer:  # noqa: S310 - loopback
             return msgspec.json.decode(answer.read(), type=_Traffic)
 
 
 def cost(before: Reading, after: Reading, *, runs: int) -> Cost:
-    """Compute the cost of each run; later processes count from their start."""
+    """Compute the cost of each run, without the delays of the readings themselves."""
     used = {
-        name: seconds - before.processor_seconds.get(name, 0.0)
+        name: seconds - before.processor_seconds_after.get(name, 0.0)
         for name, seconds in after.processor_seconds.items()
     }
     return Cost(

@@ -76,14 +76,16 @@ class Bench:
             await self.start_worker()
 
     async def start_worker(self) -> None:
-        """Start another worker and wait for its first heartbeat."""
+        """Start another worker and wait for its first heartbeat; its start-up costs nothing."""
         before = await self.count(queries["workers"])
-        await self._start(f"worker {before + 1}", "worker", "--slots", str(self._slots))
+        name = f"worker {before + 1}"
+        await self._start(name, "worker", "--slots", str(self._slots))
 
         async def heard() -> bool:
             return await self.count(queries["workers"]) > before
 
         await self.until(heard, what="the first heartbeat of the worker", within=SERVICE_SECONDS)
+        self.counters.watch(name, self._services[name].process_id)
 
     async def count(self, query: str) -> int:
         """Read one number from the database."""
@@ -128,7 +130,7 @@ class Bench:
             )
         self._stack.push_async_callback(process.stop)
         self._services[name] = process
-        self.counters.processes[name] = process.process_id
+        self.counters.watch(name, process.process_id)
 
     def _environment(self) -> dict[str, str]:
         """Remove the user's settings: a benchmark measures the defaults."""

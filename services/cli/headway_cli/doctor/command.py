@@ -4,9 +4,11 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import click
 from headway_dispatcher.public import DispatcherSettings
+from headway_errors import RequestFailed
 from headway_jetstream_kit import BrokerUnavailable
 from headway_postgres_kit import DatabaseUnavailable, SessionsShared
 from headway_service_kit.process import run
@@ -17,7 +19,7 @@ from headway_cli.doctor.findings import Area, Finding
 from headway_cli.doctor.local import check_local
 from headway_cli.doctor.nats import gather_broker, judge_broker
 from headway_cli.doctor.postgresql import gather_database, judge_database
-from headway_cli.doctor.system import ask_console, judge_console, read_system
+from headway_cli.doctor.system import ask_console, judge_console, judge_failure, read_system
 from headway_cli.serve import settings
 from headway_cli.serve.running import NothingRuns, find_alive
 from headway_cli.serve.servers import reach_broker, reach_database
@@ -26,9 +28,16 @@ from headway_cli.terminal import options
 from headway_cli.terminal.interaction import progressing
 from headway_cli.terminal.output import counted, print_json, printable
 
+Target = TypeVar("Target")
+
 IN_TROUBLE = 1
 _REACH_SECONDS = 3.0
 _COLOURS = {"ok": "green", "warning": "yellow", "trouble": "red"}
+_VARIABLES = {
+    "console": "HEADWAY_URL",
+    "postgresql": "HEADWAY_DATABASE_URL",
+    "nats": "HEADWAY_NATS_URL",
+}
 
 
 class Targets(Struct, frozen=True, kw_only=True):
@@ -86,71 +95,59 @@ def _find_targets(session: Session, database_url: str | None, nats_url: str | No
 
 async def _check(targets: Targets) -> list[Finding]:
     """Check the console, then both servers at the same time."""
-    console = None if targets.console is None else await ask_console(targets.console)
-    found = [_not_checked("console", "HEADWAY_URL")] if console is None else judge_console(console)
-    served = [job.name for job in console.jobs if job.workers] if console is not None else []
-    silent = console is None or bool(console.problem)
-    servers = await asyncio.gather(
-        _check_database(targets, with_system=silent), _check_broker(targets, served)
-    )
-    return [*found, *servers[0], *servers[1]]
+    served: list[str] = []
+    answered = False
 
+    async def check_console(address: ConsoleAddress) -> list[Finding]:
+        nonlocal answered
+        try:
+            facts = await ask_console(address)
+        except RequestFailed as error:
+            return [judge_failure(address.url, error)]
+        answered = True
+        served.extend(job.name for job in facts.jobs if job.workers)
+        return judge_console(facts)
 
-async def _check_database(targets: Targets, *, with_system: bool) -> list[Finding]:
-    """Check the database; `with_system` also the state that the console did not report."""
-    url = targets.database_url
-    if url is None:
-        return [_not_checked("postgresql", "HEADWAY_DATABASE_URL")]
-
-    async def check() -> list[Finding]:
+    async def check_database(url: str) -> list[Finding]:
         database = await reach_database(url, name="headway-doctor", wait=_REACH_SECONDS)
         try:
             facts = await gather_database(database)
             found = judge_database(facts)
-            if with_system and not any(facts.schemas.values()):
+            if not answered and not any(facts.schemas.values()):
                 seconds = _dispatcher_settings(targets).orphan_timeout_seconds
                 found += await read_system(database, seconds)
             return found
         finally:
             await database.close()
 
-    return await _guard("postgresql", "HEADWAY_DATABASE_URL", check)
-
-
-async def _check_broker(targets: Targets, jobs: list[str]) -> list[Finding]:
-    url = targets.nats_url
-    if url is None:
-        return [_not_checked("nats", "HEADWAY_NATS_URL")]
-
-    async def check() -> list[Finding]:
-        wanted = _dispatcher_settings(targets)
+    async def check_broker(url: str) -> list[Finding]:
         credentials = settings.get("nats_creds")
         broker = await reach_broker(
             url, name="headway-doctor", credentials=credentials, wait=_REACH_SECONDS
         )
         try:
-            return judge_broker(await gather_broker(broker, wanted, jobs))
+            return judge_broker(await gather_broker(broker, _dispatcher_settings(targets), served))
         finally:
             await broker.close()
 
-    return await _guard("nats", "HEADWAY_NATS_URL", check)
-
-
-def _dispatcher_settings(targets: Targets) -> DispatcherSettings:
-    """Read the settings that a dispatcher would read here."""
-    local = {"HEADWAY_STREAM_MAX_BYTES": str(settings.LOCAL_STREAM_BYTES)}
-    addresses = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://anywhere"}
-    environment = {**(local if targets.embedded else {}), **os.environ, **addresses}
-    return settings.read(DispatcherSettings, {}, environment)
+    console = await _guard("console", targets.console, check_console)
+    servers = await asyncio.gather(
+        _guard("postgresql", targets.database_url, check_database),
+        _guard("nats", targets.nats_url, check_broker),
+    )
+    return [*console, *servers[0], *servers[1]]
 
 
 async def _guard(
-    name: str, variable: str, check: Callable[[], Awaitable[list[Finding]]]
+    name: str, target: Target | None, check: Callable[[Target], Awaitable[list[Finding]]]
 ) -> list[Finding]:
     """Return the findings of a check, or the error that prevented it."""
-    area = Area(name)
+    area, variable = Area(name), _VARIABLES[name]
+    if target is None:
+        text = f"not checked: {variable} is not set, and no 'headway up' runs here"
+        return [area.warning("reach", text, f"set {variable} to check it")]
     try:
-        return await check()
+        return await check(target)
     except (DatabaseUnavailable, BrokerUnavailable) as error:
         remedy = f"start it (its log says why it ended), or correct {variable}"
         return [area.trouble("reach", str(error), remedy)]
@@ -163,9 +160,12 @@ async def _guard(
         return [area.trouble("check", text, "remove its cause, or run it with --debug")]
 
 
-def _not_checked(name: str, variable: str) -> Finding:
-    text = f"not checked: {variable} is not set, and no 'headway up' runs here"
-    return Area(name).warning("reach", text, f"set {variable} to check it")
+def _dispatcher_settings(targets: Targets) -> DispatcherSettings:
+    """Read the settings that a dispatcher would read here."""
+    local = {"HEADWAY_STREAM_MAX_BYTES": str(settings.LOCAL_STREAM_BYTES)}
+    addresses = {"HEADWAY_DATABASE_URL": "postgresql://", "HEADWAY_NATS_URL": "nats://anywhere"}
+    environment = {**(local if targets.embedded else {}), **os.environ, **addresses}
+    return settings.read(DispatcherSettings, {}, environment)
 
 
 def _print(findings: list[Finding]) -> None:

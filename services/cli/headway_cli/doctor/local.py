@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from headway_cli.doctor.findings import Area, Finding
-from headway_cli.reference.known_settings import SECTIONS, is_wrong, settings_of
+from headway_cli.serve.known_settings import SECTIONS, is_wrong, settings_of
 from headway_cli.serve.running import LOCAL_NAME, NOTE_NAME, NothingRuns, is_alive, read_note
 
 _AREA = Area("here")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 import msgspec
-from headway_contract.routes import API
+from headway_contract.http import API
 from msgspec import Struct
 
 from headway_cli.serve.session import Session, asking

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import click
 import msgspec
 from headway import Client
-from headway_contract.scheduling import LedgerAnswer
+from headway_contract.manifests import LedgerAnswer
 from headway_dispatcher.public import MOST_TOLD, Verified
 from headway_dispatcher.public import verify as verify_tables
 from headway_history import Difference

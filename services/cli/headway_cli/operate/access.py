@@ -8,7 +8,7 @@ import click
 from headway_clock import new_token as random_token
 from headway_clock import utc_now
 from headway_console.public import new_token, sign_in_path, token_as_yaml
-from headway_contract.routes import ROLES, Role
+from headway_contract.http import ROLES, Role
 
 from headway_cli.serve.running import find_running
 from headway_cli.serve.session import Session, asking

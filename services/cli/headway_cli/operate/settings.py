@@ -7,7 +7,7 @@ import click
 import msgspec
 from headway_service_kit.settings_text import Effective, in_words
 
-from headway_cli.reference.known_settings import SECTIONS, Section, is_wrong, settings_of
+from headway_cli.serve.known_settings import SECTIONS, Section, is_wrong, settings_of
 from headway_cli.terminal import options
 from headway_cli.terminal.output import json_option, print_lines, table
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 from headway_clock import utc_now
-from headway_contract.routes import API
+from headway_contract.http import API
 from msgspec import Struct
 
 from headway_cli.serve.completion import complete_apps

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import click
 from headway.define.definitions import Definitions
-from headway_contract.scheduling import ApplyAnswer, PrunePolicy
+from headway_contract.definitions import ApplyAnswer, PrunePolicy
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import click
 from headway import Client
 from headway.define.definitions import API_OWNER
-from headway_contract.scheduling import Changed, ManifestStatus
-from headway_contract.work import Rate
+from headway_contract.fields import Changed, Rate
+from headway_contract.manifests import ManifestStatus
 from headway_decisions.capacity.rates import parse_rate
 
 from headway_cli.schedules.many import change_each, change_many

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from headway_contract.scheduling import ApplyAnswer, FireChange, FiresLeftOut, FireTime
+from headway_contract.definitions import ApplyAnswer, FireChange, FiresLeftOut
+from headway_contract.manifests import FireTime
 
 from headway_cli.terminal.output import counted
 from headway_cli.terminal.times import CLOCK_CHANGES, shown

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import click
 from headway import Client
-from headway_contract.operating import ManifestChanged
+from headway_contract.manifests import ManifestResult
 from headway_errors import Conflict, Rejected
 
 from headway_cli.serve.session import Session
@@ -26,7 +26,7 @@ def change_many(
 ) -> None:
     """Ask for confirmation with the number of manifests, then change them."""
 
-    def change(*, dry_run: bool) -> list[ManifestChanged]:
+    def change(*, dry_run: bool) -> list[ManifestResult]:
         return session.ask(
             lambda client: client.change_many(
                 *manifest_ids, action=action, dry_run=dry_run, key=key, **chosen

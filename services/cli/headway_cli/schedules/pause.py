@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 from headway_clock import utc_now
-from headway_contract.pausing import ResumeAnswer, ResumedManifest
+from headway_contract.manifests import ResumeAnswer, ResumedManifest
 
 from headway_cli.serve.names import choosing
 from headway_cli.serve.session import Session, asking

@@ -9,7 +9,8 @@ import msgspec
 from headway import Client
 from headway.define.definitions import API_OWNER, Definitions, ManifestDefinition
 from headway.yaml_file import change_manifest, load_manifest, nodes
-from headway_contract.scheduling import ApplyAnswer, ManifestStatus
+from headway_contract.definitions import ApplyAnswer
+from headway_contract.manifests import ManifestStatus
 from headway_errors import Conflict, NotFound
 
 from headway_cli.schedules.change import delete

@@ -8,19 +8,19 @@ from uuid import UUID
 import click
 import msgspec
 from headway import Client
-from headway_contract.dispatching import GroupOccupancy
-from headway_contract.routes import API
-from headway_contract.scheduling import (
+from headway_contract.fields import Rate
+from headway_contract.http import API
+from headway_contract.manifests import (
     ExplainAnswer,
     FieldOwner,
     FireTime,
-    GroupStatus,
     ManifestAnswer,
     ManifestStatus,
     PreviewAnswer,
 )
-from headway_contract.waiting import ExplainWorkAnswer, GateStatus
-from headway_contract.work import Rate, WorkTerms
+from headway_contract.operations import GroupOccupancy, GroupStatus
+from headway_contract.work import WorkTerms
+from headway_contract.work_queue import ExplainWorkAnswer, GateStatus
 from headway_decisions.capacity.rates import rate_in_words
 from headway_errors import NotFound
 from msgspec import Struct

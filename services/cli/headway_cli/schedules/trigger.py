@@ -5,7 +5,7 @@ from typing import Any
 import click
 from headway import Client
 from headway_clock import utc_now
-from headway_contract.scheduling import BackfillAnswer
+from headway_contract.manifests import BackfillAnswer
 from msgspec import UNSET
 
 from headway_cli.schedules.many import change_many

@@ -68,7 +68,7 @@ def _names_of(list_name: str, field: str, *, narrowed: bool = False) -> Complete
 
 def _read_list(context: click.Context, path: str) -> list[dict[str, object]]:
     # Not above: `headway completion` itself needs neither.
-    from headway_contract.routes import API  # noqa: PLC0415
+    from headway_contract.http import API  # noqa: PLC0415
 
     from headway_cli.serve.session import Session  # noqa: PLC0415
 

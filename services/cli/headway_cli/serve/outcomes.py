@@ -6,7 +6,7 @@ from uuid import UUID
 import click
 from headway import Client
 from headway_clock import monotonic
-from headway_contract.dispatching import WorkAnswer
+from headway_contract.work_queue import WorkAnswer
 from headway_errors import NotFound, Unavailable
 
 from headway_cli.serve.session import Session

@@ -33,6 +33,10 @@ SELECT count(*) FROM dispatcher.worker
 -- When the bodies of some work began. $1 work ids.
 SELECT work_id, started_at FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[])
 
+-- name: first_start
+-- When the first body began after a time. $1 time.
+SELECT min(started_at) FROM dispatcher.metadata WHERE started_at > $1
+
 -- name: burst
 -- How a burst that was due at one moment went: seconds until the last decision, and from the
 -- due time to the start of the body. $1 due at.

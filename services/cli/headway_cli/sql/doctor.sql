@@ -1,14 +1,17 @@
 -- name: server
--- The server: which version, what time it has, how full it is, and settings that cost safety.
+-- The server: version, time, load, settings that cost safety, and whether this user is a member of
+-- the role for reading (null if there is no such role).
 SELECT current_setting('server_version_num')::integer AS version,
        current_setting('server_version') AS version_text,
        clock_timestamp() AS now,
        pg_is_in_recovery() AS standby,
        current_setting('max_connections')::integer AS most_connections,
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
-       current_setting('fsync')::boolean AS fsync,
+       current_setting('fsync') AS fsync,
        current_setting('synchronous_commit') AS synchronous_commit,
-       current_setting('autovacuum')::boolean AS autovacuum,
+       current_setting('autovacuum') AS autovacuum,
+       (SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles
+        WHERE rolname = 'headway_reader') AS reads,
        (SELECT age(datfrozenxid) FROM pg_database
         WHERE datname = current_database()) AS transaction_age
 
@@ -21,15 +24,8 @@ WITH written AS MATERIALIZED (
 )
 SELECT count(*) FROM written
 
--- name: roles
--- The roles that Headway makes: whether they are there, and whether this user may become one.
-SELECT wanted.name, pg_roles.oid IS NOT NULL AS is_there,
-       coalesce(pg_has_role(current_user, pg_roles.oid, 'MEMBER'), false) AS is_ours
-FROM unnest(ARRAY['headway_reader', 'headway_enqueue']) AS wanted (name)
-LEFT JOIN pg_roles ON pg_roles.rolname = wanted.name
-
 -- name: writable
--- Tables of Headway that the role for reading may write.
+-- Tables of Headway that the role for reading can change.
 SELECT pg_namespace.nspname || '.' || pg_class.relname AS name
 FROM pg_class
 JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
@@ -39,7 +35,7 @@ WHERE pg_namespace.nspname IN ('scheduler', 'dispatcher') AND pg_class.relkind I
 ORDER BY 1
 
 -- name: transactions
--- Transactions that are open for long, the oldest first. $1 for how long, $2 how many.
+-- Transactions that are open for long, the oldest first. $1 minimum age, $2 limit.
 SELECT pid, application_name AS name, state,
        extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds
 FROM pg_stat_activity
@@ -49,8 +45,8 @@ ORDER BY xact_start
 LIMIT $2
 
 -- name: consumers
--- Jobs whose orders reach no worker: why their consumer could not be made, or null for a job that a
--- live worker serves and nobody declares. $1 live workers are those heard within, $2 how many.
+-- Jobs whose orders reach no worker: the error of their consumer, or null for a job that a live
+-- worker serves and no application declares. $1 age of the last heartbeat of live workers, $2 limit.
 SELECT name AS job, consumer_error AS error FROM dispatcher.job_limit
 WHERE consumer_error IS NOT NULL
 UNION ALL

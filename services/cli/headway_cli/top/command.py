@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 from headway_console.public import Overview, RunRow
-from headway_contract.routes import API
+from headway_contract.http import API
 from headway_errors import RequestFailed, Unavailable
 from headway_jetstream_kit.tasks import end
 from headway_service_kit.process import run, stop_on_signals

@@ -10,7 +10,7 @@ from uuid import UUID
 import click
 from headway import Client
 from headway_clock import utc_now
-from headway_contract.dispatching import (
+from headway_contract.dead_letters import (
     Attempt,
     DeadLetterAnswer,
     DeadLetterStatus,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import click
 from headway_clock import utc_now
-from headway_contract.scheduling import EnqueuedStatus
+from headway_contract.work_queue import EnqueuedStatus
 
 from headway_cli.serve.completion import complete_groups, complete_jobs
 from headway_cli.serve.outcomes import await_outcome, wait_option

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import click
 import msgspec
-from headway_contract.routes import API
+from headway_contract.http import API
 from headway_dispatcher.public import HistoryEvent
 from headway_errors import Unavailable
 from headway_service_kit.process import run as run_program

@@ -6,13 +6,7 @@ from uuid import UUID
 import click
 from headway import Client
 from headway_clock import utc_now
-from headway_contract.dispatching import (
-    CancelAnswer,
-    RunAnswer,
-    RunStatus,
-    WorkAnswer,
-    WorkStatus,
-)
+from headway_contract.work_queue import CancelAnswer, RunAnswer, RunStatus, WorkAnswer, WorkStatus
 
 from headway_cli.serve.completion import complete_groups, complete_manifests
 from headway_cli.serve.names import filters, work_filter, worker_filter

@@ -2,7 +2,7 @@
 
 import click
 from headway_clock import utc_now
-from headway_contract.dispatching import WorkerStatus
+from headway_contract.operations import WorkerStatus
 
 from headway_cli.serve.completion import complete_workers
 from headway_cli.serve.session import Session, asking

@@ -7,7 +7,7 @@ application does not start with one.
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from headway_contract.routes import ROLES, Role
+from headway_contract.http import ROLES, Role
 from litestar import Litestar
 from litestar.connection import ASGIConnection, Request
 from litestar.handlers import BaseRouteHandler

@@ -16,7 +16,7 @@ import httpx
 import jwt
 import msgspec
 from headway_clock import monotonic
-from headway_contract.routes import ROLES, Role
+from headway_contract.http import ROLES, Role
 from headway_service_kit.settings import InvalidSettings
 from headway_tracing.log import get_logger
 from msgspec import Struct

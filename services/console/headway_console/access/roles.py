@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from headway_contract.routes import ROLES, Role
+from headway_contract.http import ROLES, Role
 from msgspec import Struct
 
 # Routes without sign-in: the sign-in page and its style sheet.

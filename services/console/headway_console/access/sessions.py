@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 import msgspec
-from headway_contract.routes import Role
+from headway_contract.http import Role
 from msgspec import Struct
 
 Sealed = TypeVar("Sealed", bound=Struct)

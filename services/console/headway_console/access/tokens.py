@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 import yaml
 from headway_clock import new_secret
-from headway_contract.routes import Role
+from headway_contract.http import Role
 from headway_service_kit.settings import InvalidSettings
 from headway_tracing.log import get_logger
 from msgspec import Meta, Struct

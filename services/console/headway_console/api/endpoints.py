@@ -1,80 +1,175 @@
-"""An entry of the API, and the handler that it becomes."""
+"""Endpoints of the API: a typed function, its route, and the Litestar handler of both.
 
+The parameters of the function are the fields of the request; a struct among them stands for its
+fields. `request`, `connection` and `heard_since` are provided, and the actor is the person who
+signed in.
+"""
+
+import inspect
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
-from headway_contract import http
-from headway_contract.routes import API, WITHOUT_BODY, Route
-from litestar import Request, Response
+from headway_contract.http import API, Role
+from headway_postgres_kit import DATABASE_CLOCK
+from litestar import Response
 from litestar.handlers import HTTPRouteHandler
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headway_console.access.guards import needs
-from headway_console.access.roles import Person
+from headway_console.api.request_fields import Shape, read_fields, shape_of, struct_fields
+from headway_console.services import HttpRequest
 
-IDEMPOTENCY_KEY = "idempotency-key"
-# As the document says it.
-_KEY = re.compile(r"[!-~]{1,255}")
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Respond = Callable[[HttpRequest, dict[str, Any]], Awaitable[Any]]
 
-Answered = Callable[[Request[Any, Any, Any], Any], Awaitable[Any]]
+MANIFESTS = "Manifests"
+GROUPS = "Groups"
+JOBS = "Jobs"
+WORK = "Work and runs"
+LETTERS = "Dead letters"
+DEFINITIONS = "Definitions"
+SYSTEM = "System"
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+_PROVIDED = ("request", "connection", "heard_since")
+# The API's own defaults; pages of the console are shorter.
+_PAGING = {
+    "cursor": (Annotated[str, Meta(max_length=1000)] | None, None),
+    "limit": (Annotated[int, Meta(ge=1, le=500)], 100),
+}
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """A route and what answers it."""
+    """A route with its role and its types, and the function that answers it.
 
-    route: Route
-    answered: Answered
+    With `checks_types` the function itself checks the types of the body's fields, because it can
+    report more about them.
+    """
+
+    name: str
+    method: Method
+    path: str
+    role: Role
+    tag: str
+    summary: str
+    shape: Shape
+    answer: Any
+    respond: Respond
+    checks_types: bool = False
     streams: bool = False
+    subject: str = ""
+
+    @property
+    def takes_key(self) -> bool:
+        """Tell whether the header Idempotency-Key fills the field `key`."""
+        return self.role != "viewer" and "key" in self.shape.names
+
+
+def endpoint(
+    method: Method,
+    path: str,
+    tag: str,
+    *,
+    role: Role = "viewer",
+    name: str = "",
+    answer: Any = None,
+    **options: Any,
+) -> Callable[[Callable[..., Awaitable[Any]]], Endpoint]:
+    """Make an endpoint of a function; its docstring is the summary."""
+
+    def make(function: Callable[..., Awaitable[Any]]) -> Endpoint:
+        hints = get_type_hints(function, include_extras=True)
+        called = name or function.__name__
+        fields = [field for entry in _parameters(function, hints) for field in entry]
+        return Endpoint(
+            name=called,
+            method=method,
+            path=path,
+            role=role,
+            tag=tag,
+            summary=inspect.cleandoc(function.__doc__ or "").partition("\n")[0],
+            shape=shape_of(called, method, path, fields),
+            answer=answer or hints["return"],
+            respond=_respond(function, hints),
+            **options,
+        )
+
+    return make
 
 
 def handler_of(endpoint: Endpoint) -> HTTPRouteHandler:
-    """The handler of one entry."""
-    route = endpoint.route
+    """Return the Litestar handler of an endpoint."""
 
-    async def handle(request: Request[Any, Any, Any]) -> Response[Any]:
-        answer = await endpoint.answered(request, await question_of(request, route))
-        return answer if isinstance(answer, Response) else as_json(answer)
+    async def handle(request: HttpRequest) -> Response[Any]:
+        fields = read_fields(
+            endpoint.shape,
+            path={name: str(value) for name, value in request.path_params.items()},
+            query=request.query_params.multi_items(),
+            body=b"" if endpoint.shape.body is None else await request.body(),
+            checks_types=not endpoint.checks_types,
+            key=request.headers.get(IDEMPOTENCY_KEY) if endpoint.takes_key else None,
+        )
+        answer = await endpoint.respond(request, fields)
+        if isinstance(answer, Response):
+            return answer
+        body = msgspec.json.encode(answer)
+        return Response(body, media_type="application/json", status_code=200)
 
     return HTTPRouteHandler(
-        re.sub(r"\{(\w+)\}", r"{\1:str}", API + route.path),
-        http_method=route.method,
-        opt=needs(route.role),
+        re.sub(r"\{(\w+)\}", r"{\1:str}", API + endpoint.path),
+        http_method=endpoint.method,
+        opt=needs(endpoint.role),
         status_code=200,
-        name=route.name,
+        name=endpoint.name,
     )(handle)
 
 
-async def question_of(request: Request[Any, Any, Any], route: Route) -> Any:
-    """The question that a request asks; who asks it is who has signed in."""
-    person: Person = request.user
-    question = http.read(
-        route,
-        path={name: str(value) for name, value in request.path_params.items()},
-        query=request.query_params.multi_items(),
-        body=b"" if route.method in WITHOUT_BODY else await request.body(),
-        actor=person.name,
-    )
-    given = request.headers.get(IDEMPOTENCY_KEY)
-    if route.key and given is not None:
-        question = _keyed(question, route.key, given)
-    return question
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def as_json(answer: object) -> Response[bytes]:
-    """An answer in JSON."""
-    return Response(msgspec.json.encode(answer), media_type="application/json", status_code=200)
+def _parameters(function: Callable[..., Any], hints: Mapping[str, Any]) -> list[list[Any]]:
+    found = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in _PROVIDED:
+            continue
+        if _is_struct(hints[name]):
+            found.append(struct_fields(hints[name]))
+        elif name in _PAGING:
+            found.append([(name, *_PAGING[name])])
+        elif parameter.default is parameter.empty:
+            found.append([(name, hints[name])])
+        else:
+            found.append([(name, hints[name], parameter.default)])
+    return found
 
 
-def _keyed(question: Any, field: str, given: str) -> Any:
-    if not _KEY.fullmatch(given):
-        raise http.InvalidRequest(
-            "Idempotency-Key: it has 1 to 255 characters, printable ones of ASCII without spaces"
-        )
-    stated = getattr(question, field)
-    if stated not in (None, given):
-        raise http.InvalidRequest(
-            f"{field}: it is {stated!r}, and the header Idempotency-Key says {given!r}"
-        )
-    return msgspec.structs.replace(question, **{field: given})
+def _respond(function: Callable[..., Awaitable[Any]], hints: Mapping[str, Any]) -> Respond:
+    """Return a function that calls an endpoint's function with the fields of a request."""
+
+    def arguments(fields: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: kind(**{field: fields[field] for field in kind.__struct_fields__ & fields.keys()})
+            if _is_struct(kind)
+            else fields[name]
+            for name, kind in hints.items()
+            if name not in (*_PROVIDED, "return")
+        }
+
+    async def respond(request: HttpRequest, fields: dict[str, Any]) -> Any:
+        if "connection" not in hints:
+            return await function(request=request, **arguments(fields))
+        async with (
+            request.app.state.database.acquire() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            provided = {"connection": connection}
+            if "heard_since" in hints:
+                alive = timedelta(seconds=request.app.state.settings.orphan_timeout_seconds)
+                provided["heard_since"] = await DATABASE_CLOCK.now(connection) - alive
+            return await function(**provided, **arguments(fields))
+
+    return respond

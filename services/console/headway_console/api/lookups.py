@@ -1,91 +1,113 @@
-"""Single things and counts, which the console reads from the database itself."""
+"""Single things and counts, read from the database, and the person who asks."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from datetime import datetime
+from uuid import UUID
 
 import msgspec
 from headway_contract import subjects
-from headway_contract.dispatching import (
-    DeadLetterAnswer,
-    OccupancyAnswer,
-    RunAnswer,
-    WorkAnswer,
-)
-from headway_contract.operating import SettingsAnswer, SettingsQuestion
-from headway_contract.routes import GROUPS, LETTERS, MANIFESTS, WORK, Route
-from headway_contract.scheduling import ManifestAnswer
+from headway_contract.dead_letters import CanaryStatus, DeadLetterAnswer
+from headway_contract.fields import ManifestId, Name
+from headway_contract.http import Role
+from headway_contract.manifests import ManifestAnswer
+from headway_contract.operations import OccupancyAnswer, SettingsAnswer, SettingsQuestion
+from headway_contract.work_queue import RunAnswer, WorkAnswer
 from headway_errors import NotFound
-from headway_postgres_kit import Connection, Database
-from litestar import Request
+from headway_postgres_kit import DATABASE_CLOCK, Connection
 from msgspec import Struct
 
-from headway_console.api.endpoints import Endpoint
-from headway_console.api.requests import (
-    LetterQuestion,
-    ManifestQuestion,
-    OccupancyQuestion,
-    RunQuestion,
-    WorkQuestion,
+from headway_console.access.roles import Person
+from headway_console.api.endpoints import (
+    GROUPS,
+    LETTERS,
+    MANIFESTS,
+    SYSTEM,
+    WORK,
+    Endpoint,
+    endpoint,
 )
+from headway_console.reading.canaries import read_canary
 from headway_console.reading.dead_letters import read_letter
 from headway_console.reading.groups import list_occupancy
 from headway_console.reading.manifests import read_definition, why_missing
+from headway_console.reading.overview import Overview, read_overview
 from headway_console.reading.run import read_run
 from headway_console.reading.works import read_work
-from headway_console.services import ask
+from headway_console.services import HttpRequest, ask
 
-# More lines than any run may keep.
+# More lines than a run can keep.
 _ALL_LINES = 1_000_000
 _MAX_ACTIVE = "HEADWAY_MAX_ACTIVE"
 
-Answer = TypeVar("Answer", bound=Struct)
+
+class WhoAnswer(Struct, frozen=True, kw_only=True):
+    """Your name in the audit, your role, and how you signed in."""
+
+    name: str
+    role: Role | None
+    by: str
 
 
-async def _manifest(connection: Connection, question: ManifestQuestion) -> ManifestAnswer:
-    found = await read_definition(connection, question.manifest)
+@endpoint("GET", "/manifests/{manifest}", MANIFESTS)
+async def show_manifest(connection: Connection, manifest: ManifestId) -> ManifestAnswer:
+    """Show a manifest with its definition and operators' changes."""
+    found = await read_definition(connection, manifest)
     if found is None:
-        raise NotFound(await why_missing(connection, question.manifest))
+        raise NotFound(await why_missing(connection, manifest))
     return found
 
 
-async def _work(connection: Connection, question: WorkQuestion) -> WorkAnswer:
-    found = await read_work(connection, question.id)
+@endpoint("GET", "/work/{id}", WORK)
+async def show_work(connection: Connection, id: UUID) -> WorkAnswer:  # noqa: A002
+    """Show a piece of work with its runs, by its id or by that of a run."""
+    found = await read_work(connection, id)
     if found is None:
         raise NotFound(
-            f"the dispatcher knows no work and no run {question.id}: it may still be on "
-            "its way, or be forgotten; see 'headway work'"
+            f"the dispatcher knows no work or run {id}: it may not have arrived, or be pruned; "
+            "see 'headway work'"
         )
     newest_first = msgspec.structs.replace(found, runs=found.runs[::-1])
     return msgspec.convert(newest_first, WorkAnswer, from_attributes=True)
 
 
-async def _run(connection: Connection, question: RunQuestion) -> RunAnswer:
-    found = await read_run(connection, question.run, lines=_ALL_LINES)
+@endpoint("GET", "/runs/{run}", WORK)
+async def show_run(connection: Connection, run: UUID) -> RunAnswer:
+    """Show a run: input, output, failure, progress and log."""
+    found = await read_run(connection, run, lines=_ALL_LINES)
     if found is None:
-        raise NotFound(f"there is no run {question.run}: see 'headway runs'")
+        raise NotFound(f"there is no run {run}: see 'headway runs'")
     answer = msgspec.convert(found, RunAnswer, from_attributes=True)
     progress = {"percent": found.status.percent, "message": found.status.message}
     return msgspec.structs.replace(answer, **progress)
 
 
-async def _letter(connection: Connection, question: LetterQuestion) -> DeadLetterAnswer:
-    found = await read_letter(connection, question.id)
+@endpoint("GET", "/dead-letters/{id}", LETTERS)
+async def show_dead_letter(connection: Connection, id: UUID) -> DeadLetterAnswer:  # noqa: A002
+    """Show a dead letter, by its id or by that of its work."""
+    found = await read_letter(connection, id)
     if found is None:
         raise NotFound(
-            f"there is no dead letter {question.id}, and none of such work: "
+            f"there is no dead letter {id}, and no dead letter of work {id}: "
             "see 'headway dead-letters list --state all'"
         )
     return found
 
 
-async def _occupancy(
-    request: Request[Any, Any, Any], question: OccupancyQuestion
-) -> OccupancyAnswer:
-    """Return what the groups run; the limit over all of them is a setting of the dispatcher."""
+@endpoint("GET", "/dead-letters/canaries/{canary}", LETTERS)
+async def show_canary(connection: Connection, canary: UUID) -> CanaryStatus:
+    """Show the progress of a canary."""
+    found = await read_canary(connection, canary)
+    if found is None:
+        raise NotFound(f"there is no canary {canary}")
+    return found
+
+
+@endpoint("GET", "/occupancy", GROUPS)
+async def occupancy(request: HttpRequest, group: Name | None = None) -> OccupancyAnswer:
+    """Show active runs and waiting work of groups, with wait reasons."""
     async with request.app.state.database.acquire() as connection:
-        groups = await list_occupancy(connection, question.group)
-    if question.group is not None and not groups:
-        raise NotFound(f"no work of a group {question.group!r} has come: see 'headway groups'")
+        groups = await list_occupancy(connection, group)
+    if group is not None and not groups:
+        raise NotFound(f"the group {group!r} has no work: see 'headway groups'")
     answer = await ask(
         request, subjects.DISPATCHER_SETTINGS_QUESTION, SettingsQuestion(), SettingsAnswer
     )
@@ -93,59 +115,21 @@ async def _occupancy(
     return OccupancyAnswer(max_active=int(limits[0]), groups=groups)
 
 
-def _reading(read: Callable[[Connection, Any], Awaitable[Answer]]) -> Any:
-    """Return a handler that reads an answer from one snapshot of the database."""
+@endpoint("GET", "/overview", SYSTEM)
+async def overview(connection: Connection, heard_since: datetime) -> Overview:
+    """Show health, throughput, groups, next fires and failures."""
+    now = await DATABASE_CLOCK.now(connection)
+    return await read_overview(connection, now=now, heard_since=heard_since)
 
-    async def answered(request: Request[Any, Any, Any], question: Any) -> Answer:
-        database: Database = request.app.state.database
-        async with (
-            database.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            return await read(connection, question)
 
-    return answered
+@endpoint("GET", "/me", SYSTEM)
+async def who_am_i(request: HttpRequest) -> WhoAnswer:
+    """Show your name and your role."""
+    person: Person = request.user
+    return WhoAnswer(name=person.name, role=person.role, by=person.by)
 
 
 LOOKUPS: tuple[Endpoint, ...] = (
-    Endpoint(
-        route=Route(
-            name="show_manifest", method="GET", path="/manifests/{manifest}", role="viewer",
-            tag=MANIFESTS, summary="Show a manifest with its definition and operators' changes.",
-            question=ManifestQuestion, answer=ManifestAnswer,
-        ),
-        answered=_reading(_manifest),
-    ),
-    Endpoint(
-        route=Route(
-            name="show_work", method="GET", path="/work/{id}", role="viewer", tag=WORK,
-            summary="Show a piece of work with its runs, by its id or by that of a run.",
-            question=WorkQuestion, answer=WorkAnswer,
-        ),
-        answered=_reading(_work),
-    ),
-    Endpoint(
-        route=Route(
-            name="show_run", method="GET", path="/runs/{run}", role="viewer", tag=WORK,
-            summary="Show a run: input, output, failure, progress and log.",
-            question=RunQuestion, answer=RunAnswer,
-        ),
-        answered=_reading(_run),
-    ),
-    Endpoint(
-        route=Route(
-            name="show_dead_letter", method="GET", path="/dead-letters/{id}", role="viewer",
-            tag=LETTERS, summary="Show a dead letter, by its id or by that of its work.",
-            question=LetterQuestion, answer=DeadLetterAnswer,
-        ),
-        answered=_reading(_letter),
-    ),
-    Endpoint(
-        route=Route(
-            name="occupancy", method="GET", path="/occupancy", role="viewer", tag=GROUPS,
-            summary="Show what groups run, and what waits in them and why.",
-            question=OccupancyQuestion, answer=OccupancyAnswer,
-        ),
-        answered=_occupancy,
-    ),
-)  # fmt: skip
+    *(show_manifest, show_work, show_run, show_dead_letter, show_canary),
+    *(occupancy, overview, who_am_i),
+)

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the same entries as the API itself.
+"""The OpenAPI document, made of the endpoints.
 
 python -m headway_console.api.openapi proto-schemas/openapi.json            write it
 python -m headway_console.api.openapi proto-schemas/openapi.json --check    fail if it has drifted
@@ -11,32 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from headway_contract.http import shape_of
-from headway_contract.routes import API, Route
+from headway_contract.http import API
 from litestar import Request, Response, get
 from msgspec import Struct, structs
 
 from headway_console import api
 from headway_console.access.guards import needs
-from headway_console.api.endpoints import Endpoint
+from headway_console.api.endpoints import IDEMPOTENCY_KEY, Endpoint
 from headway_console.problems import MEDIA_TYPE, Problem
 
 _REFS = "#/components/schemas/{name}"
 _ERRORS = {
-    "400": "It cannot be read.",
-    "401": "Nobody knows who asks.",
-    "403": "The role is not enough.",
-    "404": "There is no such thing.",
-    "409": "The service refuses it as things are, and says why.",
-    "413": "It is too large.",
-    "422": "It does not fit.",
-    "502": "The service has failed; its log says why.",
-    "503": "No service has answered, and what to do about it.",
-    "504": "No service has answered in time; it may have been done all the same.",
+    "400": "The request is unreadable.",
+    "401": "The request is not authenticated.",
+    "403": "The role does not suffice.",
+    "404": "Not found.",
+    "409": "Not possible in the current state.",
+    "413": "The request is too large.",
+    "422": "The request is invalid.",
+    "502": "The service failed; see its log.",
+    "503": "No service answers.",
+    "504": "No service answered in time; the request may have been carried out.",
 }
 _RETRY_AFTER = {
     "Retry-After": {
-        "description": "After how many seconds to try again.",
+        "description": "Seconds to wait before the next try.",
         "schema": {"type": "integer", "minimum": 0},
     }
 }
@@ -45,31 +44,31 @@ _AGAIN = ("503", "504")
 
 @get(f"{API}/openapi.json", opt=needs("viewer"), sync_to_thread=False)
 def document_handler(request: Request[Any, Any, Any]) -> Response[bytes]:  # noqa: ARG001
-    """The document."""
+    """Return the document."""
     return Response(formatted(), media_type="application/json")
 
 
 @functools.cache
 def formatted() -> bytes:
-    """The document as a file."""
+    """Return the document as a file."""
     return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
 
 
 def document() -> dict[str, Any]:
-    """OpenAPI 3.1."""
-    kinds = list(dict.fromkeys(kind for one in api.ENDPOINTS for kind in _kinds(one.route)))
+    """Return the document (OpenAPI 3.1)."""
+    kinds = list(dict.fromkeys(kind for endpoint in api.ENDPOINTS for kind in _kinds(endpoint)))
     found, components = msgspec.json.schema_components([*kinds, Problem], ref_template=_REFS)
     schemas = dict(zip([*kinds, Problem], found, strict=True))
     paths: dict[str, Any] = {}
     for endpoint in api.ENDPOINTS:
-        route = endpoint.route
-        paths.setdefault(API + route.path, {})[route.method.lower()] = _operation(endpoint, schemas)
+        operations = paths.setdefault(API + endpoint.path, {})
+        operations[endpoint.method.lower()] = _operation(endpoint, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Headway",
             "version": "1",
-            "description": "Everything that a person can do. Errors are problems (RFC 9457).",
+            "description": "Errors are problem details (RFC 9457).",
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
@@ -87,23 +86,23 @@ def document() -> dict[str, Any]:
     }
 
 
-def _kinds(route: Route) -> list[type[Struct]]:
-    shape = shape_of(route)
-    return [shape.path, shape.query, *([shape.body] if shape.body else []), route.answer]
+def _kinds(endpoint: Endpoint) -> list[Any]:
+    shape = endpoint.shape
+    return [shape.path, shape.query, *([shape.body] if shape.body else []), endpoint.answer]
 
 
 def _operation(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
-    route, shape = endpoint.route, shape_of(endpoint.route)
+    shape = endpoint.shape
     made: dict[str, Any] = {
-        "operationId": route.name,
-        "summary": route.summary,
-        "description": f"Needs the role {route.role}.",
-        "tags": [route.tag],
-        "x-headway-role": route.role,
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "description": f"Needs the role {endpoint.role}.",
+        "tags": [endpoint.tag],
+        "x-headway-role": endpoint.role,
         "parameters": [*_parameters("path", shape.path), *_parameters("query", shape.query)],
         "responses": {"200": _answer(endpoint, schemas), **_problems(schemas)},
     }
-    if route.key:
+    if endpoint.takes_key:
         made["parameters"].append(_IDEMPOTENCY_KEY)
     if shape.body is not None and shape.body.__struct_fields__:
         made["requestBody"] = _body(shape.body, schemas[shape.body])
@@ -126,26 +125,26 @@ def _parameters(where: str, kind: type[Struct]) -> list[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter is there or not; it is never null."""
-    options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    """Remove null, which a parameter cannot have."""
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
     if not options:
         return schema
-    return options[0] if len(options) == 1 else {"anyOf": options}
+    default = {"default": schema["default"]} if schema.get("default") is not None else {}
+    return {**(options[0] if len(options) == 1 else {"anyOf": options}), **default}
 
 
 def _answer(endpoint: Endpoint, schemas: dict[Any, Any]) -> dict[str, Any]:
-    route = endpoint.route
     if endpoint.streams:
         content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
     else:
-        content = {"application/json": {"schema": schemas[route.answer]}}
-    text = inspect.cleandoc(route.answer.__doc__ or "").partition("\n")[0]
+        content = {"application/json": {"schema": schemas[endpoint.answer]}}
+    text = inspect.cleandoc(endpoint.answer.__doc__ or "").partition("\n")[0]
     return {"description": text, "content": content}
 
 
 def _body(kind: type[Struct], schema: Any) -> dict[str, Any]:
     content = {"application/json": {"schema": schema}}
-    required = any(one.required for one in structs.fields(kind))
+    required = any(field.required for field in structs.fields(kind))
     return {"required": required, "content": content}
 
 
@@ -162,16 +161,16 @@ def _problems(schemas: dict[Any, Any]) -> dict[str, Any]:
 
 
 _IDEMPOTENCY_KEY = {
-    "name": "Idempotency-Key",
+    "name": IDEMPOTENCY_KEY,
     "in": "header",
     "required": False,
-    "description": "The same key does it only once; with other parameters it is refused.",
+    "description": "Carried out once for each key; refused with other parameters.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]*$"},
 }
 
 
 def _tidy(schema: Any) -> Any:
-    """Docstrings without their indentation, which newer Pythons drop by themselves."""
+    """Remove the indentation of docstrings, as Python 3.13 does."""
     if isinstance(schema, dict):
         return {
             key: inspect.cleandoc(value)
@@ -179,11 +178,11 @@ def _tidy(schema: Any) -> Any:
             else _tidy(value)
             for key, value in schema.items()
         }
-    return [_tidy(one) for one in schema] if isinstance(schema, list) else schema
+    return [_tidy(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check."""
+    """Write or check the file."""
     path = Path(arguments[0])
     if "--check" not in arguments:
         path.write_bytes(formatted())

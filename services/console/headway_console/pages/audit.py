@@ -18,7 +18,7 @@ _MAX_TEXT = 160
 _HIDDEN = frozenset(
     (
         *("actor", "cause", "dead_letter", "disabled_by", "group", "manifest_id", "requested_at"),
-        *("resolved_at", "round", "touched", "version"),
+        *("resolved_at", "round", "operator_fields", "version"),
     )
 )
 
@@ -72,7 +72,7 @@ async def audit(request: Request[Any, Any, Any]) -> Response[str]:
     filters = AuditFilter(
         actor=text_of(request, "actor"),
         target=text_of(request, "target"),
-        actions=(action,) if action else (),
+        action=(action,) if action else (),
         people=text_of(request, "who") != "everybody",
         since=moment_of(request, "since"),
         before=moment_of(request, "before"),

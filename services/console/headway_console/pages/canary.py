@@ -4,15 +4,14 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.canaries import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
-from headway_contract.http import InvalidRequest
+from headway_contract.dead_letters import BeginCanaryRequest, CanaryStatus, StopCanaryRequest
+from headway_errors import Invalid, NotFound
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 from litestar.response import ServerSentEvent
 
 from headway_console.access.guards import needs, still_authorized
-from headway_console.api.canaries import find_canary
 from headway_console.pages.flash import go_to
 from headway_console.pages.form_fields import field_of
 from headway_console.pages.live import Listening, streamed
@@ -26,7 +25,7 @@ async def begin(request: Request[Any, Any, Any]) -> Response[Any]:
     """Begin a canary for a failure, or open the one that runs."""
     fingerprint = await field_of(request, "of")
     if not fingerprint:
-        raise InvalidRequest("the form names no failure to retry")
+        raise Invalid("the form names no failure to retry")
     question = BeginCanaryRequest(fingerprint=fingerprint, actor=request.user.name)
     canary = await ask(request, subjects.BEGIN_CANARY_REQUEST, question, CanaryStatus)
     return go_to(request, f"/dead-letters/canary/{canary.id}")
@@ -35,7 +34,11 @@ async def begin(request: Request[Any, Any, Any]) -> Response[Any]:
 @get("/dead-letters/canary/{canary:uuid}", opt=needs("viewer"))
 async def canary_page(request: Request[Any, Any, Any], canary: FromPath[UUID]) -> Response[str]:
     """Show the progress of a canary."""
-    return show(request, "canary.html", canary=await find_canary(request, canary))
+    async with request.app.state.database.acquire() as connection:
+        found = await read_canary(connection, canary)
+    if found is None:
+        raise NotFound(f"there is no canary {canary}")
+    return show(request, "canary.html", canary=found)
 
 
 @get("/dead-letters/canary/{canary:uuid}/live", opt=needs("viewer"), sync_to_thread=False)

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.dispatching import CancelAnswer, CancelRequest
-from headway_contract.http import InvalidRequest
+from headway_contract.work_queue import CancelAnswer, CancelRequest
+from headway_errors import Invalid
 from litestar import Request, Response
 
 from headway_console.pages.flash import Kind, back_of, go_to
@@ -20,9 +20,9 @@ _MAX_AT_ONCE = 500
 async def cancel(request: Request[Any, Any, Any], ids: Sequence[UUID], *, to: str) -> Response[Any]:
     """Cancel work or runs, and show the results."""
     if not ids:
-        raise InvalidRequest("nothing is checked: check what to cancel")
+        raise Invalid("nothing is checked: check what to cancel")
     if len(ids) > _MAX_AT_ONCE:
-        raise InvalidRequest(f"check at most {_MAX_AT_ONCE} at once")
+        raise Invalid(f"check at most {_MAX_AT_ONCE} at once")
     question = CancelRequest(
         ids=list(ids), reason=await field_of(request, "reason"), actor=request.user.name
     )

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from headway.client.control import PATIENT_SECONDS
 from headway_contract import subjects
-from headway_contract.dispatching import (
+from headway_contract.dead_letters import (
     AcknowledgeRequest,
     DeadLetterAnswer,
     LetterFilter,
@@ -17,8 +17,7 @@ from headway_contract.dispatching import (
     LetterState,
     RetryRequest,
 )
-from headway_contract.http import InvalidRequest
-from headway_contract.scheduling import InputAnswer, InputQuestion
+from headway_contract.work_queue import InputAnswer, InputQuestion
 from headway_errors import Invalid, NotFound, RequestFailed
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
@@ -120,11 +119,11 @@ async def change(request: Request[Any, Any, Any]) -> Response[Any]:
     action, note = await field_of(request, "action"), await field_of(request, "note")
     ids, whole = await ids_of(request), LetterFilter(fingerprint=await field_of(request, "of"))
     if len(ids) > _MAX_AT_ONCE:
-        raise InvalidRequest(f"check at most {_MAX_AT_ONCE} at once, or act on the whole failure")
+        raise Invalid(f"check at most {_MAX_AT_ONCE} at once, or act on the whole failure")
     if action in ("retry", "acknowledge") and not ids:
-        raise InvalidRequest("nothing is checked: check some dead letters first")
+        raise Invalid("nothing is checked: check some dead letters first")
     if action in ("retry-all", "acknowledge-all") and not whole.fingerprint:
-        raise InvalidRequest("the form names no failure")
+        raise Invalid("the form names no failure")
     match action:
         case "retry":
             results = await _retry(request, RetryRequest(dead_letters=ids))
@@ -135,7 +134,7 @@ async def change(request: Request[Any, Any, Any]) -> Response[Any]:
         case "acknowledge-all":
             results = await _acknowledge(request, AcknowledgeRequest(filter=whole, note=note))
         case _:
-            raise InvalidRequest(f"unknown action {action!r} for dead letters")
+            raise Invalid(f"unknown action {action!r} for dead letters")
     text, kind = summary(results)
     return go_to(request, await back_of(request, "/dead-letters"), text=text, kind=kind)
 

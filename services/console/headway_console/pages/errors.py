@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from headway_contract.routes import API
+from headway_contract.http import API
 from litestar import Request, Response
 
 from headway_console.access.guards import SignInNeeded

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any, Literal
 
 from headway_clock import utc_now
-from headway_contract.http import InvalidRequest
+from headway_errors import Invalid
 from litestar import Request, Response, get
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
@@ -71,7 +71,7 @@ def _begin(request: Request[Any, Any, Any]) -> int:
     """Return the number to resume after: of the last event, or of the page."""
     given = request.headers.get(_LAST_EVENT_ID) or text_of(request, "after") or "0"
     if not given.isascii() or not given.isdigit() or int(given) > _LARGEST:
-        raise InvalidRequest("after: expected the number of an event")
+        raise Invalid("after: expected the number of an event")
     return int(given)
 
 
@@ -79,7 +79,7 @@ def _filters(request: Request[Any, Any, Any]) -> EventFilter:
     accepted = choice_of(request, "accepted", Literal["yes", "no"])
     types = (text_of(request, "type") or "").replace(",", " ").split()
     return EventFilter(
-        types=tuple(types),
+        type=tuple(types),
         manifest=text_of(request, "manifest"),
         job=text_of(request, "job"),
         group=text_of(request, "group"),

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headway_contract.http import InvalidRequest
+from headway_errors import Invalid
 from litestar import Request
 
 _ZONE_COOKIE = "headway-zone"
@@ -30,7 +30,7 @@ def choice_of(request: Request[Any, Any, Any], name: str, of: Any) -> Any:
     given = text_of(request, name)
     choices = get_args(of)
     if given is not None and given not in choices:
-        raise InvalidRequest(f"{name}: {given!r} is not one of {', '.join(choices)}")
+        raise Invalid(f"{name}: {given!r} is not one of {', '.join(choices)}")
     return given
 
 
@@ -42,7 +42,7 @@ def moment_of(request: Request[Any, Any, Any], name: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(given)
     except ValueError:
-        raise InvalidRequest(
+        raise Invalid(
             f"{name}: invalid time {given!r}; write 2026-11-16T02:30, with or without an offset"
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=zone_of(request))
@@ -53,7 +53,7 @@ def id_of(given: object, name: str) -> UUID:
     try:
         return UUID(str(given).strip())
     except ValueError:
-        raise InvalidRequest(f"{name}: invalid id {given!r}") from None
+        raise Invalid(f"{name}: invalid id {given!r}") from None
 
 
 def id_filter(request: Request[Any, Any, Any], name: str) -> UUID | None:
@@ -83,9 +83,7 @@ def zone_of(request: Request[Any, Any, Any]) -> ZoneInfo:
     if named := str(given.get(_ZONE_FIELD, "")).strip():
         found = _read_zone(named)
         if found is None:
-            raise InvalidRequest(
-                f"{_ZONE_FIELD}: unknown time zone {named!r}; write Europe/Berlin or UTC"
-            )
+            raise Invalid(f"{_ZONE_FIELD}: unknown time zone {named!r}; write Europe/Berlin or UTC")
         return found
     if any(str(given.get(name, "")).strip() for name in _TIMES):
         return UTC

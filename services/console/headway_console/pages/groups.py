@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 from headway_contract import subjects
-from headway_contract.scheduling import Changed, ChangeGroupRequest
-from headway_contract.work import Rate
+from headway_contract.fields import Changed, Rate
+from headway_contract.operations import ChangeGroupRequest
 from headway_decisions.capacity.rates import parse_rate, rate_in_words
 from headway_errors import NotFound, RequestFailed, Unavailable
 from litestar import Request, Response, get, post

@@ -7,7 +7,8 @@ from headway.define.definitions import Definitions, InvalidDefinitions
 from headway.define.packing import pack
 from headway.yaml_file import load_yaml
 from headway_contract import subjects
-from headway_contract.scheduling import ApplyAnswer, ApplyRequest, FireChange, FireTime, PrunePolicy
+from headway_contract.definitions import ApplyAnswer, ApplyRequest, FireChange, PrunePolicy
+from headway_contract.manifests import FireTime
 from headway_errors import RequestFailed
 from litestar import Request, Response, get, post
 from litestar.datastructures import UploadFile

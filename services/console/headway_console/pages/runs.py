@@ -4,8 +4,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.dispatching import RunStateAsked
-from headway_contract.scheduling import EnqueueAnswer, EnqueueRequest, TriggerAnswer, TriggerRequest
+from headway_contract.manifests import TriggerAnswer, TriggerRequest
+from headway_contract.work_queue import EnqueueAnswer, EnqueueRequest, RunState
 from headway_errors import NotFound
 from headway_postgres_kit import Connection
 from headway_tracing import traceparent
@@ -41,7 +41,7 @@ _FILTERS = ("state", "job", "manifest", "group", "worker", "since", "before", "t
 async def runs(request: Request[Any, Any, Any]) -> Response[str]:
     """List runs, the newest first."""
     filters = RunFilter(
-        state=choice_of(request, "state", RunStateAsked),
+        state=choice_of(request, "state", RunState),
         group=text_of(request, "group"),
         job=text_of(request, "job"),
         worker=text_of(request, "worker"),
@@ -55,7 +55,8 @@ async def runs(request: Request[Any, Any, Any]) -> Response[str]:
         found: ListPage[RunRow] = ListPage()
         known = None if manifest is None else await find_id(connection, manifest)
         if manifest is None or known is not None:
-            found = await page_of_runs(connection, replace(filters, manifest=known), cursor=cursor)
+            filters = replace(filters, manifest_id=known)
+            found = await page_of_runs(connection, filters, cursor=cursor)
     return show(
         request,
         "runs.html",

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from headway_contract import subjects
-from headway_contract.operating import SettingsAnswer, SettingsQuestion, SettingStatus
+from headway_contract.operations import SettingsAnswer, SettingsQuestion, SettingStatus
 from headway_errors import RequestFailed
 from headway_service_kit.settings_text import told_by
 from litestar import Request, Response, get

@@ -5,8 +5,8 @@ from typing import Any
 
 import jinja2
 from headway_clock import utc_now
-from headway_contract.http import InvalidRequest
-from headway_contract.routes import ROLES, Role
+from headway_contract.http import ROLES, Role
+from headway_errors import Invalid
 from litestar import Request, Response
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Struct
@@ -77,5 +77,5 @@ def _zone(request: Request[Any, Any, Any]) -> str:
     """Return the zone of filters; an error page about the zone needs one too."""
     try:
         return zone_of(request).key
-    except InvalidRequest:
+    except Invalid:
         return UTC.key

@@ -4,8 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.dispatching import WorkStateAsked, WorkStatus
-from headway_contract.waiting import ExplainWorkAnswer, ExplainWorkQuestion
+from headway_contract.work_queue import ExplainWorkAnswer, WorkQuestion, WorkState, WorkStatus
 from headway_errors import NotFound, RequestFailed
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
@@ -55,7 +54,7 @@ def waits_for(reason: str | None) -> str:
 async def work_queue(request: Request[Any, Any, Any]) -> Response[str]:
     """List work, the newest first."""
     filters = WorkFilter(
-        state=choice_of(request, "state", WorkStateAsked),
+        state=choice_of(request, "state", WorkState),
         group=text_of(request, "group"),
         job=text_of(request, "job"),
         reason=text_of(request, "reason"),
@@ -65,7 +64,8 @@ async def work_queue(request: Request[Any, Any, Any]) -> Response[str]:
         found: ListPage[WorkStatus] = ListPage()
         known = None if manifest is None else await find_id(connection, manifest)
         if manifest is None or known is not None:
-            found = await page_of_works(connection, replace(filters, manifest=known), cursor=cursor)
+            filters = replace(filters, manifest_id=known)
+            found = await page_of_works(connection, filters, cursor=cursor)
         waiting = await count_waiting(connection)
     return show(
         request,
@@ -120,7 +120,7 @@ async def _explain(
 ) -> tuple[ExplainWorkAnswer | None, str]:
     """Return the explanation of the dispatcher, or why there is none."""
     try:
-        question = ExplainWorkQuestion(work=work)
+        question = WorkQuestion(work=work)
         answer = await ask(request, subjects.EXPLAIN_WORK_QUESTION, question, ExplainWorkAnswer)
     except RequestFailed as error:
         return None, str(error)

@@ -5,7 +5,7 @@ from typing import Any
 
 from headway_clock import utc_now
 from headway_contract import subjects
-from headway_contract.operating import DrainAnswer, DrainRequest
+from headway_contract.operations import DrainAnswer, DrainRequest
 from headway_errors import RequestFailed
 from headway_postgres_kit import Connection
 from litestar import Request, Response, get, post

@@ -1,12 +1,13 @@
-"""Applications: the source that declares each of them, and how much it owns."""
+"""Applications, with their source and what they own."""
 
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.pages import Page, name_of, page_of
+from headway_console.reading.pages import Page, name_of, page_of, read_row
 
 queries = Queries("headway_console.reading", "sql/applications.sql")
 
@@ -14,7 +15,7 @@ _LIST = "applications"
 
 
 class ApplicationRow(Struct, frozen=True, kw_only=True):
-    """An application. Its `source` is code that starts, or files that somebody applied."""
+    """An application; its `source` is its code, or files that a person applied."""
 
     name: str
     source: Literal["code", "files"]
@@ -28,6 +29,6 @@ class ApplicationRow(Struct, frozen=True, kw_only=True):
 async def page_of_applications(
     connection: Connection, *, cursor: str | None = None, limit: int = 100
 ) -> Page[ApplicationRow]:
-    """A page of applications, in the order of their names."""
+    """List applications by name, with the source that declares each."""
     rows = await connection.fetch(queries["page"], name_of(_LIST, cursor), limit + 1)
-    return page_of(_LIST, rows, limit, lambda row: ApplicationRow(**dict(row)), None, "name")
+    return page_of(_LIST, rows, limit, partial(read_row, ApplicationRow), None, "name")

@@ -1,14 +1,15 @@
-"""The audit: who changed what, when, from what to what."""
+"""The audit: changes with their actor and the values before and after."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from headway_contract.fields import Text
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
 from headway_console.reading.events import type_pattern
-from headway_console.reading.pages import BadCursor, Page, Place, read_cursor, write_cursor
+from headway_console.reading.pages import BadCursor, Page, Place, Several, read_cursor, write_cursor
 
 queries = Queries("headway_console.reading", "sql/audit.sql")
 
@@ -20,22 +21,22 @@ _LAST_NUMBER = (1 << 63) - 1
 
 
 class AuditFilter(Struct, frozen=True, kw_only=True):
-    """Which entries are meant; what is left out does not matter.
+    """Filters of the audit.
 
     A target is the name of a manifest or a group, or the id of work or of a dead letter. `people`
-    leaves out what applications declared.
+    leaves out declarations by applications.
     """
 
-    actor: str | None = None
-    target: str | None = None
-    actions: tuple[str, ...] = ()
+    actor: Text | None = None
+    target: Text | None = None
+    action: Several = ()
     people: bool = False
     since: datetime | None = None
     before: datetime | None = None
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One entry: what somebody did. `before` and `after` are empty where nothing has values."""
+    """One change; `before` and `after` are empty without values."""
 
     id: str
     at: datetime
@@ -48,23 +49,23 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
 
 async def page_of_audit(
-    connection: Connection, asked: AuditFilter, *, cursor: str | None = None, limit: int = 50
+    connection: Connection, filters: AuditFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[AuditEntry]:
-    """A page of the audit, the newest first."""
+    """List changes and their actors, the newest first."""
     place = _place(cursor)
-    people = asked.people or asked.actor is not None
-    where = (asked.target, asked.since, asked.before, *place)
+    people = filters.people or filters.actor is not None
+    where = (filters.target, filters.since, filters.before, *place)
     rows: Sequence[Any] = await connection.fetch(
         queries["page"],
         *where,
-        None if asked.actor is None else _source(asked.actor),
-        [type_pattern(one) for one in asked.actions] or None,
+        None if filters.actor is None else _source(filters.actor),
+        [type_pattern(action) for action in filters.action] or None,
         *(people, LOOKED_THROUGH, limit + 1),
     )
     reached = None
     if len(rows) <= limit:
         reached = await connection.fetchrow(queries["reached"], *where, people, LOOKED_THROUGH)
-    if reached is not None:  # what is further back comes with the next page
+    if reached is not None:  # older rows belong to the next page
         rows = [row for row in rows if _order(row) >= _order(reached)]
     following = rows[limit - 1] if len(rows) > limit else reached
     return Page(
@@ -83,16 +84,16 @@ def _place_of(row: Any) -> Place:
 
 
 def _place(cursor: str | None) -> tuple[datetime | None, int | None, int | None]:
-    """After which time, and which numbers of the scheduler and the dispatcher at that time.
+    """Return the time of a cursor, and the numbers of both services to continue below.
 
-    Of one moment the scheduler's entries come before the dispatcher's.
+    Entries of the scheduler come before those of the dispatcher with the same time.
     """
     place = read_cursor(_LIST, cursor)
     if place is None:
         return None, None, None
     service, number = str(place.id)[:1], str(place.id)[1:]
     if place.at is None or service not in ("s", "d") or not number.isdecimal():
-        raise BadCursor(f"{cursor!r} names no entry of {_LIST}: begin without one")
+        raise BadCursor(f"{cursor!r} names no entry of {_LIST}: start without one")
     if service == "s":
         return place.at, int(number), _LAST_NUMBER
     return place.at, 0, int(number)

@@ -8,13 +8,13 @@ from msgspec import Struct
 
 queries = Queries("headway_console.reading", "sql/calendar.sql")
 
-# A month of a fire time each minute; of what fires more often the latest are counted.
+# A month with a fire each minute; with more, the latest are counted.
 COUNTED = 50_000
 _STRETCHES = 500
 
 
 class DayCount(Struct, frozen=True, kw_only=True):
-    """So many fires of one day came to this; `reason` is the kind of why, for those skipped."""
+    """The number of fires of a day with the same result; `reason` is why they were skipped."""
 
     day: date
     state: str
@@ -23,7 +23,7 @@ class DayCount(Struct, frozen=True, kw_only=True):
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
-    """Times that were skipped together."""
+    """Due times that were skipped together."""
 
     first_due_at: datetime
     last_due_at: datetime
@@ -32,7 +32,7 @@ class Stretch(Struct, frozen=True, kw_only=True):
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """What a span came to; `in_full` unless it had more fires than are counted."""
+    """The results of a span; not `in_full` if it had more fires than are counted."""
 
     days: list[DayCount]
     stretches: list[Stretch]
@@ -42,7 +42,7 @@ class Past(Struct, frozen=True, kw_only=True):
 async def read_past(
     connection: Connection, manifest: UUID, *, since: datetime, until: datetime, zone: str
 ) -> Past:
-    """What was decided about a manifest on the days of a span, by the clock of its zone."""
+    """Count the decisions about a manifest by day, in its zone."""
     days = await connection.fetch(queries["days"], manifest, since, until, zone, COUNTED)
     stretches = await connection.fetch(queries["stretches"], manifest, since, until, _STRETCHES)
     return Past(

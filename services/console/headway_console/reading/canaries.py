@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from headway_contract.canaries import CanaryStatus
+from headway_contract.dead_letters import CanaryStatus
 from headway_postgres_kit import Connection, Queries
 
 queries = Queries("headway_console.reading", "sql/canaries.sql")

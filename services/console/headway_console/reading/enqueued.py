@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from headway_contract.scheduling import EnqueuedStatus
+from headway_contract.work_queue import EnqueuedStatus
 from headway_postgres_kit import Connection, Queries
 
-from headway_console.reading.pages import Page, page_of, time_and_id
+from headway_console.reading.pages import Page, page_of, read_row, time_and_id
 
 queries = Queries("headway_console.reading", "sql/enqueued.sql")
 
@@ -19,18 +19,11 @@ async def page_of_enqueued(
     cursor: str | None = None,
     limit: int = 100,
 ) -> Page[EnqueuedStatus]:
-    """Return a page of enqueued work that is not queued, the oldest first."""
+    """List enqueued work that is not queued, the oldest first."""
     place = time_and_id(_LIST, cursor)
     rows = await connection.fetch(queries["page"], refused_only, *place, limit + 1)
     return page_of(_LIST, rows, limit, _status, "enqueued_at", "work_id")
 
 
 def _status(row: Any) -> EnqueuedStatus:
-    return EnqueuedStatus(
-        work=row["work_id"],
-        group=row["group_name"],
-        **{
-            name: row[name]
-            for name in ("job", "key", "enqueued_by", "enqueued_at", "state", "reason")
-        },
-    )
+    return read_row(EnqueuedStatus, row, work=row["work_id"], group=row["group_name"])

@@ -1,21 +1,29 @@
-"""Events: what history tells, and what is added to it while somebody looks."""
+"""Events of history, and new ones as they arrive."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from headway_contract.fields import ManifestId, Name
 from headway_history.store import Numbers
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct, structs
 
-from headway_console.reading.pages import Page, page_of, searched, time_and_number
+from headway_console.reading.pages import (
+    Page,
+    Several,
+    page_of,
+    read_row,
+    searched,
+    time_and_number,
+)
 
 queries = Queries("headway_console.reading", "sql/events.sql")
 
-# Among how many of the newest events a search without an index looks.
+# Number of the newest events that a search without an index reads.
 LOOKED_THROUGH = 6_000
-# How far back news is looked for, so that only the latest days of history are opened.
+# New events are searched in the latest partitions only.
 _NEWS_HOURS = 24
 _NEWS_AT_ONCE = 5_000
 
@@ -24,31 +32,28 @@ _PREFIX, _VERSION = "headway.", ".v"
 
 
 class EventFilter(Struct, frozen=True, kw_only=True):
-    """Which events are meant; what is left out does not matter.
+    """Filters of events; types as in `run.completed`, `dead_letter.*`, or the full name."""
 
-    Types are as people write them: `run.completed`, `dead_letter.*`, or the full name.
-    """
-
-    types: tuple[str, ...] = ()
+    type: Several = ()
     work: UUID | None = None
     run: UUID | None = None
-    job: str | None = None
-    group: str | None = None
-    manifest: str | None = None
+    job: Name | None = None
+    group: Name | None = None
+    manifest: ManifestId | None = None
     accepted: bool | None = None
     since: datetime | None = None
     before: datetime | None = None
 
     @property
     def patterns(self) -> list[str] | None:
-        """The types as patterns for the database."""
-        return [type_pattern(one) for one in self.types] or None
+        """Return the types as patterns of SQL; `None` without types."""
+        return [type_pattern(type_) for type_ in self.type] or None
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
-    """One event, and what was made of it: accepted, or refused and why.
+    """One event: accepted, or refused with a reason.
 
-    Which manifest and job it is about is told where its work is still kept.
+    The manifest and the job are known while the work is kept.
     """
 
     number: int
@@ -69,29 +74,28 @@ class EventRow(Struct, frozen=True, kw_only=True):
 
 
 def type_pattern(given: str) -> str:
-    """A pattern for types out of what people write."""
+    """Return the SQL pattern of a type as people write it."""
     full = given if given.startswith(_PREFIX) else _PREFIX + given
     pattern = full.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_").replace("*", "%")
     return pattern if _VERSION in pattern else f"{pattern}{_VERSION}%"
 
 
 async def page_of_events(
-    connection: Connection, asked: EventFilter, *, cursor: str | None = None, limit: int = 100
+    connection: Connection, filters: EventFilter, *, cursor: str | None = None, limit: int = 100
 ) -> Page[EventRow]:
-    """A page of events, the newest first."""
+    """List events of history, the newest first."""
     _, below = time_and_number(_LIST, cursor)
-    if asked.run is not None and asked.work is None:
-        # Events are found by their work; a run that is forgotten is looked for among the newest.
-        asked = structs.replace(
-            asked, work=await connection.fetchval(queries["work_of_run"], asked.run)
-        )
-    where = (asked.work, below, asked.since, asked.before)
-    narrow = (*where, asked.patterns, asked.run, asked.accepted, LOOKED_THROUGH, limit + 1)
-    of_work = (asked.job, asked.group)
+    if filters.run is not None and filters.work is None:
+        # The index is by work. If the run is gone, the newest events are searched.
+        work = await connection.fetchval(queries["work_of_run"], filters.run)
+        filters = structs.replace(filters, work=work)
+    where = (filters.work, below, filters.since, filters.before)
+    narrow = (*where, filters.patterns, filters.run, filters.accepted, LOOKED_THROUGH, limit + 1)
+    of_work = (filters.job, filters.group)
     rows = await (
         connection.fetch(queries["feed"], *narrow, *of_work)
-        if asked.manifest is None
-        else connection.fetch(queries["feed_of"], *narrow, *of_work, asked.manifest)
+        if filters.manifest is None
+        else connection.fetch(queries["feed_of"], *narrow, *of_work, filters.manifest)
     )
     page = page_of(_LIST, rows, limit, event_row, "recorded_at")
     if page.next is not None:
@@ -101,7 +105,7 @@ async def page_of_events(
 
 
 async def begin_to_follow(connection: Connection, *, now: datetime) -> Numbers:
-    """Where news begins: behind the newest event that there is."""
+    """Return the position after the newest event."""
     since = now - timedelta(hours=_NEWS_HOURS)
     return Numbers(await connection.fetchval(queries["last_number"], since))
 
@@ -109,60 +113,52 @@ async def begin_to_follow(connection: Connection, *, now: datetime) -> Numbers:
 async def news(
     connection: Connection,
     numbers: Numbers,
-    asked: EventFilter,
+    filters: EventFilter,
     *,
     now: datetime,
     elapsed: float,
 ) -> list[EventRow]:
-    """What was written down since the last time, the oldest first.
+    """Return the events since the last call, the oldest first.
 
-    `elapsed` is any clock that only goes forward: it tells when a number that does not come is
-    given up.
+    `elapsed` is a monotonic clock: after some time a missing number is given up.
     """
     new = await new_numbers(connection, numbers, now=now, elapsed=elapsed)
-    return await read_these(connection, new, asked, now=now)
+    return await read_these(connection, new, filters, now=now)
 
 
 async def new_numbers(
     connection: Connection, numbers: Numbers, *, now: datetime, elapsed: float
 ) -> list[int]:
-    """The numbers of what was written down since the last time, whatever it is."""
+    """Return the numbers of the events since the last call."""
     since = now - timedelta(hours=_NEWS_HOURS)
     rows = await connection.fetch(queries["numbers"], numbers.settled, _NEWS_AT_ONCE, since)
     return numbers.news((row["id"] for row in rows), elapsed)
 
 
 async def read_these(
-    connection: Connection, new: Sequence[int], asked: EventFilter, *, now: datetime
+    connection: Connection, new: Sequence[int], filters: EventFilter, *, now: datetime
 ) -> list[EventRow]:
-    """Those of some events that are asked for, the oldest first."""
+    """Return the events with these numbers that match the filters, the oldest first."""
     if not new:
         return []
     rows = await connection.fetch(
         queries["these"],
         new,
         now - timedelta(hours=_NEWS_HOURS),
-        *(asked.patterns, asked.work, asked.run, asked.job, asked.group, asked.accepted),
-        asked.manifest,
+        *(filters.patterns, filters.work, filters.run, filters.job, filters.group),
+        *(filters.accepted, filters.manifest),
     )
     return [event_row(row) for row in rows]
 
 
 def event_row(row: Any) -> EventRow:
-    """An event out of its row."""
-    return EventRow(
+    """Make an event of its row."""
+    return read_row(
+        EventRow,
+        row,
         number=row["id"],
         id=row["event_id"],
         work=row["work_id"],
         run=row["run_id"],
         lease=row["lease_id"],
-        manifest=row.get("manifest"),
-        job=row.get("job"),
-        **{
-            name: row[name]
-            for name in (
-                *("type", "subject", "source", "occurred_at", "recorded_at", "accepted"),
-                *("refusal", "data"),
-            )
-        },
     )

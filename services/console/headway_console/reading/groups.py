@@ -1,30 +1,31 @@
-"""Groups: their limits, what is under way in them, what waits and why."""
+"""Groups: limits, active runs and waiting work."""
 
 from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
-from headway_contract.dispatching import GroupOccupancy
-from headway_contract.scheduling import FieldOwner
+from headway_contract.fields import Name
+from headway_contract.manifests import FieldOwner
+from headway_contract.operations import GroupOccupancy
 from headway_decisions.declaring.ownership import group_owners, read_group
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.pages import Page, name_of, page_of
+from headway_console.reading.pages import Page, name_of, page_of, read_row
 from headway_console.reading.works import queries as work_queries
 
 queries = Queries("headway_console.reading", "sql/groups.sql")
 
-# How much waiting work is counted; who has more knows enough.
+# Waiting work is counted up to this number.
 COUNTED_WAITING = 50_000
 
 _LIST = "groups"
 
 
 class GroupRow(Struct, frozen=True, kw_only=True):
-    """A group. `waiting` says how much waits for what; `frees_at` until when its rate holds it.
+    """A group. `waiting` counts work by wait reason; `frees_at` is the end of its rate limit.
 
-    `owners` says who decides about each setting, and how an operator gives it back.
+    `owners` names the owner of each setting, and the command that resets it to code.
     """
 
     name: str
@@ -47,33 +48,42 @@ class GroupRow(Struct, frozen=True, kw_only=True):
 
     @property
     def active(self) -> int:
-        """How many runs hold a slot."""
+        """Return the number of runs that hold a slot."""
         return self.pending + self.in_progress
 
 
 class Occupancy(Struct, frozen=True, kw_only=True):
-    """What all groups have under way, waiting and awaiting somebody."""
+    """Active runs, waiting work and open dead letters of all groups."""
 
     active: dict[tuple[str, str], int]
     waiting: dict[str, dict[str, int]]
     letters: dict[str, int]
 
+    def of(self, group: str) -> dict[str, Any]:
+        """Return the fields about one group."""
+        return {
+            "pending": self.active.get((group, "pending"), 0),
+            "in_progress": self.active.get((group, "in_progress"), 0),
+            "waiting": self.waiting.get(group, {}),
+            "dead_letters": self.letters.get(group, 0),
+        }
+
 
 async def page_of_groups(
     connection: Connection,
     *,
-    name: str | None = None,
+    name: Name | None = None,
     cursor: str | None = None,
     limit: int = 100,
 ) -> Page[GroupRow]:
-    """A page of groups in the order of their names, or the one that is named."""
+    """List groups by name: limits, active runs and waiting work; or one group."""
     rows = await connection.fetch(queries["page"], name_of(_LIST, cursor), name, limit + 1)
     room = await read_occupancy(connection)
     return page_of(_LIST, rows, limit, lambda row: _group(row, room), None, "name")
 
 
 async def read_occupancy(connection: Connection) -> Occupancy:
-    """What is under way and what waits, in all groups."""
+    """Count active runs, waiting work and open dead letters in all groups."""
     active = await connection.fetch(queries["active"])
     waiting = await connection.fetch(work_queries["waiting_by_reason"], COUNTED_WAITING)
     letters = await connection.fetch(queries["letters"])
@@ -88,7 +98,7 @@ async def read_occupancy(connection: Connection) -> Occupancy:
 
 
 async def list_occupancy(connection: Connection, group: str | None = None) -> list[GroupOccupancy]:
-    """Return what each group runs, holds back and has failed, by name; or only one group."""
+    """Return the occupancy of each group by name, or of one group."""
     rows = await connection.fetch(queries["limits"])
     limits = {row["name"]: row for row in rows}
     room = await read_occupancy(connection)
@@ -99,10 +109,7 @@ async def list_occupancy(connection: Connection, group: str | None = None) -> li
             group=name,
             max_active=limits[name]["max_active"] if name in limits else None,
             enabled=limits[name]["enabled"] if name in limits else True,
-            pending=room.active.get((name, "pending"), 0),
-            in_progress=room.active.get((name, "in_progress"), 0),
-            waiting=room.waiting.get(name, {}),
-            dead_letters=room.letters.get(name, 0),
+            **room.of(name),
         )
         for name in sorted(names)
         if group in (None, name)
@@ -110,19 +117,6 @@ async def list_occupancy(connection: Connection, group: str | None = None) -> li
 
 
 def _group(row: Any, room: Occupancy) -> GroupRow:
-    name = row["name"]
-    return GroupRow(
-        touched=sorted(row["touched"]),
-        owners=group_owners(read_group(row)),
-        pending=room.active.get((name, "pending"), 0),
-        in_progress=room.active.get((name, "in_progress"), 0),
-        waiting=room.waiting.get(name, {}),
-        dead_letters=room.letters.get(name, 0),
-        **{
-            column: row[column]
-            for column in (
-                *("name", "owner", "max_active", "priority", "enabled", "rate", "frees_at"),
-                *("manifests", "disabled", "blocked", "next_due_at"),
-            )
-        },
-    )
+    owners = group_owners(read_group(row))
+    touched = sorted(row["operator_fields"])
+    return read_row(GroupRow, row, touched=touched, owners=owners, **room.of(row["name"]))

@@ -5,7 +5,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
-from headway_contract.scheduling import ManifestAnswer, ManifestStatus
+from headway_contract.fields import Name
+from headway_contract.manifests import ManifestAnswer, ManifestStatus
 from headway_contract.work import RetryPolicy, WorkTerms, stored_terms
 from headway_decisions.declaring.lookup import (
     deleted_message,
@@ -15,10 +16,11 @@ from headway_decisions.declaring.lookup import (
 from headway_decisions.declaring.ownership import manifest_owners
 from headway_decisions.timing import timing
 from headway_decisions.timing.timing import Timing
+from headway_errors import Invalid
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.pages import Page, like, name_of, page_of
+from headway_console.reading.pages import Page, Several, Words, like, name_of, page_of, read_row
 
 queries = Queries("headway_console.reading", "sql/manifests.sql")
 
@@ -27,10 +29,10 @@ ManifestState = Literal["enabled", "disabled", "paused", "blocked", "outstanding
 _LIST, _JOBS = "manifests", "jobs"
 _FAMILY = 500
 _LABELS = 1000
-# Among how many names to look for a similar one.
+# Number of names that are compared to find a similar one.
 _COMPARED_NAMES = 2000
 
-# The settings of a manifest that code alone decides; `retry` has two fields that operators may own.
+# Settings that only code decides; `retry` has two fields that operators may own.
 _CODE_SETTINGS = (
     *("timing", "misfire", "overlap", "input", "labels", "batch", *WorkTerms.__struct_fields__),
 )
@@ -44,16 +46,17 @@ _OWNED_SETTINGS = {
 
 
 class ManifestFilter(Struct, frozen=True, kw_only=True):
-    """Which manifests are meant; what is left out does not matter.
+    """Filters of manifests.
 
-    `text` is looked for in the name, the id, the job with its title, and the group.
+    `text` is searched in the name, the id, the job with its title, and the group; a label is
+    `key=value`.
     """
 
-    text: str | None = None
-    group: str | None = None
-    job: str | None = None
-    owner: str | None = None
-    labels: dict[str, str] = {}
+    text: Words | None = None
+    group: Name | None = None
+    job: Name | None = None
+    owner: Name | None = None
+    label: Several = ()
     state: ManifestState | None = None
 
 
@@ -69,7 +72,7 @@ class LastRun(Struct, frozen=True, kw_only=True):
 
 
 class ManifestRow(Struct, frozen=True, kw_only=True):
-    """A manifest in a list. `held_by` says what keeps it from firing, if anything does."""
+    """A manifest in a list; `held_by` is the reason why it does not fire."""
 
     id: UUID
     external_id: str
@@ -100,9 +103,9 @@ class ManifestRow(Struct, frozen=True, kw_only=True):
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """One setting, and whose it is: the code's, an operator's (`yours`), or made at run time.
+    """One setting and its owner: the code, an operator (`yours`), or the API.
 
-    `give_back` names the field that an operator gives back to the code, and `command` does it.
+    `give_back` names the field that an operator can reset to code, and `command` does it.
     """
 
     name: str
@@ -127,7 +130,7 @@ class Relative(Struct, frozen=True, kw_only=True):
 
 
 class Edge(Struct, frozen=True, kw_only=True):
-    """A success of `parent` queues `child`; a dormant child waits to be woken by its run."""
+    """A success of `parent` queues `child`; a dormant child waits for an activation."""
 
     parent: UUID
     child: UUID
@@ -135,7 +138,7 @@ class Edge(Struct, frozen=True, kw_only=True):
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """All that a manifest hangs together with; `more` if it is too much to draw."""
+    """The dependencies of a manifest; `more` if there are too many to draw."""
 
     nodes: list[Relative]
     edges: list[Edge]
@@ -143,7 +146,7 @@ class Family(Struct, frozen=True, kw_only=True):
 
 
 class ManifestInFull(Struct, frozen=True, kw_only=True):
-    """One manifest: how it stands, what it is set to and by whom, and what its job takes."""
+    """One manifest: status, settings with their owners, and the input schema of its job."""
 
     status: ManifestRow
     description: str
@@ -166,11 +169,10 @@ class Label(Struct, frozen=True, kw_only=True):
 
 
 class JobRow(Struct, frozen=True, kw_only=True):
-    """A job: its limits, what of them is in use, and how many live workers serve it.
+    """A job: its limits, their use, and the number of live workers.
 
-    `touched` are the limits that an operator has set; `attempts` is what its work gets of which
-    neither a manifest nor an operator says otherwise. Since `retired_at` no application declares
-    it.
+    `touched` names the limits that an operator has set; `attempts` is the default of its work.
+    Since `retired_at` no application declares it.
     """
 
     name: str
@@ -192,35 +194,32 @@ class JobRow(Struct, frozen=True, kw_only=True):
 
 
 async def page_of_manifests(
-    connection: Connection, asked: ManifestFilter, *, cursor: str | None = None, limit: int = 50
+    connection: Connection, filters: ManifestFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[ManifestRow]:
-    """A page of manifests, in the order of their names."""
+    """List manifests in the order of their ids."""
     rows = await connection.fetch(
         queries["page"],
         name_of(_LIST, cursor),
-        *(like(asked.text), asked.group, asked.job, asked.owner),
-        asked.labels or None,
-        asked.state,
+        *(like(filters.text), filters.group, filters.job, filters.owner),
+        dict(map(_label, filters.label)) or None,
+        filters.state,
         limit + 1,
     )
     return page_of(_LIST, rows, limit, manifest_row, None, "external_id")
 
 
 async def read_manifest(connection: Connection, external_id: str) -> ManifestInFull | None:
-    """One manifest in full; none if there is no such one."""
+    """Return a manifest in full; `None` if no manifest has the name."""
     row = await connection.fetchrow(queries["manifest"], external_id)
     if row is None:
         return None
-    return ManifestInFull(
+    return read_row(
+        ManifestInFull,
+        row,
         status=manifest_row(row),
         settings=_settings(row),
-        touched=sorted(row["touched"]),
-        dead_letters=list(row["dead_letters"]),
+        touched=sorted(row["operator_fields"]),
         family=await read_family(connection, row["id"]),
-        **{
-            name: row[name]
-            for name in ("description", "category", "input_schema", "takes_input", "declared_at")
-        },
     )
 
 
@@ -232,7 +231,7 @@ async def read_definition(connection: Connection, external_id: str) -> ManifestA
     return ManifestAnswer(
         status=msgspec.convert(manifest_row(row), ManifestStatus, from_attributes=True),
         definition=stored_definition(row),
-        touched=sorted(row["touched"]),
+        touched=sorted(row["operator_fields"]),
         sent=row["sent"],
         owners=manifest_owners(row),
     )
@@ -248,17 +247,19 @@ async def why_missing(connection: Connection, external_id: str) -> str:
 
 
 async def find_id(connection: Connection, external_id: str) -> UUID | None:
-    """The id of a manifest by its name; none if there is no such one."""
+    """Return the id of a manifest by its name; `None` if no manifest has it."""
     found: UUID | None = await connection.fetchval(queries["find_id"], external_id)
     return found
 
 
 async def read_family(connection: Connection, manifest: UUID) -> Family:
-    """The tree of dependents that a manifest is in."""
+    """Return the tree of dependents of a manifest."""
     rows = await connection.fetch(queries["family"], manifest, _FAMILY)
     known = {row["id"] for row in rows}
     return Family(
-        nodes=[_relative(row) for row in rows],
+        nodes=[
+            read_row(Relative, row, group=row["group_name"], held_by=held_by(row)) for row in rows
+        ],
         edges=[
             Edge(parent=row["depends_on"], child=row["id"], dormant=row["dormant"])
             for row in rows
@@ -269,7 +270,7 @@ async def read_family(connection: Connection, manifest: UUID) -> Family:
 
 
 async def list_labels(connection: Connection) -> list[Label]:
-    """The labels that there are."""
+    """Return all labels with their counts."""
     rows = await connection.fetch(queries["labels"], _LABELS)
     return [Label(**dict(row)) for row in rows]
 
@@ -278,11 +279,11 @@ async def page_of_jobs(
     connection: Connection,
     *,
     heard_since: datetime,
-    text: str | None = None,
+    text: Words | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[JobRow]:
-    """A page of jobs, in the order of their names; workers heard since then are alive."""
+    """List declared jobs with the schema of their input; workers heard since then are alive."""
     rows = await connection.fetch(
         queries["jobs"], name_of(_JOBS, cursor), like(text), heard_since, limit + 1
     )
@@ -291,11 +292,11 @@ async def page_of_jobs(
 
 def _job_row(row: Any) -> JobRow:
     """Read a job; terms that equal the default are not stored."""
-    return JobRow(**{**dict(row), "attempts": row["attempts"] or RetryPolicy().attempts})
+    return read_row(JobRow, row, attempts=row["attempts"] or RetryPolicy().attempts)
 
 
 def held_by(row: Any) -> str | None:
-    """What keeps a manifest from firing; the widest reason is the one to tell."""
+    """Return the reason why a manifest does not fire, the widest one; `None` if it fires."""
     if row["job_retired_at"] is not None:
         return "job_retired"
     if not row["group_enabled"]:
@@ -308,8 +309,10 @@ def held_by(row: Any) -> str | None:
 
 
 def manifest_row(row: Any) -> ManifestRow:
-    """A manifest out of its row."""
-    return ManifestRow(
+    """Make a manifest of its row."""
+    return read_row(
+        ManifestRow,
+        row,
         group=row["group_name"],
         cadence=_described(row["timing"]),
         zone=row["timing"].get("zone", "UTC"),
@@ -319,34 +322,21 @@ def manifest_row(row: Any) -> ManifestRow:
         pause_reason=row["pause_reason"] if held_by(row) == "paused" else "",
         depends_on=row["parent"],
         last_run=_last_run(row),
-        **{
-            name: row[name]
-            for name in (
-                *("id", "external_id", "title", "owner", "job", "labels", "enabled"),
-                *(
-                    "disabled_by",
-                    "blocked_by",
-                    "paused_until",
-                    "outstanding",
-                    "owed",
-                    "next_due_at",
-                ),
-                *("last_outcome", "last_settled_at", "success_number", "dormant"),
-            )
-        },
     )
 
 
 def _last_run(row: Any) -> LastRun | None:
     if row["run"] is None:
         return None
-    return LastRun(
-        run=row["run"],
-        **{
-            name: row[f"run_{name}"]
-            for name in ("state", "created_at", "started_at", "finished_at", "failure")
-        },
-    )
+    columns = {name: row[f"run_{name}"] for name in LastRun.__struct_fields__ if name != "run"}
+    return LastRun(run=row["run"], **columns)
+
+
+def _label(given: str) -> tuple[str, str]:
+    key, equals, value = given.partition("=")
+    if not equals:
+        raise Invalid(f"label: {given!r} is not key=value")
+    return key, value
 
 
 def _settings(row: Any) -> list[Setting]:
@@ -364,19 +354,6 @@ def _settings(row: Any) -> list[Setting]:
         )
         settings.append(setting)
     return settings
-
-
-def _relative(row: Any) -> Relative:
-    return Relative(
-        group=row["group_name"],
-        held_by=held_by(row),
-        **{
-            name: row[name]
-            for name in (
-                *("id", "external_id", "job", "dormant", "last_outcome", "next_due_at", "depth"),
-            )
-        },
-    )
 
 
 def _described(stored: Any) -> str:

@@ -1,4 +1,4 @@
-"""The ledger of one manifest: what fired, what was skipped and why, and how it ended."""
+"""The ledger of one manifest: fired and skipped due times, with reasons and outcomes."""
 
 from datetime import datetime
 from typing import Any
@@ -7,7 +7,7 @@ from uuid import UUID
 from headway_postgres_kit import Connection, Queries
 from msgspec import Struct
 
-from headway_console.reading.pages import Page, page_of, read_cursor
+from headway_console.reading.pages import Page, page_of, read_cursor, read_row
 
 queries = Queries("headway_console.reading", "sql/occurrences.sql")
 
@@ -15,10 +15,10 @@ _LIST = "occurrences"
 
 
 class Occurrence(Struct, frozen=True, kw_only=True):
-    """One decision, or one about a stretch of due times.
+    """One decision about a due time or a range of them.
 
-    `state` is one word for how it looks: the outcome of its work, `under_way`, `owed` (it waits for
-    room) or `skipped`, with the reason.
+    `state` is the outcome of its work, `under_way`, `owed` (it waits for a slot), or `skipped` with
+    a reason.
     """
 
     cause: str
@@ -44,7 +44,7 @@ class Span(Struct, frozen=True, kw_only=True):
 async def read_span(
     connection: Connection, manifest: UUID, *, since: datetime, until: datetime, limit: int = 5000
 ) -> Span:
-    """What was decided about the times of a manifest in a span, for a calendar."""
+    """Return the decisions about a manifest in a span."""
     rows = await connection.fetch(queries["between"], manifest, since, until, limit + 1)
     return Span(occurrences=[_occurrence(row) for row in rows[:limit]], more=len(rows) > limit)
 
@@ -52,7 +52,7 @@ async def read_span(
 async def page_of_occurrences(
     connection: Connection, manifest: UUID, *, cursor: str | None = None, limit: int = 50
 ) -> Page[Occurrence]:
-    """A page of decisions about a manifest, the latest first."""
+    """List the decisions about a manifest, the latest first."""
     place = read_cursor(_LIST, cursor)
     after = (None, None) if place is None else (place.at, str(place.id))
     rows = await connection.fetch(queries["last"], manifest, *after, limit + 1)
@@ -60,20 +60,5 @@ async def page_of_occurrences(
 
 
 def _occurrence(row: Any) -> Occurrence:
-    return Occurrence(
-        state=_state(row),
-        work=row["work_id"],
-        **{
-            name: row[name]
-            for name in (
-                *("cause", "first_due_at", "last_due_at", "reason", "decided_at", "actor"),
-                *("run", "started_at", "finished_at"),
-            )
-        },
-    )
-
-
-def _state(row: Any) -> str:
-    if row["decision"] != "queued":
-        return str(row["decision"])
-    return str(row["outcome"] or "under_way")
+    state = row["decision"] if row["decision"] != "queued" else row["outcome"] or "under_way"
+    return read_row(Occurrence, row, state=state, work=row["work_id"])

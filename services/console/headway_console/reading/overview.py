@@ -1,7 +1,6 @@
-"""The first page: is all well, what goes on, what needs somebody."""
+"""The overview: health, activity, and problems."""
 
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from headway_postgres_kit import Connection, Queries
@@ -9,6 +8,7 @@ from msgspec import Struct
 
 from headway_console.reading.dead_letters import FailureGroup, page_of_failures
 from headway_console.reading.groups import GroupRow, page_of_groups
+from headway_console.reading.pages import read_row
 from headway_console.reading.system import Health, read_health
 
 queries = Queries("headway_console.reading", "sql/overview.sql")
@@ -20,7 +20,7 @@ _BUSY_LOOKED_AT = 500
 
 
 class Throughput(Struct, frozen=True, kw_only=True):
-    """What ended in a stretch of time that begins at `at`."""
+    """Runs that ended in a time slot that begins at `at`."""
 
     at: datetime
     completed: int
@@ -47,7 +47,7 @@ class Failing(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """How many there are."""
+    """Counts of the overview."""
 
     manifests: int
     disabled: int
@@ -59,7 +59,7 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    """How things stand. `lately` is of the last five minutes, `day` of the last 24 hours."""
+    """The overview; `lately` covers the last five minutes, `day` the last 24 hours."""
 
     now: datetime
     health: Health
@@ -80,7 +80,7 @@ async def read_overview(
     width: timedelta = timedelta(minutes=30),
     groups: int = 50,
 ) -> Overview:
-    """How things stand; workers heard since then are alive."""
+    """Return the overview; workers heard since then are alive."""
     counts = await connection.fetchrow(queries["counts"], heard_since)
     coming = await connection.fetch(queries["due_next"], _FEW, _BUSY_LOOKED_AT)
     failing = await connection.fetch(queries["failing"], now - _DAY, _FEW)
@@ -92,7 +92,7 @@ async def read_overview(
         counts=Counts(**dict(counts or {})),
         lately=lately,
         day=await read_throughput(connection, since=now - _DAY, until=now, width=width),
-        coming=[_coming(row) for row in coming],
+        coming=[read_row(Coming, row, group=row["group_name"]) for row in coming],
         failing=[Failing(**dict(row)) for row in failing],
         failures=failures.items,
         groups=(await page_of_groups(connection, limit=groups)).items,
@@ -102,16 +102,6 @@ async def read_overview(
 async def read_throughput(
     connection: Connection, *, since: datetime, until: datetime, width: timedelta
 ) -> list[Throughput]:
-    """What ended in each stretch between two times; stretches in which nothing did, too."""
+    """Count the runs that ended in each time slot, empty slots included."""
     rows = await connection.fetch(queries["ended"], since, until, width)
     return [Throughput(**dict(row)) for row in rows]
-
-
-def _coming(row: Any) -> Coming:
-    return Coming(
-        id=row["id"],
-        external_id=row["external_id"],
-        job=row["job"],
-        group=row["group_name"],
-        fires_at=row["fires_at"],
-    )

@@ -1,26 +1,32 @@
-"""Pages of lists: where one ends and the next begins."""
+"""Pages of lists, their cursors, and rows as structs."""
 
 import base64
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from headway_contract.fields import Text
+from headway_errors import Invalid
+from msgspec import Meta, Struct
 
 Item = TypeVar("Item")
+Kind = TypeVar("Kind", bound=Struct)
+
+Words = Annotated[str, Meta(min_length=1, max_length=200)]
+Several = Annotated[tuple[Text, ...], Meta(max_length=50)]
 
 
-class BadCursor(ValueError):
-    """A cursor that none of our pages has named."""
+class BadCursor(Invalid):
+    """A cursor that no page of this list returned."""
 
 
 class Page(Struct, Generic[Item], frozen=True, kw_only=True):
     """One page of a list.
 
-    `next` is where the list goes on, if it does. `searched_until` says that there may be more
-    than `items` has, further back: the search ended there, and goes on with `next`.
+    `next` is the cursor of the next page, if there is one. `searched_until` is set if the search
+    was bounded: there may be older matches, and `next` continues the search.
     """
 
     items: list[Item] = []
@@ -29,7 +35,7 @@ class Page(Struct, Generic[Item], frozen=True, kw_only=True):
 
 
 class Place(Struct, frozen=True, array_like=True):
-    """Where a list goes on: behind this entry. What it is of tells it from other lists' places."""
+    """The last entry of a page; `of` names its list."""
 
     of: str
     at: datetime | None
@@ -39,32 +45,27 @@ class Place(Struct, frozen=True, array_like=True):
 _decoder = msgspec.json.Decoder(Place)
 
 
-def place_of(of: str, at: datetime | None, identity: Any) -> Place:
-    """The place of an entry; ids are text here."""
-    return Place(of, at, identity if isinstance(identity, int) else str(identity))
-
-
 def write_cursor(place: Place) -> str:
-    """A place as clients carry it; they need not know what is in it."""
+    """Write a place as an opaque text."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
 def read_cursor(of: str, cursor: str | None) -> Place | None:
-    """The place that a cursor names; none for the first page."""
+    """Return the place of a cursor; `None` for the first page. Raises `BadCursor`."""
     if not cursor:
         return None
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         place = _decoder.decode(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, msgspec.DecodeError) as error:
-        raise BadCursor(f"{cursor!r} is no cursor: send the 'next' of a page as it came") from error
+        raise BadCursor(f"invalid cursor {cursor!r}: send 'next' of a page unchanged") from error
     if place.of != of or (place.at is not None and place.at.tzinfo is None):
-        raise BadCursor(f"{cursor!r} is a cursor of another list than {of}: begin without one")
+        raise BadCursor(f"{cursor!r} is a cursor of another list than {of}: start without one")
     return place
 
 
 def time_and_id(of: str, cursor: str | None) -> tuple[datetime | None, UUID | None]:
-    """The place of a list of things with UUIDs, as a query takes it."""
+    """Return the place in a list that is ordered by time and UUID."""
     place = read_cursor(of, cursor)
     if place is None:
         return None, None
@@ -78,7 +79,7 @@ def time_and_id(of: str, cursor: str | None) -> tuple[datetime | None, UUID | No
 
 
 def time_and_number(of: str, cursor: str | None) -> tuple[datetime | None, int | None]:
-    """The place of a list of numbered things, as a query takes it."""
+    """Return the place in a list that is ordered by time and number."""
     place = read_cursor(of, cursor)
     if place is None:
         return None, None
@@ -88,13 +89,13 @@ def time_and_number(of: str, cursor: str | None) -> tuple[datetime | None, int |
 
 
 def name_of(of: str, cursor: str | None) -> str:
-    """The place of a list in the order of names, as a query takes it."""
+    """Return the place in a list that is ordered by name."""
     place = read_cursor(of, cursor)
     return "" if place is None else str(place.id)
 
 
 def _not_of(of: str, cursor: str | None) -> BadCursor:
-    return BadCursor(f"{cursor!r} names no entry of {of}: begin without one")
+    return BadCursor(f"{cursor!r} names no entry of {of}: start without one")
 
 
 def page_of(
@@ -105,33 +106,38 @@ def page_of(
     at: str | None,
     identity: str = "id",
 ) -> Page[Item]:
-    """A page out of rows, of which one more was read to know if there are more.
+    """Make a page of rows; a row more than `limit` shows that there is a next page.
 
-    `at` and `identity` are the columns that the list is ordered by; without a time by one alone.
+    `at` and `identity` are the columns of the order; without `at` it is `identity` alone.
     """
     shown = rows[:limit]
-    following = None
-    if len(rows) > limit:
-        last = shown[-1]
-        following = write_cursor(place_of(of, None if at is None else last[at], last[identity]))
+    following = _cursor(of, shown[-1], at, identity) if len(rows) > limit else None
     return Page(items=[item(row) for row in shown], next=following)
 
 
 def searched(page: Page[Item], of: str, reached: Any, at: str, identity: str = "id") -> Page[Item]:
-    """A page that a bounded search has not filled; `reached` is the last row that it looked at."""
+    """Continue a page that a bounded search did not fill after `reached`, its last row."""
     if page.next is not None or reached is None:
         return page
-    return Page(
-        items=page.items,
-        next=write_cursor(place_of(of, reached[at], reached[identity])),
-        searched_until=reached[at],
-    )
+    following = _cursor(of, reached, at, identity)
+    return Page(items=page.items, next=following, searched_until=reached[at])
+
+
+def _cursor(of: str, row: Any, at: str | None, identity: str) -> str:
+    entry = row[identity] if isinstance(row[identity], int) else str(row[identity])
+    return write_cursor(Place(of, None if at is None else row[at], entry))
+
+
+def read_row(kind: type[Kind], row: Any, **values: Any) -> Kind:
+    """Make a struct of a row: its columns by the names of the fields, and the given values."""
+    columns = {name: row[name] for name in kind.__struct_fields__ if name in row}
+    return kind(**columns | values)
 
 
 def like(text: str | None) -> str | None:
-    """A pattern that finds a text anywhere, whatever characters it has."""
+    """Return a pattern that finds a text anywhere."""
     if not text:
         return None
-    # NUL characters are never stored, so nothing has one.
+    # PostgreSQL stores no NUL characters.
     escaped = text.replace("\x00", "").replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
     return f"%{escaped}%"

@@ -1,4 +1,4 @@
-"""Whether anything has changed since somebody looked, beside what history of runs tells."""
+"""A cheap check whether the scheduler has decided something."""
 
 from datetime import datetime
 
@@ -9,14 +9,14 @@ queries = Queries("headway_console.reading", "sql/pulse.sql")
 
 
 class Pulse(Struct, frozen=True):
-    """Two of them differ if the scheduler has decided something between them."""
+    """Differs from an earlier one if the scheduler has decided something in between."""
 
     decided: int
     ticked_at: datetime | None
 
 
 async def read_pulse(connection: Connection) -> Pulse:
-    """The latest that the scheduler has written down."""
+    """Return the number of the latest decision and the time of the latest tick."""
     row = await connection.fetchrow(queries["pulse"])
     if row is None:
         raise LookupError("a statement without FROM has always one row")

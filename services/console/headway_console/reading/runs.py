@@ -1,20 +1,30 @@
-"""Runs: lists of them."""
+"""Lists of runs."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from headway_contract.dispatching import RunStateAsked
+from headway_contract.fields import ManifestId, Name, Text
+from headway_contract.work_queue import RunState
 from headway_postgres_kit import Connection, Queries
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from headway_console.reading.pages import Page, like, page_of, searched, time_and_id
+from headway_console.reading.manifests import find_id
+from headway_console.reading.pages import (
+    Page,
+    Words,
+    like,
+    page_of,
+    read_row,
+    searched,
+    time_and_id,
+)
 
 queries = Queries("headway_console.reading", "sql/runs.sql")
 
-# Among how many of the newest a search without an index looks before it says how far it came:
-# what takes some 25 ms. Text has to be brought up and read, the name of a worker stands in the run.
+# Number of the newest runs that a search without an index reads, in about 25 ms. Text is slower,
+# because it is stored apart from the run.
 LOOKED_THROUGH = 10_000
 LOOKED_THROUGH_FOR_TEXT = 4_000
 
@@ -23,26 +33,26 @@ _LIST = "runs"
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Which runs are meant; what is left out does not matter.
+    """Filters of runs.
 
-    `text` is looked for in the error (its kind and message) and in the input, or in one of them;
-    it and the worker are looked for among the newest runs that fit the rest. An error can only be
-    in runs that failed, so with `text_in="error"` those are all that is looked through.
+    `text` is searched in the error and in the input, or in one of them. Text and worker are
+    searched among the newest runs that match the other filters; only failed runs have an error.
     """
 
-    state: RunStateAsked | None = None
-    group: str | None = None
-    job: str | None = None
-    manifest: UUID | None = None
-    worker: str | None = None
+    state: RunState | None = None
+    group: Name | None = None
+    job: Name | None = None
+    manifest: ManifestId | None = None
+    manifest_id: UUID | None = None
+    worker: Text | None = None
     since: datetime | None = None
     before: datetime | None = None
-    text: str | None = None
+    text: Words | None = None
     text_in: Literal["anywhere", "error", "input"] = "anywhere"
 
     @property
     def among(self) -> int | None:
-        """Among how many to look; none if an index answers all of it."""
+        """Return the number of runs to search; `None` if an index finds all."""
         if self.text:
             return LOOKED_THROUGH_FOR_TEXT
         return LOOKED_THROUGH if self.worker else None
@@ -74,24 +84,29 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
 
 async def page_of_runs(
-    connection: Connection, asked: RunFilter, *, cursor: str | None = None, limit: int = 50
+    connection: Connection, filters: RunFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[RunRow]:
-    """A page of runs, the newest first."""
+    """List runs, the newest first."""
+    if filters.manifest is not None:
+        # An unknown manifest has no runs.
+        known = await find_id(connection, filters.manifest) or UUID(int=0)
+        filters = structs.replace(filters, manifest=None, manifest_id=known)
     place = time_and_id(_LIST, cursor)
-    live = await _live(connection, asked, place, limit + 1)
+    live = await _live(connection, filters, place, limit + 1)
     ended: Sequence[Any] = ()
     reached = None
-    state = "failed" if asked.text and asked.text_in == "error" else asked.state
-    if asked.state not in _LIVE and asked.state in (None, state):
-        ended = await _ended(connection, asked, state, place, limit + 1)
-        if asked.among is not None and len(ended) <= limit:
+    state = "failed" if filters.text and filters.text_in == "error" else filters.state
+    if filters.state not in _LIVE and filters.state in (None, state):
+        ended = await _ended(connection, filters, state, place, limit + 1)
+        if filters.among is not None and len(ended) <= limit:
             reached = await connection.fetchrow(
                 queries["reached"],
-                *(state, asked.group, asked.job, asked.manifest, asked.since, asked.before),
+                *(state, filters.group, filters.job, filters.manifest_id),
+                *(filters.since, filters.before),
                 *place,
-                asked.among,
+                filters.among,
             )
-    if reached is not None:  # what is further back comes with the next page
+    if reached is not None:  # older runs belong to the next page
         live = [row for row in live if _newest_first(row) >= _newest_first(reached)]
     rows = sorted([*live, *ended], key=_newest_first, reverse=True)
     page = page_of(_LIST, rows, limit, run_row, "created_at", "run_id")
@@ -99,33 +114,34 @@ async def page_of_runs(
 
 
 async def _live(
-    connection: Connection, asked: RunFilter, place: tuple[Any, Any], most: int
+    connection: Connection, filters: RunFilter, place: tuple[Any, Any], most: int
 ) -> Sequence[Any]:
-    """Runs that have not ended; they have no error yet."""
-    if asked.state not in (None, *_LIVE) or (asked.text and asked.text_in == "error"):
+    """Return the runs that have not ended; they have no error yet."""
+    if filters.state not in (None, *_LIVE) or (filters.text and filters.text_in == "error"):
         return ()
     return await connection.fetch(
         queries["live"],
-        *(asked.state, asked.group, asked.job, asked.manifest, asked.worker),
-        *(asked.since, asked.before, *place, like(asked.text), most),
+        *(filters.state, filters.group, filters.job, filters.manifest_id, filters.worker),
+        *(filters.since, filters.before, *place, like(filters.text), most),
     )
 
 
 async def _ended(
     connection: Connection,
-    asked: RunFilter,
+    filters: RunFilter,
     state: str | None,
     place: tuple[Any, Any],
     most: int,
 ) -> Sequence[Any]:
-    pattern = like(asked.text)
+    pattern = like(filters.text)
     return await connection.fetch(
         queries["ended"],
-        *(state, asked.group, asked.job, asked.manifest, asked.worker, asked.since, asked.before),
+        *(state, filters.group, filters.job, filters.manifest_id, filters.worker),
+        *(filters.since, filters.before),
         *place,
-        pattern if asked.text_in != "input" else None,
-        pattern if asked.text_in != "error" else None,
-        asked.among or most,
+        pattern if filters.text_in != "input" else None,
+        pattern if filters.text_in != "error" else None,
+        filters.among or most,
         most,
     )
 
@@ -135,20 +151,14 @@ def _newest_first(row: Any) -> tuple[datetime, UUID]:
 
 
 def run_row(row: Any) -> RunRow:
-    """A run out of its row."""
+    """Make a run of its row."""
     progress = row["progress"] or {}
-    return RunRow(
+    return read_row(
+        RunRow,
+        row,
         run=row["run_id"],
         work=row["work_id"],
         group=row["group_name"],
         percent=progress.get("percent"),
         message=progress.get("message"),
-        **{
-            name: row[name]
-            for name in (
-                *("round", "attempt", "manifest", "job", "state", "cause", "worker", "host"),
-                *("due_at", "created_at", "started_at", "finished_at", "failure_kind"),
-                *("failure_message", "cancel_reason"),
-            )
-        },
     )

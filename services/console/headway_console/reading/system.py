@@ -1,7 +1,6 @@
-"""The passes and what lies between them, as far as tables tell.
+"""State of the passes and their backlogs, as far as the tables show it.
 
-What a pass counts and when it last went round is known to its process only, which says so on its
-health page; a table tells whether its work is being done.
+The health page of each process has its own counts and times.
 """
 
 from datetime import datetime, timedelta
@@ -16,12 +15,12 @@ _COUNTED = 10_000
 _SAMPLE = 2_000
 _LATEST = 200
 _LATELY = timedelta(hours=1)
-# Passes look around every five seconds even if nothing wakes them.
+# Passes poll every five seconds.
 _LATE, _STUCK = timedelta(seconds=10), timedelta(seconds=60)
 
 
 class Leader(Struct, frozen=True, kw_only=True):
-    """Who ticks. `ticked_at` is when it last had something to decide."""
+    """The ticking scheduler; `ticked_at` is the time of its last decision."""
 
     holder: str
     epoch: int
@@ -30,25 +29,25 @@ class Leader(Struct, frozen=True, kw_only=True):
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
-    """What a pass has yet to do: how much (counted no further than 10,000), and since when."""
+    """The backlog of a pass, counted up to 10,000, with the time of its oldest entry."""
 
     name: str
     waiting: int
     oldest_at: datetime | None = None
-    # What it usually takes now, if that is known.
+    # Usual delay now, if known.
     usual_seconds: float | None = None
     last_at: datetime | None = None
 
 
 def state_of(backlog: Backlog, *, now: datetime) -> Literal["ok", "late", "stuck"]:
-    """How a pass goes, by the age of the oldest that waits for it."""
+    """Return the state of a pass by the age of its oldest entry."""
     if backlog.oldest_at is None or now - backlog.oldest_at < _LATE:
         return "ok"
     return "late" if now - backlog.oldest_at < _STUCK else "stuck"
 
 
 class Dispatcher(Struct, frozen=True, kw_only=True):
-    """A dispatcher process, as it hears itself by way of the broker."""
+    """A dispatcher process, with its own heartbeat through the broker."""
 
     name: str
     heard_since: datetime
@@ -56,7 +55,7 @@ class Dispatcher(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """Whether the work of the passes is being done."""
+    """Leader, backlogs and dispatchers."""
 
     leader: Leader | None
     backlogs: list[Backlog]
@@ -64,7 +63,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class Rejected(Struct, frozen=True, kw_only=True):
-    """Messages that a service could not read or handle."""
+    """Messages that a service could not handle."""
 
     service: str
     messages: int
@@ -72,7 +71,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
 
 class Table(Struct, frozen=True, kw_only=True):
-    """A table: rows as last estimated, bytes with its indexes."""
+    """A table: estimated rows, and bytes with its indexes."""
 
     name: str
     rows: int
@@ -80,7 +79,7 @@ class Table(Struct, frozen=True, kw_only=True):
 
 
 class System(Struct, frozen=True, kw_only=True):
-    """Everything that tables tell of the running system."""
+    """State of the system."""
 
     health: Health
     connected: dict[str, int]
@@ -90,7 +89,7 @@ class System(Struct, frozen=True, kw_only=True):
 
 
 async def read_health(connection: Connection, *, now: datetime) -> Health:
-    """The leader, what waits between the passes, and the dispatchers."""
+    """Read the leader, the backlogs and the dispatchers."""
     leader = await connection.fetchrow(queries["leader"])
     dispatchers = await connection.fetch(queries["dispatchers"])
     return Health(
@@ -101,7 +100,7 @@ async def read_health(connection: Connection, *, now: datetime) -> Health:
 
 
 async def read_system(connection: Connection, *, now: datetime) -> System:
-    """All of it."""
+    """Read the state of the system."""
     connected = await connection.fetch(queries["connected"])
     rejected = await connection.fetch(queries["lately_rejected"])
     tables = await connection.fetch(queries["tables"])

@@ -1,42 +1,42 @@
-"""The work queue: what waits for what, what is under way, and how work ended."""
+"""Work: waiting, under way and settled."""
 
 from collections import Counter
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_contract.dispatching import WorkStateAsked, WorkStatus
+from headway_contract.fields import ManifestId, Name, Text
+from headway_contract.work_queue import WorkState, WorkStatus
 from headway_postgres_kit import Connection, Queries
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from headway_console.reading.pages import Page, page_of, searched, time_and_id
+from headway_console.reading.manifests import find_id
+from headway_console.reading.pages import Page, page_of, read_row, searched, time_and_id
 from headway_console.reading.run import queries as run_queries
 from headway_console.reading.runs import RunRow, run_row
 
 queries = Queries("headway_console.reading", "sql/works.sql")
 
-# Among how much of the latest settled work a search looks.
+# Number of the latest settled works that a search reads.
 LOOKED_THROUGH = 20_000
 _RUNS_OF_WORK = 100
-# How much waiting work is counted; who has more knows enough.
+# Waiting work is counted up to this number.
 _COUNTED_WAITING = 50_000
 _UNSETTLED, _SETTLED = "work", "settled work"
 
 
 class WorkFilter(Struct, frozen=True, kw_only=True):
-    """Which work is meant; without a state all that is not settled.
+    """Filters of work; without a state all unsettled work.
 
-    `reason` is what it waits for, in the words of the queue (`group_cap`, `no_worker`, …), or for
-    settled work its outcome.
+    `reason` is the wait reason (`group_cap`, `no_worker`, …), or the outcome of settled work.
     """
 
-    state: WorkStateAsked | None = None
-    group: str | None = None
-    job: str | None = None
-    manifest: UUID | None = None
-    reason: str | None = None
-    not_before_since: datetime | None = None
-    not_before_until: datetime | None = None
+    state: WorkState | None = None
+    group: Name | None = None
+    job: Name | None = None
+    manifest: ManifestId | None = None
+    manifest_id: UUID | None = None
+    reason: Text | None = None
 
 
 class WorkInFull(Struct, frozen=True, kw_only=True):
@@ -55,15 +55,18 @@ class WorkInFull(Struct, frozen=True, kw_only=True):
 
 
 async def page_of_works(
-    connection: Connection, asked: WorkFilter, *, cursor: str | None = None, limit: int = 50
+    connection: Connection, filters: WorkFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Page[WorkStatus]:
-    """A page of work, the newest first."""
-    if asked.state == "settled":
-        return await _settled(connection, asked, cursor, limit)
+    """List work, the newest first."""
+    if filters.manifest is not None:
+        # An unknown manifest has no work.
+        known = await find_id(connection, filters.manifest) or UUID(int=0)
+        filters = structs.replace(filters, manifest=None, manifest_id=known)
+    if filters.state == "settled":
+        return await _settled(connection, filters, cursor, limit)
     rows = await connection.fetch(
         queries["unsettled"],
-        *(asked.state, asked.group, asked.job, asked.manifest, asked.reason),
-        *(asked.not_before_since, asked.not_before_until),
+        *(filters.state, filters.group, filters.job, filters.manifest_id, filters.reason),
         *time_and_id(_UNSETTLED, cursor),
         limit + 1,
     )
@@ -71,12 +74,12 @@ async def page_of_works(
 
 
 async def _settled(
-    connection: Connection, asked: WorkFilter, cursor: str | None, limit: int
+    connection: Connection, filters: WorkFilter, cursor: str | None, limit: int
 ) -> Page[WorkStatus]:
     place = time_and_id(_SETTLED, cursor)
     rows = await connection.fetch(
         queries["settled"],
-        *(asked.reason, asked.group, asked.job, asked.manifest),
+        *(filters.reason, filters.group, filters.job, filters.manifest_id),
         *place,
         LOOKED_THROUGH,
         limit + 1,
@@ -89,7 +92,7 @@ async def _settled(
 
 
 async def count_waiting(connection: Connection) -> dict[str, int]:
-    """How much waits for what, the most first; counted to 50,000 at most."""
+    """Count waiting work by reason, the most frequent first."""
     rows = await connection.fetch(queries["waiting_by_reason"], _COUNTED_WAITING)
     counts: Counter[str] = Counter()
     for row in rows:
@@ -98,37 +101,20 @@ async def count_waiting(connection: Connection) -> dict[str, int]:
 
 
 async def read_work(connection: Connection, identity: UUID) -> WorkInFull | None:
-    """One piece of work, by its id or by that of a run of it."""
+    """Return a piece of work by its id or by that of a run; `None` if it is unknown."""
     row = await connection.fetchrow(queries["work"], identity)
     if row is None:
         return None
     runs = await connection.fetch(run_queries["attempts"], row["id"], _RUNS_OF_WORK)
-    return WorkInFull(
+    return read_row(
+        WorkInFull,
+        row,
         status=work_status(row),
-        runs=[run_row(one) for one in runs],
-        dead_letters=list(row["dead_letters"]),
-        **{
-            name: row[name]
-            for name in (
-                *("manifest_id", "input", "retry", "timeout_seconds", "start_by"),
-                *("concurrency_key", "concurrency_limit"),
-            )
-        },
+        runs=[run_row(run) for run in runs],
     )
 
 
 def work_status(row: Any) -> WorkStatus:
-    """A piece of work out of its row."""
-    return WorkStatus(
-        work=row["id"],
-        group=row["group_name"],
-        run=row["run_id"],
-        **{
-            name: row[name]
-            for name in (
-                *("round", "manifest", "job", "cause", "state", "wait_reason", "outcome"),
-                *("priority", "attempts", "runs", "due_at", "queued_at", "not_before"),
-                *("settled_at", "cancel_requested_at", "cancel_reason"),
-            )
-        },
-    )
+    """Make a piece of work of its row."""
+    ids = {"work": row["id"], "group": row["group_name"], "run": row["run_id"]}
+    return read_row(WorkStatus, row, **ids)

@@ -53,10 +53,10 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
     concurrency_key: str | None
     key_active: int
     manifest_disabled: bool
-    alone: bool
+    exclusive_lease: bool
 
     @property
-    def patience_seconds(self) -> float:
+    def max_run_seconds(self) -> float:
         """Seconds from the start of the run until it must have ended."""
         return self.terms.timeout_seconds + self.terms.cancel_grace_seconds + _LENIENCE
 
@@ -72,7 +72,7 @@ class WaitingWork(Struct, frozen=True, kw_only=True):
             manifest_disabled=self.manifest_disabled,
             on_lost_contact=self.terms.on_lost_contact,
             size=len(msgspec.json.encode(self.input)) if shares else 0,
-            alone=self.alone,
+            exclusive_lease=self.exclusive_lease,
         )
 
 
@@ -224,7 +224,7 @@ class GateTransaction:
             [order.lease for order, _, _ in runs],
             [run.attempt for _, _, run in runs],
             [trace_id(run.traceparent) for _, _, run in runs],
-            [work.patience_seconds for _, work, _ in runs],
+            [work.max_run_seconds for _, work, _ in runs],
             times.schedule,
         )
         records = [_record(order, work, run, times.schedule) for order, work, run in runs]
@@ -297,7 +297,7 @@ def _record(order: RunDispatched, work: WaitingWork, run: OrderedRun, now: datet
             "group": work.group,
             "cause": work.cause,
             "due_at": work.due_at,
-            "patience_seconds": work.patience_seconds,
+            "max_run_seconds": work.max_run_seconds,
             "trace_id": trace_id(run.traceparent),
         },
         work=work.id,
@@ -325,5 +325,5 @@ def _waiting_work(row: Any) -> WaitingWork:
         concurrency_key=row["concurrency_key"],
         key_active=row["key_active"],
         manifest_disabled=row["manifest_disabled"],
-        alone=row["alone"],
+        exclusive_lease=row["exclusive_lease"],
     )

@@ -69,7 +69,7 @@ def waiting(
             "attempts": retry.attempts,
             "not_before": retry.at,
             "reason": retry.reason,
-            "alone": retry.alone,
+            "exclusive_lease": retry.exclusive_lease,
             "begun": begun,
             "traceparent": traceparent,
         },

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 from headway_clock import new_id
-from headway_contract.canaries import BeginCanaryRequest, CanaryRef, CanaryStatus, CanaryStep
+from headway_contract.dead_letters import BeginCanaryRequest, CanaryRef, CanaryStatus, CanaryStep
 from headway_decisions.retries import dead_letters
 from headway_decisions.retries.canaries import (
     STEPS,
@@ -123,7 +123,7 @@ def _fate(row: Any) -> Fate:
     if row["following"] is not None:
         return "came_back" if row["following"] == row["fingerprint"] else "failed_otherwise"
     if row["state"] != "retried":  # it waits for its slot, or a person acknowledged it
-        return "under_way" if row["retry_asked_at"] is not None else "ended"
+        return "under_way" if row["retry_requested_at"] is not None else "ended"
     if row["work"] != "settled":
         return "under_way"
     return "completed" if row["outcome"] == "completed" else "ended"

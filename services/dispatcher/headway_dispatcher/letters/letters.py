@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 from headway_clock import new_id
-from headway_contract.dispatching import LetterResult
+from headway_contract.dead_letters import LetterResult
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried, InputChange
 from headway_decisions.retries import dead_letters as rules
 from headway_decisions.retries.dead_letters import (
@@ -141,7 +141,7 @@ async def resume(connection: Connection, manifests: Sequence[UUID] | None, *, ti
     for row in begun:
         edited = row["edit"] is not None
         order = RetryOrder(
-            actor=row["retry_asked_by"],
+            actor=row["retry_requested_by"],
             input=row["retry_input"] if edited else UNSET,
             key=UNSET if row["retry_key"] is None else row["retry_key"][0],
         )
@@ -235,7 +235,7 @@ def _letter(row: Any) -> Letter:
         work=row["work_id"],
         round=row["round"],
         state=row["state"],
-        asked=row["retry_asked_at"] is not None,
+        asked=row["retry_requested_at"] is not None,
         slot=None if manifest is None else (manifest, row["slot"]),
         taken_by=row["taken_by"],
         job_retired=row["job_retired"],

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_contract.dispatching import LetterResult
+from headway_contract.dead_letters import LetterResult
 from headway_decisions.retries.dead_letters import (
     Acknowledged,
     Letter,
@@ -70,7 +70,7 @@ def _refusal(refused: Refused, row: Any) -> str:
                 "job again, or acknowledge the dead letter"
             )
         case "already_asked":
-            by, at = row["retry_asked_by"], row["retry_asked_at"]
+            by, at = row["retry_requested_by"], row["retry_requested_at"]
             return f"{by} asked for a retry at {_shown(at)}, and it waits for its slot"
         case "already_retried":
             return f"{row['actor']} retried it at {_shown(row['resolved_at'])}: see its work"

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_contract.control import CancelPush, CancelRun
-from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult, NamedWork
 from headway_contract.work import WorkCancelRequested
+from headway_contract.work_queue import CancelAnswer, CancelRequest, CancelResult, NamedWork
+from headway_contract.worker_protocol import CancelPush, CancelRun
 from headway_jetstream_kit import Broker
 from headway_postgres_kit import Connection, Database, note
 from msgspec import Struct, structs

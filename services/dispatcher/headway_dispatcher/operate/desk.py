@@ -9,27 +9,23 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import subjects
-from headway_contract.canaries import (
+from headway_contract.dead_letters import (
+    AcknowledgeRequest,
     BeginCanaryRequest,
     CanaryRef,
     CanaryStatus,
-    StopCanaryRequest,
-)
-from headway_contract.dispatching import (
-    AcknowledgeRequest,
-    CancelAnswer,
-    CancelRequest,
     LettersChanged,
     RetryRequest,
+    StopCanaryRequest,
 )
-from headway_contract.operating import (
+from headway_contract.operations import (
     DrainAnswer,
     DrainRequest,
     SettingsAnswer,
     SettingsQuestion,
     SettingStatus,
 )
-from headway_contract.scheduling import InputAnswer, InputQuestion
+from headway_contract.work_queue import CancelAnswer, CancelRequest, InputAnswer, InputQuestion
 from headway_decisions.retries import dead_letters
 from headway_errors import Invalid, RequestFailed, Unavailable
 from headway_jetstream_kit import Broker

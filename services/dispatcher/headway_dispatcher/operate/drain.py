@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway_clock import new_id
-from headway_contract.operating import DrainAnswer, DrainRequest, DrainResult
+from headway_contract.operations import DrainAnswer, DrainRequest, DrainResult
 from headway_history import Record
 from headway_postgres_kit import Connection
 

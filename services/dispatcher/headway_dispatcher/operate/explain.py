@@ -8,12 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.waiting import (
-    ExplainWorkAnswer,
-    ExplainWorkQuestion,
-    OriginAnswer,
-    OriginQuestion,
-)
+from headway_contract.work_queue import ExplainWorkAnswer, OriginAnswer, WorkQuestion
 from headway_decisions.capacity import waiting
 from headway_decisions.capacity.waiting import Waiter
 from headway_errors import NotFound, RequestFailed
@@ -54,10 +49,10 @@ class Explanations:
             self._broker,
             service="headway-dispatcher-explain",
             queue=subjects.DISPATCHERS,
-            endpoints={subjects.EXPLAIN_WORK_QUESTION: typed(ExplainWorkQuestion, self.answer)},
+            endpoints={subjects.EXPLAIN_WORK_QUESTION: typed(WorkQuestion, self.answer)},
         )
 
-    async def answer(self, question: ExplainWorkQuestion) -> ExplainWorkAnswer:
+    async def answer(self, question: WorkQuestion) -> ExplainWorkAnswer:
         """How one piece of work stands."""
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(explanations["work"], question.work)
@@ -87,7 +82,7 @@ class Explanations:
         )
 
     async def _ask_origin(self, work: UUID) -> OriginAnswer:
-        question = OriginQuestion(work=work)
+        question = WorkQuestion(work=work)
         try:
             return await ask(
                 self._broker, subjects.ORIGIN_QUESTION, question, OriginAnswer, timeout=_PATIENCE

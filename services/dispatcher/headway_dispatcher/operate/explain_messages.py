@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_contract.waiting import ExplainWorkAnswer, GateStatus, OriginAnswer, SlotHolder
+from headway_contract.work_queue import ExplainWorkAnswer, GateStatus, OriginAnswer, SlotHolder
 
 from headway_dispatcher.operate.wait_estimate import Estimate
 
@@ -67,13 +67,13 @@ def _dead(letter: Any) -> list[str]:
     if letter["state"] != "awaiting":
         by = f" by {letter['actor']}" if letter["actor"] else ""
         return [f"{named} was {letter['state']}{by} at {_at(letter['resolved_at'])}."]
-    if letter["retry_asked_at"] is None:
+    if letter["retry_requested_at"] is None:
         remedy = f"'headway dead-letters retry {letter['id']}' runs it again"
         return [f"{named} waits for somebody: {remedy}, and 'acknowledge' lets it be."]
-    by = letter["retry_asked_by"] or "somebody"
+    by = letter["retry_requested_by"] or "somebody"
     taken = f"once work {letter['waits_for']} of its manifest has ended"
     taken = taken if letter["waits_for"] else "next, for its slot is free"
-    asked = f"is to be retried, as {by} asked at {_at(letter['retry_asked_at'])}"
+    asked = f"is to be retried, as {by} asked at {_at(letter['retry_requested_at'])}"
     return [f"{named} {asked}: it is queued again {taken}."]
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import subjects
-from headway_contract.healing import AskedWork, ReconcileAnswer, ReconcileQuestion, Version
+from headway_contract.reconcile import OutstandingWork, ReconcileAnswer, ReconcileQuestion, Version
 from headway_contract.settled import (
     DeadLetterAcknowledged,
     DeadLetterRetried,
@@ -103,7 +103,7 @@ class ReconcileDesk:
         )
 
     async def _works(
-        self, connection: Connection, questions: Sequence[AskedWork], now: datetime
+        self, connection: Connection, questions: Sequence[OutstandingWork], now: datetime
     ) -> _Works:
         found = _Works([], [], [], [], {})
         if not questions:
@@ -149,7 +149,7 @@ async def _reasons(connection: Connection, rows: Sequence[Any]) -> dict[UUID, st
     return reasons
 
 
-def _find_lost_requests(question: AskedWork, row: Any, found: _Works) -> None:
+def _find_lost_requests(question: OutstandingWork, row: Any, found: _Works) -> None:
     """Note requests about unsettled work that never arrived; a later round was not meant."""
     if row["round"] > question.round:
         return

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from headway_contract.waiting import GateStatus, SlotHolder
+from headway_contract.work_queue import GateStatus, SlotHolder
 from headway_decisions.capacity import waiting
 from headway_decisions.capacity.capacity import Room
 from headway_decisions.capacity.waiting import Lane
@@ -210,7 +210,7 @@ class Lookout:
 
 def waits_for_key(row: Any) -> bool:
     """Whether the gate holds work for its key."""
-    return bool(row["held_by"] == "key")
+    return bool(row["hold_reason"] == "key")
 
 
 def _holder(row: Any) -> SlotHolder:

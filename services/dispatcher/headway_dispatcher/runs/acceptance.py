@@ -10,7 +10,6 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import Event, subjects
-from headway_contract.control import ReleaseLease
 from headway_contract.lifecycle import (
     Activation,
     LeaseClaimed,
@@ -23,6 +22,7 @@ from headway_contract.lifecycle import (
     RunStarted,
 )
 from headway_contract.subjects import DISPATCHER
+from headway_contract.worker_protocol import ReleaseLease
 from headway_decisions.runs import acceptance
 from headway_decisions.runs.acceptance import Arrived, Judged, Lease
 from headway_decisions.runs.folding import Fact, Run, clamp, end_of

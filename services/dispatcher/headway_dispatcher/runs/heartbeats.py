@@ -11,7 +11,8 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import InvalidName, check_name, subjects
-from headway_contract.control import (
+from headway_contract.envelope import decode_lenient
+from headway_contract.worker_protocol import (
     PROTOCOL,
     CancelPush,
     CancelRun,
@@ -20,7 +21,6 @@ from headway_contract.control import (
     LeaseWarning,
     ReleaseLease,
 )
-from headway_contract.nulls import decode_lenient
 from headway_errors import RequestFailed
 from headway_jetstream_kit import Broker, BrokerUnavailable
 from headway_jetstream_kit.ask import ask

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import msgspec
 from headway_contract import Event, decode, subjects
-from headway_contract.control import LeaseAnswer, LeaseQuestion, LeaseState
 from headway_contract.lifecycle import Activation, Failure, LeaseEvent
+from headway_contract.worker_protocol import LeaseAnswer, LeaseQuestion, LeaseState
 from headway_decisions.runs import acceptance
 from headway_decisions.runs.acceptance import Arrived, Lease
 from headway_decisions.runs.folding import Fact, Run

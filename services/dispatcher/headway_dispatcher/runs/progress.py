@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 from headway_clock import monotonic
 from headway_contract import subjects
-from headway_contract.nulls import decode_lenient
-from headway_contract.progress import Progress
+from headway_contract.envelope import decode_lenient
+from headway_contract.worker_protocol import Progress
 from headway_decisions.runs.progress import Kept, News, Teller, digest, refusal, size_of
 from headway_decisions.runs.report_limits import Allowance, FloodLimit, storable_json
 from headway_jetstream_kit import Broker

@@ -9,9 +9,9 @@ from datetime import datetime
 from uuid import UUID
 
 from headway_contract import Event, subjects
-from headway_contract.control import CancelPush, ReleaseLease
 from headway_contract.lifecycle import Activation, RunEvent
 from headway_contract.settled import ActivationRequested
+from headway_contract.worker_protocol import CancelPush, ReleaseLease
 from headway_decisions.runs.folding import Run
 from headway_jetstream_kit import Broker, Message, Puller
 from headway_jetstream_kit.consume import Intake

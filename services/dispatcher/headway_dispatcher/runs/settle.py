@@ -259,7 +259,7 @@ async def _write_retries(connection: Connection, retried: Sequence[_Waits]) -> N
             [work.retry.reason for work in retried],
             [work.retry.attempts for work in retried],
             [work.context for work in retried],
-            [work.retry.alone for work in retried],
+            [work.retry.exclusive_lease for work in retried],
             [work.begun for work in retried],
         )
         note(

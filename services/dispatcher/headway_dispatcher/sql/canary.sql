@@ -1,5 +1,5 @@
 -- name: begin
--- Insert a canary unless one of the failure runs. $1 id, $2 fingerprint, $3 actor, $4 now,
+-- Insert a canary, unless one for the same failure runs. $1 id, $2 fingerprint, $3 actor, $4 now,
 -- $5 fingerprint without its version, $6 code version (null for any), $7 steps.
 INSERT INTO dispatcher.canary (id, fingerprint, actor, began_at, awaiting, reason, steps)
 SELECT $1, $2, $3, $4,
@@ -9,7 +9,7 @@ SELECT $1, $2, $3, $4,
 ON CONFLICT (fingerprint) WHERE state = 'running' DO NOTHING
 
 -- name: running_of
--- The running canary of a failure. $1 fingerprint.
+-- Return the running canary of a failure. $1 fingerprint.
 SELECT id FROM dispatcher.canary WHERE fingerprint = $1 AND state = 'running'
 
 -- name: stop
@@ -18,23 +18,23 @@ UPDATE dispatcher.canary SET state = 'stopped', reason = $2, ended_at = $3
 WHERE id = $1 AND state = 'running'
 
 -- name: status
--- One canary for people. $1 id.
+-- Return the status of a canary. $1 id.
 SELECT id, fingerprint, actor, began_at, ended_at, awaiting, state, reason, step, steps
 FROM dispatcher.canary WHERE id = $1
 
 -- name: running
--- Canaries to advance, the oldest first.
+-- Return running canaries, the oldest first.
 SELECT id FROM dispatcher.canary WHERE state = 'running' ORDER BY began_at, id
 
 -- name: lock
--- A running canary, unless another dispatcher advances it. $1 id.
+-- Lock a running canary, unless another dispatcher advances it. $1 id.
 SELECT * FROM dispatcher.canary WHERE id = $1 AND state = 'running' FOR UPDATE SKIP LOCKED
 
 -- name: fates
--- What became of retried letters: the letter, its work, and the failure of the next round if that
--- ended in a dead letter too. $1 letters.
-SELECT letter.id, letter.state, letter.retry_asked_at, letter.fingerprint, work_queue.state AS work,
-       work_queue.outcome, following.fingerprint AS following
+-- Return retried letters with the state of their work, and the fingerprint of the next dead letter
+-- of that work, if it has one. $1 letters.
+SELECT letter.id, letter.state, letter.retry_requested_at, letter.fingerprint,
+       work_queue.state AS work, work_queue.outcome, following.fingerprint AS following
 FROM dispatcher.dead_letter AS letter
 JOIN dispatcher.work_queue ON work_queue.id = letter.work_id
 LEFT JOIN LATERAL (
@@ -46,9 +46,9 @@ LEFT JOIN LATERAL (
 WHERE letter.id = ANY($1::uuid[])
 
 -- name: record
--- Store the result of a pass. $1 id, $2 state, $3 reason, $4 ended at (null while it runs),
--- $5 step, $6 steps, $7 letters under way, $8 whether letters are left, $9 and $10 the last letter
--- that was retried.
+-- Store the result of a pass. $1 id, $2 state, $3 reason, $4 end (null while it runs), $5 step, $6
+-- steps, $7 letters under way, $8 whether letters are left, $9 and $10 time and id of the last
+-- retried letter.
 UPDATE dispatcher.canary
 SET state = $2, reason = $3, ended_at = $4, step = $5, steps = $6, under_way = $7, more = $8,
     after_at = $9, after_id = $10

@@ -1,6 +1,6 @@
 -- name: jobs
--- Declared jobs: whether each needs a consumer, and why it could not be made when last tried. A
--- retired job needs one until its last work is settled. $1 jobs that have a consumer.
+-- Return declared jobs: whether each needs a consumer, and the last error. A retired job needs one
+-- until its last work is settled. $1 jobs that have a consumer.
 SELECT job_limit.name, job_limit.consumer_error AS error,
        NOT job_limit.retired OR job_limit.name = ANY($1::text[]) AND EXISTS (
            SELECT FROM dispatcher.work_queue
@@ -9,7 +9,7 @@ FROM dispatcher.job_limit
 ORDER BY job_limit.name
 
 -- name: note_errors
--- Why consumers could not be made; null where they were. $1 jobs, $2 reasons.
-UPDATE dispatcher.job_limit SET consumer_error = told.error
-FROM unnest($1::text[], $2::text[]) AS told (name, error)
-WHERE job_limit.name = told.name AND job_limit.consumer_error IS DISTINCT FROM told.error
+-- Store why consumers could not be created; null if they were. $1 jobs, $2 errors.
+UPDATE dispatcher.job_limit SET consumer_error = item.error
+FROM unnest($1::text[], $2::text[]) AS item (name, error)
+WHERE job_limit.name = item.name AND job_limit.consumer_error IS DISTINCT FROM item.error

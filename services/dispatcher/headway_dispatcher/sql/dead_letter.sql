@@ -1,11 +1,11 @@
 -- name: job_of
--- Which job, manifest and group a dead letter is of. $1 dead letter.
+-- Return the job, manifest and group of a dead letter. $1 dead letter.
 SELECT job, manifest_id, group_name FROM dispatcher.dead_letter WHERE id = $1
 
 -- name: chosen
--- Letters that await somebody and match a filter, the oldest first. $1 group, $2 job,
--- $3 manifest, $4 fingerprint, $5 code version (null where any will do), $6 created after,
--- $7 created before, $8 and $9 after this time and id (null for the first page), $10 how many.
+-- Return open letters that match a filter, the oldest first. $1 group, $2 job, $3 manifest, $4
+-- fingerprint, $5 code version (null for any), $6 created after, $7 created before, $8 and $9 time
+-- and id to begin after (null for the first page), $10 limit.
 SELECT id, created_at FROM dispatcher.dead_letter
 WHERE state = 'awaiting'
   AND ($1::text IS NULL OR group_name = $1)
@@ -20,7 +20,7 @@ ORDER BY created_at, id
 LIMIT $10
 
 -- name: works_of
--- The work of letters, and whether its manifest is gone for good. $1 dead letters.
+-- Return the work of letters, and whether its manifest was pruned. $1 dead letters.
 SELECT dead_letter.id, dead_letter.work_id, dead_letter.round,
        tombstone.manifest_id IS NOT NULL AS pruned
 FROM dispatcher.dead_letter
@@ -28,13 +28,12 @@ LEFT JOIN dispatcher.tombstone ON tombstone.manifest_id = dead_letter.manifest_i
 WHERE dead_letter.id = ANY($1::uuid[])
 
 -- name: lock_works
--- Work of letters, locked in a fixed order and before the letters, as whoever settles it
--- does. $1 works.
+-- Lock the work of letters in a fixed order, before the letters. $1 works.
 SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
 
 -- name: lock
--- Letters whose work is locked, the oldest first, who is in the slot of each, and whether its job
--- is retired. $1 ids.
+-- Lock letters, the oldest first; their work is already locked. Also return the work in the slot of
+-- each, and whether its job is retired. $1 ids.
 SELECT dead_letter.*, work_queue.slot, work_queue.traceparent, work_queue.state AS work_state,
        EXISTS (SELECT FROM dispatcher.job_limit
                WHERE job_limit.name = dead_letter.job AND job_limit.retired) AS job_retired,
@@ -48,12 +47,12 @@ ORDER BY dead_letter.created_at, dead_letter.id
 FOR UPDATE OF dead_letter
 
 -- name: lock_waiting
--- Letters that wait for a slot which is free now, the longest first; those that somebody else
--- is at, or whose manifest is gone or job is retired, are left alone. $1 manifests (null for all), $2 how many.
+-- Lock letters whose slot has become free, the longest waiting first. Skip locked letters, and
+-- those whose manifest was pruned or whose job is retired. $1 manifests (null for all), $2 limit.
 SELECT dead_letter.id
 FROM dispatcher.dead_letter
 JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
-WHERE dead_letter.retry_asked_at IS NOT NULL
+WHERE dead_letter.retry_requested_at IS NOT NULL
   AND ($1::uuid[] IS NULL OR dead_letter.manifest_id = ANY($1))
   AND NOT EXISTS (SELECT FROM dispatcher.work_queue AS other
                   WHERE other.manifest_id = work_queue.manifest_id
@@ -63,41 +62,41 @@ WHERE dead_letter.retry_asked_at IS NOT NULL
                   WHERE tombstone.manifest_id = dead_letter.manifest_id)
   AND NOT EXISTS (SELECT FROM dispatcher.job_limit
                   WHERE job_limit.name = dead_letter.job AND job_limit.retired)
-ORDER BY dead_letter.retry_asked_at, dead_letter.id
+ORDER BY dead_letter.retry_requested_at, dead_letter.id
 LIMIT $2
 FOR UPDATE OF work_queue, dead_letter SKIP LOCKED
 
 -- name: requeue
--- Work whose next round begins: it is queued now, and so behind what has waited longer. Somebody
--- asked for it, so it neither expires nor waits for its manifest to be enabled. Returns its
--- place. $1 works, $2 rounds, $3 whether its input was edited, $4 edited inputs, $5 now, $6 trace
--- contexts (null where they stay), $7 whether it has another concurrency key by its input, $8 the key.
+-- Queue work in its next round, behind work that has waited longer. A person requested it, so it
+-- does not expire, and a disabled manifest does not hold it. Returns its new place. $1 works, $2
+-- rounds, $3 whether the input was edited, $4 edited inputs, $5 now, $6 trace contexts (null to
+-- keep), $7 whether the concurrency key changes, $8 the new key.
 UPDATE dispatcher.work_queue
-SET state = 'queued', round = told.round, attempts = 0, run_id = NULL, outcome = NULL,
+SET state = 'queued', round = item.round, attempts = 0, run_id = NULL, outcome = NULL,
     settled_at = NULL, wait_reason = 'awaiting_gate',
-    input = CASE WHEN told.edited THEN told.input ELSE work_queue.input END,
+    input = CASE WHEN item.edited THEN item.input ELSE work_queue.input END,
     concurrency_key = CASE WHEN $7::boolean THEN $8::text ELSE work_queue.concurrency_key END,
     rank = work_queue.rank + ($5::timestamptz - work_queue.queued_at),
     queued_at = $5, not_before = $5, start_by = NULL, explicit = true,
-    traceparent = coalesce(told.traceparent, work_queue.traceparent)
+    traceparent = coalesce(item.traceparent, work_queue.traceparent)
 FROM unnest($1::uuid[], $2::integer[], $3::boolean[], $4::jsonb[], $6::text[])
-    AS told (id, round, edited, input, traceparent)
-WHERE work_queue.id = told.id
+    AS item (id, round, edited, input, traceparent)
+WHERE work_queue.id = item.id
 RETURNING work_queue.id, work_queue.input, work_queue.queued_at, work_queue.not_before,
-          work_queue.rank, work_queue.concurrency_key, work_queue.runs, told.traceparent
+          work_queue.rank, work_queue.concurrency_key, work_queue.runs, item.traceparent
 
 -- name: resolve
--- Letters that somebody has seen to. $1 ids, $2 retried or acknowledged, $3 actors, $4 note
--- (null where none), $5 edits (null where none), $6 now.
+-- Resolve letters. $1 ids, $2 retried or acknowledged, $3 actors, $4 note (null for none), $5 edits
+-- (null for none), $6 now.
 UPDATE dispatcher.dead_letter
-SET state = $2, resolved_at = $6, actor = told.actor, note = $4, edit = told.edit,
-    retry_asked_at = NULL, retry_asked_by = NULL, retry_input = NULL, retry_key = NULL
-FROM unnest($1::uuid[], $3::text[], $5::jsonb[]) AS told (id, actor, edit)
-WHERE dead_letter.id = told.id
+SET state = $2, resolved_at = $6, actor = item.actor, note = $4, edit = item.edit,
+    retry_requested_at = NULL, retry_requested_by = NULL, retry_input = NULL, retry_key = NULL
+FROM unnest($1::uuid[], $3::text[], $5::jsonb[]) AS item (id, actor, edit)
+WHERE dead_letter.id = item.id
 
 -- name: update_runs
--- Copy to letters what was heard of their runs only after they were made; a late start may move
--- the end. $1 works.
+-- Copy late reports of runs to the letters that contain them; a late start may move the end. $1
+-- works.
 UPDATE dispatcher.dead_letter
 SET runs = (
     SELECT jsonb_agg(
@@ -112,15 +111,15 @@ SET runs = (
 WHERE work_id = ANY($1::uuid[]) AND runs <> '[]'
 
 -- name: store_order
--- A letter that is to be retried once its slot is free. $1 id, $2 actor, $3 edited input,
--- $4 edit (null where none), $5 now, $6 its concurrency key by that, as an array (null to keep it).
+-- Store a retry that waits for its slot. $1 id, $2 actor, $3 edited input, $4 edit (null for none),
+-- $5 now, $6 concurrency key of the edited input, as an array (null to keep the key).
 UPDATE dispatcher.dead_letter
-SET retry_asked_at = $5, retry_asked_by = $2, retry_input = $3, edit = $4, retry_key = $6
+SET retry_requested_at = $5, retry_requested_by = $2, retry_input = $3, edit = $4, retry_key = $6
 WHERE id = $1
 
 -- name: purge
--- Letters that were seen to long ago, and whose work does not run for them any more.
--- $1 resolved before, $2 how many.
+-- Delete letters that were resolved long ago and whose work is settled. $1 resolved before, $2
+-- limit.
 DELETE FROM dispatcher.dead_letter
 WHERE id IN (
     SELECT dead_letter.id
@@ -133,8 +132,9 @@ WHERE id IN (
     FOR UPDATE OF dead_letter SKIP LOCKED)
 
 -- name: withdraw
--- Letters that wait for a slot no longer want to; returns their work. $1 works.
+-- Withdraw retries that wait for a slot; returns their work. $1 works.
 UPDATE dispatcher.dead_letter
-SET retry_asked_at = NULL, retry_asked_by = NULL, retry_input = NULL, retry_key = NULL, edit = NULL
-WHERE work_id = ANY($1::uuid[]) AND retry_asked_at IS NOT NULL
+SET retry_requested_at = NULL, retry_requested_by = NULL, retry_input = NULL, retry_key = NULL,
+    edit = NULL
+WHERE work_id = ANY($1::uuid[]) AND retry_requested_at IS NOT NULL
 RETURNING work_id

@@ -1,6 +1,6 @@
 -- name: span
--- What was recorded in a span of time, in the order of numbers. $1 above this number, $2 since,
--- $3 until (both may be null), $4 how many.
+-- Return the events of a time span by number. $1 above this number, $2 since, $3 until (null for no
+-- bound), $4 limit.
 SELECT id, event_id, type, subject, source, occurred_at, recorded_at, accepted, refusal, work_id,
        run_id, lease_id, data
 FROM dispatcher.history

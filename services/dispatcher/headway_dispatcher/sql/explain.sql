@@ -1,6 +1,6 @@
 -- name: work
--- One piece of work, with its run if it has one and who has claimed that, whether its manifest is
--- disabled, how many runs hold its key, and whether the gate is about to look at that. $1 id.
+-- Return one piece of work with its run and claimant, whether its manifest is disabled, how many
+-- runs hold its key, and whether the gate is about to check the key. $1 id.
 SELECT work_queue.*, metadata.worker, metadata.state AS run_state,
        metadata.created_at AS ordered_at, metadata.started_at, metadata.failure,
        lease.claimed_by,
@@ -20,9 +20,8 @@ LEFT JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
 WHERE work_queue.id = $1
 
 -- name: ahead_in_lanes
--- How much ready work of lanes comes before a turn, by job, counted no further than needed in each
--- lane. $1 groups, $2 jobs, $3 turn, $4 how much older a step of a group's priority makes its work
--- look, $5 how far to count.
+-- Count ready work of lanes before a place in the order, by job; the count of each lane is limited.
+-- $1 groups, $2 jobs, $3 place, $4 age that one step of a group's priority is worth, $5 limit.
 SELECT lane.job, sum(before.number)::bigint AS number
 FROM unnest($1::text[], $2::text[]) AS lane (group_name, job)
 LEFT JOIN dispatcher.group_limit ON group_limit.name = lane.group_name
@@ -30,7 +29,7 @@ CROSS JOIN LATERAL (
     SELECT count(*) AS number
     FROM (SELECT FROM dispatcher.work_queue
           WHERE work_queue.group_name = lane.group_name AND work_queue.job = lane.job
-            AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
+            AND work_queue.state IN ('queued', 'waiting') AND work_queue.hold_reason IS NULL
             AND work_queue.rank < $3::timestamptz + coalesce(group_limit.priority, 0) * $4::interval
           LIMIT $5) AS few
 ) AS before
@@ -38,18 +37,18 @@ GROUP BY lane.job
 HAVING sum(before.number) > 0
 
 -- name: ahead_with_key
--- How much work with a key comes before a turn, by lane: what is ready, and what waits for it too.
--- What a disabled manifest would hold once it had the key keeps it from nobody. $1 key, $2 turn,
--- $3 how much older a step of a group's priority makes its work look, $4 how far to count.
+-- Count work with a key before a place in the order, by lane: ready work, and work that waits for
+-- the key. Work of a disabled manifest does not count, because it does not take the key. $1 key, $2
+-- place, $3 age that one step of a group's priority is worth, $4 limit.
 SELECT few.group_name, few.job, count(*) AS number
 FROM (
     SELECT work_queue.group_name, work_queue.job
     FROM (
         (SELECT id, group_name, job, rank, manifest_id, explicit FROM dispatcher.work_queue
-         WHERE concurrency_key = $1 AND state IN ('queued', 'waiting') AND held_by IS NULL)
+         WHERE concurrency_key = $1 AND state IN ('queued', 'waiting') AND hold_reason IS NULL)
         UNION ALL
         (SELECT id, group_name, job, rank, manifest_id, explicit FROM dispatcher.work_queue
-         WHERE concurrency_key = $1 AND state IN ('queued', 'waiting') AND held_by = 'key')
+         WHERE concurrency_key = $1 AND state IN ('queued', 'waiting') AND hold_reason = 'key')
     ) AS work_queue
     LEFT JOIN dispatcher.group_limit ON group_limit.name = work_queue.group_name
     LEFT JOIN dispatcher.manifest_switch
@@ -62,11 +61,11 @@ FROM (
 GROUP BY few.group_name, few.job
 
 -- name: holders
--- Runs that hold slots, the oldest first: of a group, of a job or with a key, as far as those are
--- named, or all that count against the limit over everything; or those that workers have which
--- serve a job, and orders that lie ready for such. $1 group, $2 job, $3 key, $4 whether only those
--- that count globally, $5 the jobs of all workers that serve a job (null where any will do),
--- $6 that job, $7 how long a worker may have been silent.
+-- Return active runs, the oldest first: of a group, a job or a key, or those that count against the
+-- global limit, or those of workers that serve a job together with unclaimed orders for such
+-- workers. $1 group, $2 job, $3 key (null for any), $4 whether only runs that count globally, $5
+-- all jobs of the workers that serve a job (null for any), $6 that job, $7 longest silence of a
+-- live worker.
 SELECT metadata.run_id, metadata.work_id, work_queue.manifest, metadata.group_name, metadata.job,
        coalesce(metadata.worker, lease.claimed_by) AS worker, metadata.state,
        coalesce(metadata.started_at, metadata.created_at) AS since
@@ -88,8 +87,8 @@ WHERE metadata.state IN ('pending', 'in_progress')
 ORDER BY since, metadata.run_id
 
 -- name: durations
--- How long the latest runs took that jobs completed, in seconds; only the last events of history
--- are looked through, so the answer may be none. $1 jobs.
+-- Return the durations of recently completed runs in seconds. It reads only the last events of
+-- history, so it may return none. $1 jobs.
 SELECT metadata.job,
        extract(epoch FROM metadata.finished_at - metadata.started_at)::double precision AS seconds
 FROM (SELECT run_id FROM dispatcher.history
@@ -100,10 +99,10 @@ WHERE metadata.job = ANY($1::text[])
   AND metadata.started_at IS NOT NULL AND metadata.finished_at IS NOT NULL
 
 -- name: letter
--- One dead letter in full, by its id or the latest of a piece of work. $1 id.
+-- Return a dead letter in full, by its id, or the latest of a piece of work. $1 id.
 SELECT dead_letter.*, dead_letter.failure ->> 'kind' AS failure_kind,
        dead_letter.failure ->> 'message' AS failure_message, work_queue.cause,
-       CASE WHEN dead_letter.retry_asked_at IS NOT NULL THEN (
+       CASE WHEN dead_letter.retry_requested_at IS NOT NULL THEN (
            SELECT other.id FROM dispatcher.work_queue AS other
            WHERE other.manifest_id = work_queue.manifest_id AND other.slot = work_queue.slot
              AND other.state <> 'settled') END AS waits_for

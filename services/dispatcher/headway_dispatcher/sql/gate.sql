@@ -1,22 +1,21 @@
 -- name: look
--- Whether there is anything for the gate to do: work that is ready, keys to look at, and when
--- the next of what waits for its time comes, or expires.
+-- Return whether the gate has something to do: ready work, changed keys, and the next `not_before`
+-- and `start_by`.
 SELECT clock_timestamp() AS now,
        EXISTS (SELECT FROM dispatcher.work_queue
-               WHERE state IN ('queued', 'waiting') AND held_by IS NULL) AS ready,
+               WHERE state IN ('queued', 'waiting') AND hold_reason IS NULL) AS ready,
        EXISTS (SELECT FROM dispatcher.key_changed) AS keys_changed,
        (SELECT min(not_before) FROM dispatcher.work_queue
-        WHERE state IN ('queued', 'waiting') AND held_by = 'not_before') AS not_before,
+        WHERE state IN ('queued', 'waiting') AND hold_reason = 'not_before') AS not_before,
        (SELECT min(start_by) FROM dispatcher.work_queue
         WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0) AS start_by
 
 -- name: situation
--- All that the gate has to know before it looks at any work, in one round trip. Active are runs
--- that hold a slot, by group and job, and without a group the leases of a job that the fleet has
--- which takes orders: unclaimed ones, and those claimed by a live process; one lease may have runs
--- of several groups. The fleet are live workers that take orders, with the leases that they hold.
--- Limits are those in force, of groups only if they have any.
--- $1 how long a worker may have been silent.
+-- Return everything that the gate needs before it reads work, in one round trip. `active` counts
+-- runs by group and job, and, in the rows without a group, the leases of each job that are
+-- unclaimed or held by the fleet; one lease may have runs of several groups. `fleet` has the live
+-- workers that accept orders, with their leases. Limits include only groups and jobs that have one.
+-- $1 longest silence of a live worker.
 WITH here AS MATERIALIZED (
     SELECT name, nonce, jobs, slots, concurrency FROM dispatcher.worker
     WHERE NOT gone AND NOT draining AND last_heard_at > clock_timestamp() - $1::interval
@@ -64,13 +63,13 @@ SELECT clock_timestamp() AS now,
            AS jobs,
        EXISTS (SELECT FROM dispatcher.key_changed) AS keys_changed,
        (SELECT min(not_before) FROM dispatcher.work_queue
-        WHERE state IN ('queued', 'waiting') AND held_by = 'not_before') AS not_before,
+        WHERE state IN ('queued', 'waiting') AND hold_reason = 'not_before') AS not_before,
        (SELECT min(start_by) FROM dispatcher.work_queue
         WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0) AS start_by
 
 -- name: expired
--- Work that was not tried by the time at which it should have begun, locked; what somebody else
--- is at is left for the next time; a thousand at once, said here so that plans know. $1 now.
+-- Lock work that was not tried before its `start_by`; skip locked rows. The limit is a literal, so
+-- that the planner knows it. $1 now.
 SELECT id FROM dispatcher.work_queue
 WHERE state IN ('queued', 'waiting') AND start_by IS NOT NULL AND attempts = 0 AND start_by <= $1
 ORDER BY start_by
@@ -78,34 +77,32 @@ LIMIT 1000
 FOR UPDATE SKIP LOCKED
 
 -- name: release_due
--- Work whose time has come is ready, or waits for its key. Rows that somebody else is at are
--- left for the next time; a thousand at once, said here so that plans know. $1 now; tells how
--- many there were.
-WITH ripe AS (
+-- Make work ready whose `not_before` has passed, or let it wait for its key; skip locked rows. The
+-- limit is a literal, so that the planner knows it. Returns the number of rows. $1 now.
+WITH due AS (
     SELECT id, concurrency_key FROM dispatcher.work_queue
-    WHERE state IN ('queued', 'waiting') AND held_by = 'not_before' AND not_before <= $1
+    WHERE state IN ('queued', 'waiting') AND hold_reason = 'not_before' AND not_before <= $1
     ORDER BY not_before
     LIMIT 1000
     FOR UPDATE SKIP LOCKED
 ), noted AS (
     INSERT INTO dispatcher.key_changed (key)
-    SELECT DISTINCT concurrency_key FROM ripe WHERE concurrency_key IS NOT NULL
-), ripened AS (
+    SELECT DISTINCT concurrency_key FROM due WHERE concurrency_key IS NOT NULL
+), released AS (
     UPDATE dispatcher.work_queue
-    SET held_by = CASE WHEN concurrency_key IS NOT NULL THEN 'key' END
-    WHERE id = ANY(ARRAY(SELECT id FROM ripe))
+    SET hold_reason = CASE WHEN concurrency_key IS NOT NULL THEN 'key' END
+    WHERE id = ANY(ARRAY(SELECT id FROM due))
     RETURNING id
 )
-SELECT count(*) FROM ripened
+SELECT count(*) FROM released
 
 -- name: offer_keys
--- Let the first of those who wait for a key be ready in each lane, as many as the active runs leave
--- room for, whatever is ready in other lanes: those may be closed, and the gate sees to it that no
--- more run than may. Only keys of which something has changed are looked at. Where limits differ,
--- whoever has no room lets nobody pass that comes after it. A key is noted again if somebody else
--- is at a row that was to be ready. What is ready is found by a range that only the index of keys
--- has, and rows are locked by nothing but their ids, so that no plan reads through what waits.
--- $1 how many changes; tells how many there were, and how many keys were noted again.
+-- Make the first work that waits for a key ready in each lane, up to the room that active runs
+-- leave. Ready work of other lanes does not count: those lanes may be closed, and the gate enforces
+-- the limit. It checks only changed keys. Where limits differ, work without room blocks all work
+-- behind it. A key whose row was locked is noted again. Ready work is found by a range that only
+-- the key index has, and rows are locked by id only, so that no plan reads the backlog. Returns how
+-- many changes there were, and how many keys were noted again. $1 limit.
 WITH changed AS (
     DELETE FROM dispatcher.key_changed
     WHERE ctid = ANY(ARRAY(SELECT ctid FROM dispatcher.key_changed LIMIT $1))
@@ -122,14 +119,14 @@ WITH changed AS (
                 THEN head.concurrency_limit - used.active ELSE 0 END AS room
     FROM used
     CROSS JOIN LATERAL dispatcher.first_for_key(used.key) AS head
-), meant AS (
+), selected AS (
     SELECT lane.key, first.id
     FROM lane
     CROSS JOIN LATERAL (
         SELECT id, rank, row_number() OVER (ORDER BY rank) AS place FROM dispatcher.work_queue
         WHERE work_queue.concurrency_key = lane.key
           AND work_queue.group_name = lane.group_name AND work_queue.job = lane.job
-          AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by = 'key'
+          AND work_queue.state IN ('queued', 'waiting') AND work_queue.hold_reason = 'key'
         ORDER BY rank
         LIMIT lane.room
     ) AS first
@@ -139,40 +136,41 @@ WITH changed AS (
               WHERE (concurrency_key, group_name, job) >= (lane.key, lane.group_name, lane.job)
                 AND (concurrency_key, group_name, job, rank)
                     <= (lane.key, lane.group_name, lane.job, first.rank)
-                AND state IN ('queued', 'waiting') AND held_by IS NULL
+                AND state IN ('queued', 'waiting') AND hold_reason IS NULL
                 AND concurrency_key IS NOT NULL
               LIMIT lane.room) AS few
     ) AS before
     WHERE before.ready + first.place <= lane.room
 ), locked AS (
-    SELECT id, state, held_by FROM dispatcher.work_queue
-    WHERE id = ANY(ARRAY(SELECT id FROM meant))
+    SELECT id, state, hold_reason FROM dispatcher.work_queue
+    WHERE id = ANY(ARRAY(SELECT id FROM selected))
     FOR UPDATE SKIP LOCKED
 ), handed_out AS (
-    UPDATE dispatcher.work_queue SET held_by = NULL
+    UPDATE dispatcher.work_queue SET hold_reason = NULL
     WHERE id = ANY(ARRAY(SELECT id FROM locked
-                         WHERE state IN ('queued', 'waiting') AND held_by = 'key'))
+                         WHERE state IN ('queued', 'waiting') AND hold_reason = 'key'))
 ), noted AS (
     INSERT INTO dispatcher.key_changed (key)
-    SELECT DISTINCT key FROM meant WHERE NOT EXISTS (SELECT FROM locked WHERE locked.id = meant.id)
+    SELECT DISTINCT key FROM selected
+    WHERE NOT EXISTS (SELECT FROM locked WHERE locked.id = selected.id)
     RETURNING key
 )
 SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM noted) AS left_over
 
 -- name: lock_gate
--- Keep the gate from its next pass until this transaction has ended. $1 lock key.
+-- Block the next pass of the gate until this transaction ends. $1 lock key.
 SELECT pg_advisory_xact_lock($1)
 
 -- name: candidates
--- Work that may run now, lane by lane: a step of the index finds the next lane, and those
--- without room are passed over without a look at their work. Priority counts as age does: a
--- step of an entry's makes it look older by a minute, one of a group's outweighs all of those.
--- What somebody else is at is left for the next time, so the gate never waits for a row. Who may
--- have no order that lies ready is left out where no slot is idle, and takes nobody's place here.
--- The lists are behind SELECTs so that one plan serves any: planning anew takes ten times as long.
--- $1 groups with limits, $2 room of each, $3 whether it has any for such orders, $4 jobs that can
--- be run, $5 room of each, $6 how much of it is for idle slots, $7 now, $8 how many, $9 how much
--- older one step of a group's priority makes its work look.
+-- Lock work that may run now, lane by lane; lanes without room are skipped. Priority counts as age:
+-- a step of a manifest's priority is worth a minute, and a step of a group's priority outweighs all
+-- of those. Locked rows are skipped, so the gate never waits for one. Rows are locked by id only,
+-- so that no plan reads the backlog, and their state is checked afterwards, because it may have
+-- changed. Work that must not wait as a spare order is left out if no slot is idle. The lists are
+-- inside SELECTs, so that one generic plan serves any list: planning costs ten times as much. $1
+-- groups with limits, $2 room of each, $3 whether each may have spare orders, $4 jobs that can run,
+-- $5 room of each, $6 idle slots of each, $7 now, $8 limit, $9 age that one step of a group's
+-- priority is worth.
 WITH chosen AS (
     SELECT first.id, first.rank - coalesce(group_limit.priority, 0) * $9::interval AS turn
     FROM dispatcher.ready_lane AS lane
@@ -184,7 +182,7 @@ WITH chosen AS (
     CROSS JOIN LATERAL (
         SELECT id, rank, concurrency_key FROM dispatcher.work_queue
         WHERE work_queue.group_name = lane.group_name AND work_queue.job = lane.job
-          AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
+          AND work_queue.state IN ('queued', 'waiting') AND work_queue.hold_reason IS NULL
           AND (work_queue.start_by IS NULL OR work_queue.start_by > $7 OR work_queue.attempts > 0)
         ORDER BY work_queue.rank
         LIMIT least(limited.room,
@@ -193,6 +191,13 @@ WITH chosen AS (
     WHERE first.concurrency_key IS NULL OR open_job.idle > 0
     ORDER BY turn
     LIMIT (SELECT $8::integer)
+), locked AS (
+    SELECT id, round, manifest_id, manifest, group_name, job, input, input_schema, cause, due_at,
+           start_by, terms, attempts, traceparent, concurrency_key, exclusive_lease, explicit,
+           state, hold_reason
+    FROM dispatcher.work_queue
+    WHERE id = ANY(ARRAY(SELECT id FROM chosen))
+    FOR UPDATE SKIP LOCKED
 )
 SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS manifest_disabled,
        CASE WHEN work.concurrency_key IS NOT NULL
@@ -201,22 +206,16 @@ SELECT work.*, manifest_switch.manifest_id IS NOT NULL AND NOT work.explicit AS 
                     AND metadata.state IN ('pending', 'in_progress'))
             ELSE 0 END AS key_active
 FROM chosen
-CROSS JOIN LATERAL (
-    SELECT id, round, manifest_id, manifest, group_name, job, input, input_schema, cause, due_at,
-           start_by, terms, attempts, traceparent, concurrency_key, alone, explicit
-    FROM dispatcher.work_queue
-    WHERE work_queue.id = chosen.id
-      AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
-    FOR UPDATE SKIP LOCKED
-) AS work
+JOIN locked AS work ON work.id = chosen.id
 LEFT JOIN dispatcher.manifest_switch
     ON manifest_switch.manifest_id = work.manifest_id AND NOT manifest_switch.enabled
+WHERE work.state IN ('queued', 'waiting') AND work.hold_reason IS NULL
 ORDER BY chosen.turn
 
 -- name: dispatch
--- Work that now has a run, with leases and runs; the rows of the work are locked already.
--- $1 leases, $2 tokens, $3 their jobs, $4 now by our own wall clock, $5 work ids, $6 runs,
--- $7 the lease of each, $8 attempts, $9 trace ids, $10 how long they may take, $11 now.
+-- Insert leases and runs, and mark their work, which is already locked, as dispatched. $1 leases,
+-- $2 tokens, $3 their jobs, $4 real time, $5 work ids, $6 runs, $7 lease of each, $8 attempts, $9
+-- trace ids, $10 longest duration of each run, $11 now.
 WITH granted AS (
     INSERT INTO dispatcher.lease (id, token, job, created_at)
     SELECT made.*, $4 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS made
@@ -225,32 +224,31 @@ WITH granted AS (
     SET state = 'dispatched', run_id = made.run_id, runs = runs + 1, wait_reason = NULL
     FROM unnest($5::uuid[], $6::uuid[], $7::uuid[], $8::integer[], $9::text[],
                 $10::double precision[])
-        AS made (work_id, run_id, lease_id, attempt, trace_id, patience_seconds)
+        AS made (work_id, run_id, lease_id, attempt, trace_id, max_run_seconds)
     WHERE work_queue.id = made.work_id
-    RETURNING work_queue.*, made.lease_id, made.attempt, made.trace_id, made.patience_seconds
+    RETURNING work_queue.*, made.lease_id, made.attempt, made.trace_id, made.max_run_seconds
 )
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
-     patience_seconds, concurrency_key, state, created_at)
+     max_run_seconds, concurrency_key, state, created_at)
 SELECT run_id, id, lease_id, manifest_id, group_name, job, round, attempt, due_at, trace_id,
-       patience_seconds, concurrency_key, 'pending', $11
+       max_run_seconds, concurrency_key, 'pending', $11
 FROM dispatched
 
 -- name: wait_for_key
--- Work that turned out to have no room under its key waits until one of its runs has ended. Its
--- rows are locked already. $1 work ids.
-UPDATE dispatcher.work_queue SET held_by = 'key' WHERE id = ANY($1::uuid[])
+-- Hold work, which is already locked, until a run with its key has ended. $1 work ids.
+UPDATE dispatcher.work_queue SET hold_reason = 'key' WHERE id = ANY($1::uuid[])
 
 -- name: write_rates
--- What began under rates. $1 kinds, $2 names, $3 what began, $4 until when nothing more may.
+-- Store recent starts under rate limits. $1 kinds, $2 names, $3 starts, $4 times of the next
+-- allowed start.
 INSERT INTO dispatcher.rate_use (kind, name, begun, frees_at)
 SELECT * FROM unnest($1::text[], $2::text[], $3::jsonb[], $4::timestamptz[])
 ON CONFLICT (kind, name) DO UPDATE SET begun = excluded.begun, frees_at = excluded.frees_at
 
 -- name: hold_disabled
--- Work of disabled manifests is no candidate until they are enabled. Their switches are locked
--- first, so that nobody enables one at the same time and passes such work over. A trigger notes
--- its keys, for whoever comes next. $1 work ids.
+-- Hold work of disabled manifests. It locks their switches first, so that a transaction that
+-- enables one does not miss this work. A trigger notes the keys. $1 work ids.
 WITH disabled AS (
     SELECT manifest_id FROM dispatcher.manifest_switch
     WHERE NOT enabled
@@ -258,28 +256,28 @@ WITH disabled AS (
                           WHERE id = ANY($1::uuid[]))
     ORDER BY manifest_id
     FOR SHARE
-), meant AS (
+), selected AS (
     SELECT work_queue.id FROM dispatcher.work_queue
     JOIN disabled ON disabled.manifest_id = work_queue.manifest_id
     WHERE work_queue.id = ANY($1::uuid[]) AND NOT work_queue.explicit
-      AND work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
+      AND work_queue.state IN ('queued', 'waiting') AND work_queue.hold_reason IS NULL
     ORDER BY work_queue.id
     FOR UPDATE OF work_queue
 )
-UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled'
-WHERE id = ANY(ARRAY(SELECT id FROM meant))
+UPDATE dispatcher.work_queue SET hold_reason = 'manifest_disabled'
+WHERE id = ANY(ARRAY(SELECT id FROM selected))
 
 -- name: lock_lanes
--- Whether nobody else is writing down which lanes are closed. $1 lock key.
+-- Try to lock the list of closed lanes. $1 lock key.
 SELECT pg_try_advisory_xact_lock($1)
 
 -- name: lanes
--- The lanes that have work which is ready.
+-- Return the lanes with ready work.
 SELECT group_name, job FROM dispatcher.ready_lane
 
 -- name: close_lanes
--- Why lanes wait that have ready work and no room; others are open. Only what is new is written.
--- $1 groups, $2 jobs, $3 reasons, $4 now.
+-- Store why lanes with ready work are closed; other lanes are open. It writes only changes. $1
+-- groups, $2 jobs, $3 reasons, $4 now.
 WITH closed AS (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS closed (group_name, job, reason)
 ), opened AS (

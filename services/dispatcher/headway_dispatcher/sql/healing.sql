@@ -1,5 +1,5 @@
 -- name: outcomes
--- How work stands that the scheduler asks about, and all that its outcome would tell. $1 ids.
+-- Return the state of work, with everything that its outcome event contains. $1 ids.
 SELECT work_queue.id, work_queue.round, work_queue.manifest_id, work_queue.manifest,
        work_queue.group_name, work_queue.state, work_queue.outcome, work_queue.run_id,
        work_queue.runs, work_queue.attempts, work_queue.settled_at, work_queue.cancel_reason,
@@ -16,28 +16,28 @@ LEFT JOIN dispatcher.dead_letter AS letter
 WHERE work_queue.id = ANY($1::uuid[])
 
 -- name: reasons
--- Why rounds of work ended as they did, where only history tells. $1 works.
+-- Return the reasons of outcomes that only history has. $1 works.
 SELECT work_id, (data ->> 'round')::integer AS round, data ->> 'reason' AS reason
 FROM dispatcher.history
 WHERE work_id = ANY($1::uuid[]) AND type = 'headway.work.settled.v1' AND accepted
 
 -- name: not_brought_forward
--- Work that waits and was to come first, although nobody has put it there since it was asked for,
--- nor was it with a worker at any time since. $1 ids, $2 when that was asked for.
-SELECT asked.id
-FROM unnest($1::uuid[], $2::timestamptz[]) AS asked (id, at)
+-- Return waiting work that was not brought forward since the request, nor with a worker since. $1
+-- ids, $2 times of the requests.
+SELECT item.id
+FROM unnest($1::uuid[], $2::timestamptz[]) AS item (id, at)
 JOIN dispatcher.work_queue USING (id)
 WHERE work_queue.state IN ('queued', 'waiting')
   AND NOT EXISTS (
       SELECT FROM dispatcher.history
-      WHERE history.work_id = asked.id AND history.type = 'headway.work.brought_forward.v1'
-        AND history.occurred_at >= asked.at)
+      WHERE history.work_id = item.id AND history.type = 'headway.work.brought_forward.v1'
+        AND history.occurred_at >= item.at)
   AND NOT EXISTS (
       SELECT FROM dispatcher.metadata
-      WHERE metadata.work_id = asked.id AND metadata.finished_at >= asked.at)
+      WHERE metadata.work_id = item.id AND metadata.finished_at >= item.at)
 
 -- name: letters
--- How dead letters stand, and which slot their work has. $1 dead letters.
+-- Return the state of dead letters and the slot of their work. $1 dead letters.
 SELECT dead_letter.id, dead_letter.state, dead_letter.work_id, dead_letter.round,
        dead_letter.manifest_id, dead_letter.group_name, dead_letter.actor, dead_letter.resolved_at,
        work_queue.manifest, work_queue.slot
@@ -46,7 +46,7 @@ JOIN dispatcher.work_queue ON work_queue.id = dead_letter.work_id
 WHERE dead_letter.id = ANY($1::uuid[])
 
 -- name: group_versions
--- Which version of their limits is in force for groups, deletions included. $1 names.
+-- Return the current versions of groups, deletions included. $1 names.
 SELECT name, max(version) AS version
 FROM (SELECT name, version FROM dispatcher.group_limit WHERE name = ANY($1::text[])
       UNION ALL
@@ -54,23 +54,22 @@ FROM (SELECT name, version FROM dispatcher.group_limit WHERE name = ANY($1::text
 GROUP BY name
 
 -- name: job_versions
--- Which version of their limits is in force for jobs. $1 names.
+-- Return the current versions of jobs. $1 names.
 SELECT name, version FROM dispatcher.job_limit WHERE name = ANY($1::text[])
 
 -- name: switch_versions
--- Which version of their switch is in force for manifests. $1 manifest ids.
+-- Return the current versions of manifest switches. $1 manifest ids.
 SELECT manifest_id::text AS name, version FROM dispatcher.manifest_switch
 WHERE manifest_id = ANY($1::text[]::uuid[])
 
 -- name: tombstones
--- What became of manifests that should be pruned. $1 manifest ids.
+-- Return the tombstones of manifests. $1 manifest ids.
 SELECT manifest_id, manifest, group_name, confirmed_at FROM dispatcher.tombstone
 WHERE manifest_id = ANY($1::uuid[])
 
 -- name: unclaimed
--- Orders that nobody has claimed as far as is known, and that no worker lists, with all that they
--- say of their runs; not those that the relay has yet to send. $1 made before, $2 listed before,
--- $3 how many.
+-- Return unclaimed orders that no worker lists, with everything that an order contains, except
+-- those still in the outbox. $1 created before, $2 listed before, $3 limit.
 SELECT lease.id, lease.token, lease.job, ordered.ids, ordered.runs, ordered.on_lost_contact,
        ordered.traceparent
 FROM dispatcher.lease
@@ -81,7 +80,8 @@ CROSS JOIN LATERAL (
            jsonb_agg(work_queue.terms || jsonb_build_object(
                'run', metadata.run_id, 'work', metadata.work_id, 'round', metadata.round,
                'attempt', metadata.attempt,
-               'attempts', greatest((work_queue.terms -> 'retry' -> 'attempts')::integer, metadata.attempt),
+               'attempts', greatest((work_queue.terms -> 'retry' -> 'attempts')::integer,
+                                    metadata.attempt),
                'manifest', work_queue.manifest, 'group', metadata.group_name,
                'cause', work_queue.cause, 'due_at', metadata.due_at, 'input', work_queue.input,
                'input_schema', work_queue.input_schema,
@@ -90,7 +90,7 @@ CROSS JOIN LATERAL (
     JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
     WHERE metadata.lease_id = lease.id AND metadata.finished_at IS NULL
 ) AS ordered
--- Never heard is never claimed, and that is indexed.
+-- An unclaimed lease was never heard of, and `last_heard_at` is indexed.
 WHERE lease.ended_at IS NULL AND lease.last_heard_at IS NULL AND lease.created_at < $1
   AND (lease.listed_at IS NULL OR lease.listed_at < $2)
   AND ordered.ids IS NOT NULL
@@ -99,22 +99,22 @@ ORDER BY lease.created_at
 LIMIT $3
 
 -- name: note_reissued
--- Runs whose order was gone and was put back; returns them with what is counted of them. $1 runs.
+-- Count republished orders; returns the runs with their counters. $1 runs.
 UPDATE dispatcher.metadata SET reissued = reissued + 1 WHERE run_id = ANY($1::uuid[])
 RETURNING run_id, work_id, lease_id, reissued, begun_elsewhere
 
 -- name: note_begun_elsewhere
--- Runs whose body another process told to have begun as well; returns them with what is counted of
--- them. $1 runs, one for each time.
-UPDATE dispatcher.metadata SET begun_elsewhere = begun_elsewhere + told.times
+-- Count starts that another process reported; returns the runs with their counters. $1 runs, once
+-- for each start.
+UPDATE dispatcher.metadata SET begun_elsewhere = begun_elsewhere + item.times
 FROM (SELECT run_id, count(*)::integer AS times FROM unnest($1::uuid[]) AS run_id GROUP BY run_id)
-    AS told
-WHERE metadata.run_id = told.run_id
+    AS item
+WHERE metadata.run_id = item.run_id
 RETURNING metadata.run_id, work_id, lease_id, reissued, begun_elsewhere
 
 -- name: finished
--- Those of these leases of which nothing is left to run. $1 leases.
-SELECT asked.id
-FROM unnest($1::uuid[]) AS asked (id)
-LEFT JOIN dispatcher.lease ON lease.id = asked.id
+-- Return those of the leases that have ended or do not exist. $1 leases.
+SELECT item.id
+FROM unnest($1::uuid[]) AS item (id)
+LEFT JOIN dispatcher.lease ON lease.id = item.id
 WHERE lease.id IS NULL OR lease.ended_at IS NOT NULL

@@ -1,47 +1,48 @@
 -- name: standing
--- How things stand, for whoever scrapes. Everything is read by the index of just those rows, and no
--- further than asked for, so that a backlog makes no scrape dear. Why work waits is told as the
--- view `waiting` tells it.
--- $1 how long a worker may have been silent, $2 how far to count: of each lane that is ready, and
--- of all that waits for its time, for a key, or for its manifest.
+-- Return the current state for the metrics. Every part reads an index and is limited, so that a
+-- backlog does not make it slow. The reasons are those of the view `waiting`. $1 longest silence of
+-- a live worker, $2 limit for each lane, and for all work that waits for its time, a key or its
+-- manifest.
 WITH ready AS (
-    SELECT lane.group_name, lane.job, NULL::text AS held_by, NULL::text AS wait_reason, work.count
+    SELECT lane.group_name, lane.job, NULL::text AS hold_reason, NULL::text AS wait_reason,
+           work.count
     FROM dispatcher.ready_lane AS lane
     CROSS JOIN LATERAL (
         SELECT count(*) AS count
         FROM (SELECT FROM dispatcher.work_queue
-              WHERE work_queue.state IN ('queued', 'waiting') AND work_queue.held_by IS NULL
+              WHERE work_queue.state IN ('queued', 'waiting') AND work_queue.hold_reason IS NULL
                 AND work_queue.group_name = lane.group_name AND work_queue.job = lane.job
               ORDER BY work_queue.rank, work_queue.id
               LIMIT $2) AS rows) AS work
 ), held AS (
-    (SELECT group_name, job, held_by, CASE WHEN state = 'waiting' THEN wait_reason END
+    (SELECT group_name, job, hold_reason, CASE WHEN state = 'waiting' THEN wait_reason END
          AS wait_reason
      FROM dispatcher.work_queue
-     WHERE state IN ('queued', 'waiting') AND held_by = 'not_before'
+     WHERE state IN ('queued', 'waiting') AND hold_reason = 'not_before'
      ORDER BY not_before
      LIMIT $2)
     UNION ALL
-    (SELECT group_name, job, held_by, NULL FROM dispatcher.work_queue
-     WHERE state IN ('queued', 'waiting') AND held_by = 'key'
+    (SELECT group_name, job, hold_reason, NULL FROM dispatcher.work_queue
+     WHERE state IN ('queued', 'waiting') AND hold_reason = 'key'
      ORDER BY concurrency_key, group_name, job, rank
      LIMIT $2)
     UNION ALL
-    SELECT work.group_name, work.job, work.held_by, NULL
+    SELECT work.group_name, work.job, work.hold_reason, NULL
     FROM (SELECT manifest_id FROM dispatcher.manifest_switch WHERE NOT enabled LIMIT $2) AS off
     CROSS JOIN LATERAL (
-        SELECT group_name, job, held_by FROM dispatcher.work_queue
+        SELECT group_name, job, hold_reason FROM dispatcher.work_queue
         WHERE work_queue.manifest_id = off.manifest_id AND work_queue.state <> 'settled'
           AND work_queue.state IN ('queued', 'waiting')
-          AND work_queue.held_by = 'manifest_disabled') AS work
+          AND work_queue.hold_reason = 'manifest_disabled') AS work
 ), alike AS (
     SELECT * FROM ready
     UNION ALL
-    SELECT group_name, job, held_by, wait_reason, count(*) FROM held GROUP BY 1, 2, 3, 4
+    SELECT group_name, job, hold_reason, wait_reason, count(*) FROM held GROUP BY 1, 2, 3, 4
 ), waiting AS (
     SELECT alike.group_name AS "group",
            coalesce(CASE WHEN NOT group_limit.enabled THEN 'group_disabled' END,
-                    alike.wait_reason, alike.held_by, closed_lane.reason, 'awaiting_gate') AS reason,
+                    alike.wait_reason, alike.hold_reason, closed_lane.reason, 'awaiting_gate')
+               AS reason,
            alike.count
     FROM alike
     LEFT JOIN dispatcher.group_limit ON group_limit.name = alike.group_name

@@ -1,32 +1,32 @@
 -- name: page_end
--- Up to which id the next page goes, so that it has neither too many works nor too many events;
--- null if all that is left fits. $1 above this id, $2 how many works, $3 how many events.
+-- Return the last id of the next page, which is limited by works and by events; null if all the
+-- rest fits. $1 above this id, $2 most works, $3 most events.
 SELECT least(
     (SELECT id FROM dispatcher.work_queue WHERE id > $1 ORDER BY id OFFSET $2 LIMIT 1),
     (SELECT work_id FROM dispatcher.history WHERE work_id > $1
      ORDER BY work_id OFFSET $3 LIMIT 1))
 
 -- name: works
--- Work between two ids, the columns that follow from history. $1 above this id, $2 up to this.
+-- Return the columns of work that follow from history. $1 above this id, $2 up to this id.
 SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-       queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at, traceparent,
-       received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
-       explicit, alone
+       queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at,
+       traceparent, received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key, explicit,
+       exclusive_lease
 FROM dispatcher.work_queue
 WHERE id > $1 AND id <= $2
 
 -- name: runs
--- Runs of work between two ids, likewise. $1 above this id, $2 up to this.
+-- Return the columns of runs that follow from history. $1 above this work id, $2 up to this one.
 SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
        due_at, created_at, started_at, start_heard_at, finished_at, worker_started_at,
-       worker_finished_at, patience_seconds, failure, output, cancel_reason, activations,
+       worker_finished_at, max_run_seconds, failure, output, cancel_reason, activations,
        trace_id, concurrency_key, reissued, begun_elsewhere
 FROM dispatcher.metadata
 WHERE work_id > $1 AND work_id <= $2
 
 -- name: letters
--- Dead letters of work between two ids, likewise. The edit of one that waits for its slot is a
--- wish, and one that changes nothing is none. $1 above this id, $2 up to this.
+-- Return the columns of dead letters that follow from history. The edit of a waiting retry does
+-- not, and an empty edit is none. $1 above this work id, $2 up to this one.
 SELECT id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
        created_at, resolved_at, note, actor, manifest, fingerprint, code_version, runs,
        CASE WHEN state <> 'awaiting' THEN nullif(edit, '[]') END AS edit
@@ -34,33 +34,33 @@ FROM dispatcher.dead_letter
 WHERE work_id > $1 AND work_id <= $2
 
 -- name: services
--- Services that are connected to this database, other than we.
+-- Return the other services that are connected to this database.
 SELECT DISTINCT application_name AS name FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
   AND application_name IN ('headway-dispatcher', 'headway-scheduler')
 ORDER BY 1
 
 -- name: witnesses
--- Dispatchers that were heard of lately, by whatever connection. $1 how lately, in seconds.
+-- Return dispatchers with a recent heartbeat. $1 age in seconds.
 SELECT name FROM dispatcher.witness
 WHERE last_heard_at > clock_timestamp() - $1 * interval '1 s'
 ORDER BY 1
 
 -- name: lock_tables
--- Nobody else changes anything while a page is written.
+-- Block all writers while a page is written.
 LOCK TABLE dispatcher.work_queue, dispatcher.metadata, dispatcher.dead_letter
     IN SHARE ROW EXCLUSIVE MODE
 
 -- name: delete_letters
--- Dead letters that history does not know. $1 ids.
+-- Delete dead letters that are not in history. $1 ids.
 DELETE FROM dispatcher.dead_letter WHERE id = ANY($1::uuid[])
 
 -- name: delete_runs
--- Runs that history does not know. $1 ids.
+-- Delete runs that are not in history. $1 ids.
 DELETE FROM dispatcher.metadata WHERE run_id = ANY($1::uuid[])
 
 -- name: delete_works
--- Work that history does not know, and all that refers to it. $1 ids.
+-- Delete work that is not in history, with its letters and runs. $1 ids.
 WITH letters AS (
     DELETE FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
 ), runs AS (
@@ -69,17 +69,17 @@ WITH letters AS (
 DELETE FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
 
 -- name: write_works
--- Work as history says it is. Why it waits is not in history, and will be found out again.
--- $1 rows as an array of objects.
+-- Write work as history has it. Why it waits is not in history; the gate finds out. $1 rows as an
+-- array of objects.
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-     queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at, traceparent,
-     received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
-     explicit, alone, wait_reason, held_by)
+     queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at,
+     traceparent, received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key, explicit,
+     exclusive_lease, wait_reason, hold_reason)
 SELECT id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
-       queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at, traceparent,
-       received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key,
-       explicit, alone,
+       queued_at, priority, rank, not_before, terms, state, runs, attempts, run_id, outcome, settled_at,
+       traceparent, received_at, cancel_requested_at, cancel_reason, start_by, concurrency_key, explicit,
+       exclusive_lease,
        CASE WHEN state IN ('queued', 'waiting') THEN 'awaiting_gate' END,
        CASE WHEN state IN ('queued', 'waiting') THEN 'not_before' END
 FROM jsonb_populate_recordset(NULL::dispatcher.work_queue, $1)
@@ -94,13 +94,13 @@ SET round = excluded.round, manifest_id = excluded.manifest_id, manifest = exclu
     settled_at = excluded.settled_at, traceparent = excluded.traceparent,
     received_at = excluded.received_at, cancel_requested_at = excluded.cancel_requested_at,
     cancel_reason = excluded.cancel_reason, wait_reason = excluded.wait_reason,
-    held_by = excluded.held_by, start_by = excluded.start_by,
+    hold_reason = excluded.hold_reason, start_by = excluded.start_by,
     concurrency_key = excluded.concurrency_key,
-    explicit = excluded.explicit, alone = excluded.alone
+    explicit = excluded.explicit, exclusive_lease = excluded.exclusive_lease
 
 -- name: dead_leases
--- Leases that are gone or have ended although a run under them is live, which nobody would ever end.
--- $1 above this work, $2 up to this.
+-- Return leases that are missing or ended although one of their runs is live. $1 above this work
+-- id, $2 up to this one.
 SELECT DISTINCT metadata.lease_id AS id, lease.ended_at
 FROM dispatcher.metadata
 LEFT JOIN dispatcher.lease ON lease.id = metadata.lease_id
@@ -108,22 +108,22 @@ WHERE metadata.work_id > $1 AND metadata.work_id <= $2
   AND metadata.finished_at IS NULL AND (lease.id IS NULL OR lease.ended_at IS NOT NULL)
 
 -- name: open_leases
--- Leases are open while runs under them are live. $1 leases.
+-- Reopen leases with live runs. $1 leases.
 UPDATE dispatcher.lease SET ended_at = NULL
 WHERE id = ANY($1::uuid[])
   AND EXISTS (SELECT FROM dispatcher.metadata
               WHERE metadata.lease_id = lease.id AND metadata.finished_at IS NULL)
 
 -- name: look_again
--- Let the gate find out anew what work waits for. $1 above this work, $2 up to this.
-UPDATE dispatcher.work_queue SET held_by = 'not_before', wait_reason = 'awaiting_gate'
+-- Let the gate find out again why work waits. $1 above this work id, $2 up to this one.
+UPDATE dispatcher.work_queue SET hold_reason = 'not_before', wait_reason = 'awaiting_gate'
 WHERE id > $1 AND id <= $2 AND state IN ('queued', 'waiting')
-  AND held_by IS DISTINCT FROM 'not_before'
+  AND hold_reason IS DISTINCT FROM 'not_before'
 
 -- name: write_leases
--- Leases that runs need and that are gone; returns them. Tokens are not in history, so nobody can
--- use one of these: what is live under it will be found silent, and tried again. $1 ids,
--- $2 tokens, $3 jobs, $4 when they were made, $5 whether all of their runs have ended.
+-- Insert missing leases of runs; returns them. Tokens are not in history, so no worker can use such
+-- a lease: the reaper revokes it, and its live runs are retried. $1 ids, $2 tokens, $3 jobs, $4
+-- times of creation, $5 whether all of their runs have ended.
 INSERT INTO dispatcher.lease (id, token, job, created_at, ended_at)
 SELECT made.id, made.token, made.job, made.created_at,
        CASE WHEN made.ended THEN clock_timestamp() END
@@ -133,15 +133,15 @@ ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: write_runs
--- Runs as history says they are, those that have ended first. $1 rows as an array of objects.
+-- Write runs as history has them, ended ones first. $1 rows as an array of objects.
 INSERT INTO dispatcher.metadata
     (run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
      due_at, created_at, started_at, start_heard_at, finished_at, worker_started_at,
-     worker_finished_at, patience_seconds, failure, output, cancel_reason, activations,
+     worker_finished_at, max_run_seconds, failure, output, cancel_reason, activations,
      trace_id, concurrency_key, reissued, begun_elsewhere)
 SELECT run_id, work_id, lease_id, manifest_id, group_name, job, round, attempt, state, worker, host,
        due_at, created_at, started_at, start_heard_at, finished_at, worker_started_at,
-       worker_finished_at, patience_seconds, failure, output, cancel_reason, activations,
+       worker_finished_at, max_run_seconds, failure, output, cancel_reason, activations,
        trace_id, concurrency_key, reissued, begun_elsewhere
 FROM jsonb_populate_recordset(NULL::dispatcher.metadata, $1)
 ORDER BY finished_at NULLS LAST
@@ -153,15 +153,15 @@ SET work_id = excluded.work_id, lease_id = excluded.lease_id, manifest_id = excl
     started_at = excluded.started_at, start_heard_at = excluded.start_heard_at,
     finished_at = excluded.finished_at, worker_started_at = excluded.worker_started_at,
     worker_finished_at = excluded.worker_finished_at,
-    patience_seconds = excluded.patience_seconds,
+    max_run_seconds = excluded.max_run_seconds,
     failure = excluded.failure, output = excluded.output,
     cancel_reason = excluded.cancel_reason, activations = excluded.activations,
     trace_id = excluded.trace_id, concurrency_key = excluded.concurrency_key,
     reissued = excluded.reissued, begun_elsewhere = excluded.begun_elsewhere
 
 -- name: write_letters
--- Dead letters as history says they are, resolved ones first; a wish that waits for its slot stays
--- with one that awaits somebody. $1 rows as an array of objects.
+-- Write dead letters as history has them, resolved ones first; an open letter keeps its waiting
+-- retry. $1 rows as an array of objects.
 INSERT INTO dispatcher.dead_letter
     (id, work_id, round, manifest_id, group_name, job, input, reason, failure, attempts, state,
      created_at, resolved_at, note, actor, manifest, fingerprint, code_version, runs, edit)
@@ -177,9 +177,11 @@ SET work_id = excluded.work_id, round = excluded.round, manifest_id = excluded.m
     note = excluded.note, actor = excluded.actor, manifest = excluded.manifest,
     fingerprint = excluded.fingerprint, code_version = excluded.code_version,
     runs = excluded.runs,
-    edit = CASE WHEN excluded.state = 'awaiting' AND dead_letter.retry_asked_at IS NOT NULL
+    edit = CASE WHEN excluded.state = 'awaiting' AND dead_letter.retry_requested_at IS NOT NULL
                 THEN dead_letter.edit ELSE excluded.edit END,
-    retry_asked_at = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_asked_at END,
-    retry_asked_by = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_asked_by END,
+    retry_requested_at = CASE WHEN excluded.state = 'awaiting'
+                              THEN dead_letter.retry_requested_at END,
+    retry_requested_by = CASE WHEN excluded.state = 'awaiting'
+                              THEN dead_letter.retry_requested_by END,
     retry_input = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_input END,
     retry_key = CASE WHEN excluded.state = 'awaiting' THEN dead_letter.retry_key END

@@ -1,14 +1,14 @@
 -- name: try_lock
--- One clean-up at a time, over all dispatchers; false if another one is at it. $1 lock key.
+-- Try to lock the clean-up; only one dispatcher cleans up at a time. $1 lock key.
 SELECT pg_try_advisory_xact_lock($1)
 
 -- name: be_brief
--- Rather give up than make everybody wait who writes history: they queue up behind us.
+-- Give up early: all writers of history queue behind this lock.
 SET LOCAL lock_timeout = '200ms'
 
 -- name: missing_days
--- Days that have no partition yet: those to come, and those of which the default one has events.
--- $1 now, $2 how many days ahead.
+-- Return days without a partition: the next ones, and those with events in the default partition.
+-- $1 now, $2 days ahead.
 SELECT day FROM (
     SELECT generate_series(($1 AT TIME ZONE 'UTC')::date,
                            ($1 AT TIME ZONE 'UTC')::date + $2::integer, interval '1 day')::date
@@ -19,11 +19,11 @@ WHERE to_regclass('dispatcher.history_' || to_char(day, 'YYYYMMDD')) IS NULL
 ORDER BY day
 
 -- name: add_day
--- Make the partition of a day. $1 day.
+-- Create the partition of a day. $1 day.
 SELECT dispatcher.add_history_day($1)
 
 -- name: old_days
--- Days whose partitions ended before a moment, the oldest first. $1 moment.
+-- Return days whose partition ended before a time, the oldest first. $1 time.
 SELECT day FROM (
     SELECT to_date(substr(partition.relname, 9), 'YYYYMMDD') AS day
     FROM pg_inherits
@@ -34,8 +34,8 @@ WHERE (day + 1)::timestamp AT TIME ZONE 'UTC' <= $1
 ORDER BY day
 
 -- name: page_of_day
--- Up to which work the next page of a day goes; null if all that is left fits. $1 begin of the
--- day, $2 its end, $3 above this id, $4 how many events.
+-- Return the last work of the next page of a day; null if all the rest fits. $1 begin of the day,
+-- $2 its end, $3 above this id, $4 most events.
 SELECT work_id FROM dispatcher.history
 WHERE recorded_at >= $1 AND recorded_at < $2 AND work_id > $3
 ORDER BY work_id
@@ -43,9 +43,9 @@ OFFSET $4
 LIMIT 1
 
 -- name: outliving
--- Work of a day that must be told of when the day is gone: it is still there, or was not settled
--- by then; unless a snapshot says already how it stands. $1 begin of the day, $2 its end,
--- $3 above this id, $4 up to this.
+-- Return work of a day that needs a snapshot before the day is dropped: it still exists, or was not
+-- settled by then, and no later snapshot covers it. $1 begin of the day, $2 its end, $3 above this
+-- id, $4 up to this id.
 SELECT DISTINCT history.work_id FROM dispatcher.history
 WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3 AND work_id <= $4
   AND (EXISTS (SELECT FROM dispatcher.work_queue WHERE work_queue.id = history.work_id)
@@ -60,7 +60,7 @@ WHERE recorded_at >= $1 AND recorded_at < $2 AND accepted AND work_id > $3 AND w
 ORDER BY history.work_id
 
 -- name: letters_there
--- The dead letters of some work that are not deleted. $1 work ids.
+-- Return the existing dead letters of some work. $1 work ids.
 SELECT id FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
 
 -- name: drop_day
@@ -68,8 +68,8 @@ SELECT id FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
 SELECT dispatcher.drop_history_day($1)
 
 -- name: expired_work
--- Work that was settled long ago and that no person has to look at, nor has looked at lately.
--- $1 settled before, $2 how many.
+-- Return work that was settled long ago, without open or recently resolved dead letters. $1 settled
+-- before, $2 limit.
 SELECT id FROM dispatcher.work_queue
 WHERE state = 'settled' AND settled_at < $1
   AND NOT EXISTS (
@@ -80,53 +80,53 @@ ORDER BY settled_at
 LIMIT $2
 
 -- name: lock_leases
--- The leases that runs of some work had, locked in a fixed order. $1 work ids.
+-- Lock the leases of runs of some work, in a fixed order. $1 work ids.
 SELECT id FROM dispatcher.lease
 WHERE id IN (SELECT lease_id FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[]))
 ORDER BY id
 FOR UPDATE
 
 -- name: lock_works
--- Work, locked in a fixed order. $1 ids.
+-- Lock work in a fixed order. $1 ids.
 SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
 
 -- name: lock_settled
--- Those that are still settled, locked in a fixed order. $1 ids.
+-- Lock work that is still settled, in a fixed order. $1 ids.
 SELECT id FROM dispatcher.work_queue
 WHERE id = ANY($1::uuid[]) AND state = 'settled'
 ORDER BY id
 FOR UPDATE
 
 -- name: delete_runs
--- All runs of some work. $1 work ids.
+-- Delete the runs of some work. $1 work ids.
 DELETE FROM dispatcher.metadata WHERE work_id = ANY($1::uuid[])
 
 -- name: delete_leases
--- Those of the leases that no run needs any more; returns them. $1 leases.
+-- Delete leases without runs; returns them. $1 leases.
 DELETE FROM dispatcher.lease
 WHERE id = ANY($1::uuid[])
   AND NOT EXISTS (SELECT FROM dispatcher.metadata WHERE metadata.lease_id = lease.id)
 RETURNING id
 
 -- name: delete_inbox
--- What was remembered of the events of leases that are gone. $1 leases.
+-- Delete the event ids of deleted leases. $1 leases.
 DELETE FROM dispatcher.inbox WHERE lease_id = ANY($1::uuid[])
 
 -- name: delete_letters
--- All dead letters of some work. $1 work ids.
+-- Delete the dead letters of some work. $1 work ids.
 DELETE FROM dispatcher.dead_letter WHERE work_id = ANY($1::uuid[])
 
 -- name: delete_works
--- Work without runs and letters. $1 ids.
+-- Delete work without runs and letters. $1 ids.
 DELETE FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
 
 -- name: forget_groups
--- Groups that were deleted long ago. $1 deleted before.
+-- Delete old records of deleted groups. $1 deleted before.
 DELETE FROM dispatcher.deleted_group WHERE deleted_at < $1
 
 -- name: sweep_inbox
--- Old event ids of leases that never were, or are gone: one page of the table. Returns how far it
--- got, or null at the end. $1 above this lease, $2 received before, $3 how many.
+-- Delete old event ids of unknown leases from one page of the table; returns the last lease of the
+-- page, or null at the end. $1 above this lease, $2 received before, $3 page size.
 WITH page AS (
     SELECT lease_id, event_id, received_at FROM dispatcher.inbox
     WHERE lease_id > $1
@@ -142,5 +142,6 @@ WITH page AS (
 SELECT lease_id FROM page ORDER BY lease_id DESC LIMIT 1
 
 -- name: forget_workers
--- Workers that crashed long ago; those that said goodbye are not here. $1 not heard since.
+-- Delete workers that crashed long ago; a worker that stops in order is deleted at once. $1 not
+-- heard since.
 DELETE FROM dispatcher.worker WHERE gone AND last_heard_at < $1

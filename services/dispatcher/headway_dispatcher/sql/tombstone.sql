@@ -1,33 +1,32 @@
 -- name: share_lock
--- Nobody buries a manifest until this transaction has ended. $1 lock key.
+-- Block new tombstones until this transaction ends. $1 lock key.
 SELECT pg_advisory_xact_lock_shared($1)
 
 -- name: try_share_lock
--- The same without waiting; tells whether it is ours. $1 lock key.
+-- Try to block new tombstones without waiting. $1 lock key.
 SELECT pg_try_advisory_xact_lock_shared($1)
 
 -- name: write_tombstones
--- Manifests that go away; returns those that were not buried before. $1 ids, $2 manifests,
--- $3 groups, $4 reasons, $5 now.
+-- Insert tombstones; returns new ones. $1 ids, $2 manifests, $3 groups, $4 reasons, $5 now.
 INSERT INTO dispatcher.tombstone (manifest_id, manifest, group_name, reason, pruned_at)
-SELECT told.*, $5
+SELECT item.*, $5
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
-    AS told (manifest_id, manifest, group_name, reason)
-ORDER BY told.manifest_id
+    AS item (manifest_id, manifest, group_name, reason)
+ORDER BY item.manifest_id
 ON CONFLICT DO NOTHING
 RETURNING manifest_id
 
 -- name: confirmed
--- Those of which nothing is left. $1 manifest ids.
+-- Return confirmed tombstones. $1 manifest ids.
 SELECT manifest_id, manifest, group_name, confirmed_at FROM dispatcher.tombstone
 WHERE manifest_id = ANY($1::uuid[]) AND confirmed_at IS NOT NULL
 
 -- name: pruned
--- Those that have a tombstone. $1 manifest ids.
+-- Return manifests that have a tombstone. $1 manifest ids.
 SELECT manifest_id FROM dispatcher.tombstone WHERE manifest_id = ANY($1::uuid[])
 
 -- name: waiting
--- Work of buried manifests that has not begun. $1 how many.
+-- Return waiting work of pruned manifests. $1 limit.
 SELECT work_queue.id
 FROM dispatcher.tombstone
 JOIN dispatcher.work_queue USING (manifest_id)
@@ -35,7 +34,7 @@ WHERE tombstone.confirmed_at IS NULL AND work_queue.state IN ('queued', 'waiting
 LIMIT $1
 
 -- name: ready
--- Buried manifests of which nothing is live any more, the oldest first. $1 how many.
+-- Return pruned manifests without unsettled work, the oldest first. $1 limit.
 SELECT manifest_id FROM dispatcher.tombstone
 WHERE confirmed_at IS NULL
   AND NOT EXISTS (
@@ -45,13 +44,13 @@ ORDER BY pruned_at
 LIMIT $1
 
 -- name: lock
--- One of them, unless another dispatcher is at it. $1 manifest id.
+-- Lock a tombstone, unless another dispatcher has locked it. $1 manifest id.
 SELECT manifest FROM dispatcher.tombstone
 WHERE manifest_id = $1 AND confirmed_at IS NULL
 FOR UPDATE SKIP LOCKED
 
 -- name: lock_leases
--- Leases that runs of a manifest had, locked in a fixed order. $1 manifest id, $2 how many.
+-- Lock leases of runs of a manifest, in a fixed order. $1 manifest id, $2 most runs.
 SELECT id FROM dispatcher.lease
 WHERE id IN (
     SELECT lease_id FROM dispatcher.metadata WHERE manifest_id = $1
@@ -61,22 +60,22 @@ ORDER BY id
 FOR UPDATE
 
 -- name: delete_runs
--- The manifest's runs under these leases. $1 leases, $2 manifest id.
+-- Delete the manifest's runs under these leases. $1 leases, $2 manifest id.
 DELETE FROM dispatcher.metadata WHERE lease_id = ANY($1::uuid[]) AND manifest_id = $2
 
 -- name: delete_leases
--- Those of the leases that no run of another manifest needs. $1 leases.
+-- Delete leases without runs of other manifests; returns them. $1 leases.
 DELETE FROM dispatcher.lease
 WHERE id = ANY($1::uuid[])
   AND NOT EXISTS (SELECT FROM dispatcher.metadata WHERE metadata.lease_id = lease.id)
 RETURNING id
 
 -- name: delete_inbox
--- What was remembered of the events of leases that are gone. $1 leases.
+-- Delete the event ids of deleted leases. $1 leases.
 DELETE FROM dispatcher.inbox WHERE lease_id = ANY($1::uuid[])
 
 -- name: delete_dead_letters
--- Dead letters of a manifest; tells how many. $1 manifest id, $2 how many at most.
+-- Delete dead letters of a manifest; returns the number. $1 manifest id, $2 limit.
 WITH gone AS (
     DELETE FROM dispatcher.dead_letter
     WHERE id IN (SELECT id FROM dispatcher.dead_letter WHERE manifest_id = $1 LIMIT $2)
@@ -85,7 +84,7 @@ WITH gone AS (
 SELECT count(*) FROM gone
 
 -- name: delete_work
--- Work of a manifest that has no runs left; tells how many. $1 manifest id, $2 how many at most.
+-- Delete work of a manifest that has no runs left; returns the number. $1 manifest id, $2 limit.
 WITH gone AS (
     DELETE FROM dispatcher.work_queue
     WHERE id IN (
@@ -98,7 +97,7 @@ WITH gone AS (
 SELECT count(*) FROM gone
 
 -- name: confirm
--- Nothing is left. $1 manifest id, $2 now.
+-- Confirm that nothing is left of a manifest. $1 manifest id, $2 now.
 WITH forgotten AS (DELETE FROM dispatcher.manifest_switch WHERE manifest_id = $1)
 UPDATE dispatcher.tombstone SET confirmed_at = $2 WHERE manifest_id = $1
 RETURNING manifest_id, manifest, group_name, confirmed_at

@@ -1,17 +1,17 @@
 -- name: now
--- The time of every decision: PostgreSQL's, read after the locks.
+-- Return PostgreSQL's time; read after taking locks.
 SELECT clock_timestamp()
 
 -- name: apply_group
--- The limits of groups; a version older than the known one or than a deletion changes nothing.
--- $1 names, $2 max active, $3 priorities, $4 enabled, $5 versions, $6 rates.
+-- Store the limits of groups, unless a newer version or deletion is known. $1 names, $2 max active,
+-- $3 priorities, $4 enabled, $5 versions, $6 rates.
 INSERT INTO dispatcher.group_limit AS known (name, max_active, priority, enabled, version, rate)
-SELECT told.* FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $5::bigint[],
+SELECT item.* FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::boolean[], $5::bigint[],
                           $6::jsonb[])
-    AS told (name, max_active, priority, enabled, version, rate)
+    AS item (name, max_active, priority, enabled, version, rate)
 WHERE NOT EXISTS (SELECT FROM dispatcher.deleted_group
-                  WHERE deleted_group.name = told.name AND deleted_group.version > told.version)
-ORDER BY told.name
+                  WHERE deleted_group.name = item.name AND deleted_group.version > item.version)
+ORDER BY item.name
 ON CONFLICT (name) DO UPDATE
 SET max_active = excluded.max_active,
     priority = excluded.priority,
@@ -21,33 +21,32 @@ SET max_active = excluded.max_active,
 WHERE excluded.version > known.version
 
 -- name: delete_groups
--- Drop the limits of deleted groups and what their rates counted; a version that is older than the
--- known one changes nothing. $1 names, $2 versions.
-WITH told AS (
-    SELECT * FROM unnest($1::text[], $2::bigint[]) AS told (name, version)
+-- Delete groups with their rate counts, unless a newer version is known. $1 names, $2 versions.
+WITH item AS (
+    SELECT * FROM unnest($1::text[], $2::bigint[]) AS item (name, version)
 ), gone AS (
-    DELETE FROM dispatcher.group_limit USING told
-    WHERE group_limit.name = told.name AND group_limit.version < told.version
+    DELETE FROM dispatcher.group_limit USING item
+    WHERE group_limit.name = item.name AND group_limit.version < item.version
     RETURNING group_limit.name
 ), unused AS (
     DELETE FROM dispatcher.rate_use
     WHERE kind = 'group' AND name IN (SELECT gone.name FROM gone)
 )
 INSERT INTO dispatcher.deleted_group AS known (name, version)
-SELECT name, version FROM told ORDER BY name
+SELECT name, version FROM item ORDER BY name
 ON CONFLICT (name) DO UPDATE
 SET version = excluded.version, deleted_at = excluded.deleted_at
 WHERE excluded.version > known.version
 
 -- name: apply_job
--- The limits of jobs; an older version changes nothing. $1 names, $2 max active, $3 rates,
--- $4 whether they count globally, $5 runs of a lease, $6 versions, $7 whether they are retired.
+-- Store the limits of jobs, unless a newer version is known. $1 names, $2 max active, $3 rates, $4
+-- whether they count globally, $5 runs of a lease, $6 versions, $7 whether they are retired.
 INSERT INTO dispatcher.job_limit AS known
     (name, max_active, rate, counts_globally, batch, version, retired)
-SELECT told.* FROM unnest($1::text[], $2::integer[], $3::jsonb[], $4::boolean[], $5::integer[],
+SELECT item.* FROM unnest($1::text[], $2::integer[], $3::jsonb[], $4::boolean[], $5::integer[],
                           $6::bigint[], $7::boolean[])
-    AS told (name, max_active, rate, counts_globally, batch, version, retired)
-ORDER BY told.name
+    AS item (name, max_active, rate, counts_globally, batch, version, retired)
+ORDER BY item.name
 ON CONFLICT (name) DO UPDATE
 SET max_active = excluded.max_active,
     rate = excluded.rate,
@@ -58,57 +57,54 @@ SET max_active = excluded.max_active,
 WHERE excluded.version > known.version
 
 -- name: apply_switch
--- Whether the work of manifests may run; an older version changes nothing. Returns those for
--- which this is new. $1 manifest ids, $2 enabled, $3 versions.
+-- Store whether work of manifests may run, unless a newer version is known. Returns changed
+-- switches. $1 manifest ids, $2 enabled, $3 versions.
 INSERT INTO dispatcher.manifest_switch AS known (manifest_id, enabled, version)
-SELECT told.* FROM unnest($1::uuid[], $2::boolean[], $3::bigint[])
-    AS told (manifest_id, enabled, version)
-ORDER BY told.manifest_id
+SELECT item.* FROM unnest($1::uuid[], $2::boolean[], $3::bigint[])
+    AS item (manifest_id, enabled, version)
+ORDER BY item.manifest_id
 ON CONFLICT (manifest_id) DO UPDATE
 SET enabled = excluded.enabled, version = excluded.version
 WHERE excluded.version > known.version
 RETURNING manifest_id, enabled
 
 -- name: hold_disabled
--- Work of manifests that were disabled is no candidate, unless somebody asked for it. What waits
--- for its time or a key still does, and is held after that. A trigger notes the keys of what was
--- ready. $1 manifest ids.
-UPDATE dispatcher.work_queue SET held_by = 'manifest_disabled'
+-- Hold ready work of disabled manifests, unless a person requested it. Work that waits for its time
+-- or a key is held later. A trigger notes the keys. $1 manifest ids.
+UPDATE dispatcher.work_queue SET hold_reason = 'manifest_disabled'
 WHERE id = ANY(ARRAY(
     SELECT id FROM dispatcher.work_queue
     WHERE manifest_id = ANY($1::uuid[]) AND state IN ('queued', 'waiting')
-      AND held_by IS NULL AND NOT explicit
+      AND hold_reason IS NULL AND NOT explicit
     ORDER BY id
     FOR UPDATE))
 
 -- name: release_held
--- Work of manifests that were enabled again is looked at by the gate. $1 manifest ids.
-UPDATE dispatcher.work_queue SET held_by = 'not_before'
+-- Let the gate check work of manifests that were enabled again. $1 manifest ids.
+UPDATE dispatcher.work_queue SET hold_reason = 'not_before'
 WHERE id = ANY(ARRAY(
     SELECT id FROM dispatcher.work_queue
     WHERE manifest_id = ANY($1::uuid[]) AND state IN ('queued', 'waiting')
-      AND held_by = 'manifest_disabled'
+      AND hold_reason = 'manifest_disabled'
     ORDER BY id
     FOR UPDATE))
 
 -- name: insert
--- Work that is new, queued or (if its manifest's slot is taken) settled as coalesced; returns
--- the ids of what was really taken in. What is known by its id, finds its slot taken, or is of
--- a pruned manifest is left out. Work that has a time or a key to wait for is no candidate until
--- the gate says so, and its key is noted for the gate. Every job gets a row, with no limits until
--- they are told. History keeps what was taken in. $1 the work as an array of objects, $2 now,
--- $3 queued or settled; of history, as for its `append`, $4 event ids, $5 types, $6 subjects,
--- $7 sources, $8 times of the publishers, $9 data, $10 accepted, $11 refusal reasons, $12 work ids,
--- $13 run ids, $14 lease ids.
+-- Insert new work with its history, as queued, or as settled (coalesced) if its slot is taken;
+-- returns the ids of inserted rows. It skips known work, work whose slot is taken, and work of
+-- pruned manifests. Work that waits for a time or a key is held, and its key is noted for the gate.
+-- Every job gets a row. $1 work as an array of objects, $2 now, $3 queued or settled; the history
+-- columns $4 event ids, $5 types, $6 subjects, $7 sources, $8 event times, $9 data, $10 accepted,
+-- $11 refusal reasons, $12 work ids, $13 run ids, $14 lease ids.
 WITH work AS (
-    SELECT * FROM jsonb_to_recordset($1) AS told (
+    SELECT * FROM jsonb_to_recordset($1) AS item (
         work uuid, round integer, manifest_id uuid, manifest text, slot integer, "group" text,
         job text, input jsonb, input_schema text, cause text, due_at timestamptz,
         queued_at timestamptz, priority smallint, rank timestamptz, not_before timestamptz,
         terms jsonb, traceparent text, start_by timestamptz, concurrency_key text,
         explicit boolean)
     WHERE NOT EXISTS (SELECT FROM dispatcher.tombstone
-                      WHERE tombstone.manifest_id = told.manifest_id)
+                      WHERE tombstone.manifest_id = item.manifest_id)
 ), declared AS (
     INSERT INTO dispatcher.job_limit (name, version)
     SELECT DISTINCT work.job, 0 FROM work ORDER BY 1
@@ -117,7 +113,7 @@ WITH work AS (
     INSERT INTO dispatcher.work_queue
         (id, round, manifest_id, manifest, slot, group_name, job, input, input_schema, cause, due_at,
          queued_at, priority, rank, not_before, terms, state, wait_reason, outcome,
-         settled_at, traceparent, received_at, start_by, concurrency_key, explicit, held_by)
+         settled_at, traceparent, received_at, start_by, concurrency_key, explicit, hold_reason)
     SELECT work.work, work.round, work.manifest_id, work.manifest, work.slot, work."group", work.job,
            work.input, work.input_schema, work.cause, work.due_at, work.queued_at, work.priority,
            work.rank, coalesce(work.not_before, work.queued_at), work.terms, $3::text,
@@ -149,13 +145,12 @@ WITH work AS (
 SELECT id FROM taken
 
 -- name: known
--- Which of these are here already. $1 ids.
+-- Return those of the ids that are known. $1 ids.
 SELECT id FROM dispatcher.work_queue WHERE id = ANY($1::uuid[])
 
 -- name: fill_in
--- What is now known of work that was cancelled before it came; nothing else changes. Returns the
--- ids of what was filled in.
--- $1 the work as an array of objects.
+-- Complete work that was cancelled before it arrived; returns the ids of completed rows. $1 work as
+-- an array of objects.
 UPDATE dispatcher.work_queue
 SET manifest_id = work.manifest_id, manifest = work.manifest, slot = work.slot, job = work.job,
     input = work.input, input_schema = work.input_schema, cause = work.cause,
@@ -169,19 +164,16 @@ WHERE work_queue.id = work.work AND work_queue.job = ''
 RETURNING work_queue.id
 
 -- name: lock
--- Work that is decided about, locked in a fixed order, with the activations of all runs of its
--- round and their number, whether its manifest was pruned, and whether dead letters of it wait for
--- a slot.
--- $1 ids.
--- The ids are behind a SELECT so that one plan serves any number of them: planning anew each
--- time costs more than the rows do.
+-- Lock work in a fixed order, with the activations and the number of runs of its round, whether its
+-- manifest was pruned, and whether dead letters wait for its slot. The ids are inside a SELECT, so
+-- that one generic plan serves any number: planning costs more than the rows. $1 ids.
 SELECT id, round, manifest_id, manifest, group_name, job, input, terms, state, runs, attempts,
        run_id, traceparent, cancel_requested_at, cancel_reason, start_by,
        EXISTS (SELECT FROM dispatcher.tombstone
                WHERE tombstone.manifest_id = work_queue.manifest_id) AS pruned,
        EXISTS (SELECT FROM dispatcher.dead_letter
                WHERE dead_letter.manifest_id = work_queue.manifest_id
-                 AND dead_letter.retry_asked_at IS NOT NULL) AS letters_wait,
+                 AND dead_letter.retry_requested_at IS NOT NULL) AS letters_wait,
        (SELECT jsonb_agg(metadata.activations) FROM dispatcher.metadata
         WHERE metadata.work_id = work_queue.id AND metadata.round = work_queue.round
           AND metadata.activations IS NOT NULL) AS activations,
@@ -193,36 +185,37 @@ ORDER BY id
 FOR UPDATE
 
 -- name: request_cancel
--- Work that is to end early. $1 ids, $2 reasons, $3 now.
+-- Mark work as cancelled. $1 ids, $2 reasons, $3 now.
 UPDATE dispatcher.work_queue
-SET cancel_requested_at = $3, cancel_reason = told.reason
-FROM unnest($1::uuid[], $2::text[]) AS told (id, reason)
-WHERE work_queue.id = told.id
+SET cancel_requested_at = $3, cancel_reason = item.reason
+FROM unnest($1::uuid[], $2::text[]) AS item (id, reason)
+WHERE work_queue.id = item.id
 
 -- name: add_cancelled
--- Work that was cancelled before it came: all that is known of it, settled; returns the ids of
--- what was really new. An empty job marks it, and it has no terms. $1 ids, $2 rounds,
--- $3 manifest ids, $4 manifests, $5 groups, $6 reasons, $7 now.
+-- Insert work that was cancelled before it arrived, as settled; returns the ids of inserted rows.
+-- An empty job marks it, and it has no terms. $1 ids, $2 rounds, $3 manifest ids, $4 manifests, $5
+-- groups, $6 reasons, $7 now.
 INSERT INTO dispatcher.work_queue
     (id, round, manifest_id, manifest, slot, group_name, job, cause, queued_at, priority, rank,
      not_before, terms, state, outcome,
      settled_at, received_at, cancel_requested_at, cancel_reason)
-SELECT told.id, told.round, told.manifest_id, told.manifest, 0, told.group_name, '', '', $7, 0, $7,
-       $7, '{}', 'settled', 'cancelled', $7, $7, $7, told.reason
+SELECT item.id, item.round, item.manifest_id, item.manifest, 0, item.group_name, '', '', $7, 0, $7,
+       $7, '{}', 'settled', 'cancelled', $7, $7, $7, item.reason
 FROM unnest($1::uuid[], $2::integer[], $3::uuid[], $4::text[], $5::text[], $6::text[])
-    AS told (id, round, manifest_id, manifest, group_name, reason)
-ORDER BY told.id
+    AS item (id, round, manifest_id, manifest, group_name, reason)
+ORDER BY item.id
 ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: bring_forward
--- Work that waits comes before all that is ready in its group and all that waits for its key, and
--- may run now even if its manifest is disabled: somebody asked for it. A trigger notes its key.
--- Returns it. $1 ids, $2 now.
+-- Move waiting work before all ready work of its group and all work that waits for its key. A
+-- person requested it, so a disabled manifest does not hold it. A trigger notes its key. Returns
+-- the moved rows. $1 ids, $2 now.
 UPDATE dispatcher.work_queue
 SET not_before = least(not_before, $2),
     explicit = true,
-    held_by = CASE WHEN held_by = 'manifest_disabled' THEN 'not_before' ELSE held_by END,
+    hold_reason = CASE WHEN hold_reason = 'manifest_disabled' THEN 'not_before'
+                       ELSE hold_reason END,
     rank = least(
         work_queue.rank,
         (SELECT min(head.rank)
@@ -230,7 +223,7 @@ SET not_before = least(not_before, $2),
          CROSS JOIN LATERAL (
              SELECT other.rank FROM dispatcher.work_queue AS other
              WHERE other.group_name = ready_lane.group_name AND other.job = ready_lane.job
-               AND other.state IN ('queued', 'waiting') AND other.held_by IS NULL
+               AND other.state IN ('queued', 'waiting') AND other.hold_reason IS NULL
              ORDER BY other.rank
              LIMIT 1) AS head
          WHERE ready_lane.group_name = work_queue.group_name),
@@ -247,8 +240,8 @@ WHERE work_queue.id = waiting.id
 RETURNING work_queue.id, round, runs, rank, not_before
 
 -- name: cancelling
--- Ordered runs of work that is to end early: who has them, and all live runs of their leases.
--- Those that nobody has come first. $1 how many.
+-- Return dispatched runs of cancelled work with their claimant and all live runs of their leases,
+-- unclaimed ones first. $1 limit.
 SELECT metadata.run_id, metadata.lease_id, lease.token, lease.job, lease.sequence,
        lease.claimed_by, work_queue.cancel_reason AS reason,
        ARRAY(SELECT live.run_id FROM dispatcher.metadata AS live
@@ -263,7 +256,7 @@ ORDER BY lease.claimed_by NULLS FIRST, work_queue.cancel_requested_at
 LIMIT $1
 
 -- name: activators
--- The runs that woke dependents, and what they run for. $1 runs.
+-- Return runs that activated dependents, with their work. $1 runs.
 SELECT metadata.run_id, metadata.round, work_queue.id AS work_id, work_queue.manifest_id,
        work_queue.manifest, work_queue.group_name, work_queue.traceparent
 FROM dispatcher.metadata
@@ -271,32 +264,31 @@ JOIN dispatcher.work_queue ON work_queue.id = metadata.work_id
 WHERE metadata.run_id = ANY($1::uuid[])
 
 -- name: settle
--- Work that came to its end. $1 ids, $2 outcomes, $3 counted attempts, $4 now.
+-- Settle work. $1 ids, $2 outcomes, $3 counted attempts, $4 now.
 UPDATE dispatcher.work_queue
-SET state = 'settled', outcome = told.outcome, attempts = told.attempts, settled_at = $4,
+SET state = 'settled', outcome = item.outcome, attempts = item.attempts, settled_at = $4,
     wait_reason = NULL
-FROM unnest($1::uuid[], $2::text[], $3::integer[]) AS told (id, outcome, attempts)
-WHERE work_queue.id = told.id
+FROM unnest($1::uuid[], $2::text[], $3::integer[]) AS item (id, outcome, attempts)
+WHERE work_queue.id = item.id
 
 -- name: retry
--- Work that runs again. $1 ids, $2 not before, $3 reasons, $4 counted attempts, $5 trace
--- contexts (null where they stay), $6 whether it is from now on to share its lease with nobody,
--- $7 whether it had begun: then the time by which it had to was kept, and no longer applies.
+-- Let work wait for its next attempt. $1 ids, $2 not before, $3 reasons, $4 counted attempts, $5
+-- trace contexts (null to keep), $6 whether it needs an exclusive lease from now on, $7 whether it
+-- had begun: then `start_by` no longer applies.
 UPDATE dispatcher.work_queue
-SET state = 'waiting', not_before = told.not_before, wait_reason = told.reason,
-    attempts = told.attempts, traceparent = coalesce(told.traceparent, work_queue.traceparent),
-    alone = work_queue.alone OR told.alone,
-    start_by = CASE WHEN NOT told.begun THEN work_queue.start_by END
+SET state = 'waiting', not_before = item.not_before, wait_reason = item.reason,
+    attempts = item.attempts, traceparent = coalesce(item.traceparent, work_queue.traceparent),
+    exclusive_lease = work_queue.exclusive_lease OR item.exclusive_lease,
+    start_by = CASE WHEN NOT item.begun THEN work_queue.start_by END
 FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::integer[], $5::text[], $6::boolean[],
             $7::boolean[])
-    AS told (id, not_before, reason, attempts, traceparent, alone, begun)
-WHERE work_queue.id = told.id
+    AS item (id, not_before, reason, attempts, traceparent, exclusive_lease, begun)
+WHERE work_queue.id = item.id
 
 -- name: add_dead_letters
--- Work that needs a person, with all runs of its round as they ended; returns which version of
--- its code failed, as far as the process told that ran it. $1 ids, $2 work ids, $3 rounds, $4 manifest ids,
--- $5 manifests, $6 groups, $7 jobs, $8 inputs, $9 reasons, $10 failures, $11 counted attempts,
--- $12 fingerprints, $13 the runs that failed last, $14 now.
+-- Insert dead letters with all runs of their round; returns the code version that failed, if known.
+-- $1 ids, $2 work ids, $3 rounds, $4 manifest ids, $5 manifests, $6 groups, $7 jobs, $8 inputs, $9
+-- reasons, $10 failures, $11 counted attempts, $12 fingerprints, $13 last failed runs, $14 now.
 INSERT INTO dispatcher.dead_letter
     (id, work_id, round, manifest_id, manifest, group_name, job, input, reason, failure, attempts,
      fingerprint, code_version, runs, state, created_at)

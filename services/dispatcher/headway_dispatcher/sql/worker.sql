@@ -1,65 +1,64 @@
 -- name: record_workers
--- Heartbeats of workers. $1 names, $2 nonces, $3 hosts, $4 SDKs, $5 SDK versions, $6 versions of
--- their own code, $7 jobs (an array of arrays as JSON), $8 slots, $9 draining, $10 now,
--- $11 jobs of which they run fewer at once.
+-- Insert or update workers. $1 names, $2 nonces, $3 hosts, $4 SDKs, $5 SDK versions, $6 code
+-- versions, $7 jobs (an array of arrays as JSON), $8 slots, $9 draining, $10 now, $11 limits by
+-- job.
 INSERT INTO dispatcher.worker AS known
     (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining, first_heard_at,
      last_heard_at, concurrency)
-SELECT told.name, told.nonce, told.host, told.sdk, told.sdk_version, told.code_version,
-       ARRAY(SELECT jsonb_array_elements_text(told.jobs)), told.slots, told.draining, $10, $10,
-       told.concurrency
+SELECT item.name, item.nonce, item.host, item.sdk, item.sdk_version, item.code_version,
+       ARRAY(SELECT jsonb_array_elements_text(item.jobs)), item.slots, item.draining, $10, $10,
+       item.concurrency
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::jsonb[],
             $8::integer[], $9::boolean[], $11::jsonb[])
-    AS told (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining,
+    AS item (name, nonce, host, sdk, sdk_version, code_version, jobs, slots, draining,
              concurrency)
-ORDER BY told.name
+ORDER BY item.name
 ON CONFLICT (name) DO UPDATE
 SET nonce = excluded.nonce, host = excluded.host, sdk = excluded.sdk,
     sdk_version = excluded.sdk_version, code_version = excluded.code_version,
     jobs = excluded.jobs, slots = excluded.slots, concurrency = excluded.concurrency,
     gone = false,
-    draining = excluded.draining OR known.drain_asked_of IS NOT DISTINCT FROM excluded.nonce,
+    draining = excluded.draining OR known.drain_nonce IS NOT DISTINCT FROM excluded.nonce,
     last_heard_at = greatest(known.last_heard_at, $10),
     first_heard_at = CASE WHEN known.nonce = excluded.nonce
                           THEN known.first_heard_at ELSE $10 END
-RETURNING name, nonce, first_heard_at, drain_asked_of IS NOT DISTINCT FROM nonce AS drain_asked
+RETURNING name, nonce, first_heard_at, drain_nonce IS NOT DISTINCT FROM nonce AS drain_asked
 
 -- name: drain
--- The processes that go by some names are to drain, and get no more orders from now on; tells
--- which of them were asked before. $1 names.
-WITH meant AS (
+-- Ask worker processes to drain, and send them no more orders; returns which ones were asked
+-- before. $1 names.
+WITH selected AS (
     SELECT name, draining FROM dispatcher.worker WHERE name = ANY($1::text[])
     ORDER BY name
     FOR UPDATE
 )
 UPDATE dispatcher.worker
-SET drain_asked_of = nonce, draining = true
-FROM meant
-WHERE worker.name = meant.name
-RETURNING worker.name, worker.last_heard_at, meant.draining AS drained_before
+SET drain_nonce = nonce, draining = true
+FROM selected
+WHERE worker.name = selected.name
+RETURNING worker.name, worker.last_heard_at, selected.draining AS drained_before
 
 -- name: delete_stopped
--- Workers that said goodbye. $1 names, $2 nonces.
+-- Delete workers that stopped. $1 names, $2 nonces.
 DELETE FROM dispatcher.worker
 USING unnest($1::text[], $2::text[]) AS gone (name, nonce)
 WHERE worker.name = gone.name AND worker.nonce = gone.nonce
 
 -- name: note_gone
--- Workers that fell silent; one that is heard again is no longer gone. $1 not heard since.
+-- Mark silent workers; the next heartbeat removes the mark. $1 not heard since.
 UPDATE dispatcher.worker SET gone = true WHERE NOT gone AND last_heard_at <= $1
 
 -- name: record_leases
--- The leases that heartbeats named: the claimant's own are heard of, those whose claim is not
--- known here are noted as listed, and those come back with the reason that are positively no
--- longer its own, or were listed before and still have no claim. $1 leases, $2 workers,
--- $3 nonces, $4 now.
+-- Record leases that heartbeats name: those of the claimant are heard, those without a known claim
+-- are listed. Returns, with the reason, leases that are no longer the worker's own, or were listed
+-- before and still have no claim. $1 leases, $2 workers, $3 nonces, $4 now.
 WITH named AS (
-    SELECT lease.id, told.worker, told.nonce, lease.ended_at IS NOT NULL AS ended,
+    SELECT lease.id, item.worker, item.nonce, lease.ended_at IS NOT NULL AS ended,
            lease.claimed_by IS NULL AND lease.listed_at IS NOT NULL AS unclaimed,
            lease.claimed_by IS NOT NULL
-               AND (lease.claimed_by, lease.nonce) <> (told.worker, told.nonce) AS another
-    FROM unnest($1::uuid[], $2::text[], $3::text[]) AS told (lease, worker, nonce)
-    JOIN dispatcher.lease ON lease.id = told.lease
+               AND (lease.claimed_by, lease.nonce) <> (item.worker, item.nonce) AS another
+    FROM unnest($1::uuid[], $2::text[], $3::text[]) AS item (lease, worker, nonce)
+    JOIN dispatcher.lease ON lease.id = item.lease
     ORDER BY lease.id
     FOR UPDATE OF lease
 ), heard AS (
@@ -76,21 +75,20 @@ FROM named
 WHERE ended OR another OR unclaimed
 
 -- name: warnings
--- What is wrong with the messages of workers, for a minute after it was noticed. $1 workers,
--- $2 their nonces, $3 now.
+-- Return recent problems with the messages of workers. $1 workers, $2 their nonces, $3 now.
 SELECT lease.claimed_by AS worker, lease.nonce, lease.id, lease.warning
-FROM unnest($1::text[], $2::text[]) AS told (worker, nonce)
+FROM unnest($1::text[], $2::text[]) AS item (worker, nonce)
 CROSS JOIN LATERAL (
     SELECT claimed_by, nonce, id, warning
     FROM dispatcher.lease
-    WHERE claimed_by = told.worker AND nonce = told.nonce AND warning IS NOT NULL
+    WHERE claimed_by = item.worker AND nonce = item.nonce AND warning IS NOT NULL
       AND warned_at > $3::timestamptz - interval '1 minute'
     ORDER BY warned_at DESC
     LIMIT 100
 ) AS lease
 
 -- name: serving
--- Live workers that take orders, with the leases that each of them holds by job. $1 heard after.
+-- Return live workers that accept orders, with their leases by job. $1 heard after.
 SELECT worker.jobs, worker.slots, worker.concurrency, coalesce(holding.held, '{}') AS held
 FROM dispatcher.worker
 LEFT JOIN (
@@ -104,20 +102,19 @@ LEFT JOIN (
 WHERE NOT worker.gone AND worker.last_heard_at > $1 AND NOT worker.draining
 
 -- name: cancels
--- What workers have to stop: live runs of theirs whose work is to end early. $1 workers,
--- $2 their nonces.
+-- Return live runs of workers whose work is cancelled. $1 workers, $2 their nonces.
 SELECT lease.claimed_by AS worker, lease.nonce, lease.id AS lease_id, metadata.run_id,
        work_queue.cancel_reason AS reason
 FROM dispatcher.work_queue
 JOIN dispatcher.metadata ON metadata.run_id = work_queue.run_id
 JOIN dispatcher.lease ON lease.id = metadata.lease_id
-JOIN unnest($1::text[], $2::text[]) AS told (worker, nonce)
-    ON told.worker = lease.claimed_by AND told.nonce = lease.nonce
+JOIN unnest($1::text[], $2::text[]) AS item (worker, nonce)
+    ON item.worker = lease.claimed_by AND item.nonce = lease.nonce
 WHERE work_queue.cancel_requested_at IS NOT NULL AND work_queue.state = 'dispatched'
   AND metadata.finished_at IS NULL
 
 -- name: record_witnesses
--- The dispatchers' own heartbeats. A gap starts the count anew. $1 names, $2 now, $3 gap.
+-- Store heartbeats of dispatchers; a gap restarts `heard_since`. $1 names, $2 now, $3 gap.
 INSERT INTO dispatcher.witness AS known (name, heard_since, last_heard_at)
 SELECT DISTINCT name, $2::timestamptz, $2::timestamptz FROM unnest($1::text[]) AS name
 ON CONFLICT (name) DO UPDATE
@@ -126,9 +123,9 @@ SET heard_since = CASE WHEN known.last_heard_at < $2 - $3::interval
     last_heard_at = $2
 
 -- name: witness
--- How long a dispatcher has been heard without a gap. $1 name.
+-- Return since when a dispatcher has been heard without a gap. $1 name.
 SELECT heard_since, last_heard_at FROM dispatcher.witness WHERE name = $1
 
 -- name: delete_witnesses
--- Dispatchers that are long gone. $1 heard before.
+-- Delete dispatchers that stopped long ago. $1 heard before.
 DELETE FROM dispatcher.witness WHERE last_heard_at < $1

@@ -8,7 +8,8 @@ that both sides cover, and `compared_until` says so.
 from collections.abc import Hashable, Sequence
 from datetime import datetime, timedelta
 
-from headway_contract.scheduling import FireChange, FiresLeftOut, FireTime
+from headway_contract.definitions import FireChange, FiresLeftOut
+from headway_contract.manifests import FireTime
 from headway_decisions.firing import jitter
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import msgspec
 from headway.define.definitions import Definitions
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
 from headway_decisions.capacity.rates import rate_in_words
 from headway_decisions.declaring import ownership
 from headway_decisions.declaring.ownership import GROUP_DEFAULTS, GroupSettings, read_group
@@ -107,9 +107,11 @@ def changed_by_operator(
     before: GroupSettings, stated: Mapping[str, Any], given_back: Sequence[str]
 ) -> GroupSettings:
     """Apply an operator's change; a field that is given back follows the code at once."""
-    touched = (before.touched | set(stated)) - set(given_back)
+    operator_fields = (before.operator_fields | set(stated)) - set(given_back)
     values = {**before.values, **stated}
-    return ownership.in_force(structs.replace(before, values=values, touched=touched))
+    return ownership.in_force(
+        structs.replace(before, values=values, operator_fields=operator_fields)
+    )
 
 
 async def remove_empty_groups(

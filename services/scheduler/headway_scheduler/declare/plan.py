@@ -14,7 +14,7 @@ from headway.define.definitions import (
 )
 from headway.define.packing import UnreadableDefinitions, unpack
 from headway.define.packing import problems_of as problems_of_definitions
-from headway_contract.scheduling import ApplyAnswer, ApplyRequest, PrunePolicy
+from headway_contract.definitions import ApplyAnswer, ApplyRequest, PrunePolicy
 from headway_decisions.declaring.app_sources import MayDeclare, NotTheOwner, Stale
 from headway_decisions.timing.timing import Timing
 from headway_errors import Conflict, Invalid
@@ -180,11 +180,11 @@ def _new(definition: ManifestDefinition, now: datetime) -> Firing | None:
 
 def _changed(definition: ManifestDefinition, row: Any, now: datetime) -> Firing | None:
     """Return how a changed manifest fires; fields that an operator owns keep their values."""
-    touched = row["touched"]
+    operator_fields = row["operator_fields"]
     retimed = msgspec.convert(row["timing"], Timing) != definition.timing
     if not _is_enabled(definition, row, retimed):
         return None
-    jitter = row["jitter_seconds"] if "jitter" in touched else definition.jitter_seconds
+    jitter = row["jitter_seconds"] if "jitter" in operator_fields else definition.jitter_seconds
     return Firing(
         timing=definition.timing,
         jitter_seconds=jitter,
@@ -216,7 +216,7 @@ def _stays_switched(row: Any, retimed: bool) -> bool:
             return False
         case "once":
             return not retimed
-    return "enabled" in row["touched"]
+    return "enabled" in row["operator_fields"]
 
 
 async def _jobs(connection: Connection, definitions: Definitions) -> list[str]:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 from headway.define.definitions import API_OWNER, Definitions
-from headway_contract.scheduling import PrunePolicy
+from headway_contract.definitions import PrunePolicy
 from headway_decisions.declaring.app_sources import Source
 from headway_decisions.firing import manifest_state
 from headway_postgres_kit import Clock, Connection, Database, DatabaseUnavailable

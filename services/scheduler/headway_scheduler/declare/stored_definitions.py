@@ -13,7 +13,7 @@ from headway_postgres_kit import Connection
 from headway_scheduler.lookup import queries
 
 # Fields that operators may own, and the column that holds each; those of a retry policy are apart.
-_TOUCHED = {"enabled": "enabled", "jitter": "jitter_seconds"}
+_OPERATOR_COLUMNS = {"enabled": "enabled", "jitter": "jitter_seconds"}
 
 
 async def stored_manifests(connection: Connection, ids: Sequence[UUID]) -> dict[str, Any]:
@@ -26,11 +26,13 @@ def stored_definitions(rows: Mapping[str, Any]) -> dict[str, Any]:
     """Return stored definitions without the fields that code does not decide."""
     found = {}
     for row in rows.values():
-        kept = {_TOUCHED[name] for name in row["touched"] if name in _TOUCHED}
+        kept = {
+            _OPERATOR_COLUMNS[name] for name in row["operator_fields"] if name in _OPERATOR_COLUMNS
+        }
         if row["disabled_by"] not in (None, "code"):
             kept.add("enabled")
         stored = {name: value for name, value in stored_definition(row).items() if name not in kept}
-        owned = {RETRY_FIELDS[name] for name in row["touched"] if name in RETRY_FIELDS}
+        owned = {RETRY_FIELDS[name] for name in row["operator_fields"] if name in RETRY_FIELDS}
         retry = stored["retry"]
         stored["retry"] = {name: retry[name] for name in retry if name not in owned}
         found[row["external_id"]] = stored

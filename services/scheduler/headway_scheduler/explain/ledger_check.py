@@ -1,6 +1,6 @@
-"""Does the ledger tell of every fire time, once? A pure comparison over plain data.
+"""Check that the ledger has every fire time exactly once. The comparison is pure.
 
-What should have fired follows from the timings that were in force: a timing counts from
+The expected fire times follow from the timings that were in force: a timing counts from
 just after it was declared until its successor was, that moment included. Due times from
 the manifest's `next_due_at` on are undecided yet, which is as it should be while the
 manifest is paused, or nothing but excluded times has passed.
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from headway_contract.scheduling import LedgerAnswer, LedgerGap, LedgerQuestion
+from headway_contract.manifests import LedgerAnswer, LedgerGap, LedgerQuestion
 from headway_decisions.firing import due, jitter
 from headway_decisions.timing import timing
 from headway_decisions.timing.cadence import Once, Spaced
@@ -58,7 +58,7 @@ class Decided(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What is known of one manifest. `versions` and `decided` stand in the order of time."""
+    """The facts about one manifest; `versions` and `decided` are in the order of time."""
 
     external_id: str
     versions: Sequence[Version]
@@ -79,7 +79,7 @@ class Gap(Struct, frozen=True):
 
 
 class Checked(Struct, frozen=True):
-    """What a comparison came to. `until`: how far it got, if it did not get to the end."""
+    """The result of a comparison; `until` is set if it stopped before the end."""
 
     fire_times: int
     gaps: list[Gap]
@@ -95,10 +95,10 @@ class _Segment(Struct, frozen=True):
 def check(facts: Facts, *, since: datetime, now: datetime, most: int = 100_000) -> Checked:
     """Compare the fire times after `since` with the ledger, at most so many of them."""
     segments = _segments(facts, now)
-    decided = sorted(facts.decided, key=lambda one: (one.first, one.last))
+    decided = sorted(facts.decided, key=lambda row: (row.first, row.last))
     counted, gaps, until = _missing(facts, segments, decided, since, now, most)
-    gaps += _overlapping([one for one in decided if not _was_given_up(segments, one)])
-    gaps += _not_due(segments, [one for one in decided if one.first > since])
+    gaps += _overlapping([row for row in decided if not _was_given_up(segments, row)])
+    gaps += _not_due(segments, [row for row in decided if row.first > since])
     gaps += _overdue(facts, now)
     return Checked(counted, sorted(gaps, key=lambda gap: gap.first), until)
 
@@ -146,32 +146,32 @@ def _missing(
     return counted, gaps, None
 
 
-def _was_given_up(segments: Sequence[_Segment], one: Decided) -> bool:
+def _was_given_up(segments: Sequence[_Segment], row: Decided) -> bool:
     """Whether a one-shot was declared long after its time, which may be another timing's, too."""
     return any(
         isinstance(segment.timing.cadence, Once)
-        and one.first <= segment.after
-        and _names(segment, one.first)
+        and row.first <= segment.after
+        and _names(segment, row.first)
         for segment in segments
     )
 
 
 def _overlapping(decided: Sequence[Decided]) -> Iterator[Gap]:
     latest: datetime | None = None
-    for one in decided:
-        if latest is not None and one.first <= latest:
-            yield Gap(one.first, min(one.last, latest), TWICE)
-        latest = one.last if latest is None else max(latest, one.last)
+    for row in decided:
+        if latest is not None and row.first <= latest:
+            yield Gap(row.first, min(row.last, latest), TWICE)
+        latest = row.last if latest is None else max(latest, row.last)
 
 
 def _not_due(segments: Sequence[_Segment], decided: Sequence[Decided]) -> Iterator[Gap]:
     """Rows whose ends no timing that was in force then knows."""
     if not segments:
         return
-    for one in decided:
-        for at in {one.first, one.last}:
+    for row in decided:
+        for at in {row.first, row.last}:
             if at > segments[0].after and not any(_names(segment, at) for segment in segments):
-                yield Gap(one.first, one.last, NOT_DUE)
+                yield Gap(row.first, row.last, NOT_DUE)
                 break
 
 
@@ -187,7 +187,7 @@ def _names(segment: _Segment, at: datetime) -> bool:
 
 
 def _overdue(facts: Facts, now: datetime) -> list[Gap]:
-    """What should have been decided by now; excluded times wait for the next that is allowed."""
+    """Find overdue times; excluded times wait for the next time that is allowed."""
     first = facts.next_due_at
     if first is None or facts.paused or not facts.versions:
         return []
@@ -217,7 +217,7 @@ async def check_page(
     for row in rows[: question.limit]:
         found = await _check_manifest(connection, row, since, now)
         counted += found.fire_times
-        gaps += _told(row["external_id"], found)
+        gaps += _ledger_gaps(row["external_id"], found)
         if found.until is not None:
             unfinished[row["external_id"]] = found.until - _INSTANT
         last, checked = row["external_id"], checked + 1
@@ -256,9 +256,9 @@ def _facts(manifest: Manifest, versions: Sequence[Any], decided: Sequence[Any]) 
     return Facts(
         external_id=view.external_id,
         versions=[
-            Version(one["since"], msgspec.convert(one["timing"], Timing)) for one in versions
+            Version(row["since"], msgspec.convert(row["timing"], Timing)) for row in versions
         ],
-        decided=[Decided(one["first_due_at"], one["last_due_at"]) for one in decided],
+        decided=[Decided(row["first_due_at"], row["last_due_at"]) for row in decided],
         next_due_at=view.next_due_at,
         # A spaced manifest with work under way has no due time to be late for.
         paused=due.wake_at(view) is None,
@@ -267,7 +267,7 @@ def _facts(manifest: Manifest, versions: Sequence[Any], decided: Sequence[Any]) 
     )
 
 
-def _told(external_id: str, checked: Checked) -> list[LedgerGap]:
+def _ledger_gaps(external_id: str, checked: Checked) -> list[LedgerGap]:
     return [
         LedgerGap(
             manifest=external_id, first_due_at=gap.first, last_due_at=gap.last, trouble=gap.trouble

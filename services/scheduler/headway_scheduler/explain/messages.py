@@ -1,13 +1,10 @@
-"""What the ledger says, in sentences for somebody who is woken at night. Pure.
-
-Every reason comes with what can be done about it.
-"""
+"""The sentences of an explanation: decisions, reasons and holds, each with its remedy. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from headway_contract.scheduling import LedgerEntry
+from headway_contract.manifests import LedgerEntry
 from headway_decisions import wording
 from headway_decisions.declaring.lookup import by_whom
 from headway_decisions.firing import identity, manifest_state
@@ -16,9 +13,7 @@ from headway_decisions.timing.cadence import Manual, Spaced
 from headway_decisions.timing.timing import Timing
 from msgspec import Struct
 
-from headway_scheduler.explain.past_terms import Terms
-
-# Under this nobody calls a decision late.
+# Up to this delay a fire is not called late.
 _PUNCTUAL_SECONDS = 2.0
 
 _OUTCOMES = {
@@ -27,148 +22,157 @@ _OUTCOMES = {
     "dead_lettered": "failed for good and became a dead letter",
     "coalesced": "was folded into other work of it that was waiting already",
     "expired": "was not started in time and expired",
-    "unknown": "was lost from all records before its outcome was heard: nobody knows how it ended",
+    "unknown": "was lost from all records before its outcome arrived: nobody knows how it ended",
 }
-_ASKED_BY = {
+_CAUSES = {
     "trigger": "a trigger",
     "activation": "an activation by its parent's run",
     "success": "its parent's success number",
     "successes": "its parent's successes number",
     "replay": "a retried dead letter",
 }
+_OWED = {
+    "group_disabled": "it runs as soon as its group is enabled",
+    "coalesced": "its work was folded into other work, so it runs again when that has ended",
+    manifest_state.STILL_OUTSTANDING: "it runs as soon as the work that was under way then has "
+    "ended",
+}
+_REASONS = {
+    manifest_state.EXCLUDED: "its timing leaves that out ({detail}). Change the exclusion if it "
+    "should run.",
+    manifest_state.RETIMED: "its jitter still held it back when its timing was changed. The new "
+    "timing holds from then on.",
+    manifest_state.COLLAPSED: "a later success of its parent came before it could run, and one "
+    "run stands for all of them.",
+    "job_retired": "its job was retired: no application declared it any more. Declare the job "
+    "again, or delete the manifest.",
+    "cancelled": "somebody cancelled all work of it. Trigger it if it should run after all.",
+    "invalid_input": "its input does not fit the job ({detail}). Correct the input, or the schema "
+    "of the job.",
+    "invalid_key": "its input makes no concurrency key ({detail}). Correct the input, or the key "
+    "of the job.",
+}
 
+_RESOLVE = "Retry or acknowledge that dead letter."
 _SHORTER = "Make the job shorter than its cadence."
 _LET_WAIT = "Use overlap='queue_one' to let one wait, or make the job shorter than its cadence."
 
 
+class Policies(Struct, frozen=True, kw_only=True):
+    """The policies and the group of a manifest, now or when a decision was made."""
+
+    misfire: str
+    overlap: str
+    group: str
+
+
 class Switch(Struct, frozen=True):
-    """Who disabled something, and when."""
+    """The audit entry that disabled something."""
 
     source: str
     at: datetime
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """The manifest that is spoken of, and since when work of it is under way."""
+    """The manifest that is explained: its row, and the audit entries that disabled it."""
 
-    external_id: str
+    row: Any
     timing: Timing
-    # The terms that are in force, and those that were when that was decided which is told.
-    terms: Terms
-    then: Terms = Terms()
-    # Whether something fired that was decided with it.
-    made_good: bool = True
-    group_enabled: bool = True
-    disabled_by: str | None = None
-    blocked_by: Any = None
+    policies: Policies
     working_since: datetime | None = None
-    # Who had disabled it, or its group, when that was decided which is told, and who has now.
+    # The entries that had disabled the manifest and its group at the time of the decision, and now.
     switches: Mapping[str, Switch | None] = {}
     switches_now: Mapping[str, Switch | None] = {}
-    # How it is paused, in words that follow the word.
-    pause: str = ""
-    # Whether each success of its parent is followed.
-    follows: bool = False
-    # What to do instead of enabling it, where that would let nothing fire.
-    instead: str = ""
+    # The remedy for a one-shot that is over: enabling it would have no effect.
+    one_shot_remedy: str = ""
 
     def at(self, instant: datetime) -> str:
-        """An instant on the manifest's clock."""
+        """Format an instant in the manifest's zone."""
         return timing.local(self.timing, instant)
 
 
-def decided(subject: Subject, entry: LedgerEntry, *, under_way: bool) -> str:
-    """One decision: what was asked, what was decided and why, and how it ended."""
+class Decision(Struct, frozen=True, kw_only=True):
+    """A ledger entry and the policies at its time; `made_up` if a later fire made up for it."""
+
+    entry: LedgerEntry
+    policies: Policies
+    made_up: bool
+    under_way: bool
+
+
+def decided(subject: Subject, decision: Decision) -> str:
+    """Describe a decision: its cause, the verdict with the reason, and the outcome."""
+    entry = decision.entry
+    cause = _cause(subject, entry)
     if entry.decision == "queued":
-        return f"{_what(subject, entry)} fired: {_work(subject, entry, under_way)}."
+        return f"{cause} fired: {_work(subject, entry, decision.under_way)}."
     if entry.decision == "owed":
-        return f"{_what(subject, entry)} waits for room: {_owed(entry.reason)}."
-    return f"{_what(subject, entry)} {_skipped(entry)}: {reason(subject, entry.reason or '')}"
+        when = _OWED.get(entry.reason or "", "it runs as soon as the work under way has ended")
+        return f"{cause} waits for room: {when}."
+    verb = "did not fire" if entry.first_due_at == entry.last_due_at else "was skipped"
+    return f"{cause} {verb}: {reason(subject, entry.reason or '', decision)}"
 
 
 def declared_too_late(subject: Subject, entry: LedgerEntry) -> str:
-    """A one-shot whose time had long passed when it was declared."""
+    """Describe a one-shot whose time had long passed when it was declared."""
     return (
-        f"{_what(subject, entry)} did not fire: it was past by more than the misfire threshold "
+        f"{_cause(subject, entry)} did not fire: it was past by more than the misfire threshold "
         "when it was declared. Declare it for another time, or trigger it."
     )
 
 
 def outcome(code: str) -> str:
-    """How work ended, in words that follow it."""
+    """Describe how work ended, as words that follow it."""
     return _OUTCOMES.get(code, f"ended as {code!r}")
 
 
-def left_out(subject: Subject, at: datetime, exclusion: str) -> str:
-    """A time that was skipped with others, and would not have fired by itself."""
-    return f"{subject.at(at)} would not have fired anyway: its timing leaves it out ({exclusion})."
-
-
-def reason(subject: Subject, code: str) -> str:
-    """Why a time was skipped, as a sentence with the remedy."""
+def reason(subject: Subject, code: str, decision: Decision | None = None) -> str:
+    """Explain why a time was skipped, with the remedy; without a decision, why it will be."""
     kind, _, detail = code.partition(": ")
-    return _timing_reason(subject, kind, detail) or _state_reason(subject, kind, detail)
-
-
-def _timing_reason(subject: Subject, kind: str, detail: str) -> str | None:
-    """Reasons that lie in when it fires, and in how long it takes."""
-    then, now = subject.then, subject.terms
+    if kind in _REASONS:
+        return _REASONS[kind].format(detail=detail)
+    then = subject.policies if decision is None else decision.policies
+    made_up = decision is None or decision.made_up
     match kind:
         case manifest_state.MISSED:
-            return _missed(then, now, made_good=subject.made_good)
-        case manifest_state.EXCLUDED:
-            return f"its timing leaves that out ({detail}). Change the exclusion if it should run."
-        case manifest_state.RETIMED:
-            return (
-                "its jitter still held it back when its timing was changed. "
-                "The new timing holds from then on."
-            )
-        case manifest_state.STILL_OUTSTANDING:
-            return _no_room(then, now)
-        case manifest_state.ONE_ALREADY_WAITS:
-            return _one_waits(then, now)
-    return None
-
-
-def _state_reason(subject: Subject, kind: str, detail: str) -> str:
-    """Reasons that lie in the state of the manifest, of its group or of its input."""
-    match kind:
-        case "job_retired":
-            return (
-                "its job was retired: no application declared it any more. Declare the job "
-                "again, or delete the manifest."
-            )
-        case "manifest_disabled":
-            return _disabled(subject)
-        case "group_disabled":
-            return _group_disabled(subject)
+            remedy = "" if then.misfire == "catch_up" else "Was the scheduler down then?"
+            missed = f"no scheduler decided it in time, and {_made_up(then.misfire, made_up)}."
+            return _joined(missed, remedy, _changed(subject, "misfire", then.misfire))
         case manifest_state.PAUSED:
-            return _paused_then(subject.then, subject.terms, detail, made_good=subject.made_good)
+            why = f" ({detail})" if detail else ""
+            paused = f"it was paused then{why}, and {_made_up(then.misfire, made_up)}."
+            return _joined(paused, _changed(subject, "misfire", then.misfire))
+        case manifest_state.STILL_OUTSTANDING:
+            remedy = _changed(subject, "overlap", then.overlap) or _LET_WAIT
+            return (
+                "earlier work of it was still under way, and its overlap policy was "
+                f"{then.overlap!r}. {remedy}"
+            )
+        case manifest_state.ONE_ALREADY_WAITS:
+            remedy = _changed(subject, "overlap", then.overlap) or _SHORTER
+            return (
+                "work of it was under way and one more was waiting already (overlap policy "
+                f"{then.overlap!r}). {remedy}"
+            )
+        case "group_disabled":
+            return _group_disabled(subject, then.group)
+        case "manifest_disabled":
+            by = _by(subject, subject.switches["manifest"])
+            enabled = subject.row["disabled_by"] is None
+            return f"it was disabled{by}. {'It is enabled again.' if enabled else _enable(subject)}"
         case "blocked_by_dead_letter":
-            remedy = "Retry or acknowledge that dead letter."
-            remedy = "That was resolved since." if subject.blocked_by is None else remedy
+            resolved = subject.row["blocked_by"] is None
+            remedy = "That was resolved since." if resolved else _RESOLVE
             return (
                 "a dead letter blocked it: earlier work of it had failed for good and waited for "
                 f"a person. {remedy}"
             )
-        case manifest_state.COLLAPSED:
-            return (
-                "a later success of its parent came before it could run, and one run stands "
-                "for all of them."
-            )
-        case "cancelled":
-            return "somebody cancelled all work of it. Trigger it if it should run after all."
-        case "invalid_input":
-            remedy = "Correct the input, or the schema of the job."
-            return f"its input does not fit the job ({detail}). {remedy}"
-        case "invalid_key":
-            remedy = "Correct the input, or the key of the job."
-            return f"its input makes no concurrency key ({detail}). {remedy}"
-    return f"the reason on record is {': '.join(filter(None, (kind, detail)))!r}."
+    return f"the reason on record is {code!r}."
 
 
-def paused(subject: Subject, why: str) -> str:
-    """What holds a manifest now, as a sentence with the remedy."""
+def hold(subject: Subject, why: str) -> str:
+    """Explain what keeps a manifest from firing now, with the remedy."""
+    external_id, group = subject.row["external_id"], subject.policies.group
     match why:
         case "job_retired":
             return (
@@ -176,37 +180,34 @@ def paused(subject: Subject, why: str) -> str:
                 "Declare the job again, or delete the manifest."
             )
         case "group_disabled":
-            by = _by(subject, "group", now=True)
             return (
-                f"It is held: its group {subject.terms.group!r} is disabled{by}. "
-                f"Enable it with 'headway group {subject.terms.group} --enable'."
+                f"It is held: its group {group!r} is disabled"
+                f"{_by(subject, subject.switches_now['group'])}. "
+                f"Enable it with 'headway group {group} --enable'."
             )
         case "manifest_disabled":
             return _disabled_now(subject)
         case manifest_state.PAUSED:
             return (
-                f"It is paused{subject.pause}: nothing of it begins, and what comes due is decided "
-                f"when that ends, by its misfire policy {subject.terms.misfire!r}. Resume it with "
-                f"'headway resume {subject.external_id}'."
+                f"It is paused{_pause(subject.row)}: nothing of it begins, and what comes due is "
+                f"decided when that ends, by its misfire policy {subject.policies.misfire!r}. "
+                f"Resume it with 'headway resume {external_id}'."
             )
         case "blocked_by_dead_letter":
             return (
-                f"It is held: the dead letter {subject.blocked_by} blocks it. Retry or "
+                f"It is held: the dead letter {subject.row['blocked_by']} blocks it. Retry or "
                 "acknowledge that dead letter, and it goes on."
             )
         case manifest_state.STILL_OUTSTANDING | manifest_state.ONE_ALREADY_WAITS:
-            since = ""
-            if subject.working_since is not None:
-                since = f" since {subject.at(subject.working_since)}"
-            waits = (
-                ", and one more waits already" if why == manifest_state.ONE_ALREADY_WAITS else ""
-            )
-            return f"Work of it is under way{since}{waits}{_meanwhile(subject)}."
+            since = f" since {subject.at(subject.working_since)}" if subject.working_since else ""
+            waits = why == manifest_state.ONE_ALREADY_WAITS
+            more = ", and one more waits already" if waits else ""
+            return f"Work of it is under way{since}{more}{_while_under_way(subject)}."
     return f"It is held: {why}."
 
 
 def owed_success(parent: str, number: int | None, why: str) -> str:
-    """A run that a success of its parent asks for, and that a hold keeps waiting."""
+    """Say that one run follows a success of the parent once the hold ends."""
     until = {
         "group_disabled": "its group is enabled",
         manifest_state.PAUSED: "it is resumed",
@@ -215,165 +216,108 @@ def owed_success(parent: str, number: int | None, why: str) -> str:
     return f"Success number {number} of {parent!r} is owed: one run follows when {until}."
 
 
-def _meanwhile(subject: Subject) -> str:
-    """What becomes of a manifest while its work leaves no room."""
-    if subject.follows:
+def _while_under_way(subject: Subject) -> str:
+    if subject.row["parent"] is not None and not subject.row["dormant"]:
         return "; a success of its parent meanwhile is followed when that has ended"
     if isinstance(subject.timing.cadence, Manual | Spaced):
         return ""
-    policy = subject.terms.overlap
+    policy = subject.policies.overlap
     return f"; its times are skipped until that has ended (overlap policy {policy!r})"
 
 
-def _what(subject: Subject, entry: LedgerEntry) -> str:
+def _cause(subject: Subject, entry: LedgerEntry) -> str:
     kind, name = identity.kind_of(entry.cause), entry.cause.partition(":")[2]
+    first = subject.at(entry.first_due_at)
     if kind == "due":
-        return subject.at(entry.first_due_at)
+        return first
     if kind == "stretch":
-        return (
-            f"Everything from {subject.at(entry.first_due_at)} to {subject.at(entry.last_due_at)}"
-        )
+        return f"Everything from {first} to {subject.at(entry.last_due_at)}"
     by = f" by {entry.actor}" if entry.actor else ""
     if kind == "backfill":
         occurrence = identity.occurrence_of(entry.cause) or entry.first_due_at
         return f"{subject.at(occurrence)} (backfilled{by})"
-    asked = _ASKED_BY.get(kind, entry.cause)
     counted = name.rpartition(":")[2].replace("/", " to ")
     number = f" {counted}" if kind in ("success", "successes") else ""
-    return f"At {subject.at(entry.first_due_at)} {asked}{number}{by}"
+    return f"At {first} {_CAUSES.get(kind, entry.cause)}{number}{by}"
 
 
 def _work(subject: Subject, entry: LedgerEntry, under_way: bool) -> str:
     late = ""
     if entry.decided_at is not None:
         seconds = (entry.decided_at - entry.first_due_at).total_seconds()
-        queued = subject.at(entry.decided_at)
-        late = (
-            f" at {queued}"
-            if seconds < _PUNCTUAL_SECONDS
-            else f" at {queued}, {_span(seconds)} later,"
-        )
+        late = f" at {subject.at(entry.decided_at)}"
+        if seconds >= _PUNCTUAL_SECONDS:
+            late += f", {wording.duration(round(seconds))} later,"
     work = f"work {entry.work} was queued{late}"
     if under_way:
         return f"{work} and is still under way"
     if entry.outcome is None:
-        return f"{work}, and nothing is known yet of how it ended"
+        return f"{work}, and its outcome has not arrived yet"
     return f"{work} and {outcome(entry.outcome)}"
 
 
-def _span(seconds: float) -> str:
-    return wording.duration(round(seconds))
-
-
-def _skipped(entry: LedgerEntry) -> str:
-    return "did not fire" if entry.first_due_at == entry.last_due_at else "was skipped"
-
-
-def _owed(code: str | None) -> str:
-    match code:
-        case "group_disabled":
-            return "it runs as soon as its group is enabled"
-        case "coalesced":
-            return "its work was folded into other work, so it runs again when that has ended"
-        case manifest_state.STILL_OUTSTANDING:
-            return "it runs as soon as the work that was under way then has ended"
-    return "it runs as soon as the work under way has ended"
-
-
-def _group_disabled(subject: Subject) -> str:
-    then, now = subject.then.group, subject.terms.group
-    if then is None:
-        return "the group that it was in at that time was disabled."
-    remedy = f"Enable it with 'headway group {then} --enable'."
-    if then != now:
-        remedy = f"It is in group {now!r} now."
-    elif subject.group_enabled:
+def _group_disabled(subject: Subject, group: str) -> str:
+    remedy = f"Enable it with 'headway group {group} --enable'."
+    if group != subject.policies.group:
+        remedy = f"It is in group {subject.policies.group!r} now."
+    elif subject.row["group_enabled"]:
         remedy = "It is enabled again."
-    return f"its group {then!r} was disabled{_by(subject, 'group')}. {remedy}"
-
-
-def _disabled(subject: Subject) -> str:
-    remedy = "It is enabled again." if subject.disabled_by is None else _enable(subject)
-    return f"it was disabled{_by(subject, 'manifest')}. {remedy}"
+    return f"its group {group!r} was disabled{_by(subject, subject.switches['group'])}. {remedy}"
 
 
 def _disabled_now(subject: Subject) -> str:
-    by = _by(subject, "manifest", now=True)
-    match subject.disabled_by:
+    by = _by(subject, subject.switches_now["manifest"])
+    match subject.row["disabled_by"]:
         case "once":
             return "It is a one-shot that has had its shot, and has disabled itself."
         case "pruned":
             return f"It is held: its application no longer declares it{by}. Declare it again."
+        case "code" if not subject.one_shot_remedy:
+            enable = f"'headway enable {subject.row['external_id']}'"
+            return (
+                f"It is held: its code declares it disabled{by}. Change the code, or run {enable}."
+            )
         case "code":
-            remedy = f"Change the code, or run 'headway enable {subject.external_id}'."
-            remedy = _enable(subject) if subject.instead else remedy
-            return f"It is held: its code declares it disabled{by}. {remedy}"
+            return f"It is held: its code declares it disabled{by}. {_enable(subject)}"
     return f"It is held: it is disabled{by}. {_enable(subject)}"
 
 
 def _enable(subject: Subject) -> str:
-    """The remedy against being disabled."""
-    if subject.instead:
-        return f"Its one time has passed: {subject.instead}."
-    return f"Enable it with 'headway enable {subject.external_id}'."
+    if subject.one_shot_remedy:
+        return f"Its one time has passed: {subject.one_shot_remedy}."
+    return f"Enable it with 'headway enable {subject.row['external_id']}'."
 
 
-def _by(subject: Subject, what: str, *, now: bool = False) -> str:
-    switch = (subject.switches_now if now else subject.switches).get(what)
-    if switch is None:
-        return ""
-    return f" ({by_whom(switch.source)} at {subject.at(switch.at)})"
+def _by(subject: Subject, switch: Switch | None) -> str:
+    return "" if switch is None else f" ({by_whom(switch.source)} at {subject.at(switch.at)})"
 
 
-def _missed(then: Terms, now: Terms, *, made_good: bool) -> str:
-    """Due times that nobody was there to decide; `made_good` if a later one fired for them."""
-    nobody = f"no scheduler decided it in time, and {_made_good(then.misfire, made_good)}."
-    was_it_down = "" if then.misfire == "catch_up" else "Was the scheduler down then?"
-    return _joined(nobody, was_it_down, _by_now("misfire", then.misfire, now.misfire))
+def _pause(row: Any) -> str:
+    until, by, why = row["paused_until"], row["paused_by"], row["pause_reason"]
+    return (
+        f" since {row['paused_at']:%Y-%m-%d %H:%M:%S} UTC"
+        + (f" until {until:%Y-%m-%d %H:%M:%S} UTC" if until is not None else "")
+        + (f" by {by}" if by else "")
+        + (f" ({why})" if why else "")
+    )
 
 
-def _paused_then(then: Terms, now: Terms, what_for: str, *, made_good: bool) -> str:
-    """Due times that came in a pause; `made_good` if a later one fired for them."""
-    why = f" ({what_for})" if what_for else ""
-    said = f"it was paused then{why}, and {_made_good(then.misfire, made_good)}."
-    return _joined(said, _by_now("misfire", then.misfire, now.misfire))
-
-
-def _no_room(then: Terms, now: Terms) -> str:
-    """Due times that came while work was under way."""
-    policy = f"its overlap policy was {then.overlap!r}"
-    if then.overlap is None:
-        policy = "its overlap policy at that time left no room"
-    remedy = _LET_WAIT if then.overlap == now.overlap else _SHORTER
-    by_now = _by_now("overlap", then.overlap, now.overlap)
-    return _joined(f"earlier work of it was still under way, and {policy}.", by_now or remedy)
-
-
-def _one_waits(then: Terms, now: Terms) -> str:
-    """Due times that came while one more was waiting for work under way."""
-    policy = "" if then.overlap is None else f" (overlap policy {then.overlap!r})"
-    by_now = _by_now("overlap", then.overlap, now.overlap)
-    waited = f"work of it was under way and one more was waiting already{policy}."
-    return _joined(waited, by_now or _SHORTER)
-
-
-def _made_good(misfire: str | None, made_good: bool) -> str:
-    if misfire in ("fire_once", "catch_up") and not made_good:
-        # Its timing was changed before that, or what was to fire could not.
-        return f"nothing made up for it (misfire policy {misfire!r})"
+def _made_up(misfire: str, made_up: bool) -> str:
     match misfire:
-        case None:
-            return "its misfire policy at that time did not make up for it"
         case "skip":
             return "its misfire policy was 'skip'"
+        case _ if not made_up:
+            # Its timing was changed before that, or the later fire could not happen.
+            return f"nothing made up for it (misfire policy {misfire!r})"
         case "catch_up":
             return "its misfire policy, 'catch_up', made up for the latest ones only"
-    return "one later fire made up for all that was missed (misfire policy 'fire_once')"
+    return f"one later fire made up for all that was missed (misfire policy {misfire!r})"
 
 
-def _by_now(kind: str, then: str | None, now: str | None) -> str:
-    return "" if then in (None, now) else f"Its {kind} policy is {now!r} now."
+def _changed(subject: Subject, kind: str, then: str) -> str:
+    now = getattr(subject.policies, kind)
+    return "" if then == now else f"Its {kind} policy is {now!r} now."
 
 
-def _joined(*said: str) -> str:
-    return " ".join(filter(None, said))
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))

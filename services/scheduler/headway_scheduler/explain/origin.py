@@ -1,17 +1,17 @@
-"""What the scheduler knows of work that the dispatcher does not: it is still here, or long gone."""
+"""Describe work that the dispatcher does not know: not sent yet, refused, or settled long ago."""
 
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_contract.waiting import OriginAnswer
+from headway_contract.work_queue import OriginAnswer
 from headway_postgres_kit import Connection
 
 from headway_scheduler.lookup import queries
 
 
 async def origin(connection: Connection, work: UUID) -> OriginAnswer:
-    """How a piece of work stands here."""
+    """Return the state of a piece of work in the scheduler."""
     row = await connection.fetchrow(queries["origin"], work)
     if row is None:
         return OriginAnswer()

@@ -9,12 +9,12 @@ from uuid import UUID
 import msgspec
 from headway.define.inputs import schema_id
 from headway_contract import Event, encode, event, subjects
+from headway_contract.fields import Rate
 from headway_contract.work import (
     GroupChanged,
     JobChanged,
     ManifestChanged,
     ManifestPruned,
-    Rate,
     WorkBroughtForward,
     WorkCancelRequested,
     WorkQueued,

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from headway_contract.scheduling import FireTime
+from headway_contract.manifests import FireTime
 from headway_decisions import wording
 from headway_decisions.firing import jitter
 from headway_decisions.timing import timing

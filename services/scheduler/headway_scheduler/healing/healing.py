@@ -16,7 +16,12 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.healing import MOST_ASKED, AskedWork, ReconcileAnswer, ReconcileQuestion
+from headway_contract.reconcile import (
+    RECONCILE_LIMIT,
+    OutstandingWork,
+    ReconcileAnswer,
+    ReconcileQuestion,
+)
 from headway_contract.settled import WorkSettled
 from headway_decisions import healing
 from headway_decisions.healing import AskAgain, Expired, Lost, Mark, Settled, Sight, Verdict
@@ -229,7 +234,7 @@ class Healing:
             async with self._database.acquire() as connection:
                 now = await self._clock.now(connection)
                 rows = await connection.fetch(
-                    heals["due"], now, now - self._first_pause, MOST_ASKED
+                    heals["due"], now, now - self._first_pause, RECONCILE_LIMIT
                 )
             if not rows:
                 return result
@@ -239,7 +244,7 @@ class Healing:
                 verdicts = healing.judge(
                     works,
                     answer,
-                    told_again_at=_times(rows, "told_again_at"),
+                    republished_at=_times(rows, "republished_at"),
                     mark=mark,
                     sight=sight,
                     leeway=self._leeway,
@@ -287,11 +292,15 @@ class Healing:
     ) -> HealResult:
         """What was asked of work that is under way, and never came."""
         cancels = healing.unheard(
-            answer.not_cancelled, _times(rows, "cancel_told_at"), mark, sight, leeway=self._leeway
+            answer.not_cancelled,
+            _times(rows, "cancel_requested_at"),
+            mark,
+            sight,
+            leeway=self._leeway,
         )
         forward = healing.unheard(
             answer.not_brought_forward,
-            _times(rows, "forward_told_at"),
+            _times(rows, "forward_requested_at"),
             mark,
             sight,
             leeway=self._leeway,
@@ -305,12 +314,12 @@ class Healing:
         return HealResult(requests=told)
 
     def _next_ask(self, row: Any, verdict: Verdict, now: datetime) -> tuple[datetime, int]:
-        asks: int = row["asks"]
+        asks: int = row["reconcile_count"]
         match verdict:
             case AskAgain():
                 return now, asks
             case Lost():
-                return now + healing.pause(row["tellings"], first=self._first_pause), 0
+                return now + healing.pause(row["republish_count"], first=self._first_pause), 0
             case _:
                 pause = healing.pause(asks, first=self._first_pause)
                 return now + pause, min(asks + 1, 30)
@@ -321,14 +330,14 @@ def _times(rows: Sequence[Any], column: str) -> dict[UUID, datetime]:
     return {row["id"]: row[column] for row in rows if row[column] is not None}
 
 
-def _asked(row: Any) -> AskedWork:
-    return AskedWork(
+def _asked(row: Any) -> OutstandingWork:
+    return OutstandingWork(
         work=row["id"],
         round=row["round"],
         manifest_id=row["manifest_id"],
         queued_at=row["queued_at"],
-        cancelled=row["cancel_told_at"] is not None,
-        brought_forward_at=row["forward_told_at"],
+        cancelled=row["cancel_requested_at"] is not None,
+        brought_forward_at=row["forward_requested_at"],
     )
 
 

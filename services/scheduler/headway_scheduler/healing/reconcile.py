@@ -8,7 +8,7 @@ two ever heal at once, something is told twice, which does no harm.
 from datetime import timedelta
 
 from headway_contract import subjects
-from headway_contract.healing import ReconcileAnswer, ReconcileQuestion
+from headway_contract.reconcile import ReconcileAnswer, ReconcileQuestion
 from headway_errors import NoResponder, RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask

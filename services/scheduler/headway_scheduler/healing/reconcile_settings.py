@@ -8,7 +8,7 @@ from uuid import UUID
 
 from headway_clock import monotonic
 from headway_contract import Event, EventData, event
-from headway_contract.healing import MOST_ASKED, ReconcileAnswer, ReconcileQuestion, Version
+from headway_contract.reconcile import RECONCILE_LIMIT, ReconcileAnswer, ReconcileQuestion, Version
 from headway_contract.settled import DeadLetterAcknowledged, DeadLetterRetried
 from headway_postgres_kit import Clock, Database
 
@@ -82,7 +82,7 @@ class Standing:
         self._asked_through = _FIRST_ID
         async for rows in self._pages(heals["not_blocking"], after, "id"):
             await self._about_letters(rows)
-            if not self._all_letters and len(rows) == MOST_ASKED:
+            if not self._all_letters and len(rows) == RECONCILE_LIMIT:
                 self._asked_through = rows[-1]["id"]
                 return
         self._all_letters = False
@@ -161,10 +161,10 @@ class Standing:
         """The rows of a query that takes where to begin and how many it may return."""
         while True:
             async with self._database.acquire() as connection:
-                rows = await connection.fetch(query, after, MOST_ASKED)
+                rows = await connection.fetch(query, after, RECONCILE_LIMIT)
             if rows:
                 yield rows
-            if len(rows) < MOST_ASKED:
+            if len(rows) < RECONCILE_LIMIT:
                 return
             after = rows[-1][key]
 

@@ -62,13 +62,13 @@ async def republish_work(connection: Connection, ids: Sequence[UUID], *, now: da
 
 def _together(row: Any) -> tuple[datetime, UUID]:
     """What is told in one message. What was told in vain travels alone: another may be at fault."""
-    return row["queued_at"], row["id"] if row["tellings"] else _TOGETHER
+    return row["queued_at"], row["id"] if row["republish_count"] else _TOGETHER
 
 
 async def _note_told(connection: Connection, ids: Sequence[UUID], now: datetime) -> None:
     """Count how often work was told again, and say so where that does not help."""
     rows = await connection.fetch(heals["told_again"], sorted(ids), now)
-    in_vain = {row["id"]: row["tellings"] for row in rows if row["tellings"] > 1}
+    in_vain = {row["id"]: row["republish_count"] for row in rows if row["republish_count"] > 1}
     for work, times in in_vain.items():
         logger.warning(
             "work %s was told %d times and is still not known: see dispatcher.rejected", work, times
@@ -126,8 +126,8 @@ async def _republish_enqueued(
 ) -> list[UUID]:
     """The same for work that no manifest made: what was enqueued is kept until it is settled."""
     rows = await connection.fetch(heals["without_manifest"], list(ids))
-    in_vain = [row["id"] for row in rows if row["tellings"]]
-    others = [row["id"] for row in rows if not row["tellings"]]
+    in_vain = [row["id"] for row in rows if row["republish_count"]]
+    others = [row["id"] for row in rows if not row["republish_count"]]
     for together in ([others] if others else []) + [[one] for one in in_vain]:
         messages = await republish_enqueued(connection, together, now=now)
         await OUTBOX.add(connection, _afresh(messages))

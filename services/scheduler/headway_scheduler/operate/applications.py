@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from headway.define.definitions import API_OWNER, Definitions
-from headway_contract.applications import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
-from headway_contract.scheduling import Changed
+from headway_contract.definitions import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
+from headway_contract.fields import Changed
 from headway_decisions.declaring.lookup import by_whom
 from headway_errors import Conflict, Invalid, NotFound
 from headway_postgres_kit import Connection

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from headway_contract.scheduling import BackfillAnswer, BackfillRequest, TriggerRequest
+from headway_contract.manifests import BackfillAnswer, BackfillRequest, TriggerRequest
 from headway_decisions.firing import identity, manifest_state
 from headway_decisions.firing.backfill import MOST_BACKFILLED, range_occurrences, range_problem
 from headway_errors import Conflict, Invalid

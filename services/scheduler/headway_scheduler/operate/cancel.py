@@ -13,8 +13,13 @@ from typing import Any
 from uuid import UUID
 
 from headway_contract import subjects
-from headway_contract.dispatching import CancelAnswer, CancelRequest, CancelResult, NamedWork
-from headway_contract.scheduling import CancelOutstandingRequest
+from headway_contract.work_queue import (
+    CancelAnswer,
+    CancelOutstandingRequest,
+    CancelRequest,
+    CancelResult,
+    NamedWork,
+)
 from headway_errors import Conflict, Invalid, NotFound, RequestFailed
 from headway_jetstream_kit import Broker
 from headway_jetstream_kit.ask import ask
@@ -193,5 +198,5 @@ def _named(row: Any) -> NamedWork:
         manifest_id=row["manifest_id"],
         manifest=row["external_id"],
         group=row["group_name"],
-        cancel_repeated=row["cancel_told_at"] is not None,
+        cancel_repeated=row["cancel_requested_at"] is not None,
     )

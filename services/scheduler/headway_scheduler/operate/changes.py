@@ -7,13 +7,9 @@ from uuid import UUID
 
 import msgspec
 from headway.define.definitions import API_OWNER
-from headway_contract.scheduling import (
-    ChangeGroupRequest,
-    ChangeJobRequest,
-    ChangeRequest,
-    DeleteRequest,
-)
-from headway_contract.work import Rate
+from headway_contract.fields import Rate
+from headway_contract.manifests import ChangeRequest, DeleteRequest
+from headway_contract.operations import ChangeGroupRequest, ChangeJobRequest
 from headway_decisions.capacity.rates import rate_in_words
 from headway_decisions.declaring import ownership
 from headway_errors import Conflict, Invalid, NotFound
@@ -62,7 +58,7 @@ async def change(connection: Connection, request: ChangeRequest, *, now: datetim
         None if after["enabled"] else after["disabled_by"],
         after["retry"],
         after["jitter_seconds"],
-        after["touched"],
+        after["operator_fields"],
         bool(request.give_back),
     )
     await reschedule_wake(connection, locked, now=now)
@@ -95,8 +91,8 @@ async def change_group(
     refuse_both(f"group {request.group!r}", stated, request.give_back)
     known = ownership.read_group(row)
     changed_settings = changed_by_operator(known, stated, request.give_back)
-    before = {**known.values, "touched": sorted(known.touched)}
-    after = {**changed_settings.values, "touched": sorted(changed_settings.touched)}
+    before = {**known.values, "operator_fields": sorted(known.operator_fields)}
+    after = {**changed_settings.values, "operator_fields": sorted(changed_settings.operator_fields)}
     if after == before:
         return f"group {request.group}: nothing to change"
     members: list[UUID] = []
@@ -110,7 +106,7 @@ async def change_group(
         after["max_active"],
         after["priority"],
         after["enabled"],
-        after["touched"],
+        after["operator_fields"],
         now,
         after["rate"],
     )
@@ -169,7 +165,7 @@ def _settings(row: Any) -> dict[str, Any]:
         "disabled_by": row["disabled_by"],
         "retry": row["terms"]["retry"],
         "jitter_seconds": row["jitter_seconds"],
-        "touched": sorted(row["touched"]),
+        "operator_fields": sorted(row["operator_fields"]),
     }
 
 
@@ -184,8 +180,8 @@ def _changed(request: ChangeRequest, row: Any) -> dict[str, Any]:
     after["retry"] = after["retry"] | {
         stored: stated[field] for field, stored in ownership.RETRY_FIELDS.items() if field in stated
     }
-    touched = set(row["touched"]) | set(stated)
-    after["touched"] = sorted(touched - ownership.expand_fields(request.give_back))
+    operator_fields = set(row["operator_fields"]) | set(stated)
+    after["operator_fields"] = sorted(operator_fields - ownership.expand_fields(request.give_back))
     return after
 
 
@@ -261,7 +257,7 @@ def in_words(told: Mapping[str, Any]) -> str:
 
 def taken_message(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Whose settings are from now on that stay as they are."""
-    taken = sorted(set(after["touched"]) - set(before["touched"]))
+    taken = sorted(set(after["operator_fields"]) - set(before["operator_fields"]))
     if not taken:
         return "the code owns it again"
     return f"nothing else than before, but the code no longer decides about {', '.join(taken)}"

@@ -9,36 +9,46 @@ import msgspec
 from headway.define.definitions import Definitions, InvalidDefinitions
 from headway.define.packing import UnreadableDefinitions, problems_of, unpack
 from headway_contract import subjects
-from headway_contract.applications import GiveBackAppRequest, RenameAppRequest, RetireAppRequest
-from headway_contract.dispatching import CancelAnswer
-from headway_contract.operating import (
+from headway_contract.definitions import (
+    ApplyAnswer,
+    ApplyRequest,
+    GiveBackAppRequest,
+    RenameAppRequest,
+    RetireAppRequest,
+)
+from headway_contract.fields import Changed
+from headway_contract.manifests import (
+    ActivationAnswer,
+    ActivationQuestion,
+    BackfillAnswer,
+    BackfillRequest,
     ChangeManyRequest,
-    ManifestChanged,
+    ChangeRequest,
+    DeleteRequest,
+    ManifestResult,
     ManyChanged,
+    PauseAnswer,
+    PauseRequest,
+    ResumeAnswer,
+    ResumeRequest,
+    Selection,
+    TriggerAnswer,
+    TriggerRequest,
+)
+from headway_contract.operations import (
+    ChangeGroupRequest,
+    ChangeJobRequest,
     NotifyTestRequest,
     SettingsAnswer,
     SettingsQuestion,
     SettingStatus,
 )
-from headway_contract.pausing import Chosen, PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
-from headway_contract.scheduling import (
-    ActivationAnswer,
-    ActivationQuestion,
-    ApplyAnswer,
-    ApplyRequest,
-    BackfillAnswer,
-    BackfillRequest,
+from headway_contract.work_queue import (
+    CancelAnswer,
     CancelOutstandingRequest,
-    Changed,
-    ChangeGroupRequest,
-    ChangeJobRequest,
-    ChangeRequest,
-    DeleteRequest,
     DismissRequest,
     EnqueueAnswer,
     EnqueueRequest,
-    TriggerAnswer,
-    TriggerRequest,
 )
 from headway_errors import Conflict, Invalid, RequestFailed
 from headway_jetstream_kit import Broker
@@ -204,7 +214,7 @@ class Desk:
         page = names[:_MOST_CHANGED]
         last, more = page[-1] if page else "", len(names) > len(page)
         if request.dry_run:
-            results = [ManifestChanged(manifest=name, done=False) for name in page]
+            results = [ManifestResult(manifest=name, done=False) for name in page]
             return ManyChanged(results=results, last=last, more=more)
         results = await self._change_each(page, request)
         return await self._remember(request, ManyChanged(results=results, last=last, more=more))
@@ -218,15 +228,15 @@ class Desk:
 
     async def _change_each(
         self, names: list[str], request: ChangeManyRequest
-    ) -> list[ManifestChanged]:
+    ) -> list[ManifestResult]:
         results = []
         for manifest in names:
             try:
                 text = await self._change_one(manifest, request)
             except RequestFailed as error:
-                results.append(ManifestChanged(manifest=manifest, done=False, text=str(error)))
+                results.append(ManifestResult(manifest=manifest, done=False, text=str(error)))
             else:
-                results.append(ManifestChanged(manifest=manifest, done=True, text=text))
+                results.append(ManifestResult(manifest=manifest, done=True, text=text))
         return results
 
     async def _change_one(self, manifest: str, request: ChangeManyRequest) -> str:
@@ -379,7 +389,7 @@ def _once(
     return acted
 
 
-async def _choose(connection: Connection, chosen: Chosen, *, now: datetime) -> list[Any]:  # noqa: ARG001
+async def _choose(connection: Connection, chosen: Selection, *, now: datetime) -> list[Any]:  # noqa: ARG001
     return await choose(connection, chosen)
 
 

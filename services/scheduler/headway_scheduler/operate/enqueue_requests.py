@@ -6,11 +6,7 @@ from typing import Any
 import asyncpg
 import msgspec
 from headway.define.inputs import problem_of_input
-from headway_contract.scheduling import (
-    DismissRequest,
-    EnqueueAnswer,
-    EnqueueRequest,
-)
+from headway_contract.work_queue import DismissRequest, EnqueueAnswer, EnqueueRequest
 from headway_errors import Conflict, Invalid, NotFound, Rejected
 from headway_postgres_kit import Connection
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headway_contract.pausing import (
+from headway_contract.manifests import (
     PauseAnswer,
     PausedManifest,
     PauseRequest,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway_contract.pausing import Chosen
+from headway_contract.manifests import Selection
 from headway_errors import Invalid, NotFound
 from headway_postgres_kit import Connection
 
@@ -10,7 +10,7 @@ from headway_scheduler.lookup import find_manifest
 from headway_scheduler.store import manifests
 
 
-async def choose(connection: Connection, chosen: Chosen, *, paused: bool = False) -> list[Any]:
+async def choose(connection: Connection, chosen: Selection, *, paused: bool = False) -> list[Any]:
     """The ids of the manifests that a request means, in the order of their external ids.
 
     With `paused` only those that are; a name that nobody bears is refused either way.

@@ -5,10 +5,7 @@ from typing import Any
 
 import msgspec
 from headway_clock import new_id
-from headway_contract.scheduling import (
-    TriggerAnswer,
-    TriggerRequest,
-)
+from headway_contract.manifests import TriggerAnswer, TriggerRequest
 from headway_decisions.capacity.keys import InvalidKey
 from headway_decisions.firing import identity, manifest_state
 from headway_errors import Conflict, Invalid

@@ -9,7 +9,7 @@ ON CONFLICT (name) DO NOTHING
 -- name: concerned
 -- Groups that a declaration names, and those of which its application states settings; with the
 -- number of their manifests. $1 names, $2 application.
-SELECT name, max_active, priority, enabled, rate, touched, declared,
+SELECT name, max_active, priority, enabled, rate, operator_fields, declared,
        (SELECT count(*) FROM scheduler.manifest
         WHERE manifest.group_name = manifest_group.name AND pruning_at IS NULL) AS manifests
 FROM scheduler.manifest_group
@@ -38,7 +38,7 @@ WHERE known.name = stated.name
 
 -- name: read
 -- The settings of groups, which nobody may delete meanwhile. $1 names.
-SELECT name, max_active, priority, enabled, rate, version, touched
+SELECT name, max_active, priority, enabled, rate, version, operator_fields
 FROM scheduler.manifest_group
 WHERE name = ANY($1::text[])
 ORDER BY name
@@ -46,14 +46,14 @@ FOR KEY SHARE
 
 -- name: lock
 -- One group, locked. $1 name.
-SELECT name, max_active, priority, enabled, rate, version, touched, declared
+SELECT name, max_active, priority, enabled, rate, version, operator_fields, declared
 FROM scheduler.manifest_group WHERE name = $1 FOR UPDATE
 
 -- name: change
 -- What an operator says of a group. $1 name, $2 max active, $3 priority, $4 enabled, $5 the
 -- settings that are the operator's, $6 now, $7 rate.
 UPDATE scheduler.manifest_group
-SET max_active = $2, priority = $3, enabled = $4, touched = $5, rate = $7,
+SET max_active = $2, priority = $3, enabled = $4, operator_fields = $5, rate = $7,
     version = nextval('scheduler.group_version'), changed_at = $6
 WHERE name = $1
 
@@ -63,13 +63,13 @@ SELECT id FROM scheduler.manifest WHERE group_name = $1 AND pruning_at IS NULL
 
 -- name: empty
 -- Groups that nobody is in and that have no enqueued work; those of another owner's making, those
--- stated just now, those of which code states settings and those that an operator has touched
+-- stated just now, those of which code states settings and those that an operator changed
 -- stay. $1 owner (null for any), $2 names that are stated, $3 only these (null for any).
 SELECT name FROM scheduler.manifest_group
 WHERE ($1::text IS NULL OR owner IS NULL OR owner = $1)
   AND NOT name = ANY($2::text[])
   AND ($3::text[] IS NULL OR name = ANY($3))
-  AND touched = '{}' AND declared = '{}'
+  AND operator_fields = '{}' AND declared = '{}'
   AND NOT EXISTS (SELECT FROM scheduler.manifest WHERE manifest.group_name = manifest_group.name)
   AND NOT EXISTS (SELECT FROM scheduler.enqueued
                   WHERE enqueued.group_name = manifest_group.name AND enqueued.state = 'queued')

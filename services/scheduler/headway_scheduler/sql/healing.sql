@@ -37,8 +37,8 @@ SELECT NOT EXISTS (SELECT FROM scheduler.outbox WHERE id <= $1)
 -- name: ask_all
 -- Let everything be asked about at once; returns how much was not going to be. $1 now.
 WITH woken AS (
-    UPDATE scheduler.work SET ask_at = $1, asks = 0
-    WHERE ask_at IS NULL OR ask_at > $1
+    UPDATE scheduler.work SET reconcile_at = $1, reconcile_count = 0
+    WHERE reconcile_at IS NULL OR reconcile_at > $1
     RETURNING id
 )
 SELECT count(*) FROM woken
@@ -47,29 +47,29 @@ SELECT count(*) FROM woken
 -- Work to ask about: first what was never asked about, then what is due for the longest time.
 -- PostgreSQL sees that the first part comes sorted out of the index only if it is sorted by both
 -- columns. $1 now, $2 queued before this if it was never asked about, $3 how many.
-(SELECT id, manifest_id, round, queued_at, told_again_at, tellings, asks, cancel_told_at,
-        forward_told_at
- FROM scheduler.work WHERE ask_at IS NULL AND queued_at <= $2
- ORDER BY ask_at, queued_at LIMIT $3)
+(SELECT id, manifest_id, round, queued_at, republished_at, republish_count, reconcile_count, cancel_requested_at,
+        forward_requested_at
+ FROM scheduler.work WHERE reconcile_at IS NULL AND queued_at <= $2
+ ORDER BY reconcile_at, queued_at LIMIT $3)
 UNION ALL
-(SELECT id, manifest_id, round, queued_at, told_again_at, tellings, asks, cancel_told_at,
-        forward_told_at
- FROM scheduler.work WHERE ask_at <= $1
- ORDER BY ask_at LIMIT $3)
+(SELECT id, manifest_id, round, queued_at, republished_at, republish_count, reconcile_count, cancel_requested_at,
+        forward_requested_at
+ FROM scheduler.work WHERE reconcile_at <= $1
+ ORDER BY reconcile_at LIMIT $3)
 LIMIT $3
 
 -- name: asked
 -- Work that was asked about, and when to ask next. $1 ids, $2 next times, $3 how often the
 -- answer was that it is under way, $4 now.
 UPDATE scheduler.work
-SET asked_at = $4, ask_at = told.ask_at, asks = told.asks
-FROM unnest($1::uuid[], $2::timestamptz[], $3::smallint[]) AS told (id, ask_at, asks)
+SET reconciled_at = $4, reconcile_at = told.reconcile_at, reconcile_count = told.reconcile_count
+FROM unnest($1::uuid[], $2::timestamptz[], $3::smallint[]) AS told (id, reconcile_at, reconcile_count)
 WHERE work.id = told.id
 
 -- name: lost
 -- Work whose message was lost, with the decision that made it; locked, so that it does not
 -- settle meanwhile. $1 ids.
-SELECT work.id, work.manifest_id, work.cause, work.slot, work.queued_at, work.tellings,
+SELECT work.id, work.manifest_id, work.cause, work.slot, work.queued_at, work.republish_count,
        occurrence.first_due_at,
        occurrence.last_due_at, occurrence.actor, occurrence.explicit, occurrence.has_input,
        occurrence.input, occurrence.not_before, occurrence.priority,
@@ -83,15 +83,15 @@ FOR UPDATE OF work
 
 -- name: without_manifest
 -- Those of these works that no manifest made. $1 ids.
-SELECT id, tellings FROM scheduler.work
+SELECT id, republish_count FROM scheduler.work
 WHERE id = ANY($1::uuid[]) AND manifest_id IS NULL
 ORDER BY id
 
 -- name: told_again
 -- Work that was announced again; returns how often each was by now. $1 ids, $2 now.
-UPDATE scheduler.work SET told_again_at = $2, tellings = least(tellings + 1, 10000)
+UPDATE scheduler.work SET republished_at = $2, republish_count = least(republish_count + 1, 10000)
 WHERE id = ANY($1::uuid[])
-RETURNING id, tellings
+RETURNING id, republish_count
 
 -- name: to_cancel
 -- Outstanding work whose end was asked for, as the dispatcher has to be told of it; locked, so
@@ -103,7 +103,7 @@ FROM scheduler.work
 LEFT JOIN scheduler.manifest ON manifest.id = work.manifest_id
 LEFT JOIN scheduler.enqueued ON enqueued.work_id = work.id
 LEFT JOIN scheduler.job ON job.name = enqueued.job
-WHERE work.id = ANY($1::uuid[]) AND work.cancel_told_at IS NOT NULL
+WHERE work.id = ANY($1::uuid[]) AND work.cancel_requested_at IS NOT NULL
 ORDER BY work.id
 FOR UPDATE OF work
 
@@ -112,7 +112,7 @@ FOR UPDATE OF work
 SELECT work.id, manifest.group_name
 FROM scheduler.work
 JOIN scheduler.manifest ON manifest.id = work.manifest_id
-WHERE work.id = ANY($1::uuid[]) AND work.forward_told_at IS NOT NULL
+WHERE work.id = ANY($1::uuid[]) AND work.forward_requested_at IS NOT NULL
 ORDER BY work.id
 FOR UPDATE OF work
 
@@ -168,12 +168,12 @@ LIMIT $2
 
 -- name: switches
 -- What was last told of manifests. $1 ids.
-SELECT id, external_id, group_name, told_enabled AS enabled, version
+SELECT id, external_id, group_name, announced_enabled AS enabled, version
 FROM scheduler.manifest WHERE id = ANY($1::uuid[]) AND pruning_at IS NULL
 
 -- name: pruning
 -- Manifests that wait to be let go, and when that was last told. $1 after this id, $2 how many.
-SELECT id, external_id, group_name, prune_asked_at AS told_at
+SELECT id, external_id, group_name, prune_announced_at AS told_at
 FROM scheduler.manifest
 WHERE pruning_at IS NOT NULL AND id > $1
 ORDER BY id
@@ -181,6 +181,6 @@ LIMIT $2
 
 -- name: told_pruning
 -- Prunes that were told again; returns those that nobody confirmed meanwhile. $1 ids, $2 now.
-UPDATE scheduler.manifest SET prune_asked_at = $2
+UPDATE scheduler.manifest SET prune_announced_at = $2
 WHERE id = ANY($1::uuid[]) AND pruning_at IS NOT NULL
 RETURNING id, external_id, group_name, coalesce(prune_reason, 'no longer declared') AS reason

@@ -152,7 +152,7 @@ RETURNING external_id
 -- some are the code's again, which then has to be read anew.
 UPDATE scheduler.manifest
 SET enabled = $2, disabled_by = $3, terms = jsonb_set(terms, '{retry}', $4), jitter_seconds = $5,
-    touched = $6,
+    operator_fields = $6,
     definition_hash = CASE WHEN $7 THEN '' ELSE definition_hash END
 WHERE id = $1
 
@@ -175,7 +175,7 @@ WHERE external_id = ANY($1::text[]) AND pruning_at IS NULL
 -- name: mark_pruning
 -- Manifests that begin to go away. $1 ids, $2 now, $3 the reason.
 UPDATE scheduler.manifest
-SET pruning_at = $2, prune_asked_at = $2, prune_reason = $3, wake_at = NULL, depends_on = NULL
+SET pruning_at = $2, prune_announced_at = $2, prune_reason = $3, wake_at = NULL, depends_on = NULL
 WHERE id = ANY($1::uuid[])
 RETURNING id, external_id, group_name
 
@@ -345,11 +345,11 @@ SELECT name FROM scheduler.job WHERE retired_at IS NULL ORDER BY name LIMIT $1
 -- Manifests of which the dispatcher was last told otherwise, paused ones being disabled to it; their
 -- rows are locked, so versions rise in the order of the changes. $1 ids.
 UPDATE scheduler.manifest
-SET told_enabled = enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL),
+SET announced_enabled = enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL),
     version = nextval('scheduler.manifest_version')
 WHERE id = ANY($1::uuid[])
-  AND (enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL)) <> told_enabled
-RETURNING id, external_id, group_name, told_enabled AS enabled, version
+  AND (enabled AND (paused_at IS NULL OR resumed_at IS NOT NULL)) <> announced_enabled
+RETURNING id, external_id, group_name, announced_enabled AS enabled, version
 
 -- name: chosen
 -- Manifests that an operator means, in the order of their names. $1 external ids, $2 group, $3 labels
@@ -408,7 +408,7 @@ FROM jsonb_to_recordset($1) AS stated (
     labels jsonb, sent jsonb)
 
 -- name: update_manifest
--- Changed manifests; what operators have touched stays as they left it. One that was no longer
+-- Changed manifests; fields that operators own stay. One that was no longer
 -- declared goes on, and a one-shot that has fired does so only for another time. $1 the manifests as an array of
 -- objects, $2 now.
 UPDATE scheduler.manifest
@@ -418,13 +418,13 @@ SET job = stated.job,
     timing = stated.timing,
     misfire = stated.misfire,
     overlap = stated.overlap,
-    jitter_seconds = CASE WHEN 'jitter' = ANY(manifest.touched)
+    jitter_seconds = CASE WHEN 'jitter' = ANY(manifest.operator_fields)
                           THEN manifest.jitter_seconds ELSE stated.jitter_seconds END,
     terms = jsonb_set(
         stated.terms, '{retry}', stated.terms -> 'retry' || jsonb_strip_nulls(jsonb_build_object(
-            'attempts', CASE WHEN 'attempts' = ANY(manifest.touched)
+            'attempts', CASE WHEN 'attempts' = ANY(manifest.operator_fields)
                              THEN manifest.terms -> 'retry' -> 'attempts' END,
-            'interval_seconds', CASE WHEN 'interval' = ANY(manifest.touched)
+            'interval_seconds', CASE WHEN 'interval' = ANY(manifest.operator_fields)
                                      THEN manifest.terms -> 'retry' -> 'interval_seconds' END))),
     -- One that is to go on is held by nothing that came before, either.
     dead_letters = CASE WHEN stated.terms ->> 'on_dead_letter' = 'go_on' THEN '{}'
@@ -457,7 +457,7 @@ JOIN scheduler.manifest AS known ON known.id = stated.id
 CROSS JOIN LATERAL (
     SELECT CASE known.disabled_by WHEN 'pruned' THEN false
                                   WHEN 'once' THEN NOT stated.retimed
-                                  ELSE 'enabled' = ANY(known.touched) END AS keeps
+                                  ELSE 'enabled' = ANY(known.operator_fields) END AS keeps
 ) AS kept
 CROSS JOIN LATERAL (
     SELECT kept.keeps, CASE WHEN kept.keeps THEN known.enabled ELSE stated.enabled END AS enabled

@@ -5,15 +5,16 @@
 -- an input of its own, $12 that input, $13 not before.
 INSERT INTO scheduler.occurrence
     (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, decided_at, actor,
-     explicit, has_input, input, not_before)
+     explicit, has_input, input, not_before, policies)
 SELECT verdict.manifest_id, verdict.cause, verdict.first_due_at, verdict.last_due_at,
        verdict.decision, verdict.reason, verdict.work_id, $8, verdict.actor, verdict.explicit,
-       verdict.has_input, verdict.input, verdict.not_before
+       verdict.has_input, verdict.input, verdict.not_before, scheduler.policies(manifest)
 FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
             $7::uuid[], $9::text[], $10::boolean[], $11::boolean[], $12::jsonb[],
             $13::timestamptz[])
     AS verdict (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, actor,
                 explicit, has_input, input, not_before)
+JOIN scheduler.manifest ON manifest.id = verdict.manifest_id
 ON CONFLICT DO NOTHING
 RETURNING manifest_id, cause
 
@@ -31,9 +32,12 @@ WITH verdict AS MATERIALIZED (
         AS told (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, slot)
 ), written AS (
     INSERT INTO scheduler.occurrence
-        (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, decided_at)
-    SELECT manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, $1
+        (manifest_id, cause, first_due_at, last_due_at, decision, reason, work_id, decided_at,
+         policies)
+    SELECT verdict.manifest_id, verdict.cause, verdict.first_due_at, verdict.last_due_at,
+           verdict.decision, verdict.reason, verdict.work_id, $1, scheduler.policies(manifest)
     FROM verdict
+    JOIN scheduler.manifest ON manifest.id = verdict.manifest_id
     ON CONFLICT DO NOTHING
     RETURNING manifest_id, cause, work_id
 ), made AS (

@@ -1,6 +1,7 @@
 -- name: find_manifest
 -- One manifest with everything that an answer about it needs. $1 external id.
-SELECT manifest.*, manifest_group.enabled AS group_enabled, parent.external_id AS parent,
+SELECT manifest.*, scheduler.policies(manifest) AS policies,
+       manifest_group.enabled AS group_enabled, parent.external_id AS parent,
        job.retired_at AS job_retired_at,
        (SELECT count(*) FROM scheduler.work WHERE work.manifest_id = manifest.id) AS outstanding,
        (SELECT count(*) FROM scheduler.occurrence
@@ -37,7 +38,8 @@ ORDER BY manifest_id, since
 -- name: entries_before
 -- The last decisions of a manifest up to an instant, the latest first. $1 manifest, $2 instant,
 -- $3 how many.
-SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor
+SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor,
+       policies
 FROM scheduler.occurrence
 WHERE manifest_id = $1 AND first_due_at <= $2
 ORDER BY first_due_at DESC, decided_at DESC
@@ -46,7 +48,8 @@ LIMIT $3
 -- name: entry_over
 -- The decision about a due time of a manifest, if it is about that: the last that begins by then of
 -- those which a clock made, however many others came since. $1 manifest, $2 instant.
-SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor
+SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor,
+       policies
 FROM scheduler.occurrence
 WHERE manifest_id = $1 AND first_due_at <= $2
   AND (starts_with(cause, 'due:') OR starts_with(cause, 'stretch:'))
@@ -55,7 +58,8 @@ LIMIT 1
 
 -- name: entries_after
 -- The first decisions of a manifest after an instant. $1 manifest, $2 instant, $3 how many.
-SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor
+SELECT cause, first_due_at, last_due_at, decision, reason, work_id, outcome, decided_at, actor,
+       policies
 FROM scheduler.occurrence
 WHERE manifest_id = $1 AND first_due_at > $2
 ORDER BY first_due_at, decided_at
@@ -70,15 +74,6 @@ WHERE subject = $1 AND type = ANY($2::text[]) AND occurred_at <= $3
   AND (data ->> 'enabled' = 'false' OR data ->> 'disabled' = 'true')
 ORDER BY id DESC
 LIMIT 1
-
--- name: redeclared
--- The declarations that changed a manifest, the first of them first, with the policies and the group
--- that each has replaced. $1 external id, $2 since.
-SELECT occurred_at, data #>> '{before,misfire,policy}' AS misfire,
-       data #>> '{before,overlap,policy}' AS overlap, data #>> '{before,group}' AS "group"
-FROM scheduler.history
-WHERE subject = $1 AND type = 'headway.manifest.declared.v1' AND occurred_at >= $2
-ORDER BY occurred_at, id
 
 -- name: ledger_page
 -- The manifests whose ledger is checked next. $1 only this external id (null for all), $2 after
@@ -116,7 +111,7 @@ WHERE work.id IS NOT NULL OR enqueued.work_id IS NOT NULL
 
 -- name: firing_of
 -- How stored manifests fire. $1 ids.
-SELECT id, external_id, timing, jitter_seconds, enabled, disabled_by, touched, next_due_at,
+SELECT id, external_id, timing, jitter_seconds, enabled, disabled_by, operator_fields, next_due_at,
        undeclared_at, terms, owner
 FROM scheduler.manifest
 WHERE id = ANY($1::uuid[])

@@ -80,7 +80,7 @@ ORDER BY queued_at, id
 INSERT INTO scheduler.work AS known (id, manifest_id, cause, round, queued_at, slot)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (id) DO UPDATE
-SET round = excluded.round, cancel_told_at = NULL, cancel_reason = NULL, forward_told_at = NULL
+SET round = excluded.round, cancel_requested_at = NULL, cancel_reason = NULL, forward_requested_at = NULL
 WHERE excluded.round > known.round
 
 -- name: overtake
@@ -102,13 +102,13 @@ DELETE FROM scheduler.overtaken WHERE settled_at < $1
 -- Work whose end is asked for; the first reason stays. It is asked about again soon, in case the
 -- request is lost. $1 ids, $2 reason, $3 now.
 UPDATE scheduler.work
-SET cancel_told_at = $3, cancel_reason = coalesce(cancel_reason, $2), ask_at = NULL, asks = 0
+SET cancel_requested_at = $3, cancel_reason = coalesce(cancel_reason, $2), reconcile_at = NULL, reconcile_count = 0
 FROM (SELECT id FROM scheduler.work WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE) AS locked
 WHERE work.id = locked.id
 
 -- name: note_forward
 -- Work that is asked to come first, and asked about again soon. $1 id, $2 now.
-UPDATE scheduler.work SET forward_told_at = $2, ask_at = NULL, asks = 0 WHERE id = $1
+UPDATE scheduler.work SET forward_requested_at = $2, reconcile_at = NULL, reconcile_count = 0 WHERE id = $1
 
 -- name: find
 -- One piece of outstanding work. $1 id.
@@ -118,7 +118,7 @@ SELECT id, manifest_id FROM scheduler.work WHERE id = $1
 -- Outstanding work of manifests, as the dispatcher has to be told of it. $1 manifests, $2 only
 -- this one (null for all).
 SELECT work.id, work.round, work.manifest_id, manifest.external_id, manifest.group_name,
-       work.cancel_told_at
+       work.cancel_requested_at
 FROM scheduler.work
 JOIN scheduler.manifest ON manifest.id = work.manifest_id
 WHERE work.manifest_id = ANY($1::uuid[]) AND ($2::uuid IS NULL OR work.id = $2)
@@ -128,7 +128,7 @@ ORDER BY work.id
 -- Outstanding work that applications have enqueued: one, or all of a group, also what is still on
 -- its way to the dispatcher. $1 work id (null for any), $2 group (null for any).
 SELECT work.id, work.round, NULL::uuid AS manifest_id, NULL AS external_id,
-       work.cancel_told_at,
+       work.cancel_requested_at,
        coalesce(enqueued.group_name, job.terms ->> 'group', enqueued.job) AS group_name
 FROM scheduler.work
 JOIN scheduler.enqueued ON enqueued.work_id = work.id

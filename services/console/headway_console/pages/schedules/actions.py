@@ -7,13 +7,18 @@ from typing import Any, get_args
 from headway.client.control import PATIENT_SECONDS
 from headway_clock import utc_now
 from headway_contract import subjects
-from headway_contract.operating import ChangeManyRequest, ManifestChanged, ManyChanged
-from headway_contract.pausing import PauseAnswer, PauseRequest, ResumeAnswer, ResumeRequest
-from headway_contract.scheduling import (
-    Changed,
+from headway_contract.fields import Changed
+from headway_contract.manifests import (
+    ChangeManyRequest,
     ChangeRequest,
     DeleteRequest,
     ManifestField,
+    ManifestResult,
+    ManyChanged,
+    PauseAnswer,
+    PauseRequest,
+    ResumeAnswer,
+    ResumeRequest,
     TriggerAnswer,
     TriggerRequest,
 )
@@ -59,7 +64,7 @@ async def bulk(request: Request[Any, Any, Any]) -> Response[Any]:
     return go_to(request, back, text=text, kind=kind)
 
 
-def summary(results: Sequence[ManifestChanged]) -> tuple[str, Kind]:
+def summary(results: Sequence[ManifestResult]) -> tuple[str, Kind]:
     """Summarise the results, refusals first."""
     wrong = [f"{result.manifest}: {result.text}" for result in results if not result.done]
     done = [result.text for result in results if result.done]
@@ -178,7 +183,7 @@ async def _change(request: Request[Any, Any, Any], wish: ChangeRequest) -> Chang
 
 async def _change_many(
     request: Request[Any, Any, Any], wish: ChangeManyRequest
-) -> list[ManifestChanged]:
+) -> list[ManifestResult]:
     answer = await ask(
         request, subjects.CHANGE_MANY_REQUEST, wish, ManyChanged, timeout=PATIENT_SECONDS
     )

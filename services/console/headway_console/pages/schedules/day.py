@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from headway.client.control import PATIENT_SECONDS
 from headway_contract import subjects
-from headway_contract.scheduling import (
+from headway_contract.manifests import (
     ExplainAnswer,
     ExplainQuestion,
     FireTime,

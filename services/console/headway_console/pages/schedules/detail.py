@@ -6,8 +6,7 @@ from zoneinfo import ZoneInfo
 
 from headway_clock import utc_now
 from headway_contract import subjects
-from headway_contract.pausing import ResumeAnswer, ResumeRequest
-from headway_contract.scheduling import PreviewAnswer, PreviewQuestion
+from headway_contract.manifests import PreviewAnswer, PreviewQuestion, ResumeAnswer, ResumeRequest
 from headway_errors import NotFound, RequestFailed, Unavailable
 from litestar import Request, Response, get
 from litestar.params import FromPath
@@ -21,7 +20,7 @@ from headway_console.pages.schedules.day import DayOf, preview, read_day
 from headway_console.pages.schedules.messages import setting_label, setting_text
 from headway_console.pages.shell import show
 from headway_console.reading.calendar import Past, Stretch, read_past
-from headway_console.reading.figures import FigureFilter, latest_figures
+from headway_console.reading.figures import latest_figures
 from headway_console.reading.manifests import ManifestInFull, read_manifest
 from headway_console.services import ask
 
@@ -62,9 +61,7 @@ async def show_schedule(
         past = await read_past(
             connection, found.status.id, since=since, until=until, zone=found.status.zone
         )
-        figures = await latest_figures(
-            connection, FigureFilter(manifest=found.status.id), limit=_SHOWN_RUNS
-        )
+        figures = await latest_figures(connection, found.status.id, limit=_SHOWN_RUNS)
     upcoming = await _preview(request, found, now, _SHOWN_FIRES)
     coming = upcoming
     if until > now:

@@ -44,13 +44,12 @@ async def schedules(request: Request[Any, Any, Any]) -> Response[str]:
 
 def filter_of(values: dict[str, str]) -> ManifestFilter:
     """Read the filter of the URL; an unknown state is ignored."""
-    key, _, value = values["label"].partition("=")
     return ManifestFilter(
         text=values["text"] or None,
         group=values["group"] or None,
         job=values["job"] or None,
         owner=values["owner"] or None,
-        labels={key: value} if key else {},
+        label=(values["label"],) if "=" in values["label"] else (),
         state=values["state"] if values["state"] in STATES else None,  # type: ignore[arg-type]
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from headway_contract.scheduling import FireTime
+from headway_contract.manifests import FireTime
 from msgspec import Struct
 
 from headway_console.pages.filters import TINT_OF, words

@@ -8,7 +8,7 @@ SELECT counted.*, sample.id AS sample, sample.job AS sample_job, sample.manifest
 FROM (
     SELECT fingerprint, code_version, fingerprint || '@' || code_version AS id,
            count(*) AS letters, min(created_at) AS first_at, max(created_at) AS last_at,
-           count(*) FILTER (WHERE retry_asked_at IS NOT NULL) AS asked,
+           count(*) FILTER (WHERE retry_requested_at IS NOT NULL) AS asked,
            array_agg(DISTINCT job) AS jobs, array_agg(DISTINCT group_name) AS groups
     FROM dispatcher.dead_letter
     WHERE ($1::text IS NULL OR state = $1)
@@ -46,8 +46,9 @@ SELECT dead_letter.id, dead_letter.work_id, dead_letter.round, dead_letter.manif
        left(dead_letter.failure ->> 'message', 500) AS failure_message,
        dead_letter.fingerprint, dead_letter.code_version, dead_letter.state,
        dead_letter.created_at, dead_letter.resolved_at, dead_letter.actor, dead_letter.note,
-       dead_letter.retry_asked_at, dead_letter.retry_asked_by,
-       CASE WHEN dead_letter.retry_asked_at IS NOT NULL THEN (
+       dead_letter.retry_requested_at AS retry_asked_at,
+       dead_letter.retry_requested_by AS retry_asked_by,
+       CASE WHEN dead_letter.retry_requested_at IS NOT NULL THEN (
            SELECT other.id FROM dispatcher.work_queue AS own
            JOIN dispatcher.work_queue AS other
                ON other.manifest_id = own.manifest_id AND other.slot = own.slot
@@ -69,7 +70,9 @@ LIMIT $11
 -- One dead letter in full, by its id or the latest of a piece of work. $1 id.
 SELECT dead_letter.*, dead_letter.failure ->> 'kind' AS failure_kind,
        dead_letter.failure ->> 'message' AS failure_message, work_queue.cause,
-       CASE WHEN dead_letter.retry_asked_at IS NOT NULL THEN (
+       dead_letter.retry_requested_at AS retry_asked_at,
+       dead_letter.retry_requested_by AS retry_asked_by,
+       CASE WHEN dead_letter.retry_requested_at IS NOT NULL THEN (
            SELECT other.id FROM dispatcher.work_queue AS other
            WHERE other.manifest_id = work_queue.manifest_id AND other.slot = work_queue.slot
              AND other.state <> 'settled') END AS waits_for

@@ -3,7 +3,7 @@
 -- $2 only this one (null for all), $3 how many.
 SELECT page.name, manifest_group.max_active, coalesce(manifest_group.priority, 0) AS priority,
        coalesce(manifest_group.enabled, told.enabled, true) AS enabled, manifest_group.rate,
-       coalesce(manifest_group.touched, '{}') AS touched, manifest_group.owner,
+       coalesce(manifest_group.operator_fields, '{}') AS operator_fields, manifest_group.owner,
        coalesce(manifest_group.declared, '{}') AS declared,
        told.max_active AS told_max_active, told.enabled AS told_enabled, rate_use.frees_at,
        coalesce(counted.manifests, 0) AS manifests, coalesce(counted.disabled, 0) AS disabled,

@@ -7,7 +7,7 @@ SELECT metadata.run_id, metadata.work_id, metadata.round, metadata.attempt, meta
        metadata.failure ->> 'message' AS failure_message, metadata.cancel_reason,
        metadata.progress, metadata.failure, metadata.output, metadata.trace_id,
        metadata.log_dropped, metadata.reissued, metadata.begun_elsewhere, metadata.lease_id,
-       metadata.manifest_id, metadata.patience_seconds, lease.last_heard_at,
+       metadata.manifest_id, lease.last_heard_at,
        lease.ended_at AS lease_ended_at, work_queue.manifest, work_queue.cause,
        work_queue.input, work_queue.state AS work_state, work_queue.outcome,
        coalesce(work_queue.terms -> 'retry', '{}') AS retry,

@@ -1,6 +1,6 @@
 -- name: page
 -- Workers in the order of their names, with the runs that each has claimed. $1 heard since, to be
--- alive, $2 whether only those, $3 after this name, $4 only this one (null for all), $5 how many.
+-- alive, $2 whether only those, $3 after this name, $4 how many.
 SELECT worker.*, worker.last_heard_at > $1 AS alive,
        ARRAY(SELECT metadata.run_id
              FROM dispatcher.lease
@@ -11,9 +11,8 @@ SELECT worker.*, worker.last_heard_at > $1 AS alive,
 FROM dispatcher.worker
 WHERE worker.name > $3
   AND (NOT $2::boolean OR worker.last_heard_at > $1)
-  AND ($4::text IS NULL OR worker.name = $4)
 ORDER BY worker.name
-LIMIT $5
+LIMIT $4
 
 -- name: look
 -- What changes whenever a worker is heard, comes or goes.

@@ -1,7 +1,6 @@
 -- name: unsettled
 -- Work that is not settled, the newest first, and what it waits for. $1 state, $2 group, $3 job,
--- $4 manifest, $5 why it waits (null where any will do), $6 not before since, $7 not before until,
--- $8 and $9 after this time and id, $10 how many.
+-- $4 manifest, $5 why it waits (null where any will do), $6 and $7 after this time and id, $8 limit.
 SELECT work_queue.id, work_queue.round, work_queue.manifest, work_queue.group_name, work_queue.job,
        work_queue.cause, work_queue.state, waiting.reason AS wait_reason, work_queue.outcome,
        work_queue.priority, work_queue.attempts, work_queue.runs, work_queue.run_id,
@@ -15,11 +14,9 @@ WHERE work_queue.state <> 'settled'
   AND ($3::text IS NULL OR work_queue.job = $3)
   AND ($4::uuid IS NULL OR work_queue.manifest_id = $4)
   AND ($5::text IS NULL OR waiting.reason = $5)
-  AND ($6::timestamptz IS NULL OR work_queue.not_before >= $6)
-  AND ($7::timestamptz IS NULL OR work_queue.not_before < $7)
-  AND ($8::timestamptz IS NULL OR (work_queue.queued_at, work_queue.id) < ($8, $9::uuid))
+  AND ($6::timestamptz IS NULL OR (work_queue.queued_at, work_queue.id) < ($6, $7::uuid))
 ORDER BY work_queue.queued_at DESC, work_queue.id DESC
-LIMIT $10
+LIMIT $8
 
 -- name: settled
 -- Work that is settled, the latest first; looked for among so many. $1 outcome, $2 group, $3 job,

@@ -1,0 +1,321 @@
+"""Questions and requests about work and runs: enqueue, check an input, cancel, explain.
+
+Requests are unwrapped messages on core NATS. A request that is refused as a whole is answered with
+an error; an answer contains the result for each thing that the request names.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from headway_contract.fields import (
+    KeyedRequest,
+    LongText,
+    ManifestId,
+    Name,
+    Priority,
+    Request,
+    RequiredText,
+    Seconds,
+    Text,
+)
+from headway_contract.lifecycle import Failure
+from headway_contract.work import WorkCancelRequested
+from headway_contract.worker_protocol import LogLine
+
+# An answer has to fit into one message.
+Ids = Annotated[list[UUID], Meta(max_length=500)]
+
+WorkState = Literal["queued", "dispatched", "waiting", "settled"]
+RunState = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
+
+
+class EnqueueRequest(KeyedRequest, frozen=True, kw_only=True):
+    """Queue work of a declared job, without a manifest; the job's terms are the defaults."""
+
+    job: Name
+    input: Any = None
+    group: Name | None = None
+    priority: Priority | None = None
+    delay_seconds: Seconds | None = None
+    not_before: datetime | None = None
+    start_by: datetime | None = None
+    key: RequiredText | None = None
+    traceparent: Text | None = None
+
+
+class EnqueueAnswer(Struct, frozen=True, kw_only=True):
+    """The work will be queued; its id is the same for as long as its key is remembered."""
+
+    work: UUID
+    text: str = ""
+
+
+class EnqueuedStatus(Struct, frozen=True, kw_only=True):
+    """Enqueued work that is `waiting` to be queued, or was `refused` for a reason."""
+
+    work: UUID
+    job: str
+    key: str | None = None
+    group: str | None = None
+    enqueued_by: str = ""
+    enqueued_at: datetime
+    state: str
+    reason: str | None = None
+
+
+class DismissRequest(Request, frozen=True, kw_only=True):
+    """Delete enqueued work that was refused; its key may be used again."""
+
+    work: UUID
+
+
+class InputQuestion(Struct, frozen=True, kw_only=True):
+    """Ask whether a job accepts an input.
+
+    With a `group`, and a manifest if the work has one, the answer includes the concurrency key.
+    """
+
+    job: Name
+    input: Any = None
+    manifest_id: UUID | None = None
+    group: Name | None = None
+
+
+class InputAnswer(Struct, frozen=True, kw_only=True):
+    """The problem of the input, if any. A job that is not declared (`known`) accepts any.
+
+    `concurrency_key` is left out if it is not known.
+    """
+
+    problem: str = ""
+    known: bool = True
+    concurrency_key: str | UnsetType | None = UNSET
+
+
+class CancelOutstandingRequest(KeyedRequest, frozen=True, kw_only=True):
+    """Cancel all work of a manifest or a group, or one piece of work, on its way included."""
+
+    manifest: ManifestId | None = None
+    group: Name | None = None
+    work: UUID | None = None
+    reason: LongText = ""
+
+
+class NamedWork(Struct, frozen=True, kw_only=True):
+    """Work as the scheduler knows it, for a dispatcher that may not have received it yet.
+
+    `cancel_repeated` means that an earlier request already cancelled it.
+    """
+
+    work: UUID
+    round: Annotated[int, Meta(ge=1)] = 1
+    manifest_id: UUID | None = None
+    manifest: str | None = None
+    group: Name
+    cancel_repeated: bool = False
+
+    def cancel_requested(self, reason: str, at: datetime) -> WorkCancelRequested:
+        """Make the event that cancels this work."""
+        return WorkCancelRequested(
+            work=self.work,
+            round=self.round,
+            manifest_id=self.manifest_id,
+            manifest=self.manifest,
+            group=self.group,
+            reason=reason,
+            requested_at=at,
+        )
+
+
+class CancelRequest(KeyedRequest, frozen=True, kw_only=True):
+    """Cancel work by ids of works or runs, by the scheduler's names, by group or by manifest."""
+
+    ids: Ids = field(default_factory=list)
+    works: Annotated[list[NamedWork], Meta(max_length=500)] = field(default_factory=list)
+    group: Name | None = None
+    reason: LongText = ""
+    manifest_id: UUID | None = None
+
+
+class CancelResult(Struct, frozen=True, kw_only=True):
+    """The result for one piece of work; `text` describes it.
+
+    `settled`: it waited, and never starts; `asked_to_stop`: a worker runs it; `asked`: the
+    dispatcher did not answer in time, and receives the request later; `already_settled`; `unknown`.
+    """
+
+    id: UUID
+    result: str
+    work: UUID | None = None
+    run: UUID | None = None
+    manifest: str | None = None
+    outcome: str | None = None
+    text: str = ""
+
+
+class CancelAnswer(Struct, frozen=True, kw_only=True):
+    """The results, as many as fit into an answer, and their number by kind.
+
+    If a group has `more` work than one request cancels, ask again. `dropped` counts decided
+    occurrences without work: they never get any.
+    """
+
+    results: list[CancelResult] = []
+    counts: dict[str, int] = {}
+    dropped: int = 0
+    more: bool = False
+
+
+class WorkStatus(Struct, frozen=True, kw_only=True):
+    """The state of a piece of work; `wait_reason` is why it waits."""
+
+    work: UUID
+    round: int
+    manifest: str | None = None
+    group: str
+    job: str
+    cause: str
+    state: str
+    wait_reason: str | None = None
+    outcome: str | None = None
+    priority: int = 0
+    attempts: int = 0
+    runs: int = 0
+    run: UUID | None = None
+    due_at: datetime | None = None
+    queued_at: datetime
+    not_before: datetime | None = None
+    settled_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    cancel_reason: str | None = None
+
+
+class RunStatus(Struct, frozen=True, kw_only=True):
+    """The state of a run. Its times are schedule times; `due_at` is the due time of its work."""
+
+    run: UUID
+    work: UUID
+    round: int
+    attempt: int
+    manifest: str | None = None
+    group: str
+    job: str
+    state: str
+    worker: str | None = None
+    host: str | None = None
+    due_at: datetime | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    failure_kind: str | None = None
+    failure_message: str | None = None
+    cancel_reason: str | None = None
+
+
+class WorkAnswer(Struct, frozen=True, kw_only=True):
+    """One piece of work in full, with its runs (latest first) and its dead letters."""
+
+    status: WorkStatus
+    input: Any = None
+    retry: dict[str, Any] = {}
+    timeout_seconds: float = 0.0
+    runs: list[RunStatus] = []
+    dead_letters: list[UUID] = []
+
+
+class RunAnswer(Struct, frozen=True, kw_only=True):
+    """One run in full, with its progress and its log; `log_dropped` counts dropped lines."""
+
+    status: RunStatus
+    lease: UUID
+    input: Any = None
+    output: Any = None
+    failure: Failure | None = None
+    trace_id: str | None = None
+    percent: float | None = None
+    message: str | None = None
+    log: list[LogLine] = []
+    log_dropped: int = 0
+
+
+class WorkQuestion(Struct, frozen=True, kw_only=True):
+    """Ask for the state of a piece of work."""
+
+    work: UUID
+
+
+class OriginAnswer(Struct, frozen=True, kw_only=True):
+    """The scheduler's knowledge of work that the dispatcher does not know; `text` describes it.
+
+    `enqueued`: it waits to be queued; `refused`; `on_its_way` to the dispatcher; `settled`, and
+    deleted at the dispatcher; `unknown`.
+    """
+
+    state: str = "unknown"
+    text: str = ""
+    manifest: str | None = None
+    group: str = ""
+    job: str = ""
+    since: datetime | None = None
+
+
+class GateStatus(Struct, frozen=True, kw_only=True):
+    """One gate: whether it is open, and how much of its limit is `used`, if it has one.
+
+    `opens_at` is when a closed gate opens by itself, if that is known.
+    """
+
+    gate: str
+    open: bool
+    text: str
+    used: int | None = None
+    limit: int | None = None
+    opens_at: datetime | None = None
+
+
+class SlotHolder(Struct, frozen=True, kw_only=True):
+    """A run that holds a slot for which the work waits."""
+
+    run: UUID
+    work: UUID
+    manifest: str | None = None
+    group: str
+    job: str
+    worker: str | None = None
+    state: str
+    since: datetime
+
+
+class ExplainWorkAnswer(Struct, frozen=True, kw_only=True):
+    """The state of a piece of work; `text` describes it in one paragraph.
+
+    `state` is the dispatcher's, or that of `OriginAnswer` if the dispatcher does not know it.
+    `gates` are in the order of the checks, `reason` names the first closed one, and `holders` are
+    the runs that keep it closed, the oldest first. `ahead` counts the work before this one
+    (`ahead_or_more`: there is more). `estimate` says what `estimated_start` is based on, or why
+    there is none.
+    """
+
+    work: UUID
+    state: str
+    group: str
+    job: str
+    text: str
+    manifest: str | None = None
+    round: int = 1
+    attempts: int = 0
+    runs: int = 0
+    queued_at: datetime | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    gates: list[GateStatus] = []
+    holders: list[SlotHolder] = []
+    holders_in_all: int = 0
+    ahead: int | None = None
+    ahead_or_more: bool = False
+    estimated_start: datetime | None = None
+    estimate: str = ""
+    expires_at: datetime | None = None

@@ -1,0 +1,157 @@
+"""Heartbeats, lease questions, progress and log lines: unwrapped messages on core NATS.
+
+Progress and log lines are not fenced and may be lost; no decision depends on them. The messages of
+a run are numbered, and so are its lines, so that they may arrive late, twice or in any order. The
+order's token proves that the sender may report.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from headway_contract.fields import Moment, Name, RequiredText, Seconds, Text
+
+PROTOCOL = 1
+# The jobs that one worker may name. A stream with more consumers is slow, too.
+MOST_JOBS = 1_000
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    """A worker process reports that it is alive, and its leases and runs.
+
+    Failures of different `code_version`s have different fingerprints. `concurrency` names the jobs
+    of which it runs fewer at once than it has slots.
+    """
+
+    protocol: int = PROTOCOL
+    worker: Text
+    nonce: RequiredText
+    host: Text = ""
+    sdk: Text = ""
+    sdk_version: Text = ""
+    code_version: Text = ""
+    jobs: Annotated[list[Name], Meta(max_length=MOST_JOBS)] = []
+    slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    concurrency: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=MOST_JOBS)] = {}
+    leases: list[UUID] = []
+    runs: list[UUID] = []
+    draining: bool = False
+    stopped: bool = False
+    sent_at: datetime | None = None
+
+
+class CancelRun(Struct, frozen=True, kw_only=True):
+    """Stop this run and finish it as cancelled."""
+
+    run: UUID
+    lease: UUID
+    reason: str = ""
+
+
+class ReleaseLease(Struct, frozen=True, kw_only=True):
+    """The worker has lost the lease: stop its runs and publish nothing more."""
+
+    lease: UUID
+    reason: str
+
+
+class LeaseWarning(Struct, frozen=True, kw_only=True):
+    """The dispatcher did not apply a message of the lease as the worker intended."""
+
+    lease: UUID
+    message: str
+
+
+class HeartbeatReply(Struct, frozen=True, kw_only=True):
+    """The dispatcher's instructions to the worker; empty if there are none.
+
+    `renew` are leases that the worker names and whose claim is unknown. `warnings` describe
+    problems with messages of the last minute. `error` describes a heartbeat that could not be read.
+    """
+
+    protocol: int = PROTOCOL
+    dispatcher: str = ""
+    cancel: list[CancelRun] = []
+    release: list[ReleaseLease] = []
+    renew: list[UUID] = []
+    warnings: list[LeaseWarning] = []
+    drain: bool = False
+    heartbeat_seconds: Seconds | None = None
+    error: str = ""
+
+
+class CancelPush(Struct, frozen=True, kw_only=True):
+    """The cancels and releases of the next heartbeat's reply, sooner. It may be lost."""
+
+    cancel: list[CancelRun] = []
+    release: list[ReleaseLease] = []
+
+
+# The answers of this version. A worker treats any other answer as undecided.
+LeaseState = Literal["mine", "another", "ended", "undecided", "nothing_stored"]
+
+
+class LeaseQuestion(Struct, frozen=True, kw_only=True):
+    """A worker asks for the owner of a lease, after a broker's reply that it cannot trust."""
+
+    lease: UUID
+    worker: str
+    nonce: str
+
+
+class LeaseAnswer(Struct, frozen=True, kw_only=True):
+    """The owner of the lease, by its accepted messages.
+
+    `sequence` is the sequence to expect next, also with `nothing_stored`, where refused messages
+    may be stored. `stored` are the ids of the events in the last message if the asking worker
+    published it, so that it recognises its own message after a lost reply. `ended_runs` are runs
+    of the lease with an accepted outcome.
+    """
+
+    answer: str
+    sequence: int = 0
+    stored: list[str] = []
+    ended_runs: list[UUID] = []
+    reason: str = ""
+
+
+# Limits of one run's log. A worker reports how many lines it dropped beyond them.
+LINES_LIMIT = 1000
+LOG_BYTES_LIMIT = 256 * 1024
+LINE_LIMIT = 4 * 1024
+FIELDS_LIMIT = 4 * 1024
+PROGRESS_LIMIT = 1024
+
+Level = Literal["debug", "info", "warning", "error", "critical"]
+LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error", "critical")
+
+
+class LogLine(Struct, frozen=True, kw_only=True):
+    """One line of a run's log; `number` counts the lines of the run from 1."""
+
+    number: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    at: Moment
+    level: str = "info"
+    message: str = ""
+    fields: dict[str, Any] = {}
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Progress and log lines of one run.
+
+    `number` counts the messages of the run from 1: progress with a lower number than a known one
+    is out of date. `percent` and `message` are `null` until the job sets them. `dropped` counts
+    the lines beyond the limits so far.
+    """
+
+    lease: UUID
+    token: str
+    run: UUID
+    number: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    at: Moment
+    percent: Annotated[float, Meta(ge=0, le=100)] | None = None
+    message: str | None = None
+    lines: list[LogLine] = []
+    dropped: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0

@@ -1,1 +1,0 @@
-"""The settings, metrics and alert rules, and the pages generated from them."""

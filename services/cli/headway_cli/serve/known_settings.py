@@ -1,0 +1,126 @@
+"""Every setting, by the process that reads it."""
+
+import os
+from typing import Annotated, Literal, TypeVar
+
+from headway.define.defaults import DefinitionSettings
+from headway_console.public import ConsoleSettings
+from headway_dispatcher.public import DispatcherSettings
+from headway_scheduler.public import SchedulerSettings
+from headway_service_kit.settings import SECRET, InvalidSettings, ServiceSettings
+from headway_service_kit.settings_text import Effective, look
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from headway_cli.serve.settings import check
+from headway_cli.serve.worker import WorkerProgramSettings
+
+T = TypeVar("T")
+
+
+class CommandSettings(Struct, frozen=True, kw_only=True):
+    """The settings of every command."""
+
+    app: Annotated[
+        str | None,
+        Meta(
+            description="Your app: `file.py`, `module` or `module:name`, or a YAML file. The "
+            "scheduler declares it, workers run its jobs."
+        ),
+    ] = None
+    url: Annotated[
+        str | None,
+        Meta(description="URL of the console that commands ask."),
+    ] = None
+    token: Annotated[
+        str | None,
+        Meta(description="Token for that console; see `headway token new`.", extra=SECRET),
+    ] = None
+    debug: Annotated[bool, Meta(description="Log more, and show tracebacks.")] = False
+    log_format: Annotated[
+        Literal["auto", "json", "text"],
+        Meta(description="Format of the log: `auto` is text at a terminal, else JSON."),
+    ] = "auto"
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    """The settings of one struct, without those of another section."""
+
+    name: str
+    title: str
+    struct: type[Struct]
+    but: type[Struct] | None = None
+
+
+SECTIONS = (
+    Section(
+        name="commands",
+        title="Every command",
+        struct=CommandSettings,
+    ),
+    Section(
+        name="services",
+        title="Scheduler and dispatcher",
+        struct=ServiceSettings,
+    ),
+    Section(
+        name="scheduler",
+        title="Scheduler",
+        struct=SchedulerSettings,
+        but=ServiceSettings,
+    ),
+    Section(
+        name="dispatcher",
+        title="Dispatcher",
+        struct=DispatcherSettings,
+        but=ServiceSettings,
+    ),
+    Section(
+        name="console",
+        title="Console",
+        struct=ConsoleSettings,
+        but=ServiceSettings,
+    ),
+    Section(
+        name="worker",
+        title="Worker",
+        struct=WorkerProgramSettings,
+        but=CommandSettings,
+    ),
+    Section(
+        name="definitions",
+        title="Defaults of definitions",
+        struct=DefinitionSettings,
+    ),
+)
+
+
+def settings_of(section: Section) -> list[Effective]:
+    """Return the settings of a section that are in effect here, with the problem of each."""
+    problems = _problems(section)
+    return [
+        replace(setting, problem=setting.problem or problems.get(setting.variable))
+        for setting in of_section(section, look(section.struct, os.environ))
+    ]
+
+
+def is_wrong(setting: Effective) -> bool:
+    """Return whether a setting was given and cannot be read."""
+    return setting.problem is not None and setting.problem != "not set"
+
+
+def of_section(section: Section, settings: list[T]) -> list[T]:
+    """Leave out the settings that another section has."""
+    other = section.but.__struct_fields__ if section.but is not None else ()
+    named = zip(section.struct.__struct_fields__, settings, strict=True)
+    return [setting for name, setting in named if name not in other]
+
+
+def _problems(section: Section) -> dict[str, str]:
+    """Return what a service would refuse when it starts, by variable."""
+    try:
+        check([section.struct], {}, os.environ)
+    except InvalidSettings as error:
+        lines = (line.partition(": ") for line in str(error).splitlines())
+        return {variable: problem for variable, _, problem in lines}
+    return {}

@@ -1,3 +1,0 @@
--- What a process publishes right after its commit is deleted by the id of the message.
-
-CREATE INDEX outbox_message_id ON scheduler.outbox (message_id);
