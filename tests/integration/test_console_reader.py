@@ -122,10 +122,10 @@ async def test_a_second_database_of_the_server_has_the_role_too(postgres):
 
 @pytest.mark.breaks_tables("makes the schemas anew, under another owner")
 async def test_who_may_make_no_roles_migrates_and_is_told_what_to_do(database, database_url):
-    told: list[str] = []
+    warnings: list[str] = []
 
     def note(_connection: object, message: object) -> None:
-        told.append(str(message))
+        warnings.append(str(message))
 
     async with database.acquire() as connection:
         await connection.execute("DROP SCHEMA scheduler, dispatcher, headway CASCADE")
@@ -137,7 +137,7 @@ async def test_who_may_make_no_roles_migrates_and_is_told_what_to_do(database, d
             for text in MIGRATIONS:
                 await connection.execute(text.replace(READER, OTHER))
             await connection.execute("RESET ROLE")
-            assert len([one for one in told if f"the role {OTHER} was not made" in one]) == 2
+            assert len([line for line in warnings if f"role {OTHER} not created" in line]) == 2
             # As the hint says.
             await connection.execute(f"CREATE ROLE {OTHER} NOLOGIN")
             await connection.execute(f"GRANT {OTHER} TO headway_test_modest")

@@ -184,7 +184,7 @@ class TestPagesOfLetters:
     @pytest.fixture
     async def letters(self, world, monkeypatch):
         """Five letters of a manifest, of which two fit into a question."""
-        monkeypatch.setattr(reconcile_settings, "MOST_ASKED", 2)
+        monkeypatch.setattr(reconcile_settings, "RECONCILE_LIMIT", 2)
         await world.declare(nightly())
         rows = await world.rows(
             "INSERT INTO scheduler.unresolved SELECT gen_random_uuid(), manifest.id"

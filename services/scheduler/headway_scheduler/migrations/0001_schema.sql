@@ -540,7 +540,7 @@ BEGIN
     END IF;
 EXCEPTION
     WHEN insufficient_privilege THEN
-        RAISE WARNING 'the role headway_enqueue was not made: % may not make roles',
+        RAISE WARNING 'role headway_enqueue not created: % may not create roles',
             current_user;
     WHEN duplicate_object OR unique_violation THEN
         NULL; -- another database of this server was faster
@@ -554,7 +554,7 @@ BEGIN
     END IF;
 EXCEPTION
     WHEN insufficient_privilege THEN
-        RAISE WARNING 'the role headway_reader was not made: % may not make roles',
+        RAISE WARNING 'role headway_reader not created: % may not create roles',
             current_user
             USING HINT = 'An administrator runs: CREATE ROLE headway_reader NOLOGIN; '
                          'GRANT headway_reader TO <the console''s user>; and in this database '
