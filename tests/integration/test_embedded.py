@@ -395,6 +395,30 @@ async def test_root_opens_only_the_way_to_the_data(folder):
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o701
 
 
+@as_root
+def test_processes_that_start_together_add_the_account_once():
+    name = f"headway-test-{os.getpid()}"
+    add = (
+        f"import headway_embedded.accounts as accounts; accounts.ACCOUNT_NAME = {name!r};"
+        "print(flush=True); input(); print(accounts.server_account(None))"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", add], stdin=PIPE, stdout=PIPE, text=True)
+        for _ in range(3)
+    ]
+    try:
+        for process in processes:
+            process.stdout.readline()
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        accounts = {process.communicate()[0] for process in processes}
+        assert len(accounts) == 1
+        assert [entry.pw_name for entry in pwd.getpwall()].count(name) == 1
+    finally:
+        subprocess.run(["userdel", name], check=True)
+
+
 async def test_data_of_another_major_version_is_refused(tmp_path):
     (tmp_path / "postgres").mkdir()
     (tmp_path / "postgres" / "PG_VERSION").write_text("17\n")

@@ -1,9 +1,12 @@
 """The account that PostgreSQL runs as when we are root: it refuses to run as root itself."""
 
+import fcntl
 import os
 import pwd
 import stat
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,12 +81,23 @@ def _may_enter(status: os.stat_result, account: Account) -> bool:
 
 def _service_account() -> Account:
     """Return the service account; create it at first use."""
-    try:
-        entry = pwd.getpwnam(ACCOUNT_NAME)
-    except KeyError:
-        _add_user()
-        entry = pwd.getpwnam(ACCOUNT_NAME)
+    if not _exists(ACCOUNT_NAME):
+        with _account_lock():
+            if not _exists(ACCOUNT_NAME):
+                _add_user()
+    entry = pwd.getpwnam(ACCOUNT_NAME)
     return Account(entry.pw_uid, entry.pw_gid)
+
+
+@contextmanager
+def _account_lock() -> Iterator[None]:
+    """Let one process at a time add users: two `useradd` at once can add the same name twice."""
+    folder = os.open("/etc", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _add_user() -> None:
@@ -95,7 +109,7 @@ def _add_user() -> None:
         reason = done.stderr.strip()
     except FileNotFoundError:
         reason = "program useradd is missing"
-    if reason and not _exists(ACCOUNT_NAME):
+    if not _exists(ACCOUNT_NAME):
         raise EmbeddedError(
             f"cannot add user {ACCOUNT_NAME}, which PostgreSQL runs as ({reason}); "
             "add it yourself or start Headway as an ordinary user"
