@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 
+from headway_postgres_kit.clock import DATABASE_CLOCK, Clock
 from headway_postgres_kit.hot_connections import HotConnections
 from headway_postgres_kit.poolers import refuse_shared_sessions
 
@@ -115,6 +116,8 @@ class Database:
         self._hot = HotConnections(pool)
         self._pinging: asyncio.Task[None] | None = None
         self.where = where
+        # The source of schedule time; tests set their own.
+        self.clock: Clock = DATABASE_CLOCK
         # Told what was noted in a transaction, once it is committed.
         self.on_commit: Callable[[list[Any]], None] | None = None
         # Told the same just before, so that it can write more in the transaction.
