@@ -148,7 +148,7 @@ async def test_what_is_wrong_with_a_command_is_one_line(night):
         (["job", "import", "--rate", "often"], "100/minute"),
         (["job", "nobody", "--max-active", "3"], "there is no job 'nobody': declared are import"),
         (["cancel", "--group", "nobody"], "there is no group 'nobody': see 'headway groups'"),
-        (["work", str(uuid4())], "knows no work and no run"),
+        (["work", str(uuid4())], "knows no work or run"),
         (["work", str(uuid4()), "--job", "x"], "leave out --job"),
         (["runs", "x"], "invalid id 'x'"),
         (["runs", str(uuid4())], "there is no run"),
