@@ -103,3 +103,13 @@ async def test_one_that_was_wanted_stays(two):
     two._hot._release_idle()
     assert len(two._hot) == 1
     assert await pid(two) == wanted
+
+
+async def test_closing_ends_as_soon_as_the_last_connection_is_free(two):
+    async with two.acquire():
+        closing = asyncio.create_task(two.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+    # Well below the five seconds after which `close` cuts connections off.
+    await asyncio.wait_for(closing, 3)
+    assert len(two._hot) == 0

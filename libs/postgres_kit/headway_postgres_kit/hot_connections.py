@@ -27,6 +27,7 @@ class HotConnections:
         self._pool = pool
         self._free: list[Connection] = []
         self._waiting = 0
+        self._closing = False
         # How many were idle since the last check.
         self._idle = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -51,7 +52,7 @@ class HotConnections:
 
     async def give_back(self, connection: "Connection", *, sound: bool) -> None:
         """Keep a sound connection, unless another task waits at the pool."""
-        if not sound or self._waiting or not _is_sound(connection):
+        if not sound or self._waiting or self._closing or not _is_sound(connection):
             await self._pool.release(connection)
             return
         self._free.append(connection)
@@ -59,7 +60,8 @@ class HotConnections:
             self._schedule_check()
 
     async def clear(self) -> None:
-        """Release all connections to the pool."""
+        """Release all connections to the pool, and from now on each that is given back."""
+        self._closing = True
         if self._timer is not None:
             self._timer.cancel()
         while self._free:
