@@ -1,8 +1,8 @@
 """Events of a lease and its runs, from workers to the dispatcher.
 
-Every event is published with a fence, the sequence of the publisher's previous message of the
-lease, so that the broker refuses it after a message of another publisher. The dispatcher publishes
-the same types under its own worker token when it takes a lease away.
+A fence protects every event: it names the last sequence of the lease that the publisher knows, so
+that the broker refuses the event after a message of another publisher. The dispatcher publishes the
+same types under its own worker token when it revokes a lease.
 """
 
 from typing import Annotated, Any, ClassVar
@@ -10,14 +10,13 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from headway_contract.envelope import EventData, register
+from headway_contract.envelope import EventData
 
 
 class LeaseEvent(EventData, frozen=True, kw_only=True):
     """The fields of every lifecycle event: the lease, its token, and the sending process."""
 
     type: ClassVar[str] = ""
-
     lease: UUID
     token: str
     nonce: str
@@ -27,12 +26,11 @@ class LeaseClaimed(LeaseEvent, frozen=True, kw_only=True):
     """A worker took the lease; the broker accepts exactly one of these."""
 
     type: ClassVar[str] = "headway.lease.claimed.v1"
-
     host: str = ""
 
 
 class LeaseRenewed(LeaseEvent, frozen=True, kw_only=True):
-    """The worker still holds the lease; keeps its last message from expiring."""
+    """The worker still holds the lease; published so that its last message does not expire."""
 
     type: ClassVar[str] = "headway.lease.renewed.v1"
 
@@ -41,7 +39,6 @@ class LeaseRevoked(LeaseEvent, frozen=True, kw_only=True):
     """The dispatcher took the lease away; its unfinished runs end in the same message."""
 
     type: ClassVar[str] = "headway.lease.revoked.v1"
-
     reason: str
 
 
@@ -49,7 +46,6 @@ class RunEvent(LeaseEvent, frozen=True, kw_only=True):
     """A lifecycle event of one run."""
 
     type: ClassVar[str] = ""
-
     run: UUID
 
 
@@ -63,15 +59,13 @@ class RunCompleted(RunEvent, frozen=True, kw_only=True):
     """The job's body returned."""
 
     type: ClassVar[str] = "headway.run.completed.v1"
-
     output: Any = None
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """The failure of a run. `kind` is the name of the exception, or one of the kinds below.
+    """The failure of a run; `kind` is the name of the exception, or of a failure without one.
 
-    `kinds` are more general kinds, such as the base classes of the exception; retry policies
-    match them, too.
+    Retry policies also match `kinds`, such as the base classes of the exception.
     """
 
     kind: str
@@ -85,7 +79,6 @@ class RunFailed(RunEvent, frozen=True, kw_only=True):
     """The job's body raised, or the run ended for another reason."""
 
     type: ClassVar[str] = "headway.run.failed.v1"
-
     failure: Failure
 
 
@@ -93,16 +86,11 @@ class RunCancelled(RunEvent, frozen=True, kw_only=True):
     """The job's body stopped because it was cancelled."""
 
     type: ClassVar[str] = "headway.run.cancelled.v1"
-
     reason: str = ""
 
 
 class Activation(Struct, frozen=True, kw_only=True):
-    """A dormant dependent that a run activates, and its input.
-
-    `key` distinguishes several activations of one dependent by the same work. A later attempt
-    with the same key activates nothing.
-    """
+    """A dormant dependent that a run activates, once for each `key` of the same work."""
 
     manifest: str
     key: str = ""
@@ -113,7 +101,6 @@ class RunActivated(RunEvent, frozen=True, kw_only=True):
     """The job's body activated dormant dependents; all of them count, or none."""
 
     type: ClassVar[str] = "headway.run.activated.v1"
-
     activations: Annotated[list[Activation], Meta(min_length=1)]
 
 
@@ -130,14 +117,3 @@ ORPHANED = "orphaned"
 TIMED_OUT = "timed_out"
 # Kinds that only the dispatcher may report.
 DISPATCHER_KINDS = frozenset({UNDELIVERED, RECALLED, UNBEGUN, ORPHANED})
-
-register(
-    LeaseClaimed,
-    LeaseRenewed,
-    LeaseRevoked,
-    RunStarted,
-    RunActivated,
-    RunCompleted,
-    RunFailed,
-    RunCancelled,
-)

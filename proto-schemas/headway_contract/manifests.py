@@ -1,7 +1,4 @@
-"""Questions and requests about manifests, to the scheduler, unwrapped on core NATS.
-
-A refused request is answered with an error that names the reasons, one line each.
-"""
+"""Questions and requests about manifests, to the scheduler, unwrapped on core NATS."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -27,7 +24,7 @@ ManifestField = Literal["enabled", "attempts", "interval", "jitter", "retry"]
 
 
 class ManifestStatus(Struct, frozen=True, kw_only=True):
-    """The state of a manifest. `held_by` is the reason why it does not fire, if there is one."""
+    """The state of a manifest; `held_by` is the reason why it does not fire, if any."""
 
     external_id: str
     owner: str
@@ -52,10 +49,9 @@ class ManifestStatus(Struct, frozen=True, kw_only=True):
 
 
 class FieldOwner(Struct, frozen=True, kw_only=True):
-    """The owner of one field. `give_back` is the command that returns it to the code.
+    """The owner of one field; `api` means that the manifest was created at run time.
 
-    `default` means that neither an operator nor an application sets it; `api`, that the manifest
-    was made at run time.
+    `give_back` is the command that returns the field to the code.
     """
 
     field: str
@@ -66,9 +62,9 @@ class FieldOwner(Struct, frozen=True, kw_only=True):
 
 
 class ManifestAnswer(Struct, frozen=True, kw_only=True):
-    """One manifest: its state, its definition, and the fields that operators changed.
+    """One manifest; `touched` names the fields that operators changed.
 
-    If it inherits terms from its job, `sent` is the definition as it was sent, without them.
+    `sent` is the definition without the terms that it inherits from its job, if it inherits any.
     """
 
     status: ManifestStatus
@@ -79,10 +75,9 @@ class ManifestAnswer(Struct, frozen=True, kw_only=True):
 
 
 class PreviewQuestion(Struct, frozen=True, kw_only=True):
-    """Ask for the next fire times of a manifest after `after`, or after now.
+    """Ask for the next fire times of a manifest, after now or after `after`.
 
-    `count` counts times that fire; excluded times between them are folded. With `each`, every due
-    time counts and is listed, excluded or not.
+    Excluded times are folded and do not count, unless `each` is set.
     """
 
     manifest: ManifestId
@@ -92,11 +87,11 @@ class PreviewQuestion(Struct, frozen=True, kw_only=True):
 
 
 class FireTime(Struct, frozen=True, kw_only=True):
-    """One theoretical fire time: when it is due, and when it fires after its jitter.
+    """A computed fire time: when it is due, and when it fires after its jitter.
 
     `excluded` names the exclusion that skips it. `dst` is `gap` or `repeated` if the clock changes
-    on that day. Consecutive excluded times may be folded into the first: `until` is then the last
-    of them, and `times` their number (0 if there are too many to count).
+    on that day. `until` is the last of the excluded times that are folded into this one, and
+    `times` is their number (0: too many to count).
     """
 
     due_at: datetime
@@ -109,7 +104,7 @@ class FireTime(Struct, frozen=True, kw_only=True):
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):
-    """The fire times; `note` says why there are none, or why they may not fire."""
+    """The fire times; `note` explains why there are none or why they may not fire."""
 
     manifest: str
     zone: str
@@ -118,7 +113,7 @@ class PreviewAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ExplainQuestion(Struct, frozen=True, kw_only=True):
-    """Ask why a manifest ran or did not run at a time, or for its state now."""
+    """Ask why a manifest ran or did not run at a time; without a time, for its state now."""
 
     manifest: ManifestId
     at: datetime | None = None
@@ -139,7 +134,7 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
 
 
 class ExplainAnswer(Struct, frozen=True, kw_only=True):
-    """The explanation in one paragraph, and the ledger entries that it is based on."""
+    """The explanation, and the ledger entries that it is based on."""
 
     manifest: str
     text: str
@@ -167,8 +162,7 @@ class LedgerGap(Struct, frozen=True, kw_only=True):
 class LedgerAnswer(Struct, frozen=True, kw_only=True):
     """The result of one page; if there is `more`, continue after `last`.
 
-    `unfinished` names manifests with more fire times than one answer compares, and the time from
-    which to ask again.
+    `unfinished` maps manifests with too many fire times to the time from which to continue.
     """
 
     manifests: int = 0
@@ -193,9 +187,9 @@ class ActivationAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ChangeRequest(Request, frozen=True, kw_only=True):
-    """Change fields that operators may own; fields that are left out stay unchanged.
+    """Change fields that operators may own, and return fields to the code (`give_back`).
 
-    `give_back` names fields that the code owns again; "retry" means attempts and interval.
+    Omitted fields stay unchanged. "retry" means attempts and interval.
     """
 
     manifest: ManifestId
@@ -207,7 +201,7 @@ class ChangeRequest(Request, frozen=True, kw_only=True):
 
 
 class TriggerRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Run a manifest now, or after a delay, in addition to its schedule.
+    """Run a manifest now or after a delay, in addition to its schedule.
 
     `input`, `priority` and `start_within_seconds` replace those of the manifest.
     """
@@ -220,12 +214,10 @@ class TriggerRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class TriggerAnswer(Struct, frozen=True, kw_only=True):
-    """The result of a trigger; `text` describes it.
+    """The result of a trigger: `queued`, `owed`, `brought_forward` or `known`.
 
-    `queued`; `owed`: it follows the outstanding work; `brought_forward`: the waiting work comes
-    first, and no second one is queued; `known`: the key is known, and `work` is the work of the
-    first request. `not_used` names parameters of the request that the work brought forward does
-    not use, because it keeps its own.
+    `owed`: it runs after the outstanding work. `brought_forward`: the waiting work runs first,
+    with its own parameters instead of those in `not_used`. `known`: the key was used before.
     """
 
     result: str
@@ -235,10 +227,9 @@ class TriggerAnswer(Struct, frozen=True, kw_only=True):
 
 
 class BackfillRequest(Request, frozen=True, kw_only=True):
-    """Queue each occurrence from `since` to `until`, both included, once.
+    """Queue each occurrence from `since` to `until`, both included, that was not backfilled before.
 
-    `missed_only` leaves out occurrences that fired on schedule. `dry_run` only counts. A repeated
-    request queues the occurrences that were not backfilled before.
+    `missed_only` excludes occurrences that fired on schedule. `dry_run` only counts.
     """
 
     manifest: ManifestId
@@ -250,10 +241,9 @@ class BackfillRequest(Request, frozen=True, kw_only=True):
 
 
 class BackfillAnswer(Struct, frozen=True, kw_only=True):
-    """The number of occurrences in the range, by result; `text` describes it.
+    """The number of occurrences, by result.
 
-    `queued` ones run one after the other, `known` ones were backfilled before, and `fired` ones
-    fired on schedule.
+    `known` ones were backfilled before, and `fired` ones fired on schedule.
     """
 
     occurrences: int
@@ -264,13 +254,13 @@ class BackfillAnswer(Struct, frozen=True, kw_only=True):
 
 
 class DeleteRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Delete a manifest that no code declares, with its work, dead letters and runs."""
+    """Delete a manifest that no code declares, with its work, runs and dead letters."""
 
     manifest: ManifestId
 
 
 class Selection(KeyedRequest, frozen=True, kw_only=True):
-    """A request about several manifests: by name, by group, by labels (all must match), or all.
+    """A request that selects manifests by ids, by group, by labels (all must match) or all.
 
     Exactly one of these must be given.
     """
@@ -284,8 +274,7 @@ class Selection(KeyedRequest, frozen=True, kw_only=True):
 class ChangeManyRequest(Selection, frozen=True, kw_only=True):
     """Enable, disable or run many manifests; a refused one does not stop the others.
 
-    A group, labels or all are processed in pages, in the order of ids: the next page begins
-    `after` the last manifest of the previous one. `dry_run` only lists them.
+    Without ids they are processed in pages: repeat the request with `after` set to `last`.
     """
 
     action: Literal["enable", "disable", "run"]
@@ -302,10 +291,7 @@ class ManifestResult(Struct, frozen=True, kw_only=True):
 
 
 class ManyChanged(Struct, frozen=True, kw_only=True):
-    """The results, in the order of the request or of the ids.
-
-    If there is `more`, the next page begins after `last`.
-    """
+    """The results, in the order of the request or of the ids."""
 
     results: list[ManifestResult] = []
     last: str = ""
@@ -313,9 +299,9 @@ class ManyChanged(Struct, frozen=True, kw_only=True):
 
 
 class PauseRequest(Selection, frozen=True, kw_only=True):
-    """Start nothing of some manifests from now on, until a time or until they are resumed.
+    """Pause manifests until a time or until they are resumed.
 
-    Pausing a paused manifest changes its end and reason. `dry_run` changes nothing.
+    Pausing a paused manifest changes its end and reason.
     """
 
     until: datetime | None = None
@@ -334,7 +320,7 @@ class PausedManifest(Struct, frozen=True, kw_only=True):
 
 
 class PauseAnswer(Struct, frozen=True, kw_only=True):
-    """The paused manifests, as many as fit into an answer, and their total number."""
+    """The paused manifests that fit into an answer, and the number of all."""
 
     text: str
     count: int = 0
@@ -343,20 +329,17 @@ class PauseAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ResumeRequest(Selection, frozen=True, kw_only=True):
-    """End the pause of some manifests; their misfire policies decide the missed due times.
-
-    `dry_run` changes nothing and returns what would fire.
-    """
+    """Resume manifests; their misfire policies decide about the missed due times."""
 
     dry_run: bool = False
 
 
 class ResumedManifest(Struct, frozen=True, kw_only=True):
-    """The effect of a pause's end on one manifest; `text` describes it.
+    """The effect of the resume on one manifest.
 
-    `passed` due times were missed (`passed_or_more`: there are more). The misfire `policy` fires
-    the latest of them, listed in `fires`, and `more_fires` before them. `owed` earlier decisions
-    run now. `follows` means that it follows a success of its parent during the pause.
+    `passed` counts the missed due times, and `passed_or_more` says that there are more. The
+    misfire `policy` fires the latest of them (`fires`) and `more_fires` earlier ones. `owed` work
+    runs now, and so does a dependent that `follows` a success of its parent during the pause.
     """
 
     manifest: str
@@ -373,10 +356,7 @@ class ResumedManifest(Struct, frozen=True, kw_only=True):
 
 
 class ResumeAnswer(Struct, frozen=True, kw_only=True):
-    """The resumed manifests, as many as fit into an answer, those that fire first.
-
-    `count` is their total number, and `fires` the number of fires.
-    """
+    """The resumed manifests that fit into an answer, and the number of all and of their fires."""
 
     text: str
     count: int = 0

@@ -1,4 +1,4 @@
-"""Every type on the wire, for the generators and for decoding."""
+"""Every type on the wire. Events that are not listed here decode to `Unknown`."""
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from headway_contract import (
     work_queue,
     worker_protocol,
 )
-from headway_contract.envelope import EventData
+from headway_contract.envelope import EventData, register
 
 EVENTS: tuple[type[EventData], ...] = (
     work.WorkQueued,
@@ -52,6 +52,7 @@ NOTIFICATIONS: tuple[type[EventData], ...] = (
     notifications.Digest,
     notifications.Trial,
 )
+register(*EVENTS, *NOTIFICATIONS)
 
 CONTROL: dict[str, type[Struct]] = {
     "heartbeat.request": worker_protocol.Heartbeat,

@@ -7,16 +7,8 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from headway_contract.envelope import EventData, register
-from headway_contract.fields import (
-    Count,
-    Name,
-    Priority,
-    Rate,
-    RequiredText,
-    Seconds,
-    StartWithin,
-)
+from headway_contract.envelope import EventData
+from headway_contract.fields import Count, Name, Priority, Rate, RequiredText, Seconds, StartWithin
 
 MOST_RUNS_OF_A_LEASE = 1000
 # Half of the age of stored events: the claim of a longer run could expire.
@@ -25,12 +17,10 @@ LONGEST_GRACE_SECONDS = 3600
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """The number of attempts of one piece of work in a round, and the waits between them.
+    """The attempts of a piece of work in a round, and the waits between them.
 
-    Failure kinds in `abort_on` are never retried. If `retry_on` is not empty, only its kinds are
-    retried. A kind also matches a failure that names it in its `kinds`.
-
-    `max_interval_seconds` limits the growth by `backoff`, not the interval itself.
+    Failures that match `abort_on` are never retried; if `retry_on` is not empty, only its kinds are
+    retried. `max_interval_seconds` limits the growth by `backoff`, not the interval itself.
     """
 
     attempts: Count = 3
@@ -43,7 +33,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
 
 
 class RunTerms(Struct, frozen=True, kw_only=True):
-    """The terms of work for its worker: each run of an order has them as fields."""
+    """The terms that a worker needs: each run of an order has these fields."""
 
     timeout_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT_SECONDS)] = 1200.0
     cancel_grace_seconds: Annotated[float, Meta(ge=0, le=LONGEST_GRACE_SECONDS)] = 30.0
@@ -52,11 +42,9 @@ class RunTerms(Struct, frozen=True, kw_only=True):
 class WorkTerms(RunTerms, frozen=True, kw_only=True):
     """The terms of work, which travel unchanged from a definition to the order of a run.
 
-    This is the only list of them. Definitions of manifests and the terms of jobs inherit it; the
-    `terms` columns, `work.queued` and the services carry it whole. In `App.job` and YAML, fields
-    have no `_seconds` in their names.
-
-    Work with an equal `concurrency_key`, which is a template here, shares `concurrency_limit`.
+    This is the only list of them: definitions inherit it, and the `terms` columns and `work.queued`
+    contain it. In `App.job` and YAML, names have no suffix `_seconds`. `concurrency_key` is a
+    template; work with an equal key shares `concurrency_limit`.
     """
 
     priority: Priority = 0
@@ -72,25 +60,23 @@ _DEFAULT_TERMS: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(WorkTer
 
 
 def terms_of(source: RunTerms, kind: type[RunTerms] = WorkTerms) -> dict[str, Any]:
-    """Return the terms of work that a definition, a job or other terms have, by field."""
+    """Return the terms of a definition, of a job or of other terms, by field."""
     return {name: getattr(source, name) for name in kind.__struct_fields__}
 
 
 def stored_terms(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return stored terms with all fields: an older version did not write the newer ones."""
+    """Complete stored terms with the defaults of fields that an older version did not write."""
     return {**_DEFAULT_TERMS, **stored}
 
 
 class WorkQueued(EventData, frozen=True, kw_only=True):
-    """Work was created for a cause.
+    """Work was created.
 
-    `terms` are those of its definition. `priority`, `start_by` and `concurrency_key` are computed
-    from them for this piece of work. `explicit` work was requested by a user, so a disabled
-    manifest does not hold it.
+    `priority`, `start_by` and `concurrency_key` are computed from the `terms`. A disabled manifest
+    does not hold `explicit` work, which a user requested.
     """
 
     type: ClassVar[str] = "headway.work.queued.v1"
-
     work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
     manifest_id: UUID | None = None
@@ -112,13 +98,9 @@ class WorkQueued(EventData, frozen=True, kw_only=True):
 
 
 class GroupChanged(EventData, frozen=True, kw_only=True):
-    """The limits of a group. Applied only if its version is newer than the known one.
-
-    A `deleted` group has no limits.
-    """
+    """The limits of a group, applied only if the version is newer; none if it is `deleted`."""
 
     type: ClassVar[str] = "headway.group.changed.v1"
-
     group: Name
     version: int
     max_active: Annotated[int, Meta(ge=0)] | None = None
@@ -129,15 +111,13 @@ class GroupChanged(EventData, frozen=True, kw_only=True):
 
 
 class JobChanged(EventData, frozen=True, kw_only=True):
-    """The limits of a job. Applied only if its version is newer than the known one.
+    """The limits of a job, applied only if the version is newer.
 
-    `batch` is the maximum of runs in one lease. The global limit does not apply to a job without
-    `counts_globally`. No application declares a `retired` job: it gets no new work, and queued
-    work may still run.
+    `batch` is the maximum number of runs in a lease. The global limit applies only with
+    `counts_globally`. A `retired` job gets no new work; queued work may still run.
     """
 
     type: ClassVar[str] = "headway.job.changed.v1"
-
     job: Name
     version: int
     max_active: Annotated[int, Meta(ge=0)] | None = None
@@ -148,13 +128,9 @@ class JobChanged(EventData, frozen=True, kw_only=True):
 
 
 class ManifestChanged(EventData, frozen=True, kw_only=True):
-    """A manifest was enabled or disabled. Applied only if its version is newer.
-
-    Work of a disabled manifest waits, retries included, unless a user requested it.
-    """
+    """A manifest was enabled or disabled; applied only if the version is newer."""
 
     type: ClassVar[str] = "headway.manifest.changed.v1"
-
     manifest_id: UUID
     manifest: str
     group: Name
@@ -163,13 +139,9 @@ class ManifestChanged(EventData, frozen=True, kw_only=True):
 
 
 class WorkCancelRequested(EventData, frozen=True, kw_only=True):
-    """Cancel work: waiting work is settled as cancelled, and running work is asked to stop.
-
-    It may arrive before the work, which then never runs.
-    """
+    """Cancel waiting or running work, or work that arrives later."""
 
     type: ClassVar[str] = "headway.work.cancel_requested.v1"
-
     work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
     manifest_id: UUID | None = None
@@ -183,34 +155,20 @@ class WorkBroughtForward(EventData, frozen=True, kw_only=True):
     """Run waiting work as soon as there is room; running work is not affected."""
 
     type: ClassVar[str] = "headway.work.brought_forward.v1"
-
     work: UUID
     group: Name
     at: datetime
 
 
 class ManifestPruned(EventData, frozen=True, kw_only=True):
-    """Delete a manifest with everything that belongs to it.
+    """Delete a manifest with everything that belongs to it, and refuse later work of it.
 
-    The dispatcher keeps a tombstone, so that later work of it is refused. It confirms when the
-    last live run has ended and everything is deleted.
+    The dispatcher confirms when the last live run has ended and everything is deleted.
     """
 
     type: ClassVar[str] = "headway.manifest.pruned.v1"
-
     manifest_id: UUID
     manifest: str
     group: Name
     reason: str = ""
     pruned_at: datetime
-
-
-register(
-    WorkQueued,
-    GroupChanged,
-    JobChanged,
-    ManifestChanged,
-    WorkCancelRequested,
-    WorkBroughtForward,
-    ManifestPruned,
-)

@@ -1,14 +1,14 @@
-"""Questions and requests about work and runs: enqueue, check an input, cancel, explain.
+"""Questions and requests about work and runs, unwrapped on core NATS.
 
-Requests are unwrapped messages on core NATS. A request that is refused as a whole is answered with
-an error; an answer contains the result for each thing that the request names.
+A request that is refused as a whole is answered with an error; otherwise the answer has a result
+for each thing that the request names.
 """
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from headway_contract.fields import (
     KeyedRequest,
@@ -47,7 +47,7 @@ class EnqueueRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class EnqueueAnswer(Struct, frozen=True, kw_only=True):
-    """The work will be queued; its id is the same for as long as its key is remembered."""
+    """The work will be queued; a repeated key returns the same work."""
 
     work: UUID
     text: str = ""
@@ -73,10 +73,7 @@ class DismissRequest(Request, frozen=True, kw_only=True):
 
 
 class InputQuestion(Struct, frozen=True, kw_only=True):
-    """Ask whether a job accepts an input.
-
-    With a `group`, and a manifest if the work has one, the answer includes the concurrency key.
-    """
+    """Ask whether a job accepts an input; with a `group`, also for the concurrency key."""
 
     job: Name
     input: Any = None
@@ -85,10 +82,7 @@ class InputQuestion(Struct, frozen=True, kw_only=True):
 
 
 class InputAnswer(Struct, frozen=True, kw_only=True):
-    """The problem of the input, if any. A job that is not declared (`known`) accepts any.
-
-    `concurrency_key` is left out if it is not known.
-    """
+    """The problem of the input, if any; a job that is not `known` accepts every input."""
 
     problem: str = ""
     known: bool = True
@@ -96,7 +90,7 @@ class InputAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CancelOutstandingRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Cancel all work of a manifest or a group, or one piece of work, on its way included."""
+    """Cancel all work of a manifest or a group, or one piece of work, even before it arrives."""
 
     manifest: ManifestId | None = None
     group: Name | None = None
@@ -105,7 +99,7 @@ class CancelOutstandingRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class NamedWork(Struct, frozen=True, kw_only=True):
-    """Work as the scheduler knows it, for a dispatcher that may not have received it yet.
+    """Work that the dispatcher may not have received yet.
 
     `cancel_repeated` means that an earlier request already cancelled it.
     """
@@ -119,19 +113,13 @@ class NamedWork(Struct, frozen=True, kw_only=True):
 
     def cancel_requested(self, reason: str, at: datetime) -> WorkCancelRequested:
         """Make the event that cancels this work."""
-        return WorkCancelRequested(
-            work=self.work,
-            round=self.round,
-            manifest_id=self.manifest_id,
-            manifest=self.manifest,
-            group=self.group,
-            reason=reason,
-            requested_at=at,
-        )
+        named = structs.asdict(self)
+        del named["cancel_repeated"]
+        return WorkCancelRequested(**named, reason=reason, requested_at=at)
 
 
 class CancelRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Cancel work by ids of works or runs, by the scheduler's names, by group or by manifest."""
+    """Cancel work by ids of work or runs, by `works` of the scheduler, by group or by manifest."""
 
     ids: Ids = field(default_factory=list)
     works: Annotated[list[NamedWork], Meta(max_length=500)] = field(default_factory=list)
@@ -141,10 +129,10 @@ class CancelRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class CancelResult(Struct, frozen=True, kw_only=True):
-    """The result for one piece of work; `text` describes it.
+    """The result for one piece of work: `settled`, `already_settled`, `unknown` or a request.
 
-    `settled`: it waited, and never starts; `asked_to_stop`: a worker runs it; `asked`: the
-    dispatcher did not answer in time, and receives the request later; `already_settled`; `unknown`.
+    `asked_to_stop`: its worker was requested to stop it. `asked`: the dispatcher did not answer in
+    time and receives the request later.
     """
 
     id: UUID
@@ -157,10 +145,9 @@ class CancelResult(Struct, frozen=True, kw_only=True):
 
 
 class CancelAnswer(Struct, frozen=True, kw_only=True):
-    """The results, as many as fit into an answer, and their number by kind.
+    """The results that fit into an answer, and the number of all by kind.
 
-    If a group has `more` work than one request cancels, ask again. `dropped` counts decided
-    occurrences without work: they never get any.
+    If there is `more` work, repeat the request. `dropped` counts occurrences that get no work.
     """
 
     results: list[CancelResult] = []
@@ -194,7 +181,7 @@ class WorkStatus(Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(Struct, frozen=True, kw_only=True):
-    """The state of a run. Its times are schedule times; `due_at` is the due time of its work."""
+    """The state of a run, in schedule time; `due_at` is the due time of its work."""
 
     run: UUID
     work: UUID
@@ -227,7 +214,7 @@ class WorkAnswer(Struct, frozen=True, kw_only=True):
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True):
-    """One run in full, with its progress and its log; `log_dropped` counts dropped lines."""
+    """One run in full, with its progress and its log."""
 
     status: RunStatus
     lease: UUID
@@ -248,10 +235,10 @@ class WorkQuestion(Struct, frozen=True, kw_only=True):
 
 
 class OriginAnswer(Struct, frozen=True, kw_only=True):
-    """The scheduler's knowledge of work that the dispatcher does not know; `text` describes it.
+    """The scheduler's state of work that the dispatcher does not know.
 
-    `enqueued`: it waits to be queued; `refused`; `on_its_way` to the dispatcher; `settled`, and
-    deleted at the dispatcher; `unknown`.
+    It is `enqueued`, `refused`, `on_its_way` to the dispatcher, `settled` (and deleted there), or
+    `unknown`.
     """
 
     state: str = "unknown"
@@ -263,10 +250,7 @@ class OriginAnswer(Struct, frozen=True, kw_only=True):
 
 
 class GateStatus(Struct, frozen=True, kw_only=True):
-    """One gate: whether it is open, and how much of its limit is `used`, if it has one.
-
-    `opens_at` is when a closed gate opens by itself, if that is known.
-    """
+    """One gate; `opens_at` is when a closed gate opens by itself, if that is known."""
 
     gate: str
     open: bool
@@ -290,13 +274,12 @@ class SlotHolder(Struct, frozen=True, kw_only=True):
 
 
 class ExplainWorkAnswer(Struct, frozen=True, kw_only=True):
-    """The state of a piece of work; `text` describes it in one paragraph.
+    """The state of a piece of work, and what it waits for.
 
-    `state` is the dispatcher's, or that of `OriginAnswer` if the dispatcher does not know it.
-    `gates` are in the order of the checks, `reason` names the first closed one, and `holders` are
-    the runs that keep it closed, the oldest first. `ahead` counts the work before this one
-    (`ahead_or_more`: there is more). `estimate` says what `estimated_start` is based on, or why
-    there is none.
+    `state` is the dispatcher's, or that of `OriginAnswer`. `gates` are in the order of the checks,
+    `reason` names the first closed one, and `holders` are the runs that keep it closed, oldest
+    first. `ahead` counts the work before this one (`ahead_or_more`: there is more). `estimate` is
+    the basis of `estimated_start`, or explains why it is missing.
     """
 
     work: UUID
