@@ -15,9 +15,9 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of one type of event; `type` is its name on the wire."""
+    """The data of one type of event; `type` is its name on the wire, empty for a base class."""
 
-    type: ClassVar[str]
+    type: ClassVar[str] = ""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

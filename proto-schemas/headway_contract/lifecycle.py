@@ -16,7 +16,6 @@ from headway_contract.envelope import EventData
 class LeaseEvent(EventData, frozen=True, kw_only=True):
     """The fields of every lifecycle event: the lease, its token, and the sending process."""
 
-    type: ClassVar[str] = ""
     lease: UUID
     token: str
     nonce: str
@@ -45,7 +44,6 @@ class LeaseRevoked(LeaseEvent, frozen=True, kw_only=True):
 class RunEvent(LeaseEvent, frozen=True, kw_only=True):
     """A lifecycle event of one run."""
 
-    type: ClassVar[str] = ""
     run: UUID
 
 
@@ -53,6 +51,21 @@ class RunStarted(RunEvent, frozen=True, kw_only=True):
     """The job's body begins."""
 
     type: ClassVar[str] = "headway.run.started.v1"
+
+
+class Activation(Struct, frozen=True, kw_only=True):
+    """A dormant dependent that a run activates, once for each `key` of the same work."""
+
+    manifest: str
+    key: str = ""
+    input: Any = None
+
+
+class RunActivated(RunEvent, frozen=True, kw_only=True):
+    """The job's body activated dormant dependents; all of them count, or none."""
+
+    type: ClassVar[str] = "headway.run.activated.v1"
+    activations: Annotated[list[Activation], Meta(min_length=1)]
 
 
 class RunCompleted(RunEvent, frozen=True, kw_only=True):
@@ -87,21 +100,6 @@ class RunCancelled(RunEvent, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "headway.run.cancelled.v1"
     reason: str = ""
-
-
-class Activation(Struct, frozen=True, kw_only=True):
-    """A dormant dependent that a run activates, once for each `key` of the same work."""
-
-    manifest: str
-    key: str = ""
-    input: Any = None
-
-
-class RunActivated(RunEvent, frozen=True, kw_only=True):
-    """The job's body activated dormant dependents; all of them count, or none."""
-
-    type: ClassVar[str] = "headway.run.activated.v1"
-    activations: Annotated[list[Activation], Meta(min_length=1)]
 
 
 # Failure kinds that the job did not cause: a run, but not a counted attempt.

@@ -18,7 +18,6 @@ Outcome = Literal["completed", "cancelled", "dead_lettered", "coalesced", "expir
 class WorkEvent(EventData, frozen=True, kw_only=True):
     """An event of one round of a piece of work."""
 
-    type: ClassVar[str] = ""
     work: UUID
     round: int
     manifest_id: UUID | None = None
@@ -46,7 +45,6 @@ class WorkSettled(WorkEvent, frozen=True, kw_only=True):
 class DeadLetterEvent(WorkEvent, frozen=True, kw_only=True):
     """An event of a dead letter."""
 
-    type: ClassVar[str] = ""
     dead_letter: UUID
 
 

@@ -42,19 +42,17 @@ def typed(
     question: type[Question],
     answer: Callable[[Question], Awaitable[Struct]],
     *,
-    misfits: Callable[[bytes, type[Question]], list[str]] = lambda body, question: [],  # noqa: ARG005
+    misfits: Callable[[bytes, type[Question]], list[str]] | None = None,
 ) -> Endpoint:
-    """Return an endpoint that reads and writes JSON and rejects an unreadable body.
-
-    `misfits` lists every problem of a body, where the first one is not enough.
-    """
+    """Return an endpoint that reads and writes JSON; `misfits` lists the problems of a body."""
 
     async def endpoint(body: bytes) -> bytes:
         try:
             request = msgspec.json.decode(body, type=question)
         except (msgspec.DecodeError, RecursionError) as error:
-            problems = misfits(body, question) or [f"not a {question.__name__}: {error}"]
-            raise Invalid("\n".join(problems)) from error
+            problems = misfits(body, question) if misfits else []
+            text = "\n".join(problems) or f"not a {question.__name__}: {error}"
+            raise Invalid(text) from error
         return msgspec.json.encode(await answer(request))
 
     return endpoint

@@ -1,7 +1,6 @@
 """Hands messages to the relay of the same process after their transaction committed.
 
-The messages are in the outbox too, so a lost handover is harmless: it only saves the relay a read
-and the message a delay.
+The messages are also in the outbox, so a lost handover only delays them.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from msgspec import structs
 
 from headway_relay.outbox import OutboxMessage
 
-# The relay reads further messages from the outbox, so that an outage does not fill the memory.
+# The relay reads any more messages from the outbox, so that an outage does not fill the memory.
 _MAX_MESSAGES = 1000
 
 
@@ -44,11 +43,11 @@ class Handover(Wakeup):
 
 
 def stamped(messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
-    """Return the messages with the trace in which they were written."""
+    """Return the messages with the current trace where they have none."""
     current = traceparent()
-    if current is None:
-        return list(messages)
     return [
-        message if message.traceparent else structs.replace(message, traceparent=current)
+        message
+        if current is None or message.traceparent
+        else structs.replace(message, traceparent=current)
         for message in messages
     ]
