@@ -2,8 +2,7 @@
 
 The transaction of a decision stores the trace context beside it as a W3C `traceparent`, and the
 service that acts on the decision continues the trace. This package needs only OpenTelemetry's API:
-without an exporter nothing is recorded. `log` writes structured log entries, and `drawing` and
-`jaeger` print a trace as text.
+without an exporter nothing is recorded. `log` writes structured log entries.
 """
 
 from collections.abc import Iterable
