@@ -26,15 +26,12 @@ CanaryState = Literal["running", "stopped", "finished"]
 
 
 class LetterFilter(Struct, frozen=True, kw_only=True):
-    """Conditions on dead letters; all that are given must hold.
-
-    A `fingerprint` without a code version (`3f9a2c1b7d20@1.4.2` has one) matches every version.
-    """
+    """Conditions on dead letters; all that are given must hold."""
 
     group: Name | None = None
     job: Name | None = None
     manifest: ManifestId | None = None
-    fingerprint: Text | None = None
+    fingerprint: Text | None = None  # matches every code version if it does not end with one
     state: LetterState | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None

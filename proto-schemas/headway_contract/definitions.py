@@ -27,10 +27,7 @@ class ApplyRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class FireChange(Struct, frozen=True, kw_only=True):
-    """Fire times of one manifest that appear and vanish: the first of them, and counts of all.
-
-    Times after `compared_until` were not compared, because there are too many.
-    """
+    """Fire times of one manifest that appear and vanish: the first of them, and counts of all."""
 
     manifest: str
     zone: str
@@ -39,7 +36,7 @@ class FireChange(Struct, frozen=True, kw_only=True):
     appearing: int = 0
     vanishing: int = 0
     unchanged: int = 0
-    compared_until: datetime | None = None
+    compared_until: datetime | None = None  # there are too many later times to compare
 
 
 class FiresLeftOut(Struct, frozen=True, kw_only=True):
@@ -52,10 +49,7 @@ class FiresLeftOut(Struct, frozen=True, kw_only=True):
 
 
 class ApplyAnswer(Struct, frozen=True, kw_only=True):
-    """The changes that were made or would be made; `stale` if a newer generation is declared.
-
-    `refused` is the reason why applying a plan would be refused.
-    """
+    """The changes that were made, or that a plan would make."""
 
     owner: str
     created: list[str] = []
@@ -65,8 +59,8 @@ class ApplyAnswer(Struct, frozen=True, kw_only=True):
     disabled: list[str] = []
     fires: list[FireChange] = []
     warnings: list[str] = []
-    stale: bool = False
-    refused: str = ""
+    stale: bool = False  # a newer generation is declared
+    refused: str = ""  # why applying the plan would be refused
     left_out: FiresLeftOut | None = None
 
 

@@ -76,10 +76,7 @@ class RunCompleted(RunEvent, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """The failure of a run; `kind` is the name of the exception, or of a failure without one.
-
-    Retry policies also match `kinds`, such as the base classes of the exception.
-    """
+    """The failure of a run; retry policies match its `kind` and its more general `kinds`."""
 
     kind: str
     message: str = ""

@@ -49,10 +49,7 @@ class ManifestStatus(Struct, frozen=True, kw_only=True):
 
 
 class FieldOwner(Struct, frozen=True, kw_only=True):
-    """The owner of one field; `api` means that the manifest was created at run time.
-
-    `give_back` is the command that returns the field to the code.
-    """
+    """The owner of one field; `give_back` is the command that returns it to the code."""
 
     field: str
     value: Any
@@ -62,23 +59,17 @@ class FieldOwner(Struct, frozen=True, kw_only=True):
 
 
 class ManifestAnswer(Struct, frozen=True, kw_only=True):
-    """One manifest; `touched` names the fields that operators changed.
-
-    `sent` is the definition without the terms that it inherits from its job, if it inherits any.
-    """
+    """One manifest; `touched` names the fields that operators changed."""
 
     status: ManifestStatus
     definition: dict[str, Any]
     touched: list[str] = []
-    sent: dict[str, Any] | None = None
+    sent: dict[str, Any] | None = None  # without the terms that it inherits from its job
     owners: list[FieldOwner] = []
 
 
 class PreviewQuestion(Struct, frozen=True, kw_only=True):
-    """Ask for the next fire times of a manifest, after now or after `after`.
-
-    Excluded times are folded and do not count, unless `each` is set.
-    """
+    """Ask for the next fire times; excluded times are folded and not counted, unless `each`."""
 
     manifest: ManifestId
     count: Annotated[int, Meta(ge=1, le=1000)] = 20
@@ -160,17 +151,14 @@ class LedgerGap(Struct, frozen=True, kw_only=True):
 
 
 class LedgerAnswer(Struct, frozen=True, kw_only=True):
-    """The result of one page; if there is `more`, continue after `last`.
-
-    `unfinished` maps manifests with too many fire times to the time from which to continue.
-    """
+    """The result of one page; if there is `more`, continue after `last`."""
 
     manifests: int = 0
     fire_times: int = 0
     gaps: list[LedgerGap] = []
     last: str = ""
     more: bool = False
-    unfinished: dict[str, datetime] = {}
+    unfinished: dict[str, datetime] = {}  # manifests to continue from a time
 
 
 class ActivationQuestion(Struct, frozen=True, kw_only=True):
@@ -187,10 +175,7 @@ class ActivationAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ChangeRequest(Request, frozen=True, kw_only=True):
-    """Change fields that operators may own, and return fields to the code (`give_back`).
-
-    Omitted fields stay unchanged. "retry" means attempts and interval.
-    """
+    """Change fields that operators may own, or return them to the code (`give_back`)."""
 
     manifest: ManifestId
     enabled: bool | UnsetType = UNSET
@@ -201,10 +186,7 @@ class ChangeRequest(Request, frozen=True, kw_only=True):
 
 
 class TriggerRequest(KeyedRequest, frozen=True, kw_only=True):
-    """Run a manifest now or after a delay, in addition to its schedule.
-
-    `input`, `priority` and `start_within_seconds` replace those of the manifest.
-    """
+    """Run a manifest now or after a delay, in addition to its schedule."""
 
     manifest: ManifestId
     input: Any = UNSET
@@ -241,15 +223,12 @@ class BackfillRequest(Request, frozen=True, kw_only=True):
 
 
 class BackfillAnswer(Struct, frozen=True, kw_only=True):
-    """The number of occurrences, by result.
-
-    `known` ones were backfilled before, and `fired` ones fired on schedule.
-    """
+    """The number of occurrences, by result."""
 
     occurrences: int
     queued: int
-    known: int = 0
-    fired: int = 0
+    known: int = 0  # backfilled before
+    fired: int = 0  # fired on schedule
     text: str = ""
 
 
@@ -260,10 +239,7 @@ class DeleteRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class Selection(KeyedRequest, frozen=True, kw_only=True):
-    """A request that selects manifests by ids, by group, by labels (all must match) or all.
-
-    Exactly one of these must be given.
-    """
+    """A request that selects manifests by exactly one of ids, group, labels (all match) or all."""
 
     manifests: Annotated[list[ManifestId], Meta(max_length=500)] = field(default_factory=list)
     group: Name | None = None
@@ -299,10 +275,7 @@ class ManyChanged(Struct, frozen=True, kw_only=True):
 
 
 class PauseRequest(Selection, frozen=True, kw_only=True):
-    """Pause manifests until a time or until they are resumed.
-
-    Pausing a paused manifest changes its end and reason.
-    """
+    """Pause manifests until a time or until resumed; a paused one gets the new end and reason."""
 
     until: datetime | None = None
     reason: Text = ""

@@ -9,27 +9,15 @@ from msgspec import UNSET, Struct, field
 from headway_contract.envelope import EventData
 from headway_contract.fields import Name
 from headway_contract.lifecycle import Activation
+from headway_contract.work import WorkEvent
 
 # The outcomes of this version. Receivers accept any text, so that a later version may add one.
 # The scheduler sets `unknown` for work that is so old that no record of it exists.
 Outcome = Literal["completed", "cancelled", "dead_lettered", "coalesced", "expired", "unknown"]
 
 
-class WorkEvent(EventData, frozen=True, kw_only=True):
-    """An event of one round of a piece of work."""
-
-    work: UUID
-    round: int
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: Name
-
-
 class WorkSettled(WorkEvent, frozen=True, kw_only=True):
-    """A round of a piece of work ended.
-
-    `activations` repeats every activation of the round, in case their events were lost.
-    """
+    """A round of a piece of work ended."""
 
     type: ClassVar[str] = "headway.work.settled.v1"
     outcome: str
@@ -38,6 +26,7 @@ class WorkSettled(WorkEvent, frozen=True, kw_only=True):
     runs: int
     attempts: int
     dead_letter: UUID | None = None
+    # Every activation of the round, in case their events were lost.
     activations: list[Activation] = field(default_factory=list)
     settled_at: datetime
 

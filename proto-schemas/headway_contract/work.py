@@ -69,7 +69,17 @@ def stored_terms(stored: dict[str, Any]) -> dict[str, Any]:
     return {**_DEFAULT_TERMS, **stored}
 
 
-class WorkQueued(EventData, frozen=True, kw_only=True):
+class WorkEvent(EventData, frozen=True, kw_only=True):
+    """An event of one round of a piece of work."""
+
+    work: UUID
+    round: int
+    manifest_id: UUID | None = None
+    manifest: str | None = None
+    group: Name
+
+
+class WorkQueued(WorkEvent, frozen=True, kw_only=True):
     """Work was created.
 
     `priority`, `start_by` and `concurrency_key` are computed from the `terms`. A disabled manifest
@@ -77,11 +87,7 @@ class WorkQueued(EventData, frozen=True, kw_only=True):
     """
 
     type: ClassVar[str] = "headway.work.queued.v1"
-    work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: Name
     job: Name
     input: Any = None
     input_schema: str | None = None
@@ -138,15 +144,11 @@ class ManifestChanged(EventData, frozen=True, kw_only=True):
     enabled: bool = True
 
 
-class WorkCancelRequested(EventData, frozen=True, kw_only=True):
+class WorkCancelRequested(WorkEvent, frozen=True, kw_only=True):
     """Cancel waiting or running work, or work that arrives later."""
 
     type: ClassVar[str] = "headway.work.cancel_requested.v1"
-    work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
-    manifest_id: UUID | None = None
-    manifest: str | None = None
-    group: Name
     reason: str = ""
     requested_at: datetime
 
@@ -161,10 +163,7 @@ class WorkBroughtForward(EventData, frozen=True, kw_only=True):
 
 
 class ManifestPruned(EventData, frozen=True, kw_only=True):
-    """Delete a manifest with everything that belongs to it, and refuse later work of it.
-
-    The dispatcher confirms when the last live run has ended and everything is deleted.
-    """
+    """Delete a manifest with everything that belongs to it, and refuse later work of it."""
 
     type: ClassVar[str] = "headway.manifest.pruned.v1"
     manifest_id: UUID

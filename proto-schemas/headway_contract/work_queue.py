@@ -99,17 +99,14 @@ class CancelOutstandingRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class NamedWork(Struct, frozen=True, kw_only=True):
-    """Work that the dispatcher may not have received yet.
-
-    `cancel_repeated` means that an earlier request already cancelled it.
-    """
+    """Work that the dispatcher may not have received yet."""
 
     work: UUID
     round: Annotated[int, Meta(ge=1)] = 1
     manifest_id: UUID | None = None
     manifest: str | None = None
     group: Name
-    cancel_repeated: bool = False
+    cancel_repeated: bool = False  # an earlier request already cancelled it
 
     def cancel_requested(self, reason: str, at: datetime) -> WorkCancelRequested:
         """Make the event that cancels this work."""
@@ -145,14 +142,11 @@ class CancelResult(Struct, frozen=True, kw_only=True):
 
 
 class CancelAnswer(Struct, frozen=True, kw_only=True):
-    """The results that fit into an answer, and the number of all by kind.
-
-    If there is `more` work, repeat the request. `dropped` counts occurrences that get no work.
-    """
+    """The results that fit into an answer; if there is `more` work, repeat the request."""
 
     results: list[CancelResult] = []
-    counts: dict[str, int] = {}
-    dropped: int = 0
+    counts: dict[str, int] = {}  # of all results, by kind
+    dropped: int = 0  # occurrences that get no work
     more: bool = False
 
 
@@ -235,13 +229,9 @@ class WorkQuestion(Struct, frozen=True, kw_only=True):
 
 
 class OriginAnswer(Struct, frozen=True, kw_only=True):
-    """The scheduler's state of work that the dispatcher does not know.
+    """The scheduler's state of work that the dispatcher does not know."""
 
-    It is `enqueued`, `refused`, `on_its_way` to the dispatcher, `settled` (and deleted there), or
-    `unknown`.
-    """
-
-    state: str = "unknown"
+    state: str = "unknown"  # or enqueued, refused, on_its_way, settled (and deleted there)
     text: str = ""
     manifest: str | None = None
     group: str = ""

@@ -70,19 +70,15 @@ class CancelPush(Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatReply(CancelPush, frozen=True, kw_only=True):
-    """The dispatcher's instructions to the worker.
-
-    `renew` are leases of the worker whose claim is unknown. `warnings` are about messages of the
-    last minute. `error` describes a heartbeat that could not be read.
-    """
+    """The dispatcher's instructions to the worker."""
 
     protocol: int = PROTOCOL
     dispatcher: str = ""
-    renew: list[UUID] = []
-    warnings: list[LeaseWarning] = []
+    renew: list[UUID] = []  # leases of the worker whose claim is unknown
+    warnings: list[LeaseWarning] = []  # about messages of the last minute
     drain: bool = False
     heartbeat_seconds: Seconds | None = None
-    error: str = ""
+    error: str = ""  # why the heartbeat could not be read
 
 
 # The answers of this version. A worker treats any other answer as undecided.

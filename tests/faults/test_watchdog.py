@@ -9,7 +9,7 @@ from headway import App, every
 from headway.worker import Worker, WorkerSettings
 from headway_embedded import NatsServer
 from headway_jetstream_kit import Broker, BrokerUnavailable
-from headway_jetstream_kit.watchdog import GIVE_UP_AFTER, PING_SECONDS, RECONNECT_AFTER
+from headway_jetstream_kit.connection import GIVE_UP_AFTER, PING_SECONDS, RECONNECT_AFTER
 from support.invariants import check_invariants
 from support.processes import Processes
 from support.proxy import Proxy

@@ -14,7 +14,7 @@ from headway_dispatcher.provisioning import provision
 from headway_dispatcher.settings import DispatcherSettings
 from headway_dispatcher.wiring import start_dispatcher
 from headway_jetstream_kit import Broker
-from headway_jetstream_kit.watchdog import PING_SECONDS
+from headway_jetstream_kit.connection import PING_SECONDS
 from headway_postgres_kit import DATABASE_CLOCK, Clock, Database
 from headway_scheduler.declare.startup import Applied, apply
 from headway_scheduler.settings import SchedulerSettings

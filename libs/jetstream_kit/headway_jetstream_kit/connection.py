@@ -1,4 +1,10 @@
-"""A connection to NATS that reconnects by itself, and JetStream's API over it."""
+"""A connection to NATS that reconnects by itself, and JetStream's API over it.
+
+A watchdog detects a connection that looks alive but is dead: it pings the server every few seconds.
+If several answers are missing, it drops the connection and reconnects; if new connections do not
+answer either, it gives up and the process exits, so that its supervisor starts another. While no
+server is reachable, the client itself tries to reconnect and the watchdog does not give up.
+"""
 
 import asyncio
 from typing import Any
@@ -9,10 +15,15 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from headway_jetstream_kit.client import SturdyClient
-from headway_jetstream_kit.watchdog import PING_SECONDS, watch
 
 log = get_logger(__name__)
 
+PING_SECONDS = 3.0
+# Missing answers. By default a dead connection is replaced within 12 s and given up after 30 s.
+RECONNECT_AFTER = 3
+GIVE_UP_AFTER = 9
+
+_CONNECT_SECONDS = 3.0
 _OPTIONS: dict[str, Any] = {
     "allow_reconnect": True,
     "max_reconnect_attempts": -1,
@@ -49,7 +60,7 @@ class Broker:
         # Set when the connection is lost for good: the watchdog gave it up, or certain errors of
         # the server made the client close it.
         self.closed = closed
-        self._watching = asyncio.create_task(watch(client, ping_seconds, self._give_up))
+        self._watching = asyncio.create_task(self._watch(ping_seconds))
 
     @classmethod
     async def connect(
@@ -65,7 +76,7 @@ class Broker:
         """Connect, or raise with the address and the reason.
 
         Each server is tried repeatedly until the timeout. Once connected, the client tries to
-        reconnect for ever while no server is reachable; the `watchdog` detects dead connections.
+        reconnect for ever while no server is reachable.
         """
         client, where, closed = SturdyClient(), _without_secrets(url), asyncio.Event()
         early: list[Exception] = []
@@ -112,9 +123,30 @@ class Broker:
         """The number of reconnects."""
         return int(self.client.stats["reconnects"])
 
-    def _give_up(self) -> None:
-        log.error("NATS does not answer on new connections; giving up", address=self.where)
-        self.closed.set()
+    async def _watch(self, ping_seconds: float) -> None:
+        """Watch the connection until it is closed or given up.
+
+        This counts answers, not seconds: if this process was suspended, the answers have arrived
+        when it continues.
+        """
+        client, missing = self.client, 0
+        while not client.is_closed:
+            signs = client.answers + client.failed_connects
+            try:
+                async with asyncio.timeout(ping_seconds / 3):
+                    await client.send_ping()
+            except Exception as error:  # noqa: BLE001 - the watchdog must survive every fault
+                log.debug("NATS ping failed", error=repr(error))
+            # A connect may take longer than the interval.
+            await asyncio.sleep(max(ping_seconds, 0 if client.is_connected else _CONNECT_SECONDS))
+            missing = missing + 1 if client.answers + client.failed_connects == signs else 0
+            if missing >= GIVE_UP_AFTER:
+                log.error("NATS does not answer on new connections; giving up", address=self.where)
+                self.closed.set()
+                return
+            if missing and missing % RECONNECT_AFTER == 0:
+                log.warning("NATS does not answer; reconnecting", missing_answers=missing)
+                await client.reconnect()
 
     async def ping(self) -> None:
         """Raise unless the server answers."""

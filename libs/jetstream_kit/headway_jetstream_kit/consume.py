@@ -54,11 +54,7 @@ class Intake:
 
     async def take_over(self) -> None:
         """Let the unacknowledged messages of a dead process be redelivered at once."""
-        left = await take_over(self._broker, self._puller.stream, self._puller.consumer)
-        if left:
-            log.info(
-                "redelivering unacknowledged messages", consumer=self._puller.name, messages=left
-            )
+        await take_over(self._broker, self._puller.stream, self._puller.consumer)
 
     async def run_once(self) -> float | None:
         """Wait for messages and handle a batch; the pass needs no further rest."""

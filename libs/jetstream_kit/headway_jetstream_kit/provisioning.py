@@ -122,7 +122,9 @@ async def take_over(broker: Broker, stream: str, name: str) -> int:
             error=error,
         )
         return 0
-    return int(found["num_ack_pending"])
+    pending: int = found["num_ack_pending"]
+    log.info("redelivering unacknowledged messages", stream=stream, consumer=name, messages=pending)
+    return pending
 
 
 def differences(found: dict[str, Any], wanted: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -6,13 +6,12 @@ rows remain and are published again: the broker drops the duplicate by its messa
 window, and after that the unique keys of the receivers make it harmless. Several relays may run;
 each takes rows that no other relay has locked, so messages may be published in any order.
 
-A process hands the messages that it just committed to its own relay (`handover`), which publishes
+A process hands the messages that it just committed to its own relay (`Handover`), which publishes
 them at once and then deletes their rows. At every safety poll the relay also reads the outbox for
 rows whose handover failed. On the receiving side, `rejected` stores messages that failed.
 """
 
-from headway_relay.handover import Handover, stamped
-from headway_relay.outbox import Outbox, OutboxMessage, bundled
+from headway_relay.outbox import Handover, Outbox, OutboxMessage, bundled, stamped
 from headway_relay.rejected import Rejected, events_in
 from headway_relay.relay import Relay
 

@@ -1,15 +1,21 @@
-"""Messages of the outbox, which are written in the transaction of the decision."""
+"""Messages of the outbox, which are written in the transaction of the decision.
+
+After the commit a process hands them to its own relay. A lost handover only delays them.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headway_contract import Event, encode
 from headway_postgres_kit import Connection, Queries, StatementBatch
+from headway_service_kit.passes import Wakeup
 from headway_tracing import CONTEXTS_APART, traceparent
-from msgspec import Struct
+from msgspec import Struct, structs
 
 _MAX_EVENTS = 100
 _MAX_BYTES = 256 * 1024
+# The relay reads any more messages from the outbox, so that an outage does not fill the memory.
+_MAX_HANDED = 1000
 
 
 class OutboxMessage(Struct, frozen=True, kw_only=True):
@@ -57,6 +63,44 @@ class Outbox:
         """Count the messages to publish."""
         count: int = await connection.fetchval(self.queries["backlog"])
         return count
+
+
+class Handover(Wakeup):
+    """Wakes the relay and hands it messages that were just committed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages: list[OutboxMessage] = []
+
+    def call(self, *, has_work: bool = True) -> None:
+        """Wake the relay to read the outbox."""
+        super().call(has_work=has_work)
+
+    def hand(self, messages: Sequence[OutboxMessage]) -> None:
+        """Wake the relay to publish these messages of the outbox."""
+        if not messages:
+            return
+        if len(self._messages) + len(messages) > _MAX_HANDED:
+            self.call()
+            return
+        self._messages += messages
+        self.call(has_work=False)
+
+    def take(self) -> tuple[list[OutboxMessage], bool]:
+        """Return the messages handed over, and whether to read the outbox."""
+        messages, self._messages = self._messages, []
+        return messages, self.begin()
+
+
+def stamped(messages: Sequence[OutboxMessage]) -> list[OutboxMessage]:
+    """Return the messages with the current trace where they have none."""
+    current = traceparent()
+    return [
+        message
+        if current is None or message.traceparent
+        else structs.replace(message, traceparent=current)
+        for message in messages
+    ]
 
 
 def bundled(subject: str, events: Sequence[Event]) -> list[OutboxMessage]:

@@ -16,8 +16,7 @@ from headway_service_kit.passes import SAFETY_POLL
 from headway_tracing import CONTEXTS_APART, span
 from headway_tracing.log import get_logger
 
-from headway_relay.handover import Handover
-from headway_relay.outbox import Outbox, OutboxMessage
+from headway_relay.outbox import Handover, Outbox, OutboxMessage
 
 log = get_logger(__name__)
 

@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# Separates stored contexts. A span continues the first and is linked to the others.
+# Separates stored contexts: a span continues the first and is linked to the others.
 CONTEXTS_APART = " "
 
 # This also sets the provider that the environment names, if it names one.
@@ -21,8 +21,8 @@ _propagator = TraceContextTextMapPropagator()
 
 Attribute = str | int | float | bool
 
-# Stands for a span while nothing is recorded.
-_NOTHING = nullcontext(trace.INVALID_SPAN)
+# Replaces a span while nothing is recorded.
+_NO_SPAN = nullcontext(trace.INVALID_SPAN)
 
 
 def span(
@@ -34,7 +34,7 @@ def span(
     `headway.<key>`.
     """
     if not is_recording():
-        return _NOTHING
+        return _NO_SPAN
     first, *others = parent.split(CONTEXTS_APART) if parent else [None]
     context: Context | None = _propagator.extract({"traceparent": first}) if first else None
     return _tracer.start_as_current_span(
@@ -47,7 +47,7 @@ def new_trace(
 ) -> AbstractContextManager[trace.Span]:
     """Start a new trace, linked to the current span and to the stored context `cause`."""
     if not is_recording():
-        return _NOTHING
+        return _NO_SPAN
     current = trace.get_current_span().get_span_context()
     return _tracer.start_as_current_span(
         name,
