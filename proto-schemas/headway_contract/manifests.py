@@ -78,20 +78,15 @@ class PreviewQuestion(Struct, frozen=True, kw_only=True):
 
 
 class FireTime(Struct, frozen=True, kw_only=True):
-    """A computed fire time: when it is due, and when it fires after its jitter.
-
-    `excluded` names the exclusion that skips it. `dst` is `gap` or `repeated` if the clock changes
-    on that day. `until` is the last of the excluded times that are folded into this one, and
-    `times` is their number (0: too many to count).
-    """
+    """A computed fire time: when it is due, and when it fires after its jitter."""
 
     due_at: datetime
     fire_at: datetime
     local: str
-    excluded: str | None = None
-    dst: str | None = None
-    until: datetime | None = None
-    times: int = 1
+    excluded: str | None = None  # the exclusion that skips it
+    dst: str | None = None  # `gap` or `repeated` if the clock changes on that day
+    until: datetime | None = None  # the last excluded time that is folded into this one
+    times: int = 1  # the number of folded times; 0 if there are too many to count
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):
@@ -196,30 +191,24 @@ class TriggerRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class TriggerAnswer(Struct, frozen=True, kw_only=True):
-    """The result of a trigger: `queued`, `owed`, `brought_forward` or `known`.
+    """The result of a trigger; `text` describes it."""
 
-    `owed`: it runs after the outstanding work. `brought_forward`: the waiting work runs first,
-    with its own parameters instead of those in `not_used`. `known`: the key was used before.
-    """
-
+    # queued, owed (after the outstanding work), brought_forward (the waiting work), known (the key)
     result: str
     work: UUID | None = None
     text: str = ""
-    not_used: list[str] = []
+    not_used: list[str] = []  # parameters that the work brought forward does not use
 
 
 class BackfillRequest(Request, frozen=True, kw_only=True):
-    """Queue each occurrence from `since` to `until`, both included, that was not backfilled before.
-
-    `missed_only` excludes occurrences that fired on schedule. `dry_run` only counts.
-    """
+    """Queue each occurrence from `since` to `until`, both included, that was not backfilled yet."""
 
     manifest: ManifestId
     since: datetime
     until: datetime
-    missed_only: bool = False
+    missed_only: bool = False  # without occurrences that fired on schedule
     priority: Priority | None = None
-    dry_run: bool = False
+    dry_run: bool = False  # only count
 
 
 class BackfillAnswer(Struct, frozen=True, kw_only=True):
@@ -248,13 +237,10 @@ class Selection(KeyedRequest, frozen=True, kw_only=True):
 
 
 class ChangeManyRequest(Selection, frozen=True, kw_only=True):
-    """Enable, disable or run many manifests; a refused one does not stop the others.
-
-    Without ids they are processed in pages: repeat the request with `after` set to `last`.
-    """
+    """Enable, disable or run many manifests; a refused one does not stop the others."""
 
     action: Literal["enable", "disable", "run"]
-    after: Text = ""
+    after: Text = ""  # without ids: `last` of the previous page
     dry_run: bool = False
 
 
@@ -308,23 +294,18 @@ class ResumeRequest(Selection, frozen=True, kw_only=True):
 
 
 class ResumedManifest(Struct, frozen=True, kw_only=True):
-    """The effect of the resume on one manifest.
-
-    `passed` counts the missed due times, and `passed_or_more` says that there are more. The
-    misfire `policy` fires the latest of them (`fires`) and `more_fires` earlier ones. `owed` work
-    runs now, and so does a dependent that `follows` a success of its parent during the pause.
-    """
+    """The effect of the resume on one manifest."""
 
     manifest: str
     paused_at: datetime
     reason: str = ""
-    policy: str = ""
-    passed: int = 0
-    passed_or_more: bool = False
-    fires: list[datetime] = []
-    more_fires: int = 0
-    owed: int = 0
-    follows: bool = False
+    policy: str = ""  # the misfire policy
+    passed: int = 0  # missed due times
+    passed_or_more: bool = False  # there are more of them
+    fires: list[datetime] = []  # the latest missed times that the policy fires
+    more_fires: int = 0  # earlier ones that it fires
+    owed: int = 0  # earlier decisions that run now
+    follows: bool = False  # it follows a success of its parent during the pause
     text: str = ""
 
 

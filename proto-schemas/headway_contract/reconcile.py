@@ -50,11 +50,7 @@ class ReconcileQuestion(Struct, frozen=True, kw_only=True):
 
 
 class ReconcileAnswer(Struct, frozen=True, kw_only=True):
-    """The differences that the dispatcher knows.
-
-    Work in no list is not settled, a dead letter in no list is open, a prune in no list is under
-    way, and settings in no list are up to date.
-    """
+    """The differences; anything in no list is still open, and settings in no list are current."""
 
     settled: list[WorkSettled] = []
     left: list[UUID] = []  # settled, but did not fit into this answer

@@ -145,12 +145,10 @@ def progress(lease: UUID, worker: str) -> str:
 
 
 def fence(lease: UUID, expected_sequence: int) -> dict[str, str]:
-    """Return the headers of a fenced message.
-
-    The sequence alone would be checked for the publisher's own subject only.
-    """
+    """Return the headers of a fenced message."""
     return {
         EXPECTED_SEQUENCE_HEADER: str(expected_sequence),
+        # Otherwise the sequence would be checked for the publisher's own subject only.
         EXPECTED_SUBJECT_HEADER: events_of(lease),
     }
 

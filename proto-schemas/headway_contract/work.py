@@ -17,17 +17,14 @@ LONGEST_GRACE_SECONDS = 3600
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """The attempts of a piece of work in a round, and the waits between them.
-
-    Failures that match `abort_on` are never retried; if `retry_on` is not empty, only its kinds are
-    retried. `max_interval_seconds` limits the growth by `backoff`, not the interval itself.
-    """
+    """The attempts of a piece of work in a round, and the waits between them."""
 
     attempts: Count = 3
     interval_seconds: Seconds = 60.0
     backoff: Annotated[float, Meta(ge=1)] = 2.0
-    max_interval_seconds: Seconds = 3600.0
+    max_interval_seconds: Seconds = 3600.0  # limits the growth by `backoff`, not the interval
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    # Kinds of failures. If `retry_on` is not empty, only its kinds are retried; `abort_on` wins.
     retry_on: Annotated[tuple[RequiredText, ...], Meta(max_length=100)] = ()
     abort_on: Annotated[tuple[RequiredText, ...], Meta(max_length=100)] = ()
 
@@ -80,11 +77,7 @@ class WorkEvent(EventData, frozen=True, kw_only=True):
 
 
 class WorkQueued(WorkEvent, frozen=True, kw_only=True):
-    """Work was created.
-
-    `priority`, `start_by` and `concurrency_key` are computed from the `terms`. A disabled manifest
-    does not hold `explicit` work, which a user requested.
-    """
+    """Work was created; `priority`, `start_by` and `concurrency_key` follow from its `terms`."""
 
     type: ClassVar[str] = "headway.work.queued.v1"
     round: Annotated[int, Meta(ge=1)] = 1
@@ -100,7 +93,7 @@ class WorkQueued(WorkEvent, frozen=True, kw_only=True):
     priority: Priority = 0
     start_by: datetime | None = None
     concurrency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    explicit: bool = False
+    explicit: bool = False  # a user requested it, so a disabled manifest does not hold it
 
 
 class GroupChanged(EventData, frozen=True, kw_only=True):
@@ -117,20 +110,16 @@ class GroupChanged(EventData, frozen=True, kw_only=True):
 
 
 class JobChanged(EventData, frozen=True, kw_only=True):
-    """The limits of a job, applied only if the version is newer.
-
-    `batch` is the maximum number of runs in a lease. The global limit applies only with
-    `counts_globally`. A `retired` job gets no new work; queued work may still run.
-    """
+    """The limits of a job, applied only if the version is newer."""
 
     type: ClassVar[str] = "headway.job.changed.v1"
     job: Name
     version: int
     max_active: Annotated[int, Meta(ge=0)] | None = None
     rate: Rate | None = None
-    counts_globally: bool = True
-    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1
-    retired: bool = False
+    counts_globally: bool = True  # whether the global limit applies
+    batch: Annotated[int, Meta(ge=1, le=MOST_RUNS_OF_A_LEASE)] = 1  # runs in a lease
+    retired: bool = False  # gets no new work; queued work may still run
 
 
 class ManifestChanged(EventData, frozen=True, kw_only=True):

@@ -126,13 +126,10 @@ class CancelRequest(KeyedRequest, frozen=True, kw_only=True):
 
 
 class CancelResult(Struct, frozen=True, kw_only=True):
-    """The result for one piece of work: `settled`, `already_settled`, `unknown` or a request.
-
-    `asked_to_stop`: its worker was requested to stop it. `asked`: the dispatcher did not answer in
-    time and receives the request later.
-    """
+    """The result for one piece of work; `text` describes it."""
 
     id: UUID
+    # settled, asked_to_stop, asked (the dispatcher gets it later), already_settled, unknown
     result: str
     work: UUID | None = None
     run: UUID | None = None
@@ -264,16 +261,10 @@ class SlotHolder(Struct, frozen=True, kw_only=True):
 
 
 class ExplainWorkAnswer(Struct, frozen=True, kw_only=True):
-    """The state of a piece of work, and what it waits for.
-
-    `state` is the dispatcher's, or that of `OriginAnswer`. `gates` are in the order of the checks,
-    `reason` names the first closed one, and `holders` are the runs that keep it closed, oldest
-    first. `ahead` counts the work before this one (`ahead_or_more`: there is more). `estimate` is
-    the basis of `estimated_start`, or explains why it is missing.
-    """
+    """The state of a piece of work; `text` explains it and what it waits for."""
 
     work: UUID
-    state: str
+    state: str  # of the dispatcher, or of `OriginAnswer`
     group: str
     job: str
     text: str
@@ -283,12 +274,12 @@ class ExplainWorkAnswer(Struct, frozen=True, kw_only=True):
     runs: int = 0
     queued_at: datetime | None = None
     outcome: str | None = None
-    reason: str | None = None
-    gates: list[GateStatus] = []
-    holders: list[SlotHolder] = []
+    reason: str | None = None  # the first closed gate
+    gates: list[GateStatus] = []  # in the order of the checks
+    holders: list[SlotHolder] = []  # runs that keep it closed, oldest first
     holders_in_all: int = 0
-    ahead: int | None = None
-    ahead_or_more: bool = False
+    ahead: int | None = None  # the number of pieces of work before this one
+    ahead_or_more: bool = False  # there are more of them
     estimated_start: datetime | None = None
-    estimate: str = ""
+    estimate: str = ""  # the basis of the estimate, or the reason why there is none
     expires_at: datetime | None = None

@@ -18,10 +18,7 @@ MOST_JOBS = 1_000
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):
-    """A worker process is alive, with these leases and runs.
-
-    `concurrency` lists the jobs that it runs fewer times at once than it has slots.
-    """
+    """A worker process is alive, with these leases and runs."""
 
     protocol: int = PROTOCOL
     worker: Text
@@ -32,6 +29,7 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     code_version: Text = ""
     jobs: Annotated[list[Name], Meta(max_length=MOST_JOBS)] = []
     slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    # Jobs that it runs fewer times at once than it has slots.
     concurrency: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=MOST_JOBS)] = {}
     leases: list[UUID] = []
     runs: list[UUID] = []
@@ -94,17 +92,12 @@ class LeaseQuestion(Struct, frozen=True, kw_only=True):
 
 
 class LeaseAnswer(Struct, frozen=True, kw_only=True):
-    """The owner of the lease by its accepted messages, as a `LeaseState`.
-
-    `sequence` is the sequence for the next fence, also with `nothing_stored`: refused messages may
-    be stored. `stored` are the ids of the events in the last message if the asking worker published
-    it. `ended_runs` are runs of the lease with an accepted outcome.
-    """
+    """The owner of the lease by its accepted messages, as a `LeaseState`."""
 
     answer: str
-    sequence: int = 0
-    stored: list[str] = []
-    ended_runs: list[UUID] = []
+    sequence: int = 0  # for the next fence; above 0 with `nothing_stored` if messages were refused
+    stored: list[str] = []  # ids of the events in the last message, if it is the asking worker's
+    ended_runs: list[UUID] = []  # with an accepted outcome
     reason: str = ""
 
 
@@ -130,10 +123,10 @@ class LogLine(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Progress and log lines of one run; `token` is that of the order.
+    """Progress and log lines of one run; `number` counts its messages from 1.
 
-    `number` counts the messages of the run from 1: progress with a lower number than a known one
-    is out of date. `dropped` counts the lines beyond the limits so far.
+    Progress with a lower number than a known one is out of date. `dropped` counts the lines beyond
+    the limits so far.
     """
 
     lease: UUID

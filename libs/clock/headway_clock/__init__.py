@@ -1,8 +1,7 @@
 """The only module that reads clocks and random sources.
 
-Decisions take time and randomness as arguments. Their callers get both from here or, inside a
-transaction, from PostgreSQL. Lint bans the clocks and random sources of the standard library
-elsewhere, so that a test can replace all of them here.
+Decisions take time and randomness as arguments; their callers get both from here or, inside a
+transaction, from PostgreSQL. Lint bans other sources, so that a test can replace all of them here.
 """
 
 import random

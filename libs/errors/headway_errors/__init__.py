@@ -1,7 +1,7 @@
-"""The kinds of errors of requests, and their codes on each transport.
+"""The kinds of errors of requests, and their codes on NATS and HTTP.
 
-A service raises one of these exceptions, the NATS endpoint writes its code into a header, and the
-client raises the same exception again. The HTTP API maps the same kinds to status codes.
+A service raises one of these exceptions, its endpoint sends the code, and the client raises the
+same exception again.
 """
 
 from enum import Enum

@@ -124,11 +124,8 @@ class Broker:
         return int(self.client.stats["reconnects"])
 
     async def _watch(self, ping_seconds: float) -> None:
-        """Watch the connection until it is closed or given up.
-
-        This counts answers, not seconds: if this process was suspended, the answers have arrived
-        when it continues.
-        """
+        """Watch the connection until it is closed or given up."""
+        # Count answers, not seconds: after a suspension of this process, the answers have arrived.
         client, missing = self.client, 0
         while not client.is_closed:
             signs = client.answers + client.failed_connects

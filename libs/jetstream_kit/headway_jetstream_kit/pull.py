@@ -124,14 +124,6 @@ class Puller:
         self._received.append(raw)
         self._arrived.set()
 
-    async def _next_message(self, patience: float) -> Msg:
-        """Return the next message or status; raise `TimeoutError` if none comes."""
-        if not self._received:
-            self._arrived.clear()
-            async with asyncio.timeout(patience):
-                await self._arrived.wait()
-        return self._received.popleft()
-
     async def _publish(self, request: dict[str, int | bool]) -> str:
         """Send a pull request; return the inbox that receives its final status."""
         client = self._broker.client
@@ -159,15 +151,16 @@ class Puller:
                     patience = lingers_until - monotonic()
                     if patience <= 0 or (self._complete and self._complete(messages)):
                         break
-                raw = await self._next_message(patience)
+                if not self._received:
+                    self._arrived.clear()
+                    async with asyncio.timeout(patience):
+                        await self._arrived.wait()
+                raw = self._received.popleft()
                 if raw.reply.startswith(_ACK_PREFIX):
                     messages.append(_message(raw))
                     self._left -= 0 if until_end else 1
                 elif self._ends(raw, inbox):
                     break
-        except ConsumerMissing:
-            self._left = 0
-            raise
         except TimeoutError:
             if lingers_until is None:
                 self._left = 0
@@ -181,6 +174,7 @@ class Puller:
         headers = raw.headers or {}
         status, description = headers.get("Status", ""), headers.get("Description", "")
         if status == "503" or "Consumer Deleted" in description or "Stream Deleted" in description:
+            self._left = 0
             raise ConsumerMissing(f"{self.name} does not exist")
         if status not in ("404", "408", "409"):
             return False

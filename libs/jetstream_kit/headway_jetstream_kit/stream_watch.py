@@ -22,11 +22,9 @@ class StreamState(Struct, frozen=True, kw_only=True):
 
     def follows(self, earlier: "StreamState | None") -> bool:
         """Return whether this can be a later state of the same stream."""
-        return (
-            earlier is not None
-            and self.created == earlier.created
-            and self.last_sequence >= earlier.last_sequence
-        )
+        if earlier is None or self.created != earlier.created:
+            return False
+        return self.last_sequence >= earlier.last_sequence
 
 
 async def see(broker: Broker, stream: str) -> StreamState | None:

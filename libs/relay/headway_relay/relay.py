@@ -86,8 +86,8 @@ class Relay:
     async def _publish_batch(self, age: timedelta, *, is_outage: bool) -> float | None:
         """Publish a batch of outbox rows of at least this age.
 
-        The transaction that deletes the rows commits only after the broker has answered.
-        `is_outage` says that the broker stored no other message in this pass.
+        The transaction commits only after the broker has answered; `is_outage` means that it
+        stored no other message in this pass.
         """
         self._look_at = monotonic() + _RETRY_SECONDS
         async with self._database.transaction() as connection:

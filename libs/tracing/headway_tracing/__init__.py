@@ -36,10 +36,8 @@ def span(
     if not is_recording():
         return _NO_SPAN
     first, *others = parent.split(CONTEXTS_APART) if parent else [None]
-    context: Context | None = _propagator.extract({"traceparent": first}) if first else None
-    return _tracer.start_as_current_span(
-        name, context=context, links=_links(map(_stored, others)), attributes=_named(attributes)
-    )
+    context = _propagator.extract({"traceparent": first}) if first else None
+    return _start(name, context, map(_stored, others), attributes)
 
 
 def new_trace(
@@ -49,11 +47,22 @@ def new_trace(
     if not is_recording():
         return _NO_SPAN
     current = trace.get_current_span().get_span_context()
+    return _start(name, Context(), (current, _stored(cause)), attributes)
+
+
+def _start(
+    name: str,
+    context: Context | None,
+    linked: Iterable[trace.SpanContext],
+    attributes: dict[str, Attribute | None],
+) -> AbstractContextManager[trace.Span]:
     return _tracer.start_as_current_span(
         name,
-        context=Context(),
-        links=_links((current, _stored(cause))),
-        attributes=_named(attributes),
+        context=context,
+        links=[trace.Link(other) for other in linked if other.is_valid],
+        attributes={
+            f"headway.{key}": value for key, value in attributes.items() if value is not None
+        },
     )
 
 
@@ -65,18 +74,10 @@ def _stored(parent: str | None) -> trace.SpanContext:
     return trace.get_current_span(context).get_span_context()
 
 
-def _links(contexts: Iterable[trace.SpanContext]) -> list[trace.Link]:
-    return [trace.Link(context) for context in contexts if context.is_valid]
-
-
 def is_recording() -> bool:
     """Return whether spans are recorded; otherwise hot paths skip them."""
     # `get_tracer_provider` reads the environment at each call, until a provider is set.
     return trace._TRACER_PROVIDER is not None  # noqa: SLF001
-
-
-def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:
-    return {f"headway.{key}": value for key, value in attributes.items() if value is not None}
 
 
 def traceparent() -> str | None:

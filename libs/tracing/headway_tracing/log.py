@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 from opentelemetry import trace
 
+TEXT_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"  # one line, for a terminal
+
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _context: ContextVar[Mapping[str, Any]] = ContextVar("headway_log_context", default=_NO_FIELDS)
 
@@ -81,13 +83,6 @@ def log_context(**fields: Any) -> Iterator[None]:
         yield
     finally:
         _context.reset(token)
-
-
-class TextFormatter(logging.Formatter):
-    """Formats an entry as one line, for a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
 class JsonFormatter(logging.Formatter):
